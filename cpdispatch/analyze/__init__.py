@@ -1,0 +1,1 @@
+"""Metrics of schedules and comparisons of runs."""

@@ -1,0 +1,18 @@
+"""The array types that cpdispatch passes around, and how they are sealed."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray: TypeAlias = NDArray[np.int64]
+FloatArray: TypeAlias = NDArray[np.float64]
+ByteArray: TypeAlias = NDArray[np.int8]
+
+
+def sealed(array: IntArray) -> IntArray:
+    """Mark an array read-only and return it."""
+    array.flags.writeable = False
+    return array

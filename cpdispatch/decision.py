@@ -1,0 +1,130 @@
+"""What a dispatcher answers: starts, placements, reasons, and a certificate of what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from cpdispatch.arrays import ByteArray, IntArray
+
+NO_START = -1
+
+
+class Reason(IntEnum):
+    """Why a job starts now, or why it does not."""
+
+    STARTED = 0
+    """Starts now, in its turn."""
+    BACKFILLED = 1
+    """Starts now, ahead of a job that waits."""
+    RESERVED = 2
+    """Waits, with capacity held for it from its planned start on."""
+    WAITS = 3
+    """Waits for capacity, or for its turn."""
+    NEVER_FITS = 4
+    """Asks for more than the whole system has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a dispatcher knows about the quality of its answer.
+
+    Attributes
+    ----------
+    model : str
+        Registry name of the model or heuristic that found the answer.
+    objective : str
+        Name of the objective, empty for a heuristic that has none.
+    status : str
+        ``optimal``, ``feasible``, ``heuristic``, ``infeasible`` or ``unsolved``.
+    value, bound : float or None
+        The objective of the plan, recomputed from its starts, and a proven lower bound.
+    phases_ms : mapping of str to float
+        Wall time by phase, milliseconds.
+    limit_hit : bool
+        Whether a time limit ended the search.
+    """
+
+    model: str
+    objective: str = ""
+    status: str = "heuristic"
+    value: float | None = None
+    bound: float | None = None
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
+    limit_hit: bool = False
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value, or None when either is unknown."""
+        if self.value is None or self.bound is None:
+            return None
+        return 0.0 if self.value <= self.bound else (self.value - self.bound) / abs(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placements:
+    """Where jobs are placed: for the k-th placed job, nodes and how many of its units on each.
+
+    Attributes
+    ----------
+    position : int64 array, shape (placed,)
+        Position of each placed job in the instance's queue.
+    offset : int64 array, shape (placed + 1,)
+        The k-th job's entries are ``offset[k]:offset[k + 1]``.
+    node, units : int64 array, shape (entries,)
+        A node and the number of the job's units there.
+    """
+
+    position: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+    @classmethod
+    def of(cls, places: Mapping[int, Mapping[int, int]]) -> Placements:
+        """From a mapping of queue position to {node: units}."""
+        lengths = [len(nodes) for nodes in places.values()]
+        return cls(
+            np.array(list(places), dtype=np.int64),
+            np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int64),
+            np.array([n for nodes in places.values() for n in nodes], dtype=np.int64),
+            np.array([u for nodes in places.values() for u in nodes.values()], dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def as_dict(self) -> dict[int, dict[int, int]]:
+        """A mapping of queue position to {node: units}."""
+        node, units, offset = self.node.tolist(), self.units.tolist(), self.offset.tolist()
+        return {
+            position: dict(zip(node[low:high], units[low:high], strict=True))
+            for position, low, high in zip(
+                self.position.tolist(), offset[:-1], offset[1:], strict=True
+            )
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """A dispatcher's answer to an instance.
+
+    Attributes
+    ----------
+    start_s : int64 array, shape (queued,)
+        Start of each queued job: the instance's ``now`` for those that start, a later time for
+        those with a plan, `NO_START` for the rest.
+    reason : int8 array, shape (queued,)
+        A `Reason` for each queued job.
+    placements : Placements
+        Nodes of every job that starts now; of planned jobs too where the plan has them.
+    certificate : Certificate
+    """
+
+    start_s: IntArray
+    reason: ByteArray
+    placements: Placements
+    certificate: Certificate

@@ -1,0 +1,54 @@
+"""The exceptions that cpdispatch raises on purpose."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+
+class CpdispatchError(Exception):
+    """Base of every error that cpdispatch raises on purpose."""
+
+
+class UsageError(CpdispatchError):
+    """A request that cannot be carried out as it was put: an unknown name, a folder in use."""
+
+
+class DecisionError(CpdispatchError):
+    """A dispatcher answered with a decision that its instance does not allow."""
+
+
+class InputError(CpdispatchError):
+    """Input that cannot be understood: where it stands, what was found, what to do.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, as a clause.
+    file, line, field, value
+        Where it stands and what was read there; what is unknown is left out of the message.
+    advice : str
+        What the user can do about it.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str | PathLike[str] | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        value: object = None,
+        advice: str = "",
+    ) -> None:
+        where = "" if file is None else str(file) + (f":{line}" if line is not None else "")
+        parts = [part for part in (where, f"field {field}" if field else "") if part]
+        found = "" if value is None else f" (found {value!r})"
+        tail = f"; {advice}" if advice else ""
+        super().__init__(": ".join([*parts, problem + found + tail]))
+        self.file = file
+        self.line = line
+        self.field = field
+        self.value = value
+
+    def __reduce__(self) -> tuple[type[CpdispatchError], tuple[str]]:
+        return CpdispatchError, (str(self),)

@@ -1,0 +1,1 @@
+"""Queue policies, backfilling and allocation: compiled kernels and the dispatchers over them."""

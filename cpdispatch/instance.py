@@ -1,0 +1,454 @@
+"""One dispatch problem: the snapshot that a dispatcher answers, and the files it travels in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.errors import InputError
+from cpdispatch.files import read_bytes, write_bytes
+from cpdispatch.jobs import JobTable, job_block
+from cpdispatch.system import NodeGroup, System
+
+FORMAT = "cpdispatch-instance/1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """The running jobs, in the order in which they started.
+
+    Attributes
+    ----------
+    jobs : JobTable
+    start_s : int64 array, shape (running,)
+        When each started.
+    end_s : int64 array, shape (running,)
+        Its expected end as it stands now: always later than the instance's ``now``.
+    overdue : bool array, shape (running,)
+        Whether the job has outlived the duration that was expected of it.
+    offset : int64 array, shape (running + 1,)
+        The k-th job's entries are ``offset[k]:offset[k + 1]``.
+    node, units : int64 array, shape (entries,)
+        A node and the number of the job's units there.
+    """
+
+    jobs: JobTable
+    start_s: IntArray
+    end_s: IntArray
+    overdue: np.typing.NDArray[np.bool_]
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    def usage(self, nodes: int) -> IntArray:
+        """What the running jobs hold, shape (nodes, resources)."""
+        held = np.zeros((nodes, self.jobs.request.shape[1]), dtype=np.int64)
+        owner = np.repeat(np.arange(len(self)), np.diff(self.offset))
+        np.add.at(held, self.node, self.jobs.request[owner] * self.units[:, None])
+        return held
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Capacity held from ``start_s`` for ``duration_s`` seconds on each of ``nodes``."""
+
+    start_s: int
+    duration_s: int
+    nodes: tuple[int, ...]
+    capacity: tuple[int, ...]
+
+    @property
+    def end_s(self) -> int:
+        """First second at which the capacity is back."""
+        return self.start_s + self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """A cap on the power of all running jobs.
+
+    Attributes
+    ----------
+    cap : int
+        Watts that the running jobs may draw together.
+    unit : tuple of int
+        Watts that one unit of each resource type draws while a job holds it.
+    """
+
+    cap: int
+    unit: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """An immutable snapshot of the cluster: the whole of what a dispatcher may know.
+
+    Attributes
+    ----------
+    now : int
+        Seconds.
+    system : System
+    free : int64 array, shape (nodes, resources)
+        Capacity free at ``now``: running jobs, down nodes and reservations in force taken out.
+    queue : JobTable
+        The queued jobs, sorted by submission, then id.
+    running : Running
+    down : int64 array
+        Nodes out of service.
+    reservations : tuple of Reservation
+    power : Power or None
+    """
+
+    now: int
+    system: System
+    free: IntArray
+    queue: JobTable
+    running: Running
+    down: IntArray
+    reservations: tuple[Reservation, ...] = ()
+    power: Power | None = None
+
+    def job_power(self, jobs: JobTable) -> IntArray:
+        """Watts that each job draws while it runs, shape (jobs,); zeros without a cap."""
+        if self.power is None:
+            return np.zeros(len(jobs), dtype=np.int64)
+        return jobs.units * (jobs.request @ np.array(self.power.unit, dtype=np.int64))
+
+    def power_free(self) -> int:
+        """Watts left under the cap now; a number that no job reaches without a cap."""
+        if self.power is None:
+            return int(np.iinfo(np.int64).max // 4)
+        return self.power.cap - int(self.job_power(self.running.jobs).sum())
+
+
+NO_NODES: IntArray = sealed(np.empty(0, dtype=np.int64))
+
+
+def free_capacity(
+    system: System,
+    running: Running,
+    down: IntArray,
+    reservations: tuple[Reservation, ...],
+    now: int,
+) -> IntArray:
+    """Capacity free at ``now``, shape (nodes, resources), never below 0."""
+    free = system.capacity - running.usage(system.nodes)
+    for reservation in reservations:
+        if reservation.start_s <= now < reservation.end_s:
+            free[list(reservation.nodes)] -= np.array(reservation.capacity, dtype=np.int64)
+    free[down] = 0
+    return sealed(np.maximum(free, 0))
+
+
+# ---------------------------------------------------------------------------------- the files
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    nodes: int
+    capacity: list[int]
+
+
+class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    id: int
+    start: int
+    duration: int
+    units: int
+    unit: list[int]
+    nodes: dict[str, int]
+    submit: int | None = None
+    user: str = ""
+    queue: str = ""
+
+
+class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    id: int
+    submit: int
+    duration: int
+    units: int
+    unit: list[int]
+    user: str = ""
+    queue: str = ""
+    ewt: int = 1
+
+
+class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
+    start: int
+    duration: int
+    nodes: list[int]
+    capacity: list[int]
+
+
+class _Power(msgspec.Struct, forbid_unknown_fields=True):
+    cap: int
+    unit: list[int]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    format: str
+    time: int
+    resources: list[str]
+    groups: list[_Group]
+    down: list[int] = []
+    running: list[_RunningJob] = []
+    queue: list[_QueuedJob] = []
+    reservations: list[_Reservation] = []
+    power: _Power | None = None
+
+
+def load(path: str | os.PathLike[str]) -> Instance:
+    """Read an instance file (JSON, optionally packed).
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, has an unknown key or resource, or describes an impossible state;
+        the message has the path of the key and what was found there.
+    """
+    content = read_bytes(path)
+    try:
+        read = msgspec.json.decode(content, type=_File)
+    except msgspec.DecodeError as error:
+        raise InputError(f"not an instance file: {error}", file=path) from error
+    return _Check(path).instance(read)
+
+
+def loads(content: bytes | str, name: str = "<instance>") -> Instance:
+    """Read an instance from the content of a file, see `load`."""
+    try:
+        read = msgspec.json.decode(content, type=_File)
+    except msgspec.DecodeError as error:
+        raise InputError(f"not an instance file: {error}", file=name) from error
+    return _Check(name).instance(read)
+
+
+class _Check:
+    """Turns a parsed file into an `Instance`, naming the path of whatever is wrong in it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+
+    def need(self, good: bool, field: str, value: object, problem: str) -> None:
+        if not good:
+            raise InputError(problem, file=self.path, field=field, value=value)
+
+    def vector(self, values: list[int], field: str, resources: int) -> tuple[int, ...]:
+        self.need(
+            len(values) == resources, field, values, f"one number for each of {resources} resources"
+        )
+        self.need(min(values) >= 0, field, values, "negative")
+        return tuple(values)
+
+    def instance(self, read: _File) -> Instance:
+        self.need(read.format == FORMAT, "format", read.format, f"expected {FORMAT!r}")
+        self.need(read.time >= 0, "time", read.time, "negative time")
+        system = self.system(read)
+        nodes, kinds = system.nodes, len(system.resources)
+        for k, node in enumerate(read.down):
+            self.need(0 <= node < nodes, f"down[{k}]", node, f"nodes are numbered 0 to {nodes - 1}")
+        down = sealed(np.array(sorted(set(read.down)), dtype=np.int64))
+        reservations = tuple(
+            self.reservation(r, f"reservations[{k}]", nodes, kinds)
+            for k, r in enumerate(read.reservations)
+        )
+        power = None
+        if read.power is not None:
+            self.need(read.power.cap >= 0, "power.cap", read.power.cap, "negative")
+            power = Power(read.power.cap, self.vector(read.power.unit, "power.unit", kinds))
+        jobs: list[_QueuedJob | _RunningJob] = [*read.queue, *read.running]
+        names = _names([(job.user, job.queue) for job in jobs])
+        running = self.running(read, system, names)
+        queue = self.queue(read, kinds, names, {job.id for job in read.running})
+        free = free_capacity(system, running, down, reservations, read.time)
+        return Instance(read.time, system, free, queue, running, down, reservations, power)
+
+    def system(self, read: _File) -> System:
+        for k, group in enumerate(read.groups):
+            self.vector(group.capacity, f"groups[{k}].capacity", len(read.resources))
+        groups = tuple(NodeGroup(g.name, g.nodes, tuple(g.capacity)) for g in read.groups)
+        try:
+            return System(Path(self.path).name.split(".")[0], tuple(read.resources), groups)
+        except InputError as error:
+            raise InputError(str(error), file=self.path) from error
+
+    def reservation(self, read: _Reservation, field: str, nodes: int, kinds: int) -> Reservation:
+        self.need(read.duration > 0, f"{field}.duration", read.duration, "must be 1 or more")
+        for k, node in enumerate(read.nodes):
+            where = f"{field}.nodes[{k}]"
+            self.need(0 <= node < nodes, where, node, f"nodes are numbered 0 to {nodes - 1}")
+        capacity = self.vector(read.capacity, f"{field}.capacity", kinds)
+        return Reservation(read.start, read.duration, tuple(read.nodes), capacity)
+
+    def job(self, job: _QueuedJob | _RunningJob, field: str, kinds: int, seen: set[int]) -> None:
+        self.need(job.id not in seen, f"{field}.id", job.id, "another job has this id")
+        seen.add(job.id)
+        self.need(job.units > 0, f"{field}.units", job.units, "must be 1 or more")
+        self.need(job.duration > 0, f"{field}.duration", job.duration, "must be 1 or more")
+        self.vector(job.unit, f"{field}.unit", kinds)
+        self.need(max(job.unit) > 0, f"{field}.unit", job.unit, "asks for nothing")
+
+    def running(self, read: _File, system: System, names: _Names) -> Running:
+        jobs = sorted(read.running, key=lambda job: (job.start, job.id))
+        index = {id(job): k for k, job in enumerate(read.running)}
+        seen: set[int] = set()
+        entries: list[list[tuple[int, int]]] = []
+        for job in jobs:
+            field = f"running[{index[id(job)]}]"
+            self.job(job, field, len(system.resources), seen)
+            self.need(job.start <= read.time, f"{field}.start", job.start, "starts in the future")
+            entries.append(self.placement(job, field, system.nodes))
+        start = np.array([job.start for job in jobs], dtype=np.int64)
+        end = start + np.array([job.duration for job in jobs], dtype=np.int64)
+        offset = np.cumsum([0, *(len(entry) for entry in entries)], dtype=np.int64)
+        running = Running(
+            JobTable(
+                job_block(
+                    id=[job.id for job in jobs],
+                    submit_s=[job.start if job.submit is None else job.submit for job in jobs],
+                    units=[job.units for job in jobs],
+                    requested_s=[job.duration for job in jobs],
+                    request=np.array([job.unit for job in jobs]).reshape(-1, len(system.resources)),
+                    user=[names.user[job.user] for job in jobs],
+                    queue=[names.queue[job.queue] for job in jobs],
+                ),
+                names.labels,
+            ),
+            sealed(start),
+            sealed(np.maximum(end, read.time + 1)),
+            end <= read.time,
+            sealed(offset),
+            sealed(np.array([n for entry in entries for n, _ in entry], dtype=np.int64)),
+            sealed(np.array([u for entry in entries for _, u in entry], dtype=np.int64)),
+        )
+        over = running.usage(system.nodes) > system.capacity
+        if over.any():
+            node, kind = (int(axis[0]) for axis in np.nonzero(over))
+            held = int(running.usage(system.nodes)[node, kind])
+            what = f"overlap: they hold more {system.resources[kind]} than node {node} has"
+            self.need(False, "running", held, what)
+        return running
+
+    def placement(self, job: _RunningJob, field: str, nodes: int) -> list[tuple[int, int]]:
+        entries = []
+        for name, units in job.nodes.items():
+            where = f"{field}.nodes.{name}"
+            self.need(
+                name.isdigit() and int(name) < nodes, where, name, f"no such node, 0 to {nodes - 1}"
+            )
+            self.need(units > 0, where, units, "must be 1 or more units")
+            entries.append((int(name), units))
+        placed = sum(units for _, units in entries)
+        self.need(placed == job.units, f"{field}.nodes", placed, f"the job has {job.units} units")
+        return sorted(entries)
+
+    def queue(self, read: _File, kinds: int, names: _Names, seen: set[int]) -> JobTable:
+        for k, job in enumerate(read.queue):
+            self.job(job, f"queue[{k}]", kinds, seen)
+            self.need(job.submit <= read.time, f"queue[{k}].submit", job.submit, "in the future")
+            self.need(job.ewt > 0, f"queue[{k}].ewt", job.ewt, "must be 1 or more")
+        jobs = sorted(read.queue, key=lambda job: (job.submit, job.id))
+        return JobTable(
+            job_block(
+                id=[job.id for job in jobs],
+                submit_s=[job.submit for job in jobs],
+                units=[job.units for job in jobs],
+                requested_s=[job.duration for job in jobs],
+                request=np.array([job.unit for job in jobs]).reshape(-1, kinds),
+                ewt_s=[job.ewt for job in jobs],
+                user=[names.user[job.user] for job in jobs],
+                queue=[names.queue[job.queue] for job in jobs],
+            ),
+            names.labels,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Numbers for the users' and queues' names of a file; no name is -1."""
+
+    user: dict[str, int]
+    queue: dict[str, int]
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        return {"user": tuple(self.user)[1:], "queue": tuple(self.queue)[1:]}
+
+
+def _names(pairs: list[tuple[str, str]]) -> _Names:
+    def number(names: list[str]) -> dict[str, int]:
+        return {"": -1, **{name: k for k, name in enumerate(sorted(set(names) - {""}))}}
+
+    return _Names(number([user for user, _ in pairs]), number([queue for _, queue in pairs]))
+
+
+def to_json(instance: Instance) -> bytes:
+    """The canonical content of an instance's file: equal instances give equal bytes."""
+    running, system = instance.running, instance.system
+    file = _File(
+        format=FORMAT,
+        time=instance.now,
+        resources=list(system.resources),
+        groups=[_Group(g.name, g.nodes, list(g.capacity)) for g in system.groups],
+        down=instance.down.tolist(),
+        running=[_running_file(running, k) for k in range(len(running))],
+        queue=[
+            _QueuedJob(
+                job.id, job.submit_s, job.expected_s, job.units, list(job.request),
+                instance.queue.label("user", k), instance.queue.label("queue", k), job.ewt_s,
+            )
+            for k, job in enumerate(instance.queue)
+        ],
+        reservations=[
+            _Reservation(r.start_s, r.duration_s, list(r.nodes), list(r.capacity))
+            for r in instance.reservations
+        ],
+        power=None
+        if instance.power is None
+        else _Power(instance.power.cap, list(instance.power.unit)),
+    )  # fmt: skip
+    return _lines(msgspec.to_builtins(file))
+
+
+def _running_file(running: Running, k: int) -> _RunningJob:
+    job = running.jobs[k]
+    low, high = int(running.offset[k]), int(running.offset[k + 1])
+    nodes = zip(running.node[low:high].tolist(), running.units[low:high].tolist(), strict=True)
+    start, end = int(running.start_s[k]), int(running.end_s[k])
+    duration = job.expected_s if running.overdue[k] else end - start
+    return _RunningJob(
+        job.id, start, duration, job.units, list(job.request),
+        {str(node): units for node, units in sorted(nodes)}, job.submit_s,
+        running.jobs.label("user", k), running.jobs.label("queue", k),
+    )  # fmt: skip
+
+
+def _lines(data: dict[str, Any]) -> bytes:
+    """JSON with one line for each key and each job: small, and fit for a line diff."""
+    rows = []
+    for key, value in data.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            items = b",\n  ".join(msgspec.json.encode(item) for item in value)
+            rows.append(msgspec.json.encode(key) + b": [\n  " + items + b"]")
+        else:
+            rows.append(msgspec.json.encode(key) + b": " + msgspec.json.encode(value))
+    return b"{" + b",\n ".join(rows) + b"}\n"
+
+
+def dump(instance: Instance, path: str | os.PathLike[str]) -> None:
+    """Write an instance file, packed when its name ends in .gz, .xz or .zst."""
+    write_bytes(path, to_json(instance))
+
+
+def digest(instance: Instance) -> str:
+    """SHA-256 of the canonical instance: what a solution file names its instance by."""
+    return hashlib.sha256(to_json(instance)).hexdigest()

@@ -1,0 +1,267 @@
+"""Jobs as a dispatcher may know them, and workloads whose real runtimes are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.errors import InputError
+
+
+class Column(IntEnum):
+    """The rows of a job block: one int64 row each, one column a job.
+
+    The per-unit request follows from row ``REQUEST`` on, one row for each resource type.
+    """
+
+    ID = 0
+    SUBMIT = 1
+    UNITS = 2
+    REQUESTED = 3
+    EXPECTED = 4
+    EWT = 5
+    USER = 6
+    GROUP = 7
+    QUEUE = 8
+    EXECUTABLE = 9
+    PARTITION = 10
+    REQUEST = 11
+
+
+LABELLED = ("user", "group", "queue", "executable", "partition")
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a dispatcher or a predictor may know of one job.
+
+    Attributes
+    ----------
+    id : int
+        Unique within a workload or an instance.
+    submit_s : int
+        Submission time, seconds.
+    units : int
+        Number of identical parts that may share nodes or not (``rn`` in the thesis).
+    request : tuple of int
+        What each unit asks of each resource type, in the system's order.
+    requested_s : int
+        Requested time (walltime), seconds.
+    expected_s : int
+        Expected duration by the predictor in use, seconds.
+    ewt_s : int
+        Expected waiting time of the job's queue, seconds.
+    user, group, queue, executable, partition : int
+        The log's number, or the index of the name in the table's ``labels``; -1 when unknown.
+    """
+
+    id: int
+    submit_s: int
+    units: int
+    request: tuple[int, ...]
+    requested_s: int
+    expected_s: int
+    ewt_s: int
+    user: int
+    group: int
+    queue: int
+    executable: int
+    partition: int
+
+
+class JobTable:
+    """A read-only table of jobs: a block of int64 rows, see `Column`.
+
+    Parameters
+    ----------
+    block : int64 array, shape (Column.REQUEST + resources, jobs)
+        Sealed by this call.
+    labels : mapping of column name to names
+        Names behind the numbers of the columns in `LABELLED`, where the source had names.
+    """
+
+    __slots__ = ("block", "labels")
+
+    def __init__(
+        self, block: IntArray, labels: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        block.flags.writeable = False
+        self.block = block
+        self.labels = {} if labels is None else labels
+
+    def __len__(self) -> int:
+        return int(self.block.shape[1])
+
+    def __getitem__(self, position: int) -> Job:
+        values = self.block[:, position].tolist()
+        first = Column.REQUEST
+        return Job(
+            values[Column.ID],
+            values[Column.SUBMIT],
+            values[Column.UNITS],
+            tuple(values[first:]),
+            *values[Column.REQUESTED : first],
+        )
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self[position] for position in range(len(self)))
+
+    def __reduce__(self) -> tuple[type[JobTable], tuple[IntArray, Mapping[str, tuple[str, ...]]]]:
+        return JobTable, (self.block, self.labels)
+
+    def column(self, which: Column) -> IntArray:
+        """One row of the block, shape (jobs,)."""
+        row: IntArray = self.block[which]
+        return row
+
+    @property
+    def id(self) -> IntArray:
+        """Identifiers, shape (jobs,)."""
+        return self.column(Column.ID)
+
+    @property
+    def submit_s(self) -> IntArray:
+        """Submission times in seconds, shape (jobs,)."""
+        return self.column(Column.SUBMIT)
+
+    @property
+    def units(self) -> IntArray:
+        """Numbers of units, shape (jobs,)."""
+        return self.column(Column.UNITS)
+
+    @property
+    def requested_s(self) -> IntArray:
+        """Requested times in seconds, shape (jobs,)."""
+        return self.column(Column.REQUESTED)
+
+    @property
+    def expected_s(self) -> IntArray:
+        """Expected durations in seconds, shape (jobs,)."""
+        return self.column(Column.EXPECTED)
+
+    @property
+    def ewt_s(self) -> IntArray:
+        """Expected waiting times of the jobs' queues in seconds, shape (jobs,)."""
+        return self.column(Column.EWT)
+
+    @property
+    def request(self) -> IntArray:
+        """Per-unit requests, shape (jobs, resources)."""
+        return self.block[Column.REQUEST :].T
+
+    def label(self, column: str, position: int) -> str:
+        """Name of a job's user, group, queue, executable or partition; its number if unnamed."""
+        number = int(self.block[Column[column.upper()], position])
+        names = self.labels.get(column)
+        if number == UNKNOWN:
+            return ""
+        return str(number) if names is None else names[number]
+
+    def take(self, positions: IntArray) -> JobTable:
+        """The table of the jobs at these positions, in this order."""
+        return JobTable(np.ascontiguousarray(self.block[:, positions]), self.labels)
+
+
+def job_block(
+    *,
+    id: Any,
+    submit_s: Any,
+    units: Any,
+    requested_s: Any,
+    request: Any,
+    expected_s: Any = None,
+    ewt_s: Any = 1,
+    user: Any = UNKNOWN,
+    group: Any = UNKNOWN,
+    queue: Any = UNKNOWN,
+    executable: Any = UNKNOWN,
+    partition: Any = UNKNOWN,
+) -> IntArray:
+    """Build a job block from columns; scalars stand for constant columns.
+
+    Parameters
+    ----------
+    request : int array, shape (jobs, resources)
+        Per-unit requests.
+    expected_s : int array, optional
+        Expected durations; the requested times when left out.
+    """
+    request = np.asarray(request, dtype=np.int64)
+    jobs, resources = request.shape
+    block = np.empty((Column.REQUEST + resources, jobs), dtype=np.int64)
+    columns = (
+        id, submit_s, units, requested_s, requested_s if expected_s is None else expected_s, ewt_s,
+        user, group, queue, executable, partition,
+    )  # fmt: skip
+    for row, values in enumerate(columns):
+        block[row] = values
+    block[Column.REQUEST :] = request.T
+    return block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """A whole log as columns, sorted by submission, with the real runtimes kept apart.
+
+    Only `table` ever reaches a dispatcher, and of it only the jobs submitted so far.
+
+    Attributes
+    ----------
+    name : str
+    resources : tuple of str
+        Names of the resource types that the requests speak of, in order.
+    table : JobTable
+        One job a column, sorted by submission; ties keep the order of the source.
+    runtime_s : int64 array, shape (jobs,)
+        Real runtimes in seconds.
+    preceding, think_s : int64 array, shape (jobs,)
+        SWF fields 17 and 18: the job to wait for and the time between its end and this submission.
+    processors : int or None
+        Size of the machine that the log comes from, where its source says so.
+    notes : dict
+        What reading dropped or repaired: rule -> number of jobs.
+    header : tuple of str
+        The comment lines of the source, to be written back.
+    """
+
+    name: str
+    resources: tuple[str, ...]
+    table: JobTable
+    runtime_s: IntArray
+    preceding: IntArray
+    think_s: IntArray
+    processors: int | None = None
+    notes: dict[str, int] = field(default_factory=dict)
+    header: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        jobs = len(self.table)
+        if jobs == 0:
+            raise InputError("the log holds no job that can be run", file=self.name)
+        if np.any(np.diff(self.table.submit_s) < 0):
+            raise ValueError("a workload's jobs must be sorted by submission")
+        if np.unique(self.table.id).size != jobs:
+            raise ValueError("a workload's job ids must be unique")
+        for column in (self.runtime_s, self.preceding, self.think_s):
+            if column.shape != (jobs,):
+                raise ValueError("every column of a workload has one value a job")
+            sealed(column)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def take(self, positions: IntArray) -> Workload:
+        """The workload of the jobs at these (ascending) positions."""
+        return replace(
+            self,
+            table=self.table.take(positions),
+            runtime_s=self.runtime_s[positions],
+            preceding=self.preceding[positions],
+            think_s=self.think_s[positions],
+        )

@@ -1,0 +1,1 @@
+"""Constraint-programming dispatchers on OR-Tools CP-SAT, one file a model."""

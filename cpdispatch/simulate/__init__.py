@@ -1,0 +1,1 @@
+"""The simulator: replays a workload through a dispatcher."""

@@ -1,0 +1,1 @@
+"""Workloads: logs read and written, mapped to systems, generated."""

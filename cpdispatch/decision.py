@@ -26,6 +26,8 @@ class Reason(IntEnum):
     """Waits for capacity, or for its turn."""
     NEVER_FITS = 4
     """Asks for more than the whole system has."""
+    REJECTED = 5
+    """Refused by the dispatcher: leaves the queue."""
 
 
 @dataclass(frozen=True, slots=True)

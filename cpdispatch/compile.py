@@ -1,0 +1,49 @@
+"""Compilation of kernels by numba, cached; without numba the same functions run as plain Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms without a numba build
+    warnings.warn(
+        "numba is not installed: the kernels run as plain Python, 50 to 200 times slower",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+    def kernel(function: Function) -> Function:
+        """Return the function as it is: there is no compiler on this platform."""
+        return function
+else:
+    from numba import njit
+    from numba.core import event
+
+    class _Announcer(event.Listener):
+        """Says once, on standard error, that kernels are being compiled."""
+
+        said = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.said:
+                type(self).said = True
+                print(
+                    "cpdispatch: compiling kernels (first use only, half a minute at most) ...",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+        def on_end(self, event: Any) -> None:
+            """The end of a compilation is of no interest."""
+
+    event.register("numba:compile", _Announcer())
+
+    def kernel(function: Function) -> Function:
+        """Compile a function on its first call and cache the result beside the package."""
+        compiled: Function = njit(cache=True)(function)
+        return compiled

@@ -1,0 +1,109 @@
+"""Allocation of jobs to nodes: which jobs fit, and starting jobs in a given order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.decision import Placements
+from cpdispatch.heuristics import kernels
+from cpdispatch.instance import Instance, Power
+from cpdispatch.jobs import JobTable
+from cpdispatch.system import System
+
+_BEYOND_ANY_CAP = int(np.iinfo(np.int64).max // 4)
+_NO_HOLDS = (
+    sealed(np.empty(0, dtype=np.int64)),
+    sealed(np.empty(0, dtype=np.int64)),
+    sealed(np.empty((0, 0), dtype=np.int64)),
+)
+
+
+def power_unit(instance: Instance) -> IntArray:
+    """Watts of one unit of each resource type, zeros without a cap; shape (resources,)."""
+    if instance.power is None:
+        return np.zeros(len(instance.system.resources), dtype=np.int64)
+    return np.array(instance.power.unit, dtype=np.int64)
+
+
+def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
+    """Start, node and capacity of what is reserved, one row a node of each reservation."""
+    if not instance.reservations:
+        return _NO_HOLDS
+    rows = [(r.start_s, node, r.capacity) for r in instance.reservations for node in r.nodes]
+    return (
+        sealed(np.array([start for start, _, _ in rows], dtype=np.int64)),
+        sealed(np.array([node for _, node, _ in rows], dtype=np.int64)),
+        sealed(np.array([capacity for _, _, capacity in rows], dtype=np.int64)),
+    )
+
+
+def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -> Placements:
+    """Start the jobs at these queue positions in turn, going on past those that do not fit.
+
+    Returns
+    -------
+    Placements
+        Of the jobs that found nodes, in the order in which they were placed. Reservations, down
+        nodes and the power cap are respected.
+    """
+    return as_placements(
+        kernels.greedy(
+            instance.now,
+            instance.free,
+            instance.system.capacity,
+            instance.queue.block,
+            sealed(np.ascontiguousarray(order, dtype=np.int64)),
+            best_fit,
+            *holds(instance),
+            power_unit(instance),
+            instance.power_free(),
+        )
+    )
+
+
+def fits_now(instance: Instance) -> NDArray[np.bool_]:
+    """For each queued job, whether it alone fits what is free now; shape (jobs,)."""
+    answer: NDArray[np.bool_] = kernels.each_fits(
+        instance.now,
+        instance.free,
+        instance.queue.block,
+        *holds(instance),
+        power_unit(instance),
+        instance.power_free(),
+    )
+    return answer
+
+
+def fits_empty(instance: Instance) -> NDArray[np.bool_]:
+    """For each queued job, whether it fits the whole empty system; shape (jobs,).
+
+    Down nodes count as in service: they come back.
+    """
+    return system_fits(instance.system, instance.queue, instance.power)
+
+
+def system_fits(system: System, jobs: JobTable, power: Power | None = None) -> NDArray[np.bool_]:
+    """For each job, whether it fits the whole empty system; shape (jobs,)."""
+    unit = np.zeros(len(system.resources), dtype=np.int64) if power is None else power.unit
+    answer: NDArray[np.bool_] = kernels.each_fits(
+        0,
+        system.capacity,
+        jobs.block,
+        *_NO_HOLDS,
+        np.array(unit, dtype=np.int64),
+        _BEYOND_ANY_CAP if power is None else power.cap,
+    )
+    return answer
+
+
+def as_placements(placed: kernels.Placed) -> Placements:
+    """The used part of a kernel's growing lists."""
+    entries = int(placed.offset[placed.count])
+    return Placements(
+        placed.position[: placed.count],
+        placed.offset[: placed.count + 1],
+        placed.node[:entries],
+        placed.units[:entries],
+    )

@@ -1,0 +1,143 @@
+"""Backfilling: one dispatcher, told apart by two orders, a threshold and a reservation depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.decision import NO_START, Certificate, Decision, Placements
+from cpdispatch.heuristics import kernels, plan
+from cpdispatch.heuristics.allocate import as_placements, holds, power_unit
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy, rank
+from cpdispatch.instance import Instance
+
+ALL = int(np.iinfo(np.int64).max)
+"""The reservation depth of conservative backfilling."""
+
+
+@dataclass(slots=True)
+class Backfill:
+    """EASY-P_R-P_B and its family.
+
+    Jobs start in the primary order until one does not fit. That one, and with a depth above 1 the
+    next ones too, is reserved its earliest start; then every job that fits now without delaying
+    a reservation starts, in the secondary order.
+
+    Attributes
+    ----------
+    primary, secondary : Policy
+        Orders P_R, of the queue, and P_B, of the jobs that may be backfilled.
+    threshold_s : int
+        Jobs that have waited longer come first in the primary order, by submission.
+    depth : int
+        Reservations: 0 none (strict order), 1 EASY, n hybrid, `ALL` conservative. Up to 1 they are
+        made anew at each call; beyond, they are promises that are kept between calls.
+    best_fit : bool
+        Fullest feasible node first, instead of nodes by index.
+    name : str
+
+    References
+    ----------
+    Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995. Mu'alem, Feitelson, "Utilization,
+    predictability, workloads, and user runtime estimates", IEEE TPDS 2001.
+    """
+
+    primary: Policy = Policy.FCFS
+    secondary: Policy = Policy.FCFS
+    threshold_s: int = NO_THRESHOLD
+    depth: int = 1
+    best_fit: bool = True
+    name: str = "easy"
+    _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Answer one instance; with a depth above 1, remember what was promised."""
+        began = perf_counter()
+        block, now = instance.queue.block, instance.now
+        primary = rank(self.primary, now, block, self.threshold_s)
+        same = self.secondary == self.primary and self.threshold_s == NO_THRESHOLD
+        secondary = primary if same else rank(self.secondary, now, block, NO_THRESHOLD)
+        if self.depth > 1 or instance.reservations:
+            start, reason, placed = self._plan(instance, primary, secondary)
+        else:
+            start, reason, placed = kernels.easy(
+                now,
+                instance.free,
+                instance.system.capacity,
+                block,
+                primary,
+                secondary,
+                self.depth,
+                self.best_fit,
+                instance.running.jobs.block,
+                instance.running.end_s,
+                instance.running.offset,
+                instance.running.node,
+                instance.running.units,
+                power_unit(instance),
+                instance.power_free(),
+            )
+        placements = as_placements(placed)
+        if self.depth > 1:
+            self._remember(instance, start, placements)
+        phases = {"heuristic": (perf_counter() - began) * 1e3}
+        return Decision(start, reason, placements, Certificate(self.name, phases_ms=phases))
+
+    def _plan(
+        self, instance: Instance, primary: IntArray, secondary: IntArray
+    ) -> tuple[IntArray, np.typing.NDArray[np.int8], kernels.Placed]:
+        hold_start, hold_node, hold_capacity = holds(instance)
+        ends = [r.end_s for r in instance.reservations for _ in r.nodes]
+        running = instance.running
+        profile = plan.expected_profile(
+            instance.now,
+            instance.system.capacity,
+            instance.down,
+            len(instance.queue),
+            running.jobs.block,
+            running.end_s,
+            running.offset,
+            running.node,
+            running.units,
+            hold_start,
+            sealed(np.array(ends, dtype=np.int64)),
+            hold_node,
+            hold_capacity,
+            power_unit(instance),
+            instance.power_free(),
+        )
+        start, reason, placed = plan.plan(
+            instance.now,
+            profile,
+            instance.system.capacity,
+            instance.queue.block,
+            primary,
+            secondary,
+            self.depth,
+            self.best_fit,
+            *self._recall(instance),
+            power_unit(instance),
+        )
+        return start, reason, placed
+
+    def _recall(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """The promises to the queued jobs: start, and node and unit lists cut by an offset."""
+        none: tuple[int, list[int], list[int]] = (NO_START, [], [])
+        kept = [self._promises.get(job, none) for job in instance.queue.id.tolist()]
+        return (
+            np.array([start for start, _, _ in kept], dtype=np.int64),
+            np.cumsum([0, *(len(nodes) for _, nodes, _ in kept)], dtype=np.int64),
+            np.array([node for _, nodes, _ in kept for node in nodes], dtype=np.int64),
+            np.array([many for _, _, units in kept for many in units], dtype=np.int64),
+        )
+
+    def _remember(self, instance: Instance, start: IntArray, placements: Placements) -> None:
+        ids = instance.queue.id
+        self._promises = {
+            int(ids[position]): (int(start[position]), list(nodes), list(nodes.values()))
+            for position, nodes in placements.as_dict().items()
+            if start[position] > instance.now
+        }

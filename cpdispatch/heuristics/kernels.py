@@ -1,0 +1,409 @@
+"""Compiled kernels: fitting and placing units on nodes, and the backfilling passes over them.
+
+Everything here works on plain arrays. A job's request is the vector ``ask`` (one integer a resource
+type, 0 plays no part); ``free`` is what the nodes have left, shape (nodes, resources). A block of
+jobs is laid out as in `cpdispatch.jobs.Column`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import ByteArray, IntArray
+from cpdispatch.compile import kernel
+from cpdispatch.decision import NO_START as _NO_START
+from cpdispatch.decision import Reason
+from cpdispatch.jobs import Column
+
+_UNITS, _EXPECTED, _REQUEST = int(Column.UNITS), int(Column.EXPECTED), int(Column.REQUEST)
+_STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
+_RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
+
+
+class Placed(NamedTuple):
+    """Growing lists of placements: ``count`` jobs with ``offset[count]`` entries in all."""
+
+    count: int
+    position: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+
+# ------------------------------------------------------------------------- fitting and placing
+
+
+@kernel
+def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
+    """How many units, ``most`` at most, fit on a node."""
+    for r in range(ask.shape[0]):
+        if ask[r] > 0:
+            have = free[node, r]
+            if have < ask[r]:
+                return 0
+            if most * ask[r] > have:
+                most = have // ask[r]
+    return most
+
+
+@kernel
+def fits(free: IntArray, ask: IntArray, units: int) -> bool:
+    """Whether all units of a job find room."""
+    left = units
+    for node in range(free.shape[0]):
+        left -= room(free, node, ask, left)
+        if left == 0:
+            return True
+    return False
+
+
+@kernel
+def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
+    """Whether the pooled capacity is enough: a quick necessary condition for `fits`."""
+    for r in range(ask.shape[0]):
+        if units * ask[r] > pool[r]:
+            return False
+    return True
+
+
+@kernel
+def fullness(free: IntArray, capacity: IntArray, node: int) -> float:
+    """Sum over the resource types that a node has of free / capacity: small when it is full."""
+    total = 0.0
+    for r in range(free.shape[1]):
+        if capacity[node, r] > 0:
+            total += free[node, r] / capacity[node, r]
+    return total
+
+
+@kernel
+def place(
+    free: IntArray,
+    capacity: IntArray,
+    ask: IntArray,
+    units: int,
+    best_fit: bool,
+    node_out: IntArray,
+    units_out: IntArray,
+) -> int:
+    """Choose nodes for a job that `fits`; return how many entries were written.
+
+    First fit takes nodes by index. Best fit takes the fullest feasible node first, ties by index,
+    and as many units there as fit; the other nodes' fullness is unchanged by that, so the
+    order among them stands.
+    """
+    nodes = free.shape[0]
+    left, count = units, 0
+    if not best_fit or nodes == 1:
+        for node in range(nodes):
+            here = room(free, node, ask, left)
+            if here > 0:
+                node_out[count], units_out[count] = node, here
+                count += 1
+                left -= here
+                if left == 0:
+                    break
+        return count
+    score = np.empty(nodes)
+    for node in range(nodes):
+        score[node] = fullness(free, capacity, node) if room(free, node, ask, 1) else np.inf
+    while left > 0:
+        node = int(np.argmin(score))
+        here = room(free, node, ask, left)
+        node_out[count], units_out[count] = node, here
+        count += 1
+        left -= here
+        score[node] = np.inf
+    return count
+
+
+@kernel
+def change(free: IntArray, ask: IntArray, node: IntArray, units: IntArray, sign: int) -> None:
+    """Give back (sign 1) or take (sign -1) the capacity of some entries."""
+    for k in range(node.shape[0]):
+        for r in range(ask.shape[0]):
+            free[node[k], r] += sign * units[k] * ask[r]
+
+
+@kernel
+def watts_of(ask: IntArray, units: int, power_unit: IntArray) -> int:
+    """Watts that a job draws."""
+    total = 0
+    for r in range(ask.shape[0]):
+        total += ask[r] * power_unit[r]
+    return total * units
+
+
+@kernel
+def nothing_placed(jobs: int) -> Placed:
+    """Empty lists with room for so many jobs."""
+    empty = np.empty(max(jobs, 1), dtype=np.int64)
+    return Placed(
+        0, empty, np.zeros(jobs + 1, dtype=np.int64), np.empty_like(empty), np.empty_like(empty)
+    )
+
+
+@kernel
+def place_next(
+    placed: Placed, job: int, free: IntArray, capacity: IntArray, ask: IntArray, units: int, best: bool
+) -> Placed:
+    """Place one more job that `fits` ``free``; its entries are the last ones of the result."""
+    count, low = placed.count, placed.offset[placed.count]
+    most = low + min(units, free.shape[0])
+    node, units_at = placed.node, placed.units
+    if most > node.shape[0]:
+        node, units_at = _grown(node, 2 * most), _grown(units_at, 2 * most)
+    entries = place(free, capacity, ask, units, best, node[low:], units_at[low:])
+    placed.position[count] = job
+    placed.offset[count + 1] = low + entries
+    return Placed(count + 1, placed.position, placed.offset, node, units_at)
+
+
+@kernel
+def _grown(array: IntArray, size: int) -> IntArray:
+    larger = np.empty(size, dtype=np.int64)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@kernel
+def _pool(free: IntArray) -> IntArray:
+    total = np.zeros(free.shape[1], dtype=np.int64)
+    for node in range(free.shape[0]):
+        for r in range(free.shape[1]):
+            total[r] += free[node, r]
+    return total
+
+
+# --------------------------------------------------------------------- starting jobs in an order
+
+
+@kernel
+def usable_for(
+    free: IntArray,
+    now: int,
+    expected_s: int,
+    hold_start: IntArray,
+    hold_node: IntArray,
+    hold_capacity: IntArray,
+) -> IntArray:
+    """Leave reservations that a job would run into out of what is free now.
+
+    Those in force are out of ``free`` already. Two later ones on a node count together even when
+    they do not overlap: safe, and rarely of consequence.
+    """
+    if hold_start.shape[0] == 0:
+        return free
+    usable = free.copy()
+    for h in range(hold_start.shape[0]):
+        if now < hold_start[h] < now + expected_s:
+            for r in range(free.shape[1]):
+                left = usable[hold_node[h], r] - hold_capacity[h, r]
+                usable[hold_node[h], r] = max(left, 0)
+    return usable
+
+
+@kernel
+def greedy(
+    now: int,
+    free: IntArray,
+    capacity: IntArray,
+    block: IntArray,
+    order: IntArray,
+    best_fit: bool,
+    hold_start: IntArray,
+    hold_node: IntArray,
+    hold_capacity: IntArray,
+    power_unit: IntArray,
+    watts_free: int,
+) -> Placed:
+    """Start each job of ``order`` that fits now, going on past those that do not."""
+    F = free.copy()
+    pool = _pool(F)
+    placed = nothing_placed(order.shape[0])
+    for k in range(order.shape[0]):
+        j = order[k]
+        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        watts = watts_of(ask, units, power_unit)
+        if watts > watts_free or not pool_has(pool, ask, units):
+            continue
+        usable = usable_for(F, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity)
+        if fits(usable, ask, units):
+            placed = place_next(placed, j, usable, capacity, ask, units, best_fit)
+            low, high = placed.offset[placed.count - 1], placed.offset[placed.count]
+            change(F, ask, placed.node[low:high], placed.units[low:high], -1)
+            pool -= units * ask
+            watts_free -= watts
+    return placed
+
+
+@kernel
+def each_fits(
+    now: int,
+    free: IntArray,
+    block: IntArray,
+    hold_start: IntArray,
+    hold_node: IntArray,
+    hold_capacity: IntArray,
+    power_unit: IntArray,
+    watts_free: int,
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """For each job, whether it alone fits."""
+    answer = np.zeros(block.shape[1], dtype=np.bool_)
+    pool = _pool(free)
+    for j in range(block.shape[1]):
+        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        if pool_has(pool, ask, units) and watts_of(ask, units, power_unit) <= watts_free:
+            usable = usable_for(free, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity)
+            answer[j] = fits(usable, ask, units)
+    return answer
+
+
+# ------------------------------------------------------------------------------- EASY
+
+
+@kernel
+def _reserve(
+    now: int,
+    free: IntArray,
+    watts_free: int,
+    job_ask: IntArray,
+    job_units: int,
+    job_watts: int,
+    block: IntArray,
+    placed: Placed,
+    run_block: IntArray,
+    run_end: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    power_unit: IntArray,
+) -> tuple[int, IntArray, int]:
+    """Shadow time of a job that does not fit now, and what will be free then.
+
+    Adds the expected ends, of the running jobs and of those ``placed`` in this pass, to a copy of
+    ``free``, instant by instant, until the job fits. Returns (shadow time, free capacity, free
+    watts) at that instant; shadow time -1 when it never fits.
+    """
+    running = run_end.shape[0]
+    end = np.empty(running + placed.count, dtype=np.int64)
+    end[:running] = run_end
+    for k in range(placed.count):
+        end[running + k] = now + block[_EXPECTED, placed.position[k]]
+    L = free.copy()
+    pool = _pool(L)
+    by_end = np.argsort(end, kind="mergesort")
+    for k in range(by_end.shape[0]):
+        i = by_end[k]
+        if i < running:
+            ask, many = run_block[_REQUEST:, i], run_block[_UNITS, i]
+            low, high = offset[i], offset[i + 1]
+            change(L, ask, node[low:high], units[low:high], 1)
+        else:
+            j = placed.position[i - running]
+            ask, many = block[_REQUEST:, j], block[_UNITS, j]
+            low, high = placed.offset[i - running], placed.offset[i - running + 1]
+            change(L, ask, placed.node[low:high], placed.units[low:high], 1)
+        pool += ask * many
+        watts_free += watts_of(ask, many, power_unit)
+        if k + 1 < by_end.shape[0] and end[by_end[k + 1]] == end[i]:
+            continue
+        enough = job_watts <= watts_free and pool_has(pool, job_ask, job_units)
+        if enough and fits(L, job_ask, job_units):
+            return end[i], L, watts_free
+    return -1, L, watts_free
+
+
+@kernel
+def easy(
+    now: int,
+    free: IntArray,
+    capacity: IntArray,
+    block: IntArray,
+    primary: IntArray,
+    secondary: IntArray,
+    depth: int,
+    best_fit: bool,
+    run_block: IntArray,
+    run_end: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    power_unit: IntArray,
+    watts_free: int,
+) -> tuple[IntArray, ByteArray, Placed]:
+    """One pass with a reservation depth of 0 (none, strict order) or 1 (EASY).
+
+    Returns the start of each job (now, the shadow time for the reserved one, or none), its reason
+    and the placements of those that start now.
+    """
+    jobs = block.shape[1]
+    start = np.full(jobs, _NO_START, dtype=np.int64)
+    reason = np.full(jobs, _WAITS, dtype=np.int8)
+    placed = nothing_placed(jobs)
+    F = free.copy()
+    pool = _pool(F)
+    shadow, M, L, watts_then = now, F, F, 0
+    blocked = False
+    for k in range(jobs):
+        j = primary[k]
+        ask, need = block[_REQUEST:, j], block[_UNITS, j]
+        watts = watts_of(ask, need, power_unit)
+        if watts <= watts_free and pool_has(pool, ask, need) and fits(F, ask, need):
+            placed = place_next(placed, j, F, capacity, ask, need, best_fit)
+            low, high = placed.offset[placed.count - 1], placed.offset[placed.count]
+            change(F, ask, placed.node[low:high], placed.units[low:high], -1)
+            pool -= need * ask
+            watts_free -= watts
+            start[j], reason[j] = now, _STARTED
+            continue
+        if not fits(capacity, ask, need):
+            reason[j] = _NEVER
+            continue
+        if depth == 0:
+            return start, reason, placed
+        shadow, L, watts_then = _reserve(
+            now, F, watts_free, ask, need, watts, block, placed,
+            run_block, run_end, offset, node, units, power_unit,
+        )  # fmt: skip
+        if shadow < 0:
+            continue
+        start[j], reason[j] = shadow, _RESERVED
+        held = place_next(nothing_placed(1), 0, L, capacity, ask, need, best_fit)
+        change(L, ask, held.node[: held.offset[1]], held.units[: held.offset[1]], -1)
+        watts_then -= watts
+        blocked = True
+        break
+    if not blocked:
+        return start, reason, placed
+    M = np.minimum(F, L)
+    for k in range(jobs):
+        j = secondary[k]
+        if reason[j] != _WAITS:
+            continue
+        ask, need = block[_REQUEST:, j], block[_UNITS, j]
+        watts = watts_of(ask, need, power_unit)
+        if watts > watts_free or not pool_has(pool, ask, need):
+            continue
+        outlives = now + block[_EXPECTED, j] > shadow
+        if outlives and watts > watts_then:
+            continue
+        usable = M if outlives else F
+        if not fits(usable, ask, need):
+            continue
+        placed = place_next(placed, j, usable, capacity, ask, need, best_fit)
+        low, high = placed.offset[placed.count - 1], placed.offset[placed.count]
+        where, many = placed.node[low:high], placed.units[low:high]
+        change(F, ask, where, many, -1)
+        pool -= need * ask
+        watts_free -= watts
+        if outlives:
+            change(L, ask, where, many, -1)
+            watts_then -= watts
+        for i in range(where.shape[0]):
+            for r in range(F.shape[1]):
+                M[where[i], r] = min(F[where[i], r], L[where[i], r])
+        start[j], reason[j] = now, _BACKFILLED
+    return start, reason, placed

@@ -1,0 +1,319 @@
+"""Compiled planning over a profile of free capacity: reservations of any depth, kept as promises.
+
+The profile is a list of segments, each with the capacity that is free from its time until the next
+segment's; the last one never ends. It starts from the running jobs' expected ends and the
+system's reservations; every job that is placed takes its capacity for its expected duration.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import ByteArray, IntArray
+from cpdispatch.compile import kernel
+from cpdispatch.decision import NO_START as _NO_START
+from cpdispatch.decision import Reason
+from cpdispatch.heuristics.kernels import (
+    Placed,
+    change,
+    fits,
+    nothing_placed,
+    place_next,
+    pool_has,
+    watts_of,
+)
+from cpdispatch.jobs import Column
+
+_UNITS, _EXPECTED, _REQUEST = int(Column.UNITS), int(Column.EXPECTED), int(Column.REQUEST)
+_STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
+_RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
+# A job splits two segments at most when its promise is checked, when it is moved and when it is
+# placed anew. Slots that are not needed are never touched, so they cost no memory.
+_SPLITS = 6
+_FOREVER = int(np.iinfo(np.int64).max)
+
+
+class Profile(NamedTuple):
+    """Segments in order of time; ``slot`` says where each one's capacity is kept.
+
+    Inserting a segment moves two integers a later segment, never a matrix.
+    """
+
+    size: IntArray
+    """Number of segments, shape (1,)."""
+    time: IntArray
+    slot: IntArray
+    free: IntArray
+    """Free capacity by slot, shape (slots, nodes, resources)."""
+    pool: IntArray
+    """The same summed over the nodes, shape (slots, resources)."""
+    watts: IntArray
+
+
+@kernel
+def split(profile: Profile, time: int) -> int:
+    """Index of the segment that begins at ``time``, made if need be."""
+    size = profile.size[0]
+    at = np.searchsorted(profile.time[:size], time)
+    if at < size and profile.time[at] == time:
+        return at
+    for k in range(size, at, -1):
+        profile.time[k] = profile.time[k - 1]
+        profile.slot[k] = profile.slot[k - 1]
+    before = profile.slot[at - 1]
+    profile.time[at] = time
+    profile.slot[at] = size
+    profile.free[size] = profile.free[before]
+    profile.pool[size] = profile.pool[before]
+    profile.watts[size] = profile.watts[before]
+    profile.size[0] = size + 1
+    return at
+
+
+@kernel
+def hold(
+    profile: Profile,
+    start: int,
+    end: int,
+    ask: IntArray,
+    node: IntArray,
+    units: IntArray,
+    watts: int,
+    sign: int,
+) -> None:
+    """Take (sign -1) or give back (sign 1) a job's capacity from ``start`` to ``end``."""
+    first = split(profile, start)
+    last = split(profile, end)
+    total = units.sum()
+    for k in range(first, last):
+        slot = profile.slot[k]
+        change(profile.free[slot], ask, node, units, sign)
+        profile.pool[slot] += sign * total * ask
+        profile.watts[slot] += sign * watts
+
+
+@kernel
+def holdable(
+    profile: Profile, start: int, end: int, ask: IntArray, node: IntArray, units: IntArray, watts: int
+) -> bool:
+    """Whether those very nodes have the capacity from ``start`` to ``end``."""
+    first = split(profile, start)
+    last = split(profile, end)
+    for k in range(first, last):
+        slot = profile.slot[k]
+        if watts > profile.watts[slot]:
+            return False
+        for e in range(node.shape[0]):
+            for r in range(ask.shape[0]):
+                if units[e] * ask[r] > profile.free[slot, node[e], r]:
+                    return False
+    return True
+
+
+@kernel
+def earliest(
+    profile: Profile, ask: IntArray, units: int, watts: int, duration: int, latest: int, M: IntArray
+) -> int:
+    """First instant, ``latest`` at most, from which a job fits for its whole duration; else -1.
+
+    ``M`` becomes the elementwise minimum of the free capacity over that time.
+    """
+    size = profile.size[0]
+    k = 0
+    while k < size and profile.time[k] <= latest:
+        end = profile.time[k] + duration
+        short = -1
+        last = k
+        while last < size and profile.time[last] < end:
+            slot = profile.slot[last]
+            if watts > profile.watts[slot] or not pool_has(profile.pool[slot], ask, units):
+                short = last
+            last += 1
+        if short >= 0:
+            k = short + 1
+            continue
+        M[:] = profile.free[profile.slot[k]]
+        for later in range(k + 1, last):
+            M[:] = np.minimum(M, profile.free[profile.slot[later]])
+        if fits(M, ask, units):
+            return profile.time[k]
+        k += 1
+    return -1
+
+
+@kernel
+def expected_profile(
+    now: int,
+    capacity: IntArray,
+    down: IntArray,
+    jobs: int,
+    run_block: IntArray,
+    run_end: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    hold_start: IntArray,
+    hold_end: IntArray,
+    hold_node: IntArray,
+    hold_capacity: IntArray,
+    power_unit: IntArray,
+    watts_free: int,
+) -> Profile:
+    """The profile of running jobs and reservations, with room for the plans of ``jobs`` more."""
+    running, holds = run_end.shape[0], hold_start.shape[0]
+    instants = np.empty(1 + running + 2 * holds, dtype=np.int64)
+    instants[0] = now
+    instants[1 : 1 + running] = run_end
+    instants[1 + running : 1 + running + holds] = np.maximum(hold_start, now)
+    instants[1 + running + holds :] = np.maximum(hold_end, now)
+    instants = np.unique(instants)
+    size, slots = instants.shape[0], instants.shape[0] + _SPLITS * jobs
+    nodes, kinds = capacity.shape
+    profile = Profile(
+        np.full(1, size),
+        np.empty(slots, dtype=np.int64),
+        np.empty(slots, dtype=np.int64),
+        np.empty((slots, nodes, kinds), dtype=np.int64),
+        np.empty((slots, kinds), dtype=np.int64),
+        np.empty(slots, dtype=np.int64),
+    )
+    left = capacity.copy()
+    for i in range(running):
+        entries = slice(offset[i], offset[i + 1])
+        change(left, run_block[_REQUEST:, i], node[entries], units[entries], -1)
+    by_end = np.argsort(run_end, kind="mergesort")
+    ended = 0
+    for k in range(size):
+        time = instants[k]
+        while ended < running and run_end[by_end[ended]] <= time:
+            i = by_end[ended]
+            ask, entries = run_block[_REQUEST:, i], slice(offset[i], offset[i + 1])
+            change(left, ask, node[entries], units[entries], 1)
+            watts_free += watts_of(ask, run_block[_UNITS, i], power_unit)
+            ended += 1
+        profile.time[k], profile.slot[k], profile.watts[k] = time, k, watts_free
+        here = profile.free[k]
+        here[:] = left
+        for h in range(holds):
+            if hold_start[h] <= time < hold_end[h]:
+                here[hold_node[h]] -= hold_capacity[h]
+        for d in range(down.shape[0]):
+            here[down[d]] = 0
+        here[:] = np.maximum(here, 0)
+        profile.pool[k] = here.sum(axis=0)
+    return profile
+
+
+@kernel
+def plan(
+    now: int,
+    profile: Profile,
+    capacity: IntArray,
+    block: IntArray,
+    primary: IntArray,
+    secondary: IntArray,
+    depth: int,
+    best_fit: bool,
+    promise_start: IntArray,
+    promise_offset: IntArray,
+    promise_node: IntArray,
+    promise_units: IntArray,
+    power_unit: IntArray,
+) -> tuple[IntArray, ByteArray, Placed]:
+    """One pass with reservations for the first ``depth`` jobs that cannot start.
+
+    Promises made before are put in place first, then moved earlier one by one in the primary order
+    where capacity was freed. One that the running jobs have made impossible by outliving
+    their expected ends is made anew. Returns start, reason, and the placements of all that start
+    now or are promised.
+    """
+    jobs = block.shape[1]
+    start = np.full(jobs, _NO_START, dtype=np.int64)
+    reason = np.full(jobs, _WAITS, dtype=np.int8)
+    watts = np.empty(jobs, dtype=np.int64)
+    for j in range(jobs):
+        watts[j] = watts_of(block[_REQUEST:, j], block[_UNITS, j], power_unit)
+    M = np.empty(capacity.shape, dtype=np.int64)
+    placed = nothing_placed(jobs)
+    promised = 0
+
+    by_promise = np.argsort(promise_start, kind="mergesort")
+    for k in range(jobs):
+        j = by_promise[k]
+        if promise_start[j] == _NO_START:
+            continue
+        begin = max(promise_start[j], now)
+        entries = slice(promise_offset[j], promise_offset[j + 1])
+        ask, end = block[_REQUEST:, j], begin + block[_EXPECTED, j]
+        if holdable(profile, begin, end, ask, promise_node[entries], promise_units[entries], watts[j]):
+            hold(profile, begin, end, ask, promise_node[entries], promise_units[entries], watts[j], -1)
+            start[j] = begin
+    for k in range(jobs):
+        j = primary[k]
+        if start[j] == _NO_START:
+            continue
+        ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
+        entries = slice(promise_offset[j], promise_offset[j + 1])
+        node, units = promise_node[entries], promise_units[entries]
+        hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], 1)
+        begin = earliest(profile, ask, need, watts[j], expected, start[j] - 1, M)
+        if begin >= 0:
+            start[j] = begin
+            placed = place_next(placed, j, M, capacity, ask, need, best_fit)
+        else:
+            placed = _keep(placed, j, node, units)
+        entries = slice(placed.offset[placed.count - 1], placed.offset[placed.count])
+        node, units = placed.node[entries], placed.units[entries]
+        hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], -1)
+        promised += start[j] > now
+
+    for turn in range(2):
+        order = primary if turn == 0 else secondary
+        for k in range(jobs):
+            j = order[k]
+            if start[j] != _NO_START or reason[j] == _NEVER:
+                continue
+            if turn == 0 and promised >= depth:
+                break
+            ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
+            latest = _FOREVER if turn == 0 else now
+            begin = earliest(profile, ask, need, watts[j], expected, latest, M)
+            if begin < 0:
+                if turn == 0 and not fits(capacity, ask, need):
+                    reason[j] = _NEVER
+                continue
+            start[j] = begin
+            placed = place_next(placed, j, M, capacity, ask, need, best_fit)
+            entries = slice(placed.offset[placed.count - 1], placed.offset[placed.count])
+            node, units = placed.node[entries], placed.units[entries]
+            hold(profile, begin, begin + expected, ask, node, units, watts[j], -1)
+            promised += begin > now
+
+    ahead = False
+    for k in range(jobs):
+        j = primary[k]
+        if start[j] == now:
+            reason[j] = _BACKFILLED if ahead else _STARTED
+        elif reason[j] != _NEVER:
+            ahead = True
+            if start[j] != _NO_START:
+                reason[j] = _RESERVED
+    return start, reason, placed
+
+
+@kernel
+def _keep(placed: Placed, job: int, node: IntArray, units: IntArray) -> Placed:
+    """Add a job with the nodes that it was promised."""
+    count, low = placed.count, placed.offset[placed.count]
+    high = low + node.shape[0]
+    node_out, units_out = placed.node, placed.units
+    if high > node_out.shape[0]:
+        node_out = np.concatenate((node_out, np.empty(high, dtype=np.int64)))
+        units_out = np.concatenate((units_out, np.empty(high, dtype=np.int64)))
+    node_out[low:high] = node
+    units_out[low:high] = units
+    placed.position[count] = job
+    placed.offset[count + 1] = high
+    return Placed(count + 1, placed.position, placed.offset, node_out, units_out)

@@ -1,0 +1,29 @@
+"""The real runtime as the prediction: the clairvoyant bound of every predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cpdispatch.jobs import Job, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Actual:
+    """Predicts the real runtime. It knows the future: a bound to compare with, not a predictor."""
+
+    runtime_s: Mapping[int, int]
+    name: str = "actual"
+
+    @classmethod
+    def of(cls, workload: Workload) -> Actual:
+        """The clairvoyant predictor of a workload."""
+        ids, runtimes = workload.table.id.tolist(), workload.runtime_s.tolist()
+        return cls(dict(zip(ids, runtimes, strict=True)))
+
+    def predict(self, job: Job, now: int) -> float:  # noqa: ARG002
+        """Return the real runtime."""
+        return self.runtime_s[job.id]
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """There is nothing to learn."""

@@ -1,0 +1,21 @@
+"""The requested time as the prediction: what sites without a predictor use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cpdispatch.jobs import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Walltime:
+    """Predicts the requested time."""
+
+    name: str = "walltime"
+
+    def predict(self, job: Job, now: int) -> float:  # noqa: ARG002
+        """Return the requested time."""
+        return job.requested_s
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """There is nothing to learn."""

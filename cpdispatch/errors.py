@@ -17,6 +17,10 @@ class DecisionError(CpdispatchError):
     """A dispatcher answered with a decision that its instance does not allow."""
 
 
+class InterruptedRunError(CpdispatchError):
+    """The user asked to stop; what was done so far has been saved where there is a place for it."""
+
+
 class InputError(CpdispatchError):
     """Input that cannot be understood: where it stands, what was found, what to do.
 

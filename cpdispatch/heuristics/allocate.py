@@ -100,10 +100,10 @@ def system_fits(system: System, jobs: JobTable, power: Power | None = None) -> N
 
 def as_placements(placed: kernels.Placed) -> Placements:
     """The used part of a kernel's growing lists."""
-    entries = int(placed.offset[placed.count])
+    entries = int(placed.offset[placed.jobs])
     return Placements(
-        placed.position[: placed.count],
-        placed.offset[: placed.count + 1],
+        placed.position[: placed.jobs],
+        placed.offset[: placed.jobs + 1],
         placed.node[:entries],
         placed.units[:entries],
     )

@@ -49,7 +49,7 @@ class Backfill:
     secondary: Policy = Policy.FCFS
     threshold_s: int = NO_THRESHOLD
     depth: int = 1
-    best_fit: bool = True
+    best_fit: bool = False
     name: str = "easy"
     _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
 
@@ -60,7 +60,7 @@ class Backfill:
         primary = rank(self.primary, now, block, self.threshold_s)
         same = self.secondary == self.primary and self.threshold_s == NO_THRESHOLD
         secondary = primary if same else rank(self.secondary, now, block, NO_THRESHOLD)
-        if self.depth > 1 or instance.reservations:
+        if self.depth > 1 or instance.reservations or len(instance.down):
             start, reason, placed = self._plan(instance, primary, secondary)
         else:
             start, reason, placed = kernels.easy(

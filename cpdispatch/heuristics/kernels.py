@@ -23,9 +23,9 @@ _RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.
 
 
 class Placed(NamedTuple):
-    """Growing lists of placements: ``count`` jobs with ``offset[count]`` entries in all."""
+    """Growing lists of placements: so many ``jobs``, with ``offset[jobs]`` entries in all."""
 
-    count: int
+    jobs: int
     position: IntArray
     offset: IntArray
     node: IntArray
@@ -62,7 +62,7 @@ def fits(free: IntArray, ask: IntArray, units: int) -> bool:
 @kernel
 def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
     """Whether the pooled capacity is enough: a quick necessary condition for `fits`."""
-    for r in range(ask.shape[0]):
+    for r in range(ask.shape[0]):  # noqa: SIM110 - numba compiles no generators
         if units * ask[r] > pool[r]:
             return False
     return True
@@ -147,10 +147,16 @@ def nothing_placed(jobs: int) -> Placed:
 
 @kernel
 def place_next(
-    placed: Placed, job: int, free: IntArray, capacity: IntArray, ask: IntArray, units: int, best: bool
+    placed: Placed,
+    job: int,
+    free: IntArray,
+    capacity: IntArray,
+    ask: IntArray,
+    units: int,
+    best: bool,
 ) -> Placed:
     """Place one more job that `fits` ``free``; its entries are the last ones of the result."""
-    count, low = placed.count, placed.offset[placed.count]
+    count, low = placed.jobs, placed.offset[placed.jobs]
     most = low + min(units, free.shape[0])
     node, units_at = placed.node, placed.units
     if most > node.shape[0]:
@@ -232,7 +238,7 @@ def greedy(
         usable = usable_for(F, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity)
         if fits(usable, ask, units):
             placed = place_next(placed, j, usable, capacity, ask, units, best_fit)
-            low, high = placed.offset[placed.count - 1], placed.offset[placed.count]
+            low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
             change(F, ask, placed.node[low:high], placed.units[low:high], -1)
             pool -= units * ask
             watts_free -= watts
@@ -256,7 +262,9 @@ def each_fits(
     for j in range(block.shape[1]):
         ask, units = block[_REQUEST:, j], block[_UNITS, j]
         if pool_has(pool, ask, units) and watts_of(ask, units, power_unit) <= watts_free:
-            usable = usable_for(free, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity)
+            usable = usable_for(
+                free, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity
+            )
             answer[j] = fits(usable, ask, units)
     return answer
 
@@ -288,9 +296,9 @@ def _reserve(
     watts) at that instant; shadow time -1 when it never fits.
     """
     running = run_end.shape[0]
-    end = np.empty(running + placed.count, dtype=np.int64)
+    end = np.empty(running + placed.jobs, dtype=np.int64)
     end[:running] = run_end
-    for k in range(placed.count):
+    for k in range(placed.jobs):
         end[running + k] = now + block[_EXPECTED, placed.position[k]]
     L = free.copy()
     pool = _pool(L)
@@ -353,7 +361,7 @@ def easy(
         watts = watts_of(ask, need, power_unit)
         if watts <= watts_free and pool_has(pool, ask, need) and fits(F, ask, need):
             placed = place_next(placed, j, F, capacity, ask, need, best_fit)
-            low, high = placed.offset[placed.count - 1], placed.offset[placed.count]
+            low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
             change(F, ask, placed.node[low:high], placed.units[low:high], -1)
             pool -= need * ask
             watts_free -= watts
@@ -394,7 +402,7 @@ def easy(
         if not fits(usable, ask, need):
             continue
         placed = place_next(placed, j, usable, capacity, ask, need, best_fit)
-        low, high = placed.offset[placed.count - 1], placed.offset[placed.count]
+        low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
         where, many = placed.node[low:high], placed.units[low:high]
         change(F, ask, where, many, -1)
         pool -= need * ask

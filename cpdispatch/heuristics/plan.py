@@ -56,7 +56,7 @@ class Profile(NamedTuple):
 def split(profile: Profile, time: int) -> int:
     """Index of the segment that begins at ``time``, made if need be."""
     size = profile.size[0]
-    at = np.searchsorted(profile.time[:size], time)
+    at = int(np.searchsorted(profile.time[:size], time))
     if at < size and profile.time[at] == time:
         return at
     for k in range(size, at, -1):
@@ -96,7 +96,13 @@ def hold(
 
 @kernel
 def holdable(
-    profile: Profile, start: int, end: int, ask: IntArray, node: IntArray, units: IntArray, watts: int
+    profile: Profile,
+    start: int,
+    end: int,
+    ask: IntArray,
+    node: IntArray,
+    units: IntArray,
+    watts: int,
 ) -> bool:
     """Whether those very nodes have the capacity from ``start`` to ``end``."""
     first = split(profile, start)
@@ -138,7 +144,7 @@ def earliest(
         for later in range(k + 1, last):
             M[:] = np.minimum(M, profile.free[profile.slot[later]])
         if fits(M, ask, units):
-            return profile.time[k]
+            return int(profile.time[k])
         k += 1
     return -1
 
@@ -247,8 +253,19 @@ def plan(
         begin = max(promise_start[j], now)
         entries = slice(promise_offset[j], promise_offset[j + 1])
         ask, end = block[_REQUEST:, j], begin + block[_EXPECTED, j]
-        if holdable(profile, begin, end, ask, promise_node[entries], promise_units[entries], watts[j]):
-            hold(profile, begin, end, ask, promise_node[entries], promise_units[entries], watts[j], -1)
+        if holdable(
+            profile, begin, end, ask, promise_node[entries], promise_units[entries], watts[j]
+        ):
+            hold(
+                profile,
+                begin,
+                end,
+                ask,
+                promise_node[entries],
+                promise_units[entries],
+                watts[j],
+                -1,
+            )
             start[j] = begin
     for k in range(jobs):
         j = primary[k]
@@ -264,7 +281,7 @@ def plan(
             placed = place_next(placed, j, M, capacity, ask, need, best_fit)
         else:
             placed = _keep(placed, j, node, units)
-        entries = slice(placed.offset[placed.count - 1], placed.offset[placed.count])
+        entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
         node, units = placed.node[entries], placed.units[entries]
         hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], -1)
         promised += start[j] > now
@@ -286,7 +303,7 @@ def plan(
                 continue
             start[j] = begin
             placed = place_next(placed, j, M, capacity, ask, need, best_fit)
-            entries = slice(placed.offset[placed.count - 1], placed.offset[placed.count])
+            entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
             node, units = placed.node[entries], placed.units[entries]
             hold(profile, begin, begin + expected, ask, node, units, watts[j], -1)
             promised += begin > now
@@ -306,7 +323,7 @@ def plan(
 @kernel
 def _keep(placed: Placed, job: int, node: IntArray, units: IntArray) -> Placed:
     """Add a job with the nodes that it was promised."""
-    count, low = placed.count, placed.offset[placed.count]
+    count, low = placed.jobs, placed.offset[placed.jobs]
     high = low + node.shape[0]
     node_out, units_out = placed.node, placed.units
     if high > node_out.shape[0]:

@@ -21,7 +21,7 @@ NO_THRESHOLD = int(np.iinfo(np.int64).max)
 
 
 class Policy(IntEnum):
-    """The twelve orders: p is the expected duration, q the processors, w the wait so far.
+    """The twelve orders, see `SUMMARIES`: p is the expected duration, q the processors.
 
     Processors are units times the request of the system's first resource type, at least 1.
 
@@ -31,29 +31,34 @@ class Policy(IntEnum):
     """
 
     FCFS = 0
-    """First come, first served."""
     LCFS = 1
-    """Last come, first served."""
     SPF = 2
-    """Smallest expected (processing) time p first."""
     LPF = 3
-    """Largest p first."""
     SQF = 4
-    """Smallest number of processors q first."""
     LQF = 5
-    """Largest q first."""
     SAF = 6
-    """Smallest area p q first."""
     LAF = 7
-    """Largest area first."""
     LEXP = 8
-    """Largest expansion factor (w + p) / p first."""
     SEXP = 9
-    """Smallest expansion factor first."""
     SRF = 10
-    """Smallest ratio p / q first."""
     LRF = 11
-    """Largest ratio first."""
+
+
+SUMMARIES = {
+    Policy.FCFS: "first come, first served",
+    Policy.LCFS: "last come, first served",
+    Policy.SPF: "smallest expected processing time p first",
+    Policy.LPF: "largest p first",
+    Policy.SQF: "smallest number of processors q first",
+    Policy.LQF: "largest q first",
+    Policy.SAF: "smallest area p q first",
+    Policy.LAF: "largest area first",
+    Policy.LEXP: "largest expansion factor (wait + p) / p first",
+    Policy.SEXP: "smallest expansion factor first",
+    Policy.SRF: "smallest ratio p / q first",
+    Policy.LRF: "largest ratio first",
+}
+"""What each policy puts first."""
 
 
 def find(name: str) -> Policy:

@@ -36,7 +36,7 @@ def waiting_priority(instance: Instance) -> IntArray:
 class PriorityRule:
     """PRB: jobs by their wait relative to what is usual in their queue; goes on past misfits."""
 
-    best_fit: bool = True
+    best_fit: bool = False
     name: str = "prb"
 
     def dispatch(self, instance: Instance) -> Decision:

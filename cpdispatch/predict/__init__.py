@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from cpdispatch.errors import UsageError
@@ -19,7 +20,10 @@ from cpdispatch.predict.walltime import Walltime
 class Predictor(Protocol):
     """What the simulator needs of a predictor."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        ...
 
     def predict(self, job: Job, now: int) -> float:
         """Expected duration in seconds of a job that is submitted ``now``."""
@@ -30,11 +34,19 @@ class Predictor(Protocol):
         ...
 
 
-PREDICTORS: Mapping[str, Callable[[Workload], Predictor]] = {
-    "walltime": lambda _: Walltime(),
-    "actual": Actual.of,
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the registry: what a predictor does, and how one is made for a workload."""
+
+    summary: str
+    make: Callable[[Workload], Predictor]
+
+
+PREDICTORS: Mapping[str, Entry] = {
+    "walltime": Entry("the requested time", lambda _: Walltime()),
+    "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
-"""Name -> how to make the predictor for a simulation of a workload."""
+"""Every predictor by name."""
 
 
 def make(name: str, workload: Workload) -> Predictor:
@@ -49,4 +61,4 @@ def make(name: str, workload: Workload) -> Predictor:
         near = difflib.get_close_matches(name, PREDICTORS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(f"unknown predictor {name!r}{hint} (one of {', '.join(PREDICTORS)})")
-    return PREDICTORS[name](workload)
+    return PREDICTORS[name].make(workload)

@@ -21,7 +21,7 @@ class Actual:
         ids, runtimes = workload.table.id.tolist(), workload.runtime_s.tolist()
         return cls(dict(zip(ids, runtimes, strict=True)))
 
-    def predict(self, job: Job, now: int) -> float:  # noqa: ARG002
+    def predict(self, job: Job, now: int) -> float:
         """Return the real runtime."""
         return self.runtime_s[job.id]
 

@@ -13,7 +13,7 @@ class Walltime:
 
     name: str = "walltime"
 
-    def predict(self, job: Job, now: int) -> float:  # noqa: ARG002
+    def predict(self, job: Job, now: int) -> float:
         """Return the requested time."""
         return job.requested_s
 

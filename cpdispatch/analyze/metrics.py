@@ -1,0 +1,234 @@
+"""Metrics of a schedule, each with its formula.
+
+For a job with submission q, start s, end e and processors m: wait w = s - q, runtime p = e - s.
+Processors are units times the request of the system's first resource type, at least 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import FloatArray, IntArray
+
+TAU_S = 10
+"""Runtime below which a job counts as this long in the bounded slowdown, seconds."""
+
+CLASSES_S = {"short": (0, 3600), "medium": (3600, 5 * 3600 + 1), "long": (5 * 3600 + 1, 2**62)}
+"""Classes of runtimes: under 1 h, 1 to 5 h, over 5 h; [from, to) in seconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """The columns that metrics are computed from, one value a job; start -1 when it never started.
+
+    Attributes
+    ----------
+    submit_s, start_s, end_s, units : int64 array, shape (jobs,)
+    request : int64 array, shape (jobs, resources)
+        Per-unit request.
+    backfilled : bool array, shape (jobs,)
+    capacity : int64 array, shape (resources,)
+        Of the whole system.
+    """
+
+    submit_s: IntArray
+    start_s: IntArray
+    end_s: IntArray
+    units: IntArray
+    request: IntArray
+    backfilled: NDArray[np.bool_]
+    capacity: IntArray
+
+    @property
+    def started(self) -> NDArray[np.bool_]:
+        """Which jobs started."""
+        return self.start_s >= 0
+
+    def take(self, which: NDArray[np.bool_]) -> Schedule:
+        """The schedule of some of the jobs."""
+        return Schedule(
+            self.submit_s[which],
+            self.start_s[which],
+            self.end_s[which],
+            self.units[which],
+            self.request[which],
+            self.backfilled[which],
+            self.capacity,
+        )
+
+
+def wait_s(schedule: Schedule) -> IntArray:
+    """Time in the queue, w = s - q, seconds."""
+    return schedule.start_s - schedule.submit_s
+
+
+def runtime_s(schedule: Schedule) -> IntArray:
+    """Time on the nodes, p = e - s, seconds."""
+    return schedule.end_s - schedule.start_s
+
+
+def processors(schedule: Schedule) -> IntArray:
+    """Units times the request of the first resource type, at least 1."""
+    held: IntArray = np.maximum(schedule.units * schedule.request[:, 0], 1)
+    return held
+
+
+def slowdown(schedule: Schedule) -> FloatArray:
+    """(w + p) / p; a runtime of 0 counts as 1 s.
+
+    References
+    ----------
+    Feitelson, Rudolph, "Metrics and benchmarking for parallel job scheduling", JSSPP 1998.
+    """
+    p = np.maximum(runtime_s(schedule), 1)
+    return (wait_s(schedule) + p) / p
+
+
+def bounded_slowdown(schedule: Schedule) -> FloatArray:
+    """max(1, (w + p) / max(p, tau)) with tau = 10 s.
+
+    References
+    ----------
+    Feitelson, Rudolph, Schwiegelshohn, Sevcik, Wong, "Theory and practice in parallel job
+    scheduling", JSSPP 1997.
+    """
+    p = runtime_s(schedule)
+    return np.maximum(1.0, (wait_s(schedule) + p) / np.maximum(p, TAU_S))
+
+
+def per_processor_bounded_slowdown(schedule: Schedule) -> FloatArray:
+    """max(1, (w + p) / (m max(p, tau))) with tau = 10 s.
+
+    References
+    ----------
+    Zotkin, Keleher, "Job-length estimation and performance in backfilling schedulers", HPDC 1999.
+    """
+    p = runtime_s(schedule)
+    return np.maximum(1.0, (wait_s(schedule) + p) / (processors(schedule) * np.maximum(p, TAU_S)))
+
+
+def makespan_s(schedule: Schedule) -> int:
+    """Time from the first submission to the last end, seconds."""
+    return int(schedule.end_s.max() - schedule.submit_s.min())
+
+
+def utilisation(schedule: Schedule) -> FloatArray:
+    """Share of each resource type held by jobs over the makespan, shape (resources,).
+
+    sum of p times units times request / (capacity times makespan); 0 for a type nobody has.
+    """
+    held = (runtime_s(schedule) * schedule.units) @ schedule.request
+    return np.asarray(held / np.maximum(schedule.capacity * makespan_s(schedule), 1))
+
+
+def throughput_per_h(schedule: Schedule) -> float:
+    """Jobs ended an hour, over the makespan."""
+    return 3600 * len(schedule.end_s) / max(makespan_s(schedule), 1)
+
+
+def energy_j(schedule: Schedule, power_unit: IntArray) -> float:
+    """Joules that the jobs drew: sum of p times units times request . watts.
+
+    Parameters
+    ----------
+    power_unit : int64 array, shape (resources,)
+        Watts of one unit of each resource type while a job holds it.
+    """
+    return float((runtime_s(schedule) * schedule.units) @ (schedule.request @ power_unit))
+
+
+def queue_length(schedule: Schedule) -> tuple[IntArray, IntArray]:
+    """Number of waiting jobs, as a step function exact to the second.
+
+    Returns
+    -------
+    time_s, length : int64 array
+        The queue has ``length[k]`` jobs from ``time_s[k]`` up to ``time_s[k + 1]``.
+    """
+    time = np.concatenate((schedule.submit_s, schedule.start_s))
+    step = np.repeat([1, -1], len(schedule.submit_s))
+    instants, of_event = np.unique(time, return_inverse=True)
+    change = np.zeros(len(instants), dtype=np.int64)
+    np.add.at(change, of_event, step)
+    return instants, np.cumsum(change)
+
+
+def queue_length_mean(schedule: Schedule) -> float:
+    """Mean over time of the number of waiting jobs."""
+    time, length = queue_length(schedule)
+    span = np.diff(time)
+    return float((length[:-1] @ span) / max(span.sum(), 1))
+
+
+def by_class(schedule: Schedule) -> dict[str, dict[str, float]]:
+    """Jobs, mean wait and mean bounded slowdown of short, medium and long jobs."""
+    p = runtime_s(schedule)
+    return {
+        name: _brief(schedule.take((low <= p) & (p < high)))
+        for name, (low, high) in CLASSES_S.items()
+    }
+
+
+def by_user(schedule: Schedule, user: NDArray[np.generic]) -> dict[str, dict[str, float]]:
+    """Jobs, mean wait and mean bounded slowdown of each user; ``user`` has one value a job."""
+    names, of_job = np.unique(user, return_inverse=True)
+    return {str(name): _brief(schedule.take(of_job == k)) for k, name in enumerate(names)}
+
+
+def _brief(schedule: Schedule) -> dict[str, float]:
+    jobs = len(schedule.start_s)
+    return {
+        "jobs": jobs,
+        "wait_s_mean": float(wait_s(schedule).mean()) if jobs else float("nan"),
+        "bounded_slowdown_mean": float(bounded_slowdown(schedule).mean()) if jobs else float("nan"),
+    }
+
+
+def summary(schedule: Schedule, decision_ms: FloatArray) -> dict[str, float]:
+    """Every headline figure of a run, over the jobs that started.
+
+    Parameters
+    ----------
+    decision_ms : float array, shape (decisions,)
+        Wall time of each dispatch, milliseconds.
+    """
+    whole, schedule = schedule, schedule.take(schedule.started)
+    figures: dict[str, float] = {
+        "jobs": len(schedule.start_s),
+        "jobs_never_started": int((~whole.started).sum()),
+    }
+    if len(schedule.start_s):
+        figures |= _spread("wait_s", wait_s(schedule).astype(np.float64))
+        figures |= _spread("slowdown", slowdown(schedule))
+        figures |= _spread("bounded_slowdown", bounded_slowdown(schedule))
+        figures |= _spread(
+            "per_processor_bounded_slowdown", per_processor_bounded_slowdown(schedule)
+        )
+        figures |= {
+            "utilisation": float(utilisation(schedule)[0]),
+            "makespan_s": makespan_s(schedule),
+            "throughput_per_h": throughput_per_h(schedule),
+            "queue_length_mean": queue_length_mean(schedule),
+            "queue_length_max": int(queue_length(schedule)[1].max()),
+            "backfilled": int(schedule.backfilled.sum()),
+        }
+    figures["decisions"] = len(decision_ms)
+    if len(decision_ms):
+        figures["decision_ms_mean"] = float(decision_ms.mean())
+        figures["decision_ms_p99"] = float(np.percentile(decision_ms, 99))
+        figures["decision_ms_max"] = float(decision_ms.max())
+    return figures
+
+
+def _spread(name: str, values: FloatArray) -> dict[str, float]:
+    median, p95, p99 = np.percentile(values, [50, 95, 99])
+    return {
+        f"{name}_mean": float(values.mean()),
+        f"{name}_median": float(median),
+        f"{name}_p95": float(p95),
+        f"{name}_p99": float(p99),
+        f"{name}_max": float(values.max()),
+    }

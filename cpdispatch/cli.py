@@ -1,0 +1,501 @@
+"""The command line: parses, calls the package, prints."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+
+from cpdispatch import __version__
+from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from cpdispatch.jobs import Workload
+    from cpdispatch.simulate import Run
+    from cpdispatch.system import System
+
+DONE, FINDINGS, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+app = App(
+    name="cpdispatch",
+    help="On-line job dispatching for HPC clusters: constraint programming, backfilling, replay.",
+    version=__version__,
+    help_format="plaintext",
+)
+
+Json = Annotated[bool, Parameter("--json", negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
+
+
+@app.command
+def simulate(
+    trace: str | None = None,
+    *,
+    system: str | None = None,
+    dispatcher: Annotated[tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="")] = (),
+    predict: str = "walltime",
+    filter: Literal["all", "strong"] = "all",
+    trigger: Literal["instant", "event"] = "instant",
+    correction: Literal["minimal", "incremental", "requested"] = "minimal",
+    kill_at_limit: Flag = False,
+    units: Literal["processors", "per-node", "as-is"] | None = None,
+    jobs: int | None = None,
+    since: Annotated[str, Parameter("--from")] = "",
+    until: Annotated[str, Parameter("--to")] = "",
+    limit: str = "1s",
+    seed: int = 0,
+    out: Path | None = None,
+    dump_instances: Path | None = None,
+    dump_every: int = 100,
+    checkpoint: str = "30s",
+    resume: Flag = False,
+    overwrite: Flag = False,
+    json: Json = False,
+) -> int:
+    """Replay a log through one or more dispatchers and compare them.
+
+    Without TRACE: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp3.
+
+    Parameters
+    ----------
+    trace
+        A log: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
+    system
+        A number of processors, a named system, or a JSON or TOML file; else what the log says.
+    dispatcher
+        A name with or without parameters (easy-saf-spf, hcp3:limit=0.5), a TOML file, or
+        package.module:attribute; may be given several times.
+    predict
+        Predictor of durations.
+    filter
+        Which jobs of the log to keep: all that can run, or those that pass the strong filter.
+    trigger
+        Dispatch once an instant, or after each single event.
+    correction
+        New expected end of a job that outlived its prediction.
+    kill_at_limit
+        End jobs at their requested time.
+    units
+        How a job's processors become units: each by itself, or as many as a node takes.
+    jobs
+        Only the first so many jobs.
+    since
+        Only the jobs submitted on this date (UTC) or later.
+    until
+        Only the jobs submitted before this date.
+    limit
+        Time limit of each decision, as 500ms or 1s.
+    seed
+        Seed of dispatchers that draw numbers, and of the generated sample.
+    out
+        Folder for the results; with several dispatchers, a folder each in it.
+    dump_instances
+        Folder for the instances met on the way.
+    dump_every
+        Dump one instance in so many.
+    checkpoint
+        Time between two checkpoints in --out.
+    resume
+        Go on with an interrupted run in --out.
+    overwrite
+        Replace the run in --out.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.dispatch import Settings
+    from cpdispatch.simulate.replay import Watch, claim, finished, simulate
+    from cpdispatch.workloads.fit import fit
+
+    workload, machine = _problem(trace, system, filter, (jobs, since, until), seed)
+    workload = fit(workload, machine, units)
+    names = dispatcher or (("easy", "hcp3") if trace is None else ("easy",))
+    if len(set(names)) < len(names):
+        raise UsageError("the same dispatcher is named twice")
+    if (resume or overwrite) and out is None:
+        raise UsageError("--resume and --overwrite need --out")
+    folders = _folders(out, names)
+    for folder in folders:
+        if folder is not None:
+            claim(folder, resume=resume, overwrite=overwrite)
+    settings = Settings(seconds(limit), seed)
+    runs = []
+    with _stoppable() as stop, _progress(json) as show:
+        for name, folder in zip(names, folders, strict=True):
+            watch = Watch(
+                progress=show(name),
+                seen=_dumper(dump_instances, name, dump_every),
+                folder=folder,
+                checkpoint_s=seconds(checkpoint),
+                resume=resume,
+                stop=stop,
+            )
+            run = simulate(
+                workload, machine, name, predictor=predict, trigger=trigger,
+                correction=correction, kill_at_limit=kill_at_limit, settings=settings, watch=watch,
+            )  # fmt: skip
+            if folder is not None:
+                finished(run, folder)
+            runs.append(run)
+    _print_runs(runs, json)
+    return DONE
+
+
+def _problem(
+    trace: str | None,
+    system: str | None,
+    filter: Literal["all", "strong"],
+    part: tuple[int | None, str, str],
+    seed: int,
+) -> tuple[Workload, System]:
+    """The workload and the machine that a user means."""
+    from cpdispatch.system import NAMED, System, find
+    from cpdispatch.workloads import read
+    from cpdispatch.workloads.generate import eurora_sample
+    from cpdispatch.workloads.select import select
+
+    if trace is None:
+        return select(eurora_sample(seed=seed), *part), find(system) if system else NAMED["eurora"]
+    machine = find(system) if system else None
+    cores = None if machine is None else int(machine.total[max(machine.resource("core"), 0)])
+    workload = read(trace, filter, cores)
+    if machine is None:
+        if workload.processors is None:
+            raise UsageError(f"{trace} does not say how large its machine is: give --system")
+        machine = System.pool(workload.processors)
+    return select(workload, *part), machine
+
+
+def _folders(out: Path | None, names: tuple[str, ...]) -> list[Path | None]:
+    if out is None:
+        return [None] * len(names)
+    if len(names) == 1:
+        return [out]
+    safe = ["".join(c if c.isalnum() or c in "-." else "_" for c in name) for name in names]
+    return [out / name for name in safe]
+
+
+def _dumper(folder: Path | None, name: str, every: int) -> Callable[[Any], None] | None:
+    if folder is None:
+        return None
+    if every < 1:
+        raise UsageError(f"--dump-every {every}: 1 or more is needed")
+    from cpdispatch.instance import dump
+
+    met = 0
+
+    def seen(instance: Any) -> None:
+        nonlocal met
+        met += 1
+        if met % every == 0:
+            dump(instance, folder / f"{name.replace(':', '_')}-{instance.now}-{met}.json.gz")
+
+    return seen
+
+
+@app.command
+def solve(
+    *instances: Path,
+    model: Annotated[str, Parameter(("--model", "-m"))] = "hcp3",
+    objective: str | None = None,
+    limit: str = "1s",
+    seed: int = 0,
+    out: Path | None = None,
+    json: Json = False,
+) -> int:
+    """Solve dumped instance files; every answer is verified before it is shown or written.
+
+    Parameters
+    ----------
+    instances
+        Instance files (JSON, plain or packed).
+    model
+        A dispatcher, as in simulate.
+    objective
+        Objective of a constraint-programming model.
+    limit
+        Time limit, as 500ms or 1s.
+    seed
+        Seed of the search.
+    out
+        Solution file; with several instances, a folder.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch import dispatch, instance, solution, verify
+
+    if not instances:
+        raise UsageError("solve needs an instance file")
+    if objective is not None:
+        model += (",objective=" if ":" in model else ":objective=") + objective
+    settings = dispatch.Settings(seconds(limit), seed)
+    solved = []
+    for path in instances:
+        problem = instance.load(path)
+        decision = dispatch.make(model, settings).dispatch(problem)
+        answer = solution.from_decision(problem, decision, limit_ms=round(settings.limit_s * 1e3))
+        violations = verify.solution(problem, answer)
+        if violations:
+            raise CpdispatchError(f"{model} answered {path} wrongly: {violations[0]}")
+        if out is not None:
+            name = path.name.split(".")[0] + ".solution.json"
+            solution.dump(answer, out / name if len(instances) > 1 else out)
+        solved.append((path, problem, answer))
+    if json:
+        _print_json({"solutions": [_solved_row(path, answer) for path, _, answer in solved]})
+    else:
+        for path, problem, answer in solved:
+            _console().print(_solved_table(path, problem, answer))
+    return DONE
+
+
+def _solved_row(path: Path, answer: Any) -> dict[str, Any]:
+    import msgspec
+
+    from cpdispatch.solution import to_json
+
+    return {"file": str(path), **msgspec.json.decode(to_json(answer))}
+
+
+def _solved_table(path: Path, problem: Any, answer: Any) -> RenderableType:
+    from rich.table import Table
+
+    value = "" if answer.value is None else f", {answer.objective} {answer.value:,.3f}"
+    bound = "" if answer.bound is None else f" (bound {answer.bound:,.3f})"
+    title = f"{path}: {answer.model}, {answer.status}{value}{bound}, {answer.wall_ms:.1f} ms"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading in ("job", "start", "nodes"):
+        table.add_column(heading, justify="left" if heading == "nodes" else "right")
+    order = sorted(answer.jobs, key=lambda job: (job.start is None, job.start or 0, job.id))
+    for job in order:
+        if job.start is None:
+            table.add_row(str(job.id), "-", job.reason)
+            continue
+        start = "now" if job.start == problem.now else f"+{job.start - problem.now} s"
+        nodes = "" if not job.nodes else " ".join(f"{n}x{u}" for n, u in job.nodes.items())
+        table.add_row(str(job.id), start, nodes)
+    return table
+
+
+@app.command
+def verify(
+    instance: Path | None = None,
+    solution: Path | None = None,
+    *,
+    run: Path | None = None,
+    json: Json = False,
+) -> int:
+    """Check a solution against its instance, or a whole simulated schedule against its system.
+
+    Parameters
+    ----------
+    instance
+        Instance file.
+    solution
+        Solution file.
+    run
+        Folder of a run, or of several.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch import instance as instances
+    from cpdispatch import solution as solutions
+    from cpdispatch import verify as checker
+
+    if run is not None:
+        if instance is not None:
+            raise UsageError("verify takes either INSTANCE SOLUTION or --run DIR")
+        found = {str(folder): checker.run(r.jobs, r.system) for folder, r in _load_runs([run])}
+    elif instance is None or solution is None:
+        raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")
+    else:
+        problem, answer = instances.load(instance), solutions.load(solution)
+        found = {str(solution): checker.solution(problem, answer)}
+    if json:
+        checked = {name: [str(v) for v in violations] for name, violations in found.items()}
+        _print_json({"feasible": not any(checked.values()), "violations": checked})
+    else:
+        for name, violations in found.items():
+            for violation in violations:
+                print(violation)
+            print(f"{name}: {'NOT feasible' if violations else 'feasible'}")
+    return FINDINGS if any(found.values()) else DONE
+
+
+@app.command
+def compare(*runs: Path, json: Json = False) -> int:
+    """Compare runs that were saved with simulate --out.
+
+    Parameters
+    ----------
+    runs
+        Folders of runs, or folders that hold several.
+    json
+        Print one JSON object.
+    """
+    if not runs:
+        raise UsageError("compare needs the folder of a run")
+    _print_runs([run for _, run in _load_runs(list(runs))], json)
+    return DONE
+
+
+@app.command(name="list")
+def list_(
+    what: Literal["dispatchers", "models", "policies", "predictors", "systems"] = "dispatchers",
+    *,
+    json: Json = False,
+) -> int:
+    """List what can be named on the command line.
+
+    Parameters
+    ----------
+    what
+        What to list.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.catalogue import catalogue
+
+    entries = catalogue(what)
+    if json:
+        _print_json({what: entries})
+        return DONE
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, text in entries.items():
+        table.add_row(f"[bold]{name}[/]", text)
+    _console().print(table)
+    return DONE
+
+
+# --------------------------------------------------------------------------------- helpers
+
+
+def seconds(text: str) -> float:
+    """A duration as 500ms, 1s or 0.5, in seconds.
+
+    Raises
+    ------
+    UsageError
+        When it is not a positive duration.
+    """
+    scale, digits = 1.0, text.strip()
+    for suffix, factor in (("ms", 1e-3), ("min", 60.0), ("s", 1.0)):
+        if digits.endswith(suffix):
+            scale, digits = factor, digits.removesuffix(suffix)
+            break
+    try:
+        value = float(digits) * scale
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{text!r} is not a duration: write it as 500ms, 1s or 2min")
+    return value
+
+
+def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:
+    from cpdispatch.simulate.run import ABOUT, Run
+
+    for folder in folders:
+        inner = sorted(path.parent for path in folder.glob(f"*/{ABOUT}"))
+        for path in [folder] if (folder / ABOUT).exists() or not inner else inner:
+            yield path, Run.load(path)
+
+
+def _print_runs(runs: list[Run], json: bool) -> None:
+    from cpdispatch.analyze import compare
+
+    rows = [compare.row(run.about, run.metrics) for run in runs]
+    if json:
+        _print_json({"runs": rows})
+        return
+    console = _console()
+    for table in compare.tables(rows, console.width):
+        console.print(table)
+    sentence = compare.verdict(rows)
+    if sentence:
+        console.print(f"\n{sentence}")
+    for line in compare.notes(rows):
+        console.print(line, style="dim")
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    import msgspec
+
+    sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+@contextmanager
+def _progress(json: bool) -> Iterator[Callable[[str], Callable[[float], None]]]:
+    """Bars on standard error, one a dispatcher; nothing when that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True,
+    ) as bars:  # fmt: skip
+
+        def show(name: str) -> Callable[[float], None]:
+            task = bars.add_task(name, total=1.0)
+            return lambda share: bars.update(task, completed=share)
+
+        yield show
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a wish to stop; the second one stops at once."""
+    wished = False
+
+    def wish(*_: object) -> None:
+        nonlocal wished
+        wished = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, wish)
+    try:
+        yield lambda: wished
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    try:
+        code: int = app(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+    except (CpdispatchError, CycloptsError) as error:
+        print(f"cpdispatch: {error}", file=sys.stderr)
+        return INTERRUPTED if isinstance(error, InterruptedRunError) else BAD_INPUT
+    except KeyboardInterrupt:
+        print("cpdispatch: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return DONE
+    return code or DONE
+
+
+def main() -> NoReturn:
+    """Entry point of the command ``cpdispatch``."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""Dispatchers by name: the protocol, the registry, and the one place that puts one together."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cpdispatch.decision import Decision
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.files import read_bytes
+from cpdispatch.instance import Instance
+
+
+class Dispatcher(Protocol):
+    """What the simulator needs of a dispatcher; a user's own is as good as any."""
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        ...
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Decide which queued jobs start now, and where."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run gives to every dispatcher that it puts together.
+
+    Attributes
+    ----------
+    limit_s : float
+        Time limit of each decision, seconds.
+    seed : int
+    """
+
+    limit_s: float = 1.0
+    seed: int = 0
+
+
+Make = Callable[[Settings, dict[str, Any]], Dispatcher]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the registry.
+
+    Attributes
+    ----------
+    summary : str
+        What the dispatcher does, in a sentence.
+    parameters : mapping of str to callable
+        Name -> what turns a user's value into the one meant; raises ValueError.
+    make : callable
+        Puts the dispatcher together. It imports what it needs, so that a name costs nothing.
+    """
+
+    summary: str
+    parameters: Mapping[str, Callable[[Any], Any]]
+    make: Make
+
+
+# --------------------------------------------------------------------- what users may say
+
+
+def _positive(value: Any) -> float:
+    number = float(str(value).removesuffix("s"))
+    if not 0 < number < float("inf"):
+        raise ValueError("a positive number is needed")
+    return number
+
+
+def _count(value: Any) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError("1 or more is needed")
+    return number
+
+
+def _depth(value: Any) -> int:
+    if value == "all":
+        return sys.maxsize
+    number = int(value)
+    if number < 0:
+        raise ValueError("0 or more, or all, is needed")
+    return number
+
+
+def _allocation(value: Any) -> bool:
+    if value not in ("first-fit", "best-fit"):
+        raise ValueError("first-fit or best-fit is needed")
+    return bool(value == "best-fit")
+
+
+def _policy(value: Any) -> Any:
+    from cpdispatch.heuristics import policies
+
+    return policies.find(str(value))
+
+
+def _objective(value: Any) -> str:
+    from cpdispatch.models.objective import OBJECTIVES
+
+    if value not in OBJECTIVES:
+        raise ValueError(f"one of {', '.join(OBJECTIVES)} is needed")
+    return str(value)
+
+
+# ------------------------------------------------------------------------- the registry
+
+
+def _backfill(**fixed: Any) -> Make:
+    renamed = {"backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit"}
+
+    def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+        from cpdispatch.heuristics.backfill import Backfill
+        from cpdispatch.heuristics.policies import find
+
+        chosen = {renamed.get(key, key): value for key, value in given.items()}
+        policies = {
+            key: find(value) for key, value in fixed.items() if key in ("primary", "secondary")
+        }
+        return Backfill(**{**fixed, **policies, **chosen})
+
+    return make
+
+
+def _priority_rule(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+    from cpdispatch.heuristics.priority_rule import PriorityRule
+
+    return PriorityRule(given.get("allocate", False))
+
+
+def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+    from cpdispatch.heuristics.priority_rule import Reject
+
+    return Reject()
+
+
+def _hcp(variant: str) -> Make:
+    def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+        from cpdispatch.models.hcp import make_hcp
+
+        limit_s = given.pop("limit", settings.limit_s)
+        return make_hcp(variant, limit_s=limit_s, seed=settings.seed, **given)
+
+    return make
+
+
+_ORDERS = {"primary": _policy, "backfill": _policy, "threshold": _count, "allocate": _allocation}
+_STRICT = {"allocate": _allocation, "threshold": _count}
+_CP = {"limit": _positive, "m": _count, "objective": _objective}
+
+REGISTRY: Mapping[str, Entry] = {
+    "easy": Entry(
+        "EASY backfilling; easy-P-B has its own orders of the queue and of backfilling",
+        {**_ORDERS, "depth": _depth},
+        _backfill(),
+    ),
+    "conservative": Entry(
+        "backfilling that delays no waiting job: each has a promised start",
+        _ORDERS,
+        _backfill(depth=sys.maxsize),
+    ),
+    "fifo": Entry("first in, first out; stops at the first job that does not fit", _STRICT,
+                  _backfill(depth=0)),
+    "sjf": Entry("shortest expected job first; stops at the first that does not fit", _STRICT,
+                 _backfill(depth=0, primary="spf", secondary="spf")),
+    "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
+                 _backfill(depth=0, primary="lpf", secondary="lpf")),
+    "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
+                 {"allocate": _allocation}, _priority_rule),
+    "reject": Entry("refuses every job: measures the simulator", {}, _reject),
+    "hcp": Entry("hybrid CP, original: pooled schedule by CP-SAT, best-fit allocation", _CP,
+                 _hcp("hcp")),
+    "hcp1": Entry("hcp with only the jobs that fit now, 100 at most", _CP, _hcp("hcp1")),
+    "hcp2": Entry("hcp1 that corrects the expected end of overdue jobs", _CP, _hcp("hcp2")),
+    "hcp3": Entry("hcp2 by slowdown, with the priority search", _CP, _hcp("hcp3")),
+}  # fmt: skip
+"""Every dispatcher by name."""
+
+
+DEFAULTS = Settings()
+
+
+def make(spec: str, settings: Settings = DEFAULTS) -> Dispatcher:
+    """Put together the dispatcher that a user means.
+
+    Parameters
+    ----------
+    spec : str
+        ``name``, ``name:parameter=value,...``, ``easy-P-B`` for two policies, a TOML file with
+        ``dispatcher`` and its parameters, or ``package.module:attribute`` for a dispatcher of the
+        user's own (or what makes one when called).
+    settings : Settings
+
+    Raises
+    ------
+    UsageError
+        When there is no such dispatcher or parameter, or a value is of no use.
+    """
+    if spec.endswith(".toml"):
+        name, given = _from_toml(Path(spec))
+        return _named(name, given, settings, spec)
+    name, _, rest = spec.partition(":")
+    if "." in name:
+        return _imported(name, rest, spec)
+    given = {}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"dispatcher {spec}: {item!r} is not of the form parameter=value")
+        given[key.strip()] = value.strip()
+    return _named(name, given, settings, spec)
+
+
+def _named(name: str, given: dict[str, Any], settings: Settings, spec: str) -> Dispatcher:
+    parts = name.split("-")
+    if parts[0] == "easy" and len(parts) == 3:
+        given = {"primary": parts[1], "backfill": parts[2], **given}
+        name = "easy"
+    if name not in REGISTRY:
+        near = difflib.get_close_matches(name, REGISTRY, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"unknown dispatcher {name!r}{hint} (one of {', '.join(REGISTRY)})")
+    entry = REGISTRY[name]
+    values = {}
+    for key, value in given.items():
+        if key not in entry.parameters:
+            near = difflib.get_close_matches(key, entry.parameters, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            known = ", ".join(entry.parameters) or "none"
+            raise UsageError(f"dispatcher {name} has no parameter {key!r}{hint} (it has: {known})")
+        try:
+            values[key] = entry.parameters[key](value)
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"dispatcher {name}, {key}={value}: {error}") from error
+    dispatcher = entry.make(settings, values)
+    return _relabelled(dispatcher, spec if spec != name else name)
+
+
+def _relabelled(dispatcher: Dispatcher, name: str) -> Dispatcher:
+    """Call a dispatcher what the user called it: results of two settings are told apart by it."""
+    from dataclasses import replace
+
+    return dispatcher if dispatcher.name == name else replace(dispatcher, name=name)  # type: ignore[type-var]
+
+
+def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        data = tomllib.loads(read_bytes(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be parsed: {error}", file=path) from error
+    name = data.pop("dispatcher", None)
+    if not isinstance(name, str):
+        raise InputError("names no dispatcher", file=path, field="dispatcher", value=name)
+    return name, data
+
+
+def _imported(module: str, attribute: str, spec: str) -> Dispatcher:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"dispatcher {spec}: {module} cannot be imported: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not attribute or not hasattr(found, attribute):
+        raise UsageError(f"dispatcher {spec}: {module} has no attribute {attribute!r}")
+    found = getattr(found, attribute)
+    dispatcher: Any = (
+        found() if isinstance(found, type) or not hasattr(found, "dispatch") else found
+    )
+    if not hasattr(dispatcher, "dispatch"):
+        raise UsageError(f"dispatcher {spec}: it has no method dispatch(instance)")
+    if not hasattr(dispatcher, "name"):
+        dispatcher.name = spec
+    checked: Dispatcher = dispatcher
+    return checked

@@ -1,0 +1,239 @@
+"""Replays a whole workload through one dispatcher: the one place where a run is wired together."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from cpdispatch import dispatch
+from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
+from cpdispatch.errors import InputError, InterruptedRunError, UsageError
+from cpdispatch.files import read_bytes, write_bytes
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Workload
+from cpdispatch.predict import Predictor
+from cpdispatch.simulate.run import ABOUT, Run, run_of
+from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.system import System
+
+CHECKPOINT = "checkpoint.pickle"
+_EVERY = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What goes on beside a replay.
+
+    Attributes
+    ----------
+    progress : callable or None
+        Called now and then with the share of the jobs submitted so far, 0 to 1.
+    seen : callable or None
+        Called with each instance before it is dispatched.
+    folder : Path or None
+        Where checkpoints are kept; none are made without it.
+    checkpoint_s : float
+        Seconds between two checkpoints.
+    resume : bool
+        Go on from the folder's checkpoint, if there is one.
+    stop : callable
+        Asked after each decision; when true, a checkpoint is made and `InterruptedRunError` raised.
+    """
+
+    progress: Callable[[float], None] | None = None
+    seen: Callable[[Instance], None] | None = None
+    folder: Path | None = None
+    checkpoint_s: float = 30.0
+    resume: bool = False
+    stop: Callable[[], bool] = lambda: False
+
+
+UNWATCHED = Watch()
+
+
+def simulate(
+    workload: Workload,
+    system: System,
+    dispatcher: str | Dispatcher = "easy",
+    *,
+    predictor: str | Predictor = "walltime",
+    trigger: str = "instant",
+    correction: str = "minimal",
+    kill_at_limit: bool = False,
+    settings: Settings = DEFAULTS,
+    watch: Watch = UNWATCHED,
+) -> Run:
+    """Replay a workload on a system through a dispatcher.
+
+    Parameters
+    ----------
+    workload : Workload
+        Fitted to the system, see `cpdispatch.workloads.fit`.
+    system : System
+    dispatcher : str or Dispatcher
+        A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
+    predictor, trigger, correction, kill_at_limit
+        See `Simulation`.
+    settings : Settings
+        Time limit and seed of a dispatcher that is given by name.
+    watch : Watch
+        Progress, checkpoints, resumption.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    UsageError
+        On an unknown name, or a checkpoint that belongs to another run.
+    DecisionError
+        When the dispatcher answers with an infeasible decision.
+    """
+    if isinstance(dispatcher, str):
+        dispatcher = dispatch.make(dispatcher, settings)
+    about = {
+        "version": version("cpdispatch"),
+        "python": platform.python_version(),
+        "workload": workload.name,
+        "workload_sha256": fingerprint(workload),
+        "notes": workload.notes,
+        "dispatcher": dispatcher.name,
+        "predictor": predictor if isinstance(predictor, str) else predictor.name,
+        "trigger": trigger,
+        "correction": correction,
+        "kill_at_limit": kill_at_limit,
+        "limit_s": settings.limit_s,
+        "seed": settings.seed,
+    }
+    replay = _Replay(
+        about,
+        Simulation(
+            workload,
+            system,
+            predictor=predictor,
+            trigger=trigger,
+            correction=correction,
+            kill_at_limit=kill_at_limit,
+        ),
+        dispatcher,
+    )
+    if watch.resume and watch.folder is not None:
+        if (watch.folder / ABOUT).exists():
+            done = Run.load(watch.folder)
+            check_same_run(done.about, about, watch.folder)
+            return replace(done, workload=workload)
+        if (watch.folder / CHECKPOINT).exists():
+            replay = _restored(watch.folder / CHECKPOINT, replay)
+    replay.go(watch)
+    return run_of(replay.simulation, {**about, "seconds": replay.seconds})
+
+
+class _Replay:
+    """A replay under way: all that a checkpoint holds."""
+
+    def __init__(
+        self, about: dict[str, Any], simulation: Simulation, dispatcher: Dispatcher
+    ) -> None:
+        self.about = about
+        self.simulation = simulation
+        self.dispatcher = dispatcher
+        self.seconds = 0.0
+
+    def go(self, watch: Watch) -> None:
+        """Replay to the end, or until asked to stop."""
+        simulation, dispatcher = self.simulation, self.dispatcher
+        began = saved = perf_counter()
+        before, count = self.seconds, 0
+        while (instance := simulation.advance()) is not None:
+            if watch.seen is not None:
+                watch.seen(instance)
+            simulation.apply(dispatcher.dispatch(instance))
+            count += 1
+            stop = watch.stop()
+            if count % _EVERY and not stop:
+                continue
+            now = perf_counter()
+            self.seconds = before + now - began
+            if watch.progress is not None:
+                watch.progress(simulation.progress)
+            if watch.folder is not None and (stop or now - saved >= watch.checkpoint_s):
+                self.save(watch.folder)
+                saved = now
+            if stop:
+                raise InterruptedRunError(f"interrupted at {simulation.progress:.0%} of the log")
+        self.seconds = before + perf_counter() - began
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint, atomically."""
+        try:
+            content = pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise UsageError(
+                f"dispatcher {self.dispatcher.name} or the predictor cannot be saved in a "
+                f"checkpoint: {error}; make it picklable, or run without --out"
+            ) from error
+        write_bytes(folder / CHECKPOINT, content)
+
+
+def _restored(path: Path, fresh: _Replay) -> _Replay:
+    """The replay of a checkpoint, which must be of the same run as the fresh one."""
+    try:
+        replay = pickle.loads(read_bytes(path))
+    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
+        raise InputError(f"is damaged: {error}", file=path, advice="use --overwrite") from error
+    check_same_run(replay.about, fresh.about, path)
+    replay.simulation.workload = fresh.simulation.workload
+    restored: _Replay = replay
+    return restored
+
+
+def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
+    """Raise when a folder's run differs from the wanted one in anything that matters."""
+    for key, value in wanted.items():
+        if key not in ("python", "notes", "workload") and found.get(key) != value:
+            raise UsageError(
+                f"{where} belongs to another run: its {key} is {found.get(key)!r}, not {value!r}; "
+                "use the same arguments, --overwrite, or another folder"
+            )
+
+
+def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Make sure that a run may be written into a folder.
+
+    Raises
+    ------
+    UsageError
+        When it holds something and neither ``resume`` nor ``overwrite`` is meant.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file: --out needs a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
+        raise UsageError(
+            f"{folder} holds another run: add --resume to go on with it, --overwrite to replace "
+            "it, or choose another folder"
+        )
+    if overwrite and folder.is_dir():
+        for name in (ABOUT, CHECKPOINT):
+            (folder / name).unlink(missing_ok=True)
+
+
+def finished(run: Run, folder: Path) -> None:
+    """Save a run; its checkpoint is of no more use."""
+    run.save(folder)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def fingerprint(workload: Workload) -> str:
+    """SHA-256 of what a workload's jobs are."""
+    digest = hashlib.sha256(repr(workload.resources).encode())
+    for column in (workload.table.block, workload.runtime_s):
+        digest.update(column.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,232 @@
+"""A finished simulation: tables of jobs and dispatches, metrics, and the folder it is kept in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from cpdispatch.analyze.metrics import Schedule, summary
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import Reason
+from cpdispatch.errors import InputError
+from cpdispatch.files import read_bytes, replacing, write_bytes
+from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
+from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads import swf
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
+SWF_COMPLETED, SWF_CANCELLED = 1, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The outcome of replaying one workload through one dispatcher.
+
+    Attributes
+    ----------
+    about : dict
+        What was run: versions, arguments, system, checksum of the log, what reading dropped.
+    job_table : pyarrow.Table
+        One row a job: id, submit, start, end (s; -1 when it never started), units, nodes,
+        node_units, requested_s, runtime_s, expected_s, killed, reason, and the per-unit requests.
+    decision_table : pyarrow.Table
+        One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
+        ms and the phases in ms.
+    workload : Workload or None
+        What was replayed, fitted to the system; None for a run that was loaded from its folder.
+    """
+
+    about: dict[str, Any]
+    job_table: pa.Table
+    decision_table: pa.Table
+    workload: Workload | None = None
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """The table of jobs as a DataFrame; node lists stay in Arrow's form."""
+        return _frame(self.job_table)
+
+    @cached_property
+    def decisions(self) -> pd.DataFrame:
+        """The table of dispatches as a DataFrame."""
+        return _frame(self.decision_table)
+
+    @property
+    def system(self) -> System:
+        """The system that was simulated."""
+        return system_from(self.about["system"])
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of `cpdispatch.analyze.metrics.summary`."""
+        return summary(self.schedule(), self.decision_table.column("ms").to_numpy())
+
+    def schedule(self) -> Schedule:
+        """The columns that metrics are computed from."""
+        column = {
+            name: self.job_table.column(name).to_numpy()
+            for name in ("submit", "start", "end", "units", "reason", "runtime_s")
+        }
+        request = np.stack(
+            [
+                self.job_table.column(f"request_{name}").to_numpy()
+                for name in self.about["system"]["resources"]
+            ],
+            axis=1,
+        )
+        return Schedule(
+            submit_s=column["submit"],
+            start_s=column["start"],
+            end_s=column["end"],
+            units=column["units"],
+            request=request,
+            backfilled=column["reason"] == Reason.BACKFILLED.name.lower(),
+            capacity=self.system.total,
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the run's files into a folder, each one atomically; run.json comes last."""
+        import pyarrow.parquet as pq
+
+        folder = Path(folder)
+        for name, table in ((JOBS, self.job_table), (DECISIONS, self.decision_table)):
+            with replacing(folder / name) as temporary:
+                pq.write_table(table, temporary, compression="zstd")
+        if self.workload is not None:
+            self._write_swf(self.workload, folder / SCHEDULE)
+        about = {**self.about, "metrics": self.metrics}
+        write_bytes(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=1))
+
+    def _write_swf(self, workload: Workload, path: Path) -> None:
+        start, end, submit = (
+            self.job_table.column(name).to_numpy() for name in ("start", "end", "submit")
+        )
+        started, killed = start >= 0, self.job_table.column("killed").to_numpy()
+        swf.write(
+            workload,
+            path,
+            wait_s=np.where(started, start - submit, UNKNOWN),
+            runtime_s=np.where(started, end - start, UNKNOWN),
+            status=np.where(started & ~killed, SWF_COMPLETED, SWF_CANCELLED),
+        )
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Run:
+        """Read a run's folder.
+
+        Raises
+        ------
+        InputError
+            When the folder holds no finished run or a file in it is damaged.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        folder = Path(folder)
+        if not (folder / ABOUT).exists():
+            raise InputError("holds no finished run", file=folder, advice=f"{ABOUT} is missing")
+        try:
+            about = msgspec.json.decode(read_bytes(folder / ABOUT))
+            jobs, decisions = (pq.read_table(folder / name) for name in (JOBS, DECISIONS))
+        except (msgspec.DecodeError, pa.ArrowException, OSError) as error:
+            raise InputError(f"is damaged: {error}", file=folder) from error
+        return cls(about, jobs, decisions)
+
+
+def run_of(simulation: Simulation, about: dict[str, Any]) -> Run:
+    """The run that a simulation has recorded."""
+    return Run(
+        {**about, "system": system_as_dict(simulation.system)},
+        _job_table(simulation),
+        _decision_table(simulation),
+        simulation.workload,
+    )
+
+
+def _job_table(simulation: Simulation) -> pa.Table:
+    import pyarrow as pa
+
+    table, records = simulation.workload.table, simulation.records
+    offset, node, units = records.placements()
+    names = np.array([reason.name.lower() for reason in Reason], dtype=object)
+    lists = pa.large_list(pa.int32())
+    cuts = pa.array(offset, pa.int64())
+    columns: dict[str, Any] = {
+        "id": pa.array(table.id),
+        "submit": pa.array(table.submit_s),
+        "start": pa.array(records.start_s),
+        "end": pa.array(records.end_s),
+        "units": pa.array(table.units),
+        "nodes": pa.LargeListArray.from_arrays(cuts, pa.array(node, pa.int32()), type=lists),
+        "node_units": pa.LargeListArray.from_arrays(cuts, pa.array(units, pa.int32()), type=lists),
+        "requested_s": pa.array(table.requested_s),
+        "runtime_s": pa.array(simulation.workload.runtime_s),
+        "expected_s": pa.array(records.expected_s),
+        "killed": pa.array(records.killed & (records.start_s >= 0)),
+        "reason": pa.array(names[records.reason], pa.string()),
+    }
+    for kind, name in enumerate(simulation.system.resources):
+        columns[f"request_{name}"] = pa.array(np.ascontiguousarray(table.request[:, kind]))
+    for name in LABELLED:
+        numbers = table.column(Column[name.upper()])
+        labels = table.labels.get(name)
+        columns[name] = pa.array(numbers) if labels is None else _named(numbers, labels)
+    return pa.table(columns)
+
+
+def _named(numbers: IntArray, labels: tuple[str, ...]) -> list[str | None]:
+    """The names behind numbers; None where unknown."""
+    return [None if number == UNKNOWN else labels[number] for number in numbers.tolist()]
+
+
+def _decision_table(simulation: Simulation) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({k: pa.array(v) for k, v in simulation.records.decisions().items()})
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    def keep(kind: pa.DataType) -> pd.ArrowDtype | None:
+        return pd.ArrowDtype(kind) if pa.types.is_nested(kind) else None
+
+    frame: pd.DataFrame = table.to_pandas(types_mapper=keep)
+    return frame
+
+
+def system_as_dict(system: System) -> dict[str, Any]:
+    """A system in the form of its file."""
+    return {
+        "name": system.name,
+        "resources": list(system.resources),
+        "groups": [
+            {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
+        ],
+        "memory_unit_kb": system.memory_unit_kb,
+        "expected_wait_s": dict(system.expected_wait_s),
+    }
+
+
+def system_from(data: dict[str, Any]) -> System:
+    """The system of a dictionary made by `system_as_dict`."""
+    groups = tuple(NodeGroup(g["name"], g["nodes"], tuple(g["capacity"])) for g in data["groups"])
+    return System(
+        data["name"],
+        tuple(data["resources"]),
+        groups,
+        data["memory_unit_kb"],
+        data["expected_wait_s"],
+    )

@@ -1,0 +1,253 @@
+"""The simulator: a clock, a total order of events, and a numbered cycle around a snapshot.
+
+Events are ordered by (time, kind, sequence). With the trigger ``instant`` all completions of an
+instant come before all its submissions, and one dispatch follows them. With the trigger ``event``
+a submission comes before a completion, completions in the order in which their jobs started, and
+a dispatch follows each single event.
+"""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+from time import perf_counter
+
+import numpy as np
+
+from cpdispatch import verify
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.errors import DecisionError, UsageError
+from cpdispatch.heuristics import kernels
+from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column, Job, Workload
+from cpdispatch.predict import Predictor, make
+from cpdispatch.simulate.records import Records
+from cpdispatch.simulate.state import CORRECTIONS, ROW, State
+from cpdispatch.system import System
+
+TRIGGERS = ("instant", "event")
+_NEVER = int(np.iinfo(np.int64).max)
+
+
+class Simulation:
+    """Replays a workload on a system; the caller dispatches.
+
+    ::
+
+        sim = Simulation(workload, system)
+        while (instance := sim.advance()) is not None:
+            sim.apply(dispatcher.dispatch(instance))
+
+    Parameters
+    ----------
+    workload : Workload
+        Its requests speak of the system's resource types, see `cpdispatch.workloads.fit`.
+    system : System
+    predictor : str or Predictor
+        Says the expected duration of each job at its submission.
+    trigger : str
+        ``instant`` or ``event``.
+    correction : str
+        What becomes of an expected end that has passed: ``minimal``, ``incremental`` or
+        ``requested``, see `cpdispatch.simulate.state.correct`.
+    kill_at_limit : bool
+        End jobs at their requested time, as real systems do.
+
+    Attributes
+    ----------
+    now : int
+        The clock, seconds.
+    records : Records
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        system: System,
+        *,
+        predictor: str | Predictor = "walltime",
+        trigger: str = "instant",
+        correction: str = "minimal",
+        kill_at_limit: bool = False,
+    ) -> None:
+        _known("trigger", trigger, TRIGGERS)
+        _known("correction", correction, CORRECTIONS)
+        if workload.resources != system.resources:
+            raise UsageError(
+                f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
+                f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
+            )
+        self.workload = workload
+        self.system = system
+        self.predictor = make(predictor, workload) if isinstance(predictor, str) else predictor
+        self.trigger = trigger
+        self.now = 0
+        self.records = Records(workload)
+        self._event_by_event = trigger == "event"
+        self._state = State(workload, system, correction)
+        limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
+        self._runtime_s = np.minimum(workload.runtime_s, limit)
+        self.records.killed[:] = self._runtime_s < workload.runtime_s
+        runnable = system_fits(system, workload.table)
+        self.records.reason[~runnable] = Reason.NEVER_FITS
+        self._order = np.flatnonzero(runnable)
+        self._next = 0
+        self._completions: list[tuple[int, int, int]] = []
+        self._created = 0
+        self._live: dict[int, Job] = {}
+        self._asked: Instance | None = None
+        self._asked_at = 0.0
+
+    # ------------------------------------------------------------------------------ the cycle
+
+    def advance(self) -> Instance | None:
+        """Go on to the next moment at which jobs wait; None when the log is done.
+
+        (1) advance the clock to the next event; (2) apply completions and submissions; (3) take a
+        snapshot.
+
+        Raises
+        ------
+        UsageError
+            When the instance before this one was not answered by `apply`.
+        """
+        if self._asked is not None:
+            raise UsageError(
+                "advance() was called before the last instance was answered by apply()"
+            )
+        step = self._one_event if self._event_by_event else self._one_instant
+        while self._next < len(self._order) or self._completions:
+            if step() and self._state.queued:
+                self._asked = self._state.snapshot(self.now)
+                self._asked_at = perf_counter()
+                return self._asked
+        return None
+
+    def apply(self, decision: Decision) -> None:
+        """Take the answer to the last instance: (5) verify and apply it, (6) record it.
+
+        Raises
+        ------
+        DecisionError
+            When the decision is not feasible; nothing of it is applied.
+        """
+        ms = (perf_counter() - self._asked_at) * 1e3
+        instance, self._asked = self._asked, None
+        if instance is None:
+            raise UsageError("apply() was called without an instance from advance()")
+        violations = verify.decision(instance, decision)
+        if violations:
+            raise DecisionError(
+                f"{decision.certificate.model} answered with an infeasible decision at time "
+                f"{self.now}: {violations[0]}"
+            )
+        queue, running = len(instance.queue), len(instance.running)
+        starting = np.flatnonzero(decision.start_s == self.now)
+        if len(starting):
+            self._start(starting, decision)
+        refused = np.flatnonzero(decision.reason == Reason.REJECTED)
+        if len(refused):
+            self.records.reason[self._state.queue_hidden[ROW, refused]] = Reason.REJECTED
+        gone = starting if not len(refused) else np.union1d(starting, refused)
+        if len(gone):
+            self._state.remove(gone)
+        self.records.dispatched(self.now, queue, running, decision, len(starting), ms)
+
+    # ------------------------------------------------------------------------------ the events
+
+    def _one_instant(self) -> bool:
+        """Apply every event of the next instant."""
+        self.now = min(self._next_submit(), self._next_completion())
+        while self._next_completion() == self.now:
+            self._complete()
+        while self._next_submit() == self.now:
+            self._submit()
+        return True
+
+    def _one_event(self) -> bool:
+        """Apply the next single event; whether a dispatch follows it."""
+        submit, completion = self._next_submit(), self._next_completion()
+        self.now = min(submit, completion)
+        if completion < submit:
+            self._complete()
+            return True
+        job = self._submit()
+        free = self._state.snapshot(self.now).free
+        ask = np.array(job.request, dtype=np.int64)
+        return bool(kernels.fits(free, ask, job.units))
+
+    def _next_submit(self) -> int:
+        if self._next == len(self._order):
+            return _NEVER
+        return int(self.workload.table.block[Column.SUBMIT, self._order[self._next]])
+
+    def _next_completion(self) -> int:
+        return self._completions[0][0] if self._completions else _NEVER
+
+    def _submit(self) -> Job:
+        row = int(self._order[self._next])
+        self._next += 1
+        table = self.workload.table
+        job = table[row]
+        expected_s = max(1, min(int(self.predictor.predict(job, self.now)), job.requested_s))
+        self.records.expected_s[row] = expected_s
+        self._state.submit(row, table.block[:, row], expected_s)
+        self._live[row] = job
+        return job
+
+    def _complete(self) -> None:
+        now, _, row = heapq.heappop(self._completions)
+        self._state.end(row)
+        self.records.end_s[row] = now
+        self.predictor.learn(self._live.pop(row), int(self._runtime_s[row]))
+
+    def _start(self, starting: IntArray, decision: Decision) -> None:
+        placements = _now_only(decision.placements, decision.start_s, self.now)
+        rows = self._state.queue_hidden[ROW, placements.position]
+        ends = self.now + self._runtime_s[rows]
+        self._state.start(self.now, placements, ends)
+        records = self.records
+        records.start_s[rows] = self.now
+        records.reason[rows] = decision.reason[placements.position]
+        records.placed(rows, placements)
+        for row, end in zip(rows.tolist(), ends.tolist(), strict=True):
+            heapq.heappush(self._completions, (end, self._created, row))
+            self._created += 1
+
+    # ----------------------------------------------------------------------- progress, saving
+
+    @property
+    def progress(self) -> float:
+        """Share of the jobs that have been submitted so far."""
+        return self._next / max(len(self._order), 1)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but the workload, which the log holds."""
+        state = dict(self.__dict__)
+        del state["workload"]
+        return state
+
+
+def _now_only(placements: Placements, start_s: IntArray, now: int) -> Placements:
+    """The placements of the jobs that start now."""
+    keep = start_s[placements.position] == now
+    if keep.all():
+        return placements
+    count = np.diff(placements.offset)
+    entry = np.repeat(keep, count)
+    return Placements(
+        placements.position[keep],
+        np.concatenate(([0], np.cumsum(count[keep]))),
+        placements.node[entry],
+        placements.units[entry],
+    )
+
+
+def _known(what: str, name: str, known: object) -> None:
+    names = list(known)  # type: ignore[call-overload]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"unknown {what} {name!r}{hint} (one of {', '.join(names)})")

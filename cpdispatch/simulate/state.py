@@ -1,0 +1,280 @@
+"""The simulated cluster: queue, running jobs and free capacity in growing arrays.
+
+A job is a column. Beside the block that a snapshot copies (see `cpdispatch.jobs.Column`) there are
+hidden rows that no snapshot holds: a job's row in the workload, and when it will really end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compile import kernel
+from cpdispatch.decision import Placements
+from cpdispatch.instance import NO_NODES, Instance, Running
+from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.system import System
+
+ROW, QUEUE_CODE = 0, 1
+STEP, REAL_END = 1, 2
+_SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.REQUESTED)
+_EXPECTED, _EWT, _REQUEST = int(Column.EXPECTED), int(Column.EWT), int(Column.REQUEST)
+
+MINIMAL, INCREMENTAL, REQUESTED = 0, 1, 2
+CORRECTIONS = {"minimal": MINIMAL, "incremental": INCREMENTAL, "requested": REQUESTED}
+"""What becomes of an expected end that has passed, by name; see `correct`."""
+
+_INCREMENTS_S = np.array(
+    [60, 300, 900, 1800, 3600, 7200, 18000, 36000, 72000, 180000, 360000], dtype=np.int64
+)
+
+
+@kernel
+def correct(
+    now: int, correction: int, block: IntArray, times: IntArray, hidden: IntArray, count: int
+) -> None:
+    """Give running jobs that outlived their expected end a new one, later than ``now``.
+
+    ``minimal``: 1 s from now. ``incremental``: 1, 5, 15, 30 min, 1, 2, 5, 10, 20, 50, 100 h more in
+    turn. ``requested``: the requested time. The latter two go up to the requested time,
+    then on like ``minimal``. A job that really ends now is left alone. Rows of ``times`` are start,
+    expected end, and whether it is overdue.
+
+    References
+    ----------
+    Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather than user
+    runtime estimates", IEEE TPDS 2007.
+    """
+    for i in range(count):
+        if times[1, i] > now or hidden[REAL_END, i] <= now:
+            continue
+        limit = times[0, i] + block[_REQUESTED, i]
+        if correction == MINIMAL or limit <= now:
+            times[1, i] = now + 1
+            times[2, i] = 1
+        elif correction == REQUESTED:
+            times[1, i] = limit
+        else:
+            while times[1, i] <= now:
+                step = min(hidden[STEP, i], _INCREMENTS_S.shape[0] - 1)
+                times[1, i] = min(times[1, i] + _INCREMENTS_S[step], limit)
+                hidden[STEP, i] += 1
+
+
+@kernel
+def begin(
+    now: int,
+    queue: IntArray,
+    queue_hidden: IntArray,
+    run: IntArray,
+    times: IntArray,
+    run_hidden: IntArray,
+    running: int,
+    offset: IntArray,
+    entries: IntArray,
+    free: IntArray,
+    position: IntArray,
+    real_end: IntArray,
+    placed_offset: IntArray,
+    placed_node: IntArray,
+    placed_units: IntArray,
+    wait_sum: IntArray,
+    wait_count: IntArray,
+) -> None:
+    """Move the jobs at these queue positions to the running ones and take their capacity."""
+    for k in range(position.shape[0]):
+        j = position[k]
+        i = running + k
+        run[:, i] = queue[:, j]
+        times[0, i], times[1, i], times[2, i] = now, now + queue[_EXPECTED, j], 0
+        run_hidden[ROW, i], run_hidden[STEP, i] = queue_hidden[ROW, j], 0
+        run_hidden[REAL_END, i] = real_end[k]
+        low = offset[i]
+        count = placed_offset[k + 1] - placed_offset[k]
+        for e in range(count):
+            node = placed_node[placed_offset[k] + e]
+            many = placed_units[placed_offset[k] + e]
+            entries[0, low + e], entries[1, low + e] = node, many
+            for r in range(free.shape[1]):
+                free[node, r] -= many * queue[_REQUEST + r, j]
+        offset[i + 1] = low + count
+        code = queue_hidden[QUEUE_CODE, j]
+        wait_sum[code] += now - queue[_SUBMIT, j]
+        wait_count[code] += 1
+
+
+@kernel
+def leave(queue: IntArray, queue_hidden: IntArray, queued: int, gone: IntArray) -> int:
+    """Close the gaps that the jobs at these ascending positions leave; return what is left."""
+    to, k = int(gone[0]), 0
+    for j in range(gone[0], queued):
+        if k < gone.shape[0] and gone[k] == j:
+            k += 1
+            continue
+        queue[:, to] = queue[:, j]
+        queue_hidden[:, to] = queue_hidden[:, j]
+        to += 1
+    return to
+
+
+@kernel
+def end(
+    row: int,
+    run: IntArray,
+    times: IntArray,
+    run_hidden: IntArray,
+    running: int,
+    offset: IntArray,
+    entries: IntArray,
+    free: IntArray,
+) -> None:
+    """Give back the capacity of the running job of this workload row and close its gap."""
+    i = 0
+    while run_hidden[ROW, i] != row:
+        i += 1
+    low, high = offset[i], offset[i + 1]
+    for e in range(low, high):
+        for r in range(free.shape[1]):
+            free[entries[0, e], r] += entries[1, e] * run[_REQUEST + r, i]
+    length, total = high - low, offset[running]
+    for e in range(high, total):
+        entries[0, e - length], entries[1, e - length] = entries[0, e], entries[1, e]
+    for row_ in range(run.shape[0]):
+        for k in range(i, running - 1):
+            run[row_, k] = run[row_, k + 1]
+    for k in range(i, running - 1):
+        times[:, k] = times[:, k + 1]
+        run_hidden[:, k] = run_hidden[:, k + 1]
+        offset[k + 1] = offset[k + 2] - length
+
+
+@kernel
+def state_waits(queue: IntArray, queue_hidden: IntArray, queued: int, ewt: IntArray) -> None:
+    """Write each queued job's expected waiting time."""
+    for j in range(queued):
+        queue[_EWT, j] = ewt[queue_hidden[QUEUE_CODE, j]]
+
+
+class State:
+    """What the simulated cluster is at one moment.
+
+    Parameters
+    ----------
+    workload : Workload
+        Its requests speak of the system's resource types.
+    system : System
+    correction : str
+        See `correct`.
+    """
+
+    def __init__(self, workload: Workload, system: System, correction: str) -> None:
+        self.system = system
+        self.labels = workload.table.labels
+        self.correction = CORRECTIONS[correction]
+        rows = workload.table.block.shape[0]
+        self.queue = np.empty((rows, 64), dtype=np.int64)
+        self.queue_hidden = np.empty((2, 64), dtype=np.int64)
+        self.queued = 0
+        self.run = np.empty((rows, 64), dtype=np.int64)
+        self.times = np.empty((3, 64), dtype=np.int64)
+        self.run_hidden = np.empty((3, 64), dtype=np.int64)
+        self.running = 0
+        self.offset = np.zeros(65, dtype=np.int64)
+        self.entries = np.empty((2, 256), dtype=np.int64)
+        self.free = system.capacity.copy()
+        names, self._queue_code = np.unique(
+            workload.table.column(Column.QUEUE), return_inverse=True
+        )
+        self._stated = np.zeros(len(names), dtype=np.int64)
+        for code in range(len(names)):
+            position = int(np.argmax(self._queue_code == code))
+            label = workload.table.label("queue", position)
+            self._stated[code] = system.expected_wait_s.get(label, 0)
+        self._wait_sum = np.zeros(len(names), dtype=np.int64)
+        self._wait_count = np.zeros(len(names), dtype=np.int64)
+
+    def submit(self, row: int, column: IntArray, expected_s: int) -> None:
+        """Append a job to the queue."""
+        at = self.queued
+        if at == self.queue.shape[1]:
+            self.queue = _wider(self.queue)
+            self.queue_hidden = _wider(self.queue_hidden)
+        self.queue[:, at] = column
+        self.queue[_EXPECTED, at] = expected_s
+        self.queue_hidden[ROW, at] = row
+        self.queue_hidden[QUEUE_CODE, at] = self._queue_code[row]
+        self.queued = at + 1
+
+    def start(self, now: int, placements: Placements, real_end: IntArray) -> None:
+        """Start queued jobs where they were placed; they stay in the queue until `remove`."""
+        count = self.running + len(placements)
+        while count > self.run.shape[1]:
+            self.run, self.times = _wider(self.run), _wider(self.times)
+            self.run_hidden = _wider(self.run_hidden)
+            self.offset = _wider(self.offset[None])[0]
+        while self.offset[self.running] + len(placements.node) > self.entries.shape[1]:
+            self.entries = _wider(self.entries)
+        begin(
+            now, self.queue, self.queue_hidden, self.run, self.times, self.run_hidden,
+            self.running, self.offset, self.entries, self.free,
+            placements.position, real_end, placements.offset, placements.node, placements.units,
+            self._wait_sum, self._wait_count,
+        )  # fmt: skip
+        self.running = count
+
+    def remove(self, positions: IntArray) -> None:
+        """Take the jobs at these ascending positions out of the queue."""
+        self.queued = leave(self.queue, self.queue_hidden, self.queued, positions)
+
+    def end(self, row: int) -> None:
+        """End the running job of this workload row."""
+        end(
+            row, self.run, self.times, self.run_hidden, self.running,
+            self.offset, self.entries, self.free,
+        )  # fmt: skip
+        self.running -= 1
+
+    def expected_wait_s(self) -> IntArray:
+        """Expected wait by queue, s: as the site states it, else the mean so far, at least 1."""
+        mean = self._wait_sum // np.maximum(self._wait_count, 1)
+        return np.where(self._stated > 0, self._stated, np.maximum(mean, 1))
+
+    def snapshot(self, now: int) -> Instance:
+        """An immutable copy for a dispatcher.
+
+        Jobs that end at this very instant, just as expected, count as ended: only the trigger
+        ``event`` dispatches while there are any.
+        """
+        running = self.running
+        state_waits(self.queue, self.queue_hidden, self.queued, self.expected_wait_s())
+        correct(now, self.correction, self.run, self.times, self.run_hidden, running)
+        free = self.free.copy()
+        run, times = self.run[:, :running].copy(), self.times[:, :running].copy()
+        offset = self.offset[: running + 1].copy()
+        entries = self.entries[:, : offset[-1]].copy()
+        ending = times[1] <= now
+        if ending.any():
+            gone = np.repeat(ending, np.diff(offset))
+            owner = np.repeat(np.arange(running), np.diff(offset))[gone]
+            held = run[_REQUEST:, owner] * entries[1, gone]
+            np.add.at(free, entries[0, gone], held.T)
+            offset = np.concatenate(([0], np.cumsum(np.diff(offset)[~ending])))
+            run, times = run[:, ~ending].copy(), times[:, ~ending].copy()
+            entries = entries[:, ~gone].copy()
+        for array in (free, run, times, offset, entries):
+            array.flags.writeable = False
+        return Instance(
+            now, self.system, free,
+            JobTable(self.queue[:, : self.queued].copy(), self.labels),
+            Running(
+                JobTable(run, self.labels), times[0], times[1], times[2], offset, *entries
+            ),
+            NO_NODES,
+        )  # fmt: skip
+
+
+def _wider(array: IntArray) -> IntArray:
+    """The same array with room for twice as many columns."""
+    wider = np.empty((array.shape[0], 2 * array.shape[1]), dtype=np.int64)
+    wider[:, : array.shape[1]] = array
+    return wider

@@ -1,0 +1,122 @@
+"""What a reservation promises, when requested times are upper bounds."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import verify
+from cpdispatch.decision import Reason
+from cpdispatch.heuristics.backfill import ALL, Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy, rank
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Job, Workload
+from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.system import System
+from tests.oracles import plain
+from tests.strategies import instances, systems, workloads
+
+Promise = tuple[int, int]
+"""To which job, for which start."""
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Workload, System]:
+    system = draw(systems(max_nodes=5))
+    return draw(workloads(system, upper_bounds=True)), system
+
+
+def promises(
+    case: tuple[Workload, System], dispatcher: Backfill, trigger: str = "instant"
+) -> tuple[list[tuple[int, list[Promise]]], dict[int, int]]:
+    """For each dispatch the job that is first in the primary order and the promises; all starts."""
+    workload, system = case
+    sim = Simulation(workload, system, trigger=trigger)
+    made = []
+    while (instance := sim.advance()) is not None:
+        decision = dispatcher.dispatch(instance)
+        reserved = np.flatnonzero(decision.reason == Reason.RESERVED).tolist()
+        promised = [(instance.queue[p].id, int(decision.start_s[p])) for p in reserved]
+        made.append((first_in_line(instance, dispatcher.primary), promised))
+        sim.apply(decision)
+    starts = zip(workload.table.id.tolist(), sim.records.start_s.tolist(), strict=True)
+    return made, dict(starts)
+
+
+def first_in_line(instance: Instance, policy: Policy) -> int:
+    def key(job: Job) -> float:
+        processors = max(1, job.units * job.request[0])
+        wait = instance.now - job.submit_s
+        return plain.KEYS[policy.name.lower()](job.submit_s, job.expected_s, processors, wait)
+
+    return min(instance.queue, key=key).id
+
+
+@pytest.mark.parametrize(("primary", "secondary"), list(product(Policy, Policy)))
+def test_the_promise_to_the_first_job_never_moves_later(primary: Policy, secondary: Policy) -> None:
+    @settings(max_examples=15, deadline=None)
+    @given(cases(), st.booleans())
+    def check(case: tuple[Workload, System], best_fit: bool) -> None:
+        made, _ = promises(case, Backfill(primary, secondary, best_fit=best_fit))
+        promise: dict[int, int] = {}
+        for first, reserved in made:
+            assert len(reserved) <= 1
+            promise = {job: start for job, start in promise.items() if job == first}
+            for job, start in reserved:
+                assert start <= promise.get(job, start)
+            promise = dict(reserved)
+
+    check()
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(), st.sampled_from(Policy), st.booleans(), st.sampled_from(["instant", "event"]))
+def test_under_fcfs_no_reserved_job_starts_later_than_first_promised(
+    case: tuple[Workload, System], secondary: Policy, best_fit: bool, trigger: str
+) -> None:
+    made, starts = promises(case, Backfill(Policy.FCFS, secondary, best_fit=best_fit), trigger)
+    first: dict[int, int] = {}
+    for job, start in (promise for _, reserved in made for promise in reserved):
+        first.setdefault(job, start)
+    assert all(0 <= starts[job] <= promised for job, promised in first.items())
+
+
+@settings(max_examples=500, deadline=None)
+@given(cases(), st.sampled_from(Policy), st.sampled_from(Policy), st.sampled_from([2, 3, ALL]),
+       st.booleans())  # fmt: skip
+def test_beyond_depth_one_every_promise_is_kept_and_only_moves_earlier(
+    case: tuple[Workload, System], primary: Policy, secondary: Policy, depth: int, best_fit: bool
+) -> None:
+    made, starts = promises(case, Backfill(primary, secondary, depth=depth, best_fit=best_fit))
+    last: dict[int, int] = {}
+    for job, start in (promise for _, reserved in made for promise in reserved):
+        assert start <= last.get(job, start)
+        last[job] = start
+    assert all(0 <= starts[job] <= promised for job, promised in last.items())
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances(reservations=False, power=True), st.sampled_from(Policy), st.booleans())
+def test_planning_one_reservation_ahead_is_easy(
+    instance: Instance, policy: Policy, best_fit: bool
+) -> None:
+    dispatcher = Backfill(policy, policy, best_fit=best_fit)
+    easy = dispatcher.dispatch(instance)
+    ranked = rank(policy, instance.now, instance.queue.block, NO_THRESHOLD)
+    start, reason, _ = dispatcher._plan(instance, ranked, ranked)
+    assert (start == instance.now).tolist() == (easy.start_s == instance.now).tolist()
+    fits_some_day = reason != Reason.NEVER_FITS
+    assert start[fits_some_day].tolist() == easy.start_s[fits_some_day].tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances(), st.sampled_from(Policy), st.sampled_from([0, 1, 2, ALL]), st.booleans())
+def test_every_backfilling_decision_is_feasible(
+    instance: Instance, policy: Policy, depth: int, best_fit: bool
+) -> None:
+    decision = Backfill(policy, depth=depth, best_fit=best_fit).dispatch(instance)
+    assert verify.decision(instance, decision) == []

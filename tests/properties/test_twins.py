@@ -1,0 +1,100 @@
+"""The compiled simulator and backfilling against the plain twin, job by job."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import verify
+from cpdispatch.heuristics.backfill import ALL, Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
+from cpdispatch.jobs import Workload
+from cpdispatch.simulate.run import run_of
+from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.system import System
+from tests.oracles import plain
+from tests.strategies import systems, workloads
+
+ABOUT = {"notes": {}, "seconds": 0.0}
+
+
+def fast(workload: Workload, system: System, dispatcher: Backfill, trigger: str) -> Simulation:
+    sim = Simulation(workload, system, trigger=trigger)
+    while (instance := sim.advance()) is not None:
+        sim.apply(dispatcher.dispatch(instance))
+    assert verify.run(run_of(sim, ABOUT).jobs, system) == []
+    return sim
+
+
+def same_schedule(
+    workload: Workload, system: System, rules: plain.Rules, trigger: str = "instant"
+) -> None:
+    dispatcher = Backfill(
+        Policy[rules.primary.upper()],
+        Policy[rules.secondary.upper()],
+        NO_THRESHOLD if math.isinf(rules.threshold) else int(rules.threshold),
+        ALL if math.isinf(rules.depth) else int(rules.depth),
+        rules.best_fit,
+    )
+    sim = fast(workload, system, dispatcher, trigger)
+    expected = plain.replay(workload, system, rules, workload.table.requested_s.tolist(), trigger)
+    offset, node, units = sim.records.placements()
+    for row, (start, nodes) in expected.items():
+        entries = slice(offset[row], offset[row + 1])
+        placed = dict(zip(node[entries].tolist(), units[entries].tolist(), strict=True))
+        assert (int(sim.records.start_s[row]), placed) == (start, nodes if start >= 0 else {}), row
+
+
+policies = st.sampled_from(sorted(plain.KEYS))
+
+
+@st.composite
+def cases(draw: st.DrawFn, upper_bounds: bool = False) -> tuple[Workload, System]:
+    system = draw(systems(max_nodes=5))
+    return draw(workloads(system, upper_bounds=upper_bounds)), system
+
+
+@settings(max_examples=1000, deadline=None)
+@given(cases(), policies, policies, st.sampled_from([0, 1]), st.booleans(),
+       st.sampled_from([math.inf, 5.0, 20.0]))  # fmt: skip
+def test_easy_and_strict_order_give_the_plain_twins_schedule(
+    case: tuple[Workload, System], primary: str, secondary: str, depth: int, best: bool, late: float
+) -> None:
+    same_schedule(*case, plain.Rules(primary, secondary, late, depth, best))
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(upper_bounds=True), policies, policies, st.booleans())
+def test_the_event_trigger_gives_the_plain_twins_schedule(
+    case: tuple[Workload, System], primary: str, secondary: str, best: bool
+) -> None:
+    same_schedule(*case, plain.Rules(primary, secondary, best_fit=best), "event")
+
+
+@settings(max_examples=500, deadline=None)
+@given(cases(), policies, policies, st.sampled_from([2, 3, math.inf]), st.booleans())
+def test_deep_reservations_give_the_plain_twins_schedule(
+    case: tuple[Workload, System], primary: str, secondary: str, depth: float, best: bool
+) -> None:
+    same_schedule(*case, plain.Rules(primary, secondary, depth=depth, best_fit=best))
+
+
+@pytest.mark.parametrize("policy", sorted(plain.KEYS))
+def test_every_policy_orders_a_queue_as_its_formula_says(policy: str) -> None:
+    from cpdispatch.heuristics.policies import rank
+    from cpdispatch.jobs import job_block
+
+    submit, expected, units = [0, 0, 3, 5, 9], [40, 7, 7, 90, 1], [2, 9, 9, 1, 4]
+    block = job_block(
+        id=range(5), submit_s=submit, units=units, requested_s=expected, request=[[1]] * 5
+    )
+    order = rank(Policy[policy.upper()], 10, block, NO_THRESHOLD).tolist()
+    keys = [
+        plain.KEYS[policy](s, p, q, 10 - s) for s, p, q in zip(submit, expected, units, strict=True)
+    ]
+    assert order == sorted(range(5), key=lambda j: keys[j])
+    assert np.unique(order).size == 5

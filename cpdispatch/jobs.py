@@ -228,6 +228,11 @@ class Workload:
         What reading dropped or repaired: rule -> number of jobs.
     header : tuple of str
         The comment lines of the source, to be written back.
+    memory_unit_kb : int or None
+        What one unit of the resource ``mem`` is, in KB; None: whatever the system's own is.
+    per_processor : bool
+        Whether the source knows no nodes: each unit is one processor and its memory, and how the
+        processors make up the units of a system is for `cpdispatch.workloads.fit` to say.
     """
 
     name: str
@@ -239,6 +244,8 @@ class Workload:
     processors: int | None = None
     notes: dict[str, int] = field(default_factory=dict)
     header: tuple[str, ...] = ()
+    memory_unit_kb: int | None = None
+    per_processor: bool = False
 
     def __post_init__(self) -> None:
         jobs = len(self.table)

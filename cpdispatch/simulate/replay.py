@@ -12,12 +12,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from cpdispatch import dispatch
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.files import read_bytes, write_bytes
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.predict import Predictor
 from cpdispatch.simulate.run import ABOUT, Run, run_of
 from cpdispatch.simulate.simulation import Simulation
@@ -98,6 +100,7 @@ def simulate(
         When the dispatcher answers with an infeasible decision.
     """
     if isinstance(dispatcher, str):
+        warm_up(dispatcher, settings)
         dispatcher = dispatch.make(dispatcher, settings)
     about = {
         "version": version("cpdispatch"),
@@ -134,6 +137,23 @@ def simulate(
             replay = _restored(watch.folder / CHECKPOINT, replay)
     replay.go(watch)
     return run_of(replay.simulation, {**about, "seconds": replay.seconds})
+
+
+def warm_up(dispatcher: str, settings: Settings) -> None:
+    """Compile, or load from the cache, what a dispatcher needs, before any clock runs.
+
+    A throw-away dispatcher of the same name plays three jobs on two processors.
+    """
+    system = System.pool(2)
+    block = job_block(id=range(3), submit_s=[0, 1, 2], units=[2, 2, 1], requested_s=9,
+                      request=[[1]] * 3)  # fmt: skip
+    none = np.full(3, UNKNOWN, dtype=np.int64)
+    runtime_s = np.array([5, 5, 12], dtype=np.int64)
+    workload = Workload("warm-up", ("core",), JobTable(block), runtime_s, none, none.copy())
+    simulation = Simulation(workload, system)
+    throwaway = dispatch.make(dispatcher, settings)
+    while (instance := simulation.advance()) is not None:
+        simulation.apply(throwaway.dispatch(instance))
 
 
 class _Replay:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
+from array import array
 from time import perf_counter
 
 import numpy as np
@@ -21,13 +22,14 @@ from cpdispatch.errors import DecisionError, UsageError
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Column, Job, Workload
+from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict import Predictor, make
 from cpdispatch.simulate.records import Records
 from cpdispatch.simulate.state import CORRECTIONS, ROW, State
 from cpdispatch.system import System
 
 TRIGGERS = ("instant", "event")
+_REJECTED = int(Reason.REJECTED)
 _NEVER = int(np.iinfo(np.int64).max)
 
 
@@ -93,6 +95,8 @@ class Simulation:
         runnable = system_fits(system, workload.table)
         self.records.reason[~runnable] = Reason.NEVER_FITS
         self._order = np.flatnonzero(runnable)
+        submits = workload.table.submit_s[self._order]
+        self._submits = array("q", np.append(submits, _NEVER).tobytes())
         self._next = 0
         self._completions: list[tuple[int, int, int]] = []
         self._created = 0
@@ -144,15 +148,15 @@ class Simulation:
                 f"{self.now}: {violations[0]}"
             )
         queue, running = len(instance.queue), len(instance.running)
-        starting = np.flatnonzero(decision.start_s == self.now)
+        starting = (decision.start_s == self.now).nonzero()[0]
         if len(starting):
             self._start(starting, decision)
-        refused = np.flatnonzero(decision.reason == Reason.REJECTED)
+        refused = (decision.reason == _REJECTED).nonzero()[0]
         if len(refused):
-            self.records.reason[self._state.queue_hidden[ROW, refused]] = Reason.REJECTED
-        gone = starting if not len(refused) else np.union1d(starting, refused)
-        if len(gone):
-            self._state.remove(gone)
+            self.records.reason[self._state.queue_hidden[ROW, refused]] = _REJECTED
+            self._state.remove(np.union1d(starting, refused))
+        elif len(starting):
+            self._state.remove(starting)
         self.records.dispatched(self.now, queue, running, decision, len(starting), ms)
 
     # ------------------------------------------------------------------------------ the events
@@ -179,9 +183,7 @@ class Simulation:
         return bool(kernels.fits(free, ask, job.units))
 
     def _next_submit(self) -> int:
-        if self._next == len(self._order):
-            return _NEVER
-        return int(self.workload.table.block[Column.SUBMIT, self._order[self._next]])
+        return self._submits[self._next]
 
     def _next_completion(self) -> int:
         return self._completions[0][0] if self._completions else _NEVER

@@ -192,6 +192,8 @@ class State:
             self._stated[code] = system.expected_wait_s.get(label, 0)
         self._wait_sum = np.zeros(len(names), dtype=np.int64)
         self._wait_count = np.zeros(len(names), dtype=np.int64)
+        self._ewt = np.maximum(self._stated, 1)
+        self._ewt_is_old = False
 
     def submit(self, row: int, column: IntArray, expected_s: int) -> None:
         """Append a job to the queue."""
@@ -202,7 +204,9 @@ class State:
         self.queue[:, at] = column
         self.queue[_EXPECTED, at] = expected_s
         self.queue_hidden[ROW, at] = row
-        self.queue_hidden[QUEUE_CODE, at] = self._queue_code[row]
+        code = self._queue_code[row]
+        self.queue_hidden[QUEUE_CODE, at] = code
+        self.queue[_EWT, at] = self._ewt[code]
         self.queued = at + 1
 
     def start(self, now: int, placements: Placements, real_end: IntArray) -> None:
@@ -221,6 +225,7 @@ class State:
             self._wait_sum, self._wait_count,
         )  # fmt: skip
         self.running = count
+        self._ewt_is_old = True
 
     def remove(self, positions: IntArray) -> None:
         """Take the jobs at these ascending positions out of the queue."""
@@ -234,10 +239,12 @@ class State:
         )  # fmt: skip
         self.running -= 1
 
-    def expected_wait_s(self) -> IntArray:
+    def _renew_ewt(self) -> None:
         """Expected wait by queue, s: as the site states it, else the mean so far, at least 1."""
         mean = self._wait_sum // np.maximum(self._wait_count, 1)
-        return np.where(self._stated > 0, self._stated, np.maximum(mean, 1))
+        self._ewt = np.where(self._stated > 0, self._stated, np.maximum(mean, 1))
+        state_waits(self.queue, self.queue_hidden, self.queued, self._ewt)
+        self._ewt_is_old = False
 
     def snapshot(self, now: int) -> Instance:
         """An immutable copy for a dispatcher.
@@ -246,7 +253,8 @@ class State:
         ``event`` dispatches while there are any.
         """
         running = self.running
-        state_waits(self.queue, self.queue_hidden, self.queued, self.expected_wait_s())
+        if self._ewt_is_old:
+            self._renew_ewt()
         correct(now, self.correction, self.run, self.times, self.run_hidden, running)
         free = self.free.copy()
         run, times = self.run[:, :running].copy(), self.times[:, :running].copy()

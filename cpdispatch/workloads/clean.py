@@ -1,0 +1,238 @@
+"""From a log as its file states it to a workload that can be run: filters, repairs, counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.jobs import LABELLED, UNKNOWN, Column, JobTable, Workload
+
+FILTERS = ("all", "strong")
+
+SIZE_UNKNOWN = "dropped: size unknown"
+TOO_LARGE = "dropped: larger than the machine"
+RUNTIME_UNKNOWN = "dropped: runtime unknown"
+RUNTIME_ZERO = "dropped: runtime zero or unknown"
+REQUEST_UNKNOWN = "dropped: requested time unknown"
+SUBMIT_UNKNOWN = "dropped: submit time unknown"
+NOTHING_ASKED = "dropped: asks for no resource"
+SIZE_COPIED = "repaired: requested or allocated size missing, the other stands in"
+REQUEST_COPIED = "repaired: requested time missing, the runtime stands in"
+RUNTIME_CUT = "repaired: runtime cut at the requested time"
+ROUNDED = "repaired: fraction rounded to a whole number"
+UNSORTED = "repaired: submitted before the job ahead of it, sorted"
+RENUMBERED = "repaired: job id missing or taken, renumbered"
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class RawLog:
+    """A log in the order of its file, columns of shape (jobs,); a value of -1 is unknown.
+
+    Attributes
+    ----------
+    path : path
+        Where it was read; names the workload and stands in errors.
+    units, allocated : int64 array
+        Units asked for and, where the log tells it apart, units that the job got.
+    cores : int64 array or int
+        Cores of each unit: what the filter `strong` compares with the machine's processors.
+    request : mapping of resource name to int64 array or int
+        What each unit asks for, in the order of the resource types.
+    named : mapping of str to int64 array
+        The columns user, group, queue, executable, partition that the log has.
+    rounded : bool array or None
+        Jobs of which a fraction was rounded.
+    """
+
+    path: Path
+    id: IntArray
+    submit_s: IntArray
+    runtime_s: IntArray
+    requested_s: IntArray
+    units: IntArray
+    allocated: IntArray
+    cores: IntArray | int
+    request: Mapping[str, IntArray | int]
+    named: Mapping[str, IntArray]
+    preceding: IntArray
+    think_s: IntArray
+    rounded: BoolArray | None = None
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    processors: int | None = None
+    header: tuple[str, ...] = ()
+    memory_unit_kb: int | None = None
+    per_processor: bool = False
+
+
+def log_name(path: str | os.PathLike[str]) -> str:
+    """Name of the log in a file: ``KTH-SP2-1996-2`` for ``.../KTH-SP2-1996-2.swf.gz``."""
+    path = Path(path)
+    if path.suffix in {".gz", ".xz", ".zst"}:
+        path = path.with_suffix("")
+    return path.stem
+
+
+def clean(raw: RawLog, filter: str = "all", processors: int | None = None) -> Workload:
+    """Drop what cannot be run, repair what can, count both by rule, and sort by submission.
+
+    Parameters
+    ----------
+    raw : RawLog
+    filter : {"all", "strong"}
+        `all` keeps every job whose size, runtime and submission are known. `strong` also drops
+        jobs larger than the machine, without a requested time or with a runtime of 0, and cuts
+        runtimes at the requested time: the jobs of the published results.
+    processors : int, optional
+        Size of the machine for `strong`; else the log must state it.
+
+    Raises
+    ------
+    UsageError
+        When the filter is unknown.
+    InputError
+        When the size of the machine is needed and unknown, or no job is left.
+    """
+    if filter not in FILTERS:
+        raise UsageError(f"unknown filter {filter!r}: {' or '.join(FILTERS)}")
+    jobs = _Sieve(len(raw.id))
+    if filter == "strong":
+        _strong(raw, jobs, processors)
+    else:
+        _all(raw, jobs)
+    asked = sum((np.asarray(kind) > 0 for kind in raw.request.values()), start=np.False_)
+    jobs.drop(NOTHING_ASKED, ~np.broadcast_to(asked, jobs.keep.shape))
+    if raw.rounded is not None:
+        jobs.repaired(ROUNDED, raw.rounded)
+    positions = np.flatnonzero(jobs.keep)
+    if not len(positions):
+        raise _empty(raw, filter, jobs.notes)
+    id = _numbered(raw.id[positions], jobs)
+    submit_s = raw.submit_s[positions]
+    late = submit_s < np.maximum.accumulate(submit_s)
+    if late.any():
+        jobs.notes[UNSORTED] = int(np.count_nonzero(late))
+        order = np.argsort(submit_s, kind="stable")
+        positions, id = positions[order], id[order]
+    return _workload(raw, positions, id, jobs.notes)
+
+
+class _Sieve:
+    """Which jobs are left, and how many each rule dropped or repaired."""
+
+    def __init__(self, jobs: int) -> None:
+        self.keep: BoolArray = np.ones(jobs, dtype=np.bool_)
+        self.notes: dict[str, int] = {}
+
+    def drop(self, rule: str, which: BoolArray) -> None:
+        """Drop jobs; each is counted by the first rule that drops it."""
+        self.repaired(rule, which)
+        self.keep &= ~which
+
+    def repaired(self, rule: str, which: BoolArray) -> None:
+        """Count jobs that are still in and that were repaired."""
+        count = int(np.count_nonzero(which & self.keep))
+        if count:
+            self.notes[rule] = count
+
+
+def _all(raw: RawLog, jobs: _Sieve) -> None:
+    jobs.drop(SIZE_UNKNOWN, (raw.units <= 0) & (raw.allocated <= 0))
+    jobs.drop(RUNTIME_UNKNOWN, raw.runtime_s < 0)
+    jobs.drop(SUBMIT_UNKNOWN, raw.submit_s < 0)
+    _copy_size(raw, jobs, raw.units <= 0)
+    missing = raw.requested_s <= 0
+    jobs.repaired(REQUEST_COPIED, missing)
+    # Nobody can ask for no time at all: a job of 0 s is taken to have asked for 1 s.
+    raw.requested_s = np.where(missing, np.maximum(raw.runtime_s, 1), raw.requested_s)
+
+
+def _strong(raw: RawLog, jobs: _Sieve, processors: int | None) -> None:
+    machine = raw.processors if processors is None else processors
+    if machine is None:
+        raise InputError(
+            "the filter `strong` needs the size of the machine, and the log does not state it",
+            file=raw.path,
+            advice="give --system",
+        )
+    # As floats, since absurd numbers must not overflow into harmless ones.
+    size = np.maximum(raw.allocated, raw.units).astype(np.float64) * raw.cores
+    jobs.drop(TOO_LARGE, size > machine)
+    jobs.drop(SIZE_UNKNOWN, (raw.units <= 0) & (raw.allocated <= 0))
+    jobs.drop(RUNTIME_ZERO, raw.runtime_s <= 0)
+    jobs.drop(REQUEST_UNKNOWN, raw.requested_s <= 0)
+    jobs.drop(SUBMIT_UNKNOWN, raw.submit_s < 0)
+    _copy_size(raw, jobs, (raw.units <= 0) | (raw.allocated <= 0))
+    jobs.repaired(RUNTIME_CUT, raw.runtime_s > raw.requested_s)
+    raw.runtime_s = np.minimum(raw.runtime_s, raw.requested_s)
+
+
+def _copy_size(raw: RawLog, jobs: _Sieve, copied: BoolArray) -> None:
+    jobs.repaired(SIZE_COPIED, copied)
+    raw.units = np.where(raw.units > 0, raw.units, raw.allocated)
+
+
+def _numbered(id: IntArray, jobs: _Sieve) -> IntArray:
+    """Give jobs without an id of their own the numbers after the largest one."""
+    if id[0] >= 0 and np.all(np.diff(id) > 0):
+        return id
+    first = np.zeros(len(id), dtype=np.bool_)
+    first[np.unique(id, return_index=True)[1]] = True
+    wrong = ~first | (id < 0)
+    count = int(np.count_nonzero(wrong))
+    if count:
+        jobs.notes[RENUMBERED] = count
+        id = id.copy()
+        id[wrong] = max(int(id.max()), 0) + 1 + np.arange(count)
+    return id
+
+
+def _empty(raw: RawLog, filter: str, notes: Mapping[str, int]) -> InputError:
+    if not len(raw.id):
+        return InputError("the log has no job", file=raw.path)
+    dropped = "; ".join(f"{rule}: {jobs}" for rule, jobs in notes.items())
+    return InputError(
+        f"no job is left of {len(raw.id)} by the filter `{filter}` ({dropped})", file=raw.path
+    )
+
+
+def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, int]) -> Workload:
+    # Row by row into the block: a second copy of a large log's columns is never alive.
+    block = np.empty((Column.REQUEST + len(raw.request), len(id)), dtype=np.int64)
+    block[Column.ID] = id
+    block[Column.EWT] = 1
+    columns: list[tuple[int, IntArray | int]] = [
+        (Column.SUBMIT, raw.submit_s),
+        (Column.UNITS, raw.units),
+        (Column.REQUESTED, raw.requested_s),
+        (Column.EXPECTED, raw.requested_s),
+        *enumerate(raw.request.values(), start=Column.REQUEST),
+    ]
+    for row, values in columns:
+        block[row] = values[positions] if isinstance(values, np.ndarray) else values
+    for name in LABELLED:
+        named = raw.named.get(name)
+        block[Column[name.upper()]] = (
+            UNKNOWN if named is None else np.maximum(named[positions], UNKNOWN)
+        )
+    return Workload(
+        name=log_name(raw.path),
+        resources=tuple(raw.request),
+        table=JobTable(block, raw.labels),
+        runtime_s=sealed(raw.runtime_s[positions]),
+        preceding=sealed(np.maximum(raw.preceding[positions], UNKNOWN)),
+        think_s=sealed(np.maximum(raw.think_s[positions], UNKNOWN)),
+        processors=raw.processors,
+        notes=notes,
+        header=raw.header,
+        memory_unit_kb=raw.memory_unit_kb,
+        per_processor=raw.per_processor,
+    )

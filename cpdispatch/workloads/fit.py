@@ -1,0 +1,156 @@
+"""How a log's jobs are expressed in the resource types and units of a system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.system import LIMIT, System
+
+Rule = Callable[[Workload, System], tuple[IntArray, dict[str, IntArray]]]
+"""Gives the units of every job, and by resource name what each of its units asks for."""
+
+
+def as_is(workload: Workload, system: System) -> tuple[IntArray, dict[str, IntArray]]:
+    """Keep the units; the workload names resource types as the system does."""
+    return workload.table.units, _request(workload)
+
+
+def processors(workload: Workload, system: System) -> tuple[IntArray, dict[str, IntArray]]:
+    """Make each processor a unit of 1 core with its memory, free to go to any node."""
+    _need_processors(workload, "processors")
+    return workload.table.units, _request(workload)
+
+
+def per_node(workload: Workload, system: System) -> tuple[IntArray, dict[str, IntArray]]:
+    """Make units as large as a node allows.
+
+    The cores of a unit are the largest divisor of the job's processors that fits a node: the
+    smallest core capacity among the groups that have cores, so that every such node can take one.
+
+    References
+    ----------
+    The mapping of the KIT log in the thesis on constraint-programming dispatchers (models.md).
+    """
+    _need_processors(workload, "per-node")
+    core = system.resource("core")
+    node = min(
+        (g.capacity[core] for g in system.groups if core >= 0 and g.capacity[core]), default=0
+    )
+    if node == 0:
+        raise UsageError(f"the rule per-node needs a system with cores; {system.name} has none")
+    sizes, of_job = np.unique(workload.table.units, return_inverse=True)
+    cores = np.array([_largest_divisor(size, node) for size in sizes.tolist()])[of_job]
+    request = {
+        name: _times(column, cores, workload, name) for name, column in _request(workload).items()
+    }
+    return workload.table.units // cores, request
+
+
+RULES: Mapping[str, Rule] = {"processors": processors, "per-node": per_node, "as-is": as_is}
+"""The rules by name."""
+
+
+def fit(workload: Workload, system: System, rule: str | None = None) -> Workload:
+    """Express a workload in the resource types of a system, in the system's order.
+
+    A resource type that the workload lacks is asked for by no job. One that the system lacks is
+    an error if jobs ask for it; for a log that knows no nodes (SWF) it is left out and counted
+    in ``notes``, since such logs state memory whether or not the machine's is known.
+
+    Parameters
+    ----------
+    workload : Workload
+    system : System
+    rule : str, optional
+        A name in `RULES`; else ``processors`` for logs that know no nodes, ``as-is`` for others.
+
+    Returns
+    -------
+    Workload
+        With ``mem`` in the system's unit, rounded up.
+
+    Raises
+    ------
+    UsageError
+        When there is no such rule, or it does not apply to the workload or the system.
+    InputError
+        When a resource type is asked for that the system lacks.
+    """
+    if rule is None:
+        rule = "processors" if workload.per_processor else "as-is"
+    if rule not in RULES:
+        raise UsageError(f"unknown rule {rule!r} to fit a log: one of {', '.join(RULES)}")
+    units, request = RULES[rule](workload, system)
+    unit_kb = workload.memory_unit_kb
+    if unit_kb is not None and "mem" in request:
+        memory_kb = _times(request["mem"], unit_kb, workload, "mem")
+        request["mem"] = -(-memory_kb // system.memory_unit_kb)
+    notes = dict(workload.notes)
+    for name, column in request.items():
+        if name not in system.resources and column.any():
+            _lacking(workload, system, name, column, notes)
+    block = np.zeros((Column.REQUEST + len(system.resources), len(workload)), dtype=np.int64)
+    block[: Column.REQUEST] = workload.table.block[: Column.REQUEST]
+    block[Column.UNITS] = units
+    for row, name in enumerate(system.resources, start=Column.REQUEST):
+        if name in request:
+            block[row] = request[name]
+    return replace(
+        workload,
+        resources=system.resources,
+        table=JobTable(block, workload.table.labels),
+        notes=notes,
+        memory_unit_kb=system.memory_unit_kb,
+        per_processor=False,
+    )
+
+
+def _request(workload: Workload) -> dict[str, IntArray]:
+    return dict(zip(workload.resources, workload.table.request.T, strict=True))
+
+
+def _times(column: IntArray, factor: IntArray | int, workload: Workload, name: str) -> IntArray:
+    """The product, where it is a number that the package can count with."""
+    exceeds = column.astype(np.float64) * factor > LIMIT
+    if exceeds.any():
+        position = int(np.argmax(exceeds))
+        raise InputError(
+            f"job {workload.table.id[position]} asks for more {name} than can be counted",
+            file=workload.name,
+            field=name,
+            value=int(column[position]),
+        )
+    return column * factor
+
+
+def _need_processors(workload: Workload, rule: str) -> None:
+    if not workload.per_processor:
+        raise UsageError(
+            f"the rule {rule} is for logs whose jobs ask for processors; the jobs of "
+            f"{workload.name} ask for units of {', '.join(workload.resources)}: use as-is"
+        )
+
+
+def _lacking(
+    workload: Workload, system: System, name: str, column: IntArray, notes: dict[str, int]
+) -> None:
+    if not workload.per_processor or name == "core":
+        raise InputError(
+            f"jobs ask for {name}, and the system {system.name} has none "
+            f"(it has {', '.join(system.resources)})",
+            file=workload.name,
+            field=name,
+            advice="give a --system that has it, or leave the column out",
+        )
+    called = "memory" if name == "mem" else name
+    notes[f"ignored: {called}, the system does not state any"] = int(np.count_nonzero(column))
+
+
+def _largest_divisor(size: int, limit: int) -> int:
+    return next(cores for cores in range(min(size, limit), 0, -1) if size % cores == 0)

@@ -1,0 +1,65 @@
+"""Parts of a log: its first jobs, or those submitted in a span of dates."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import numpy as np
+
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.jobs import Workload
+
+_START = re.compile(r"^;\s*UnixStartTime\s*:\s*(\d+)", re.IGNORECASE)
+
+
+def select(
+    workload: Workload, jobs: int | None = None, since: str = "", until: str = ""
+) -> Workload:
+    """The jobs submitted from ``since`` on and before ``until``, the first ``jobs`` of them.
+
+    Parameters
+    ----------
+    since, until : str
+        ISO dates or date-times, UTC; they need a log whose header states UnixStartTime.
+
+    Raises
+    ------
+    UsageError
+        When a date cannot be read.
+    InputError
+        When the log does not say when it began, or no job is left.
+    """
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs {jobs}: 1 or more is needed")
+    submit = workload.table.submit_s
+    low = 0 if not since else int(np.searchsorted(submit, _offset_s(workload, since)))
+    high = len(submit) if not until else int(np.searchsorted(submit, _offset_s(workload, until)))
+    if jobs is not None:
+        high = min(high, low + jobs)
+    if low == 0 and high == len(submit):
+        return workload
+    if low >= high:
+        raise InputError(
+            f"no job was submitted from {since or 'the beginning'} to {until or 'the end'}",
+            file=workload.name,
+        )
+    return workload.take(np.arange(low, high))
+
+
+def _offset_s(workload: Workload, date: str) -> int:
+    """Seconds of the log's clock at a date."""
+    try:
+        moment = datetime.fromisoformat(date)
+    except ValueError:
+        raise UsageError(f"date {date!r}: write it as 2026-01-31 or 2026-01-31T12:00") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    for line in workload.header:
+        if found := _START.match(line):
+            return int(moment.timestamp()) - int(found[1])
+    raise InputError(
+        "the log does not say when it began (UnixStartTime), so dates mean nothing in it",
+        file=workload.name,
+        advice="use --jobs",
+    )

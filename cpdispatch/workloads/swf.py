@@ -1,0 +1,275 @@
+"""The Standard Workload Format, version 2.2, of the Parallel Workloads Archive."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.files import read_bytes, writing
+from cpdispatch.jobs import UNKNOWN, Column, Workload
+from cpdispatch.system import LIMIT
+from cpdispatch.workloads.clean import BoolArray, RawLog, clean
+
+FIELDS = (
+    "job number", "submit time", "wait time", "run time", "allocated processors",
+    "average CPU time", "used memory", "requested processors", "requested time",
+    "requested memory", "status", "user", "group", "executable", "queue", "partition",
+    "preceding job", "think time",
+)  # fmt: skip
+"""Names of the 18 fields of a job's line."""
+
+RESOURCES = ("core", "mem")
+MEMORY_UNIT_KB = 1
+
+# The fields that a workload needs, counted from 0, in the order in which `read` takes them.
+_NEEDED = (0, 1, 3, 4, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17)
+_NAMED = ("user", "group", "executable", "queue", "partition")
+_CHUNK = 1 << 16
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_INDENTED_COMMENT = re.compile(rb"(?m)^[ \t]+;.*")
+
+
+def read(
+    path: str | os.PathLike[str], filter: str = "all", processors: int | None = None
+) -> Workload:
+    """Read a log; a unit of its jobs is one processor with its memory in KB.
+
+    A job's size is field 8 (requested processors), else field 5 (allocated); its request is 1
+    ``core`` and field 10 ``mem`` a unit, 0 where the memory is unknown. What was dropped or
+    repaired is counted in ``notes``, and the comment lines are kept in ``header``.
+
+    Parameters
+    ----------
+    path : path
+        ``.swf``, plain or packed (.gz, .xz, .zst).
+    filter : {"all", "strong"}
+        See `cpdispatch.workloads.clean.clean`.
+    processors : int, optional
+        Size of the machine for `strong`; else the header's MaxProcs or MaxNodes.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, a line is no job's line (file, line, field and value are
+        named), or no job is left.
+
+    References
+    ----------
+    Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers",
+    JSSPP 1999; https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
+    """
+    path = Path(path)
+    text = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    header, indented = _comments(text)
+    if indented:
+        text = _INDENTED_COMMENT.sub(b"", text)
+    columns, rounded = _columns(text, path)
+    del text  # the largest thing in memory, needed no more
+    id, submit, runtime, allocated, size, requested, memory = columns[:7]
+    raw = RawLog(
+        path=path,
+        id=id,
+        submit_s=submit,
+        runtime_s=runtime,
+        requested_s=requested,
+        units=size,
+        allocated=allocated,
+        cores=1,
+        request={"core": 1, "mem": np.maximum(memory, 0, out=memory)},
+        named=dict(zip(_NAMED, columns[7:12], strict=True)),
+        preceding=columns[12],
+        think_s=columns[13],
+        rounded=rounded,
+        processors=_machine(header),
+        header=header,
+        memory_unit_kb=MEMORY_UNIT_KB,
+        per_processor=True,
+    )
+    del columns, id, submit, runtime, allocated, size, requested, memory
+    return clean(raw, filter, processors)
+
+
+def _comments(text: bytes) -> tuple[tuple[str, ...], bool]:
+    """The lines that begin with ';', and whether one of them is indented."""
+    lines: list[bytes] = []
+    indented = False
+    found = text.find(b";")
+    while found >= 0:
+        begin = text.rfind(b"\n", 0, found) + 1
+        begin = max(begin, text.rfind(b"\r", begin, found) + 1)
+        end = text.find(b"\n", found)
+        end = len(text) if end < 0 else end
+        if not text[begin:found].strip():
+            lines.append(text[found:end].rstrip())
+            indented |= begin < found
+        found = text.find(b";", end)
+    try:
+        return tuple(line.decode() for line in lines), indented
+    except UnicodeDecodeError:
+        return tuple(line.decode("latin-1") for line in lines), indented
+
+
+def _machine(header: tuple[str, ...]) -> int | None:
+    """MaxProcs, else MaxNodes, whatever text follows the number."""
+    for label in ("MaxProcs", "MaxNodes"):
+        for line in header:
+            match = re.match(rf";+\s*{label}\s*:\s*(\d+)", line, re.IGNORECASE)
+            if match and int(match[1]) > 0:
+                return int(match[1])
+    return None
+
+
+def _columns(text: bytes, path: Path) -> tuple[IntArray, BoolArray]:
+    """The needed fields, shape (14, jobs), and of which jobs a fraction was rounded."""
+    import pandas as pd
+
+    # Rows beyond the real number of jobs are never touched, so they cost no memory.
+    lines = text.count(b"\n") + text.count(b"\r") + 1
+    columns = np.empty((len(_NEEDED), lines), dtype=np.int64)
+    rounded = np.zeros(lines, dtype=np.bool_)
+    jobs = 0
+    try:
+        chunks = pd.read_csv(
+            io.BytesIO(text), sep=r"\s+", comment=";", header=None, names=range(len(FIELDS)),
+            usecols=range(len(FIELDS)), index_col=False, quoting=3, keep_default_na=False,
+            encoding_errors="replace", chunksize=_CHUNK,
+        )  # fmt: skip
+        for chunk in filter(len, chunks):  # a log without a job comes as one empty chunk
+            rows = slice(jobs, jobs + len(chunk))
+            for position in range(len(FIELDS)):
+                values = chunk[position].to_numpy()
+                if values.dtype.kind not in "if" or not _in_range(values):
+                    raise _misread(text, path)
+                if position not in _NEEDED:
+                    continue
+                if values.dtype.kind == "f":
+                    whole = np.rint(values)
+                    rounded[rows] |= whole != values
+                    values = whole
+                columns[_NEEDED.index(position), rows] = values
+            jobs = rows.stop
+    except pd.errors.ParserError as error:
+        raise _misread(text, path) from error
+    return columns[:, :jobs], rounded[:jobs]
+
+
+def _in_range(values: IntArray | FloatArray) -> bool:
+    """Whether all are numbers that the package can count with; NaN is not."""
+    return bool(values.max() < LIMIT and values.min() > -LIMIT)
+
+
+def _misread(text: bytes, path: Path) -> InputError:
+    """Find the line and the field that the fast reader could not take."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split(b";", 1)[0].split()
+        if not fields:
+            continue
+        if len(fields) < len(FIELDS):
+            return InputError(
+                f"a job's line has {len(FIELDS)} fields, this one has {len(fields)}",
+                file=path,
+                line=number,
+                value=line.decode(errors="replace").strip(),
+                advice="write -1 for what is unknown",
+            )
+        for position, value in enumerate(fields[: len(FIELDS)]):
+            good = _NUMBER.fullmatch(value) is not None
+            if not good or not abs(float(value)) < LIMIT:
+                return InputError(
+                    "too large" if good else "not a number",
+                    file=path,
+                    line=number,
+                    field=f"{position + 1} ({FIELDS[position]})",
+                    value=value.decode(errors="replace"),
+                    advice="correct the line, or write -1 if the value is unknown",
+                )
+    return InputError("cannot be parsed as SWF", file=path)
+
+
+# ---------------------------------------------------------------------------------- writing
+
+
+def write(
+    workload: Workload,
+    path: str | os.PathLike[str],
+    *,
+    wait_s: IntArray | None = None,
+    runtime_s: IntArray | None = None,
+    status: IntArray | None = None,
+) -> None:
+    """Write a log, or a simulated schedule, as SWF; packed by extension, whole or not at all.
+
+    A workload that speaks of nodes is written in processors: those of a unit times the units, and
+    each processor's share of the unit's memory, rounded up. Resource types other than ``core`` and
+    ``mem`` have no field in SWF. Names behind numbers are told in the header.
+
+    Parameters
+    ----------
+    workload : Workload
+    path : path
+    wait_s, runtime_s, status : int64 array, shape (jobs,), optional
+        Fields 3, 4 and 11. Without them waits and status are -1 and the runtimes the workload's.
+    """
+    for name, column in (("wait_s", wait_s), ("runtime_s", runtime_s), ("status", status)):
+        if column is not None and column.shape != (len(workload),):
+            raise UsageError(f"{name} has {column.shape} values for {len(workload)} jobs")
+    table = workload.table
+    cores, memory = _processor_request(workload)
+    size = table.units * cores
+    given = {
+        0: table.id,
+        1: table.submit_s,
+        2: wait_s,
+        3: workload.runtime_s if runtime_s is None else runtime_s,
+        4: size,
+        7: size,
+        8: table.requested_s,
+        9: np.where(memory > 0, memory, UNKNOWN),
+        10: status,
+        16: workload.preceding,
+        17: workload.think_s,
+    }
+    for position, name in enumerate(_NAMED, start=11):
+        given[position] = table.column(Column[name.upper()])
+    line = " ".join(["%d"] * len(FIELDS)) + "\n"
+    with writing(path) as stream:
+        stream.write("".join(f"{text}\n" for text in _header(workload)).encode())
+        for first in range(0, len(workload), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            block = np.full((len(table.id[part]), len(FIELDS)), UNKNOWN)
+            for position, column in given.items():
+                if column is not None:
+                    block[:, position] = column[part]
+            stream.write((line * len(block) % tuple(block.ravel().tolist())).encode())
+
+
+def _processor_request(workload: Workload) -> tuple[IntArray, IntArray]:
+    """Cores of each unit, at least 1, and KB of memory per core."""
+    request = dict(zip(workload.resources, workload.table.request.T, strict=True))
+    none = np.zeros(len(workload), dtype=np.int64)
+    cores = np.maximum(request.get("core", none), 1)
+    if workload.memory_unit_kb is None:
+        return cores, none
+    return cores, -(-request.get("mem", none) * workload.memory_unit_kb // cores)
+
+
+def _header(workload: Workload) -> Iterator[str]:
+    if workload.header:
+        yield from workload.header
+    else:
+        yield "; Version: 2.2"
+        yield f"; Computer: {workload.name}"
+        yield f"; MaxJobs: {len(workload)}"
+        yield f"; MaxRecords: {len(workload)}"
+        if workload.processors is not None:
+            yield f"; MaxProcs: {workload.processors}"
+    for column, names in workload.table.labels.items():
+        for number, name in enumerate(names):
+            yield f"; Note: {column} {number} is {' '.join(name.split())}"

@@ -1,0 +1,336 @@
+"""Workloads as tables, CSV or Parquet, whose jobs may ask for any resource types.
+
+One row a job, with the columns
+
+========================================= =======================================================
+``id``                                    job number
+``submit``, ``runtime``                   seconds
+``requested``                             seconds; optional, the runtime stands in
+``units``                                 identical parts that may share nodes or not
+``user``, ``group``, ``queue``,           optional; a number or a name each
+``executable``, ``partition``
+``preceding``, ``think``                  optional; the job to wait for, seconds after its end
+any other                                 a resource type: what each unit asks for, an integer
+========================================= =======================================================
+
+``mem`` is in the unit of the system that the table is used with; ``mem_kb``, ``mem_mb`` and
+``mem_gb`` state the unit, and are converted to the system's. An empty cell is an unknown value.
+The line of column names may begin with '#'.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.files import read_bytes, replacing, writing
+from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
+from cpdispatch.system import LIMIT
+from cpdispatch.workloads.clean import BoolArray, RawLog, clean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEEDED = ("id", "submit", "runtime", "units")
+TIMES = ("requested", "preceding", "think")
+RESERVED = (*NEEDED, *TIMES, *LABELLED)
+MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
+
+_INTEGER = re.compile(r"-?\d{1,15}")
+# Only these may be rounded: half a core is a mistake, half a second is not.
+_SECONDS = ("submit", "runtime", "requested", "think")
+_CHUNK = 1 << 16
+
+
+def read(
+    path: str | os.PathLike[str], filter: str = "all", processors: int | None = None
+) -> Workload:
+    """Read a table of jobs, see the module's description.
+
+    Parameters
+    ----------
+    path : path
+        ``.csv``, plain or packed (.gz, .xz, .zst), or ``.parquet``.
+    filter : {"all", "strong"}
+        See `cpdispatch.workloads.clean.clean`; a job's size is its units times their cores.
+    processors : int, optional
+        Size of the machine for `strong`.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, a column is missing or not understood, a cell is no number
+        (file, line, column and value are named), or no job is left.
+    """
+    path = Path(path)
+    frame = _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+    return clean(_Reader(path, frame).raw(), filter, processors)
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    text = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    first = text.split(b"\n", 1)[0].decode(errors="replace").removeprefix("#")
+    names = [name.strip() for name in next(csv.reader([first]), [])]
+    _check_columns(names, path)
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(text), header=None, skiprows=1, names=names, index_col=False,
+            keep_default_na=False, na_values=[""], dtype=dict.fromkeys(LABELLED, str),
+            low_memory=False, encoding_errors="replace",
+        )  # fmt: skip
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame(columns=names)
+    except pd.errors.ParserError as error:
+        _check_widths(text, len(names), path)
+        raise InputError(f"cannot be parsed as CSV: {error}", file=path) from error
+    # The parser forgives lines that are too short or too long; we do not.
+    if b'"' in text or text.count(b",") != (len(frame) + 1) * (len(names) - 1):
+        _check_widths(text, len(names), path)
+    return frame
+
+
+def _rows(text: bytes) -> Iterator[tuple[int, list[str]]]:
+    """The jobs of a CSV with their line numbers, the slow way."""
+    reader = csv.reader(io.StringIO(text.decode(errors="replace"), newline=""))
+    next(reader)
+    begin = reader.line_num + 1
+    for row in reader:
+        if row:
+            yield begin, row
+        begin = reader.line_num + 1
+
+
+def _check_widths(text: bytes, columns: int, path: Path) -> None:
+    for line, row in _rows(text):
+        if len(row) != columns:
+            raise InputError(
+                f"{len(row)} cells in a table of {columns} columns",
+                file=path,
+                line=line,
+                value=",".join(row),
+                advice="leave a cell empty if its value is unknown",
+            )
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    content = read_bytes(path)
+    try:
+        frame = pd.read_parquet(io.BytesIO(content))
+    except (ValueError, OSError) as error:
+        problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}"
+        raise InputError(problem, file=path) from error
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    frame.columns = frame.columns.astype(str)
+    _check_columns(list(frame.columns), path)
+    return frame
+
+
+def _check_columns(names: list[str], path: Path) -> None:
+    found = f"the columns are {', '.join(names)}" if names else "the file has no column"
+    for name, times in Counter(names).items():
+        if times > 1 or not name:
+            problem = "is named twice" if name else "has no name"
+            raise InputError(f"a column {problem}; {found}", file=path, line=1, field=name or None)
+    for name in NEEDED:
+        if name not in names:
+            raise InputError(f"the column is missing; {found}", file=path, line=1, field=name)
+    memory = [name for name in names if name in {"mem", *MEMORY_COLUMNS}]
+    if len(memory) > 1:
+        problem = f"memory is stated twice, in {' and '.join(memory)}"
+        raise InputError(problem, file=path, line=1, advice="leave one")
+    if not set(names) - set(RESERVED):
+        raise InputError(
+            f"no resource type; {found}",
+            file=path,
+            line=1,
+            advice="add a column for each, such as core: what every unit asks for",
+        )
+
+
+class _Reader:
+    """Turns a parsed table into columns of integers, naming the first cell that is none."""
+
+    def __init__(self, path: Path, frame: pd.DataFrame) -> None:
+        self.path = path
+        self.frame = frame
+        self.rounded: BoolArray = np.zeros(len(frame), dtype=np.bool_)
+        self.labels: dict[str, tuple[str, ...]] = {}
+
+    def raw(self) -> RawLog:
+        units = self.numbers("units")
+        request: dict[str, IntArray | int] = {}
+        memory_unit_kb = None
+        for name in self.frame.columns:
+            if name not in RESERVED:
+                memory_unit_kb = MEMORY_COLUMNS.get(name, memory_unit_kb)
+                request["mem" if name in MEMORY_COLUMNS else name] = self.numbers(name)
+        return RawLog(
+            path=self.path,
+            id=self.numbers("id"),
+            submit_s=self.numbers("submit"),
+            runtime_s=self.numbers("runtime"),
+            requested_s=self.numbers("requested"),
+            units=units,
+            allocated=units,
+            cores=request.get("core", 1),
+            request=request,
+            named={name: self.named(name) for name in LABELLED if name in self.frame},
+            preceding=self.numbers("preceding"),
+            think_s=self.numbers("think"),
+            rounded=self.rounded,
+            labels=self.labels,
+            memory_unit_kb=memory_unit_kb,
+        )
+
+    def numbers(self, name: str) -> IntArray:
+        """One column as integers, -1 for what is unknown."""
+        if name not in self.frame:
+            return np.full(len(self.frame), UNKNOWN, dtype=np.int64)
+        import pandas as pd
+
+        series = self.frame[name]
+        text = series.dtype.kind not in "iuf"
+        empty = series.isna().to_numpy()
+        numeric = pd.to_numeric(series, errors="coerce") if text else series
+        values = numeric.to_numpy(np.float64, na_value=np.nan)
+        whole = np.rint(values)
+        with np.errstate(invalid="ignore"):
+            good = np.abs(values) < LIMIT // MEMORY_COLUMNS.get(name, 1)
+            fraction = good & (whole != values)
+        if name in RESERVED:
+            good |= empty
+        else:
+            good &= values >= 0
+        if name in _SECONDS:
+            self.rounded |= fraction
+        else:
+            good &= ~fraction
+        if not good.all():
+            raise self.wrong(name, int(np.argmin(good)))
+        if text and not empty.all():
+            raise self.wrong(name, int(np.argmin(empty)))
+        return np.where(empty, UNKNOWN, whole).astype(np.int64)
+
+    def named(self, name: str) -> IntArray:
+        """One column of numbers or names as integers; names are numbered in their order."""
+        import pandas as pd
+
+        series = self.frame[name]
+        if series.dtype.kind in "iuf":
+            return self.numbers(name)
+        codes, uniques = pd.factorize(series.astype(object))
+        names = [str(unique) for unique in uniques]
+        if all(_INTEGER.fullmatch(unique) for unique in names):
+            numbers = [max(int(unique), UNKNOWN) for unique in names]
+        else:
+            self.labels[name] = tuple(sorted(set(names)))
+            number = {label: k for k, label in enumerate(self.labels[name])}
+            numbers = [number[unique] for unique in names]
+        # The last entry is what the code -1 of an empty cell takes.
+        return np.array([*numbers, UNKNOWN], dtype=np.int64)[codes]
+
+    def wrong(self, name: str, row: int) -> InputError:
+        """Say where the cell stands in the file and how to correct it."""
+        column = list(self.frame.columns).index(name)
+        if self.path.suffix == ".parquet":
+            line, value = None, self.frame.iat[row, column]
+            where = f"{name} of row {row + 1}"
+        else:
+            line, cells = next(islice(_rows(read_bytes(self.path)), row, None))
+            value, where = cells[column], name
+        if name in RESERVED:
+            advice = "correct it, or leave it empty if it is unknown"
+        else:
+            advice = (
+                f"the column {name} is taken for a resource type, whose cells say what each unit "
+                "asks for: write 0 for nothing, or remove the column"
+            )
+        found = value if isinstance(value, str) else str(value)
+        return InputError(
+            "not a whole number in range", file=self.path, line=line, field=where, value=found,
+            advice=advice,
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------- writing
+
+
+def write(workload: Workload, path: str | os.PathLike[str]) -> None:
+    """Write a workload as a table, by the extension CSV (plain or packed) or Parquet.
+
+    Names are written where the workload has them. Columns of which nothing is known are left out.
+
+    Raises
+    ------
+    UsageError
+        When the extension is unknown, or a resource type has the name of another column.
+    """
+    path = Path(path)
+    columns = _named_columns(workload)
+    if path.suffix == ".parquet":
+        with replacing(path) as temporary:
+            _frame(workload, columns, slice(None)).to_parquet(temporary, index=False)
+    elif ".csv" in path.suffixes[-2:]:
+        with writing(path) as stream:
+            for first in range(0, len(workload), _CHUNK):
+                frame = _frame(workload, columns, slice(first, first + _CHUNK))
+                text = frame.to_csv(index=False, header=first == 0, lineterminator="\n")
+                stream.write(text.encode())
+    else:
+        raise UsageError(
+            f"{path}: unknown extension; tables are .csv, .csv.gz (.xz, .zst) and .parquet"
+        )
+
+
+def _named_columns(workload: Workload) -> dict[str, IntArray]:
+    table = workload.table
+    columns = {
+        "id": table.id,
+        "submit": table.submit_s,
+        "runtime": workload.runtime_s,
+        "requested": table.requested_s,
+        "units": table.units,
+    }
+    for name, column in zip(workload.resources, table.request.T, strict=True):
+        if name in RESERVED or name in MEMORY_COLUMNS:
+            raise UsageError(f"a resource type named {name} cannot be a column of a table of jobs")
+        if name == "mem" and workload.memory_unit_kb is not None:
+            units = {kb: called for called, kb in MEMORY_COLUMNS.items()}
+            called = units.get(workload.memory_unit_kb)
+            columns[called or "mem_kb"] = column if called else column * workload.memory_unit_kb
+        else:
+            columns[name] = column
+    optional = {name: table.column(Column[name.upper()]) for name in LABELLED}
+    optional |= {"preceding": workload.preceding, "think": workload.think_s}
+    return columns | {name: column for name, column in optional.items() if np.any(column >= 0)}
+
+
+def _frame(workload: Workload, columns: dict[str, IntArray], part: slice) -> pd.DataFrame:
+    import pandas as pd
+
+    labels = {
+        name: np.array([*names, None], dtype=object)  # the last for -1
+        for name, names in workload.table.labels.items()
+    }
+    return pd.DataFrame(
+        {
+            name: labels[name][column[part]] if name in labels else column[part]
+            for name, column in columns.items()
+        }
+    )

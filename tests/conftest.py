@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def trace() -> Callable[[str], Path]:
+    """The path of a public log by name, such as KTH-SP2-1996-2; the test is skipped without it."""
+    folder = Path(os.environ.get("CPDISPATCH_TRACES", ROOT.parent / "shared" / "traces"))
+
+    def find(name: str) -> Path:
+        path = folder / f"{name}.swf.gz"
+        if not path.exists():
+            pytest.skip(f"no log {path}: set CPDISPATCH_TRACES to the folder that holds the logs")
+        return path
+
+    return find

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cpdispatch.dispatch import Settings
+from cpdispatch.errors import InputError, InterruptedRunError, UsageError
+from cpdispatch.jobs import Workload
+from cpdispatch.simulate import Run, Watch, simulate
+from cpdispatch.simulate.replay import CHECKPOINT, claim, finished
+from cpdispatch.system import NAMED
+from cpdispatch.workloads.generate import eurora_sample
+
+EURORA = NAMED["eurora"]
+
+
+@pytest.fixture(scope="module")
+def sample() -> Workload:
+    return eurora_sample(400, seed=1)
+
+
+def same(one: Run, two: Run) -> bool:
+    told = ["time", "queue", "running", "started", "model", "status"]
+    return one.job_table.equals(two.job_table) and one.decision_table.select(told).equals(
+        two.decision_table.select(told)
+    )
+
+
+def stop_after(decisions: int) -> Callable[[], bool]:
+    count = 0
+
+    def stop() -> bool:
+        nonlocal count
+        count += 1
+        return count == decisions
+
+    return stop
+
+
+@pytest.mark.parametrize("dispatcher", ["easy", "conservative", "prb"])
+@pytest.mark.parametrize("decisions", [1, 77, 300])
+def test_a_run_that_was_stopped_and_resumed_is_the_run_that_was_not(
+    sample: Workload, tmp_path: Path, dispatcher: str, decisions: int
+) -> None:
+    whole = simulate(sample, EURORA, dispatcher)
+    with pytest.raises(InterruptedRunError, match="interrupted at"):
+        simulate(
+            sample, EURORA, dispatcher, watch=Watch(folder=tmp_path, stop=stop_after(decisions))
+        )
+    assert (tmp_path / CHECKPOINT).exists()
+    resumed = simulate(sample, EURORA, dispatcher, watch=Watch(folder=tmp_path, resume=True))
+    assert same(whole, resumed)
+    finished(resumed, tmp_path)
+    assert not (tmp_path / CHECKPOINT).exists()
+    again = simulate(sample, EURORA, dispatcher, watch=Watch(folder=tmp_path, resume=True))
+    assert same(whole, again)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from cpdispatch.simulate import Watch, simulate
+from cpdispatch.system import NAMED
+from cpdispatch.workloads.generate import eurora_sample
+folder = Path(sys.argv[1])
+def seen(instance):
+    seen.met += 1
+    if seen.met == 600:
+        os.kill(os.getpid(), signal.SIGKILL)
+seen.met = 0
+simulate(eurora_sample(400, seed=1), NAMED["eurora"], "easy",
+         watch=Watch(folder=folder, checkpoint_s=1e-9, seen=seen))
+"""
+
+
+def test_a_run_that_was_killed_resumes_to_the_same_result(
+    sample: Workload, tmp_path: Path
+) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted(os.listdir(tmp_path)) == [CHECKPOINT]
+    steps = []
+    resumed = simulate(
+        sample, EURORA, "easy", watch=Watch(folder=tmp_path, resume=True, seen=steps.append)
+    )
+    whole = simulate(sample, EURORA, "easy")
+    assert same(whole, resumed)
+    assert 0 < len(steps) < len(whole.decision_table)
+
+
+def test_a_checkpoint_of_other_arguments_is_refused(sample: Workload, tmp_path: Path) -> None:
+    with pytest.raises(InterruptedRunError):
+        simulate(sample, EURORA, "easy", watch=Watch(folder=tmp_path, stop=stop_after(5)))
+    resume = Watch(folder=tmp_path, resume=True)
+    with pytest.raises(UsageError, match="its dispatcher is 'easy', not 'fifo'"):
+        simulate(sample, EURORA, "fifo", watch=resume)
+    with pytest.raises(UsageError, match="its seed is 0, not 1"):
+        simulate(sample, EURORA, "easy", settings=Settings(seed=1), watch=resume)
+    with pytest.raises(UsageError, match="its workload_sha256"):
+        simulate(eurora_sample(400, seed=2), EURORA, "easy", watch=resume)
+
+
+def test_a_damaged_checkpoint_is_one_clear_error(sample: Workload, tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(b"\x80\x05nonsense")
+    with pytest.raises(InputError, match=r"checkpoint\.pickle: is damaged.*--overwrite"):
+        simulate(sample, EURORA, "easy", watch=Watch(folder=tmp_path, resume=True))
+
+
+def test_a_folder_in_use_is_refused_unless_told_otherwise(tmp_path: Path) -> None:
+    claim(tmp_path, resume=False, overwrite=False)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UsageError, match="holds another run: add --resume"):
+        claim(tmp_path, resume=False, overwrite=False)
+    claim(tmp_path, resume=True, overwrite=False)
+    claim(tmp_path, resume=False, overwrite=True)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(UsageError, match="is a file"):
+        claim(Path(__file__), resume=False, overwrite=False)
+
+
+def test_a_dispatcher_that_cannot_be_saved_is_one_clear_error(
+    sample: Workload, tmp_path: Path
+) -> None:
+    from cpdispatch.heuristics.backfill import Backfill
+
+    class Local(Backfill):
+        pass
+
+    with pytest.raises(UsageError, match="cannot be saved in a checkpoint"):
+        simulate(sample, EURORA, Local(), watch=Watch(folder=tmp_path, stop=stop_after(3)))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_saved_run_is_read_back_as_it_was(sample: Workload, tmp_path: Path) -> None:
+    run = simulate(sample, EURORA, "easy")
+    run.save(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [
+        "decisions.parquet",
+        "jobs.parquet",
+        "run.json",
+        "schedule.swf",
+    ]
+    loaded = Run.load(tmp_path)
+    assert same(run, loaded)
+    assert loaded.metrics == run.metrics
+    assert loaded.system.capacity.tolist() == EURORA.capacity.tolist()
+
+
+def test_the_schedule_as_swf_holds_waits_and_runtimes(sample: Workload, tmp_path: Path) -> None:
+    run = simulate(sample, EURORA, "easy")
+    run.save(tmp_path)
+    lines = [
+        line.split()
+        for line in (tmp_path / "schedule.swf").read_text().splitlines()
+        if not line.startswith(";")
+    ]
+    assert [int(line[2]) for line in lines] == (run.jobs["start"] - run.jobs["submit"]).tolist()
+    assert [int(line[3]) for line in lines] == (run.jobs["end"] - run.jobs["start"]).tolist()
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_damaged_run_folder_is_one_clear_error(
+    sample: Workload, tmp_path: Path, damage: str
+) -> None:
+    simulate(sample, EURORA, "easy").save(tmp_path)
+    if damage == "missing":
+        (tmp_path / "run.json").unlink()
+    else:
+        jobs = tmp_path / "jobs.parquet"
+        jobs.write_bytes(jobs.read_bytes()[:1000])
+    with pytest.raises(InputError, match=str(tmp_path)):
+        Run.load(tmp_path)

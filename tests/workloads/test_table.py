@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.jobs import LABELLED, Column, Workload
+from cpdispatch.workloads import table
+from cpdispatch.workloads.clean import (
+    NOTHING_ASKED,
+    RENUMBERED,
+    REQUEST_COPIED,
+    ROUNDED,
+    RUNTIME_UNKNOWN,
+    SIZE_UNKNOWN,
+    TOO_LARGE,
+)
+from tests.workloads.strategies import resource_workloads
+
+HEADER = "id,submit,runtime,requested,units,core,gpu,user\n"
+FORMATS = (".csv", ".csv.gz", ".csv.xz", ".csv.zst", ".parquet")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Callable[..., Path]:
+    def write(text: str, name: str = "jobs.csv") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def assert_same(one: Workload, other: Workload) -> None:
+    assert one.resources == other.resources
+    assert one.memory_unit_kb == other.memory_unit_kb
+    for column in Column:
+        if column.name.lower() not in LABELLED:
+            assert np.array_equal(one.table.block[column], other.table.block[column]), column
+    assert np.array_equal(one.table.request, other.table.request)
+    for name in LABELLED:
+        labels = [[w.table.label(name, k) for k in range(len(w))] for w in (one, other)]
+        assert labels[0] == labels[1]
+    for name in ("runtime_s", "preceding", "think_s"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_every_column_arrives(log: Callable[..., Path]) -> None:
+    text = (
+        "id,submit,runtime,requested,units,core,gpu,mem_gb,user,group,queue,executable,partition,"
+        "preceding,think\n"
+        "7,10,60,100,3,4,1,2,ann,5,debug,a.out,9,6,30\n"
+    )
+    workload = table.read(log(text))
+    one = workload.table[0]
+    assert (one.id, one.submit_s, one.units, one.requested_s) == (7, 10, 3, 100)
+    assert workload.resources == ("core", "gpu", "mem")
+    assert one.request == (4, 1, 2)
+    assert workload.memory_unit_kb == 1024 * 1024
+    assert [workload.table.label(name, 0) for name in LABELLED] == [
+        "ann",
+        "5",
+        "debug",
+        "a.out",
+        "9",
+    ]
+    assert (one.group, one.partition) == (5, 9)
+    assert workload.runtime_s.tolist() == [60]
+    assert (workload.preceding.tolist(), workload.think_s.tolist()) == ([6], [30])
+    assert (workload.name, workload.per_processor, workload.notes) == ("jobs", False, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#id,submit,runtime,units,core\n1,0,5,1,1\n",
+        "# id, submit , runtime,units,core\r\n1,0,5,1,1\r\n",
+        "\ufeffid,submit,runtime,units,core\n\n1,0,5,1,1",
+        '"id","submit","runtime","units","core"\n"1","0","5","1","1"\n',
+        "core,units,runtime,submit,id\n1, 1,5.0,0,1\n",
+    ],
+    ids=["hash", "spaces and crlf", "bom and blank line", "quotes", "another order"],
+)
+def test_harmless_liberties_are_taken(log: Callable[..., Path], text: str) -> None:
+    workload = table.read(log(text))
+    assert workload.table[0].request == (1,)
+    assert workload.runtime_s.tolist() == [5]
+    assert workload.notes == {REQUEST_COPIED: 1}
+
+
+def test_names_become_labels_and_numbers_stay(log: Callable[..., Path]) -> None:
+    rows = ["1,0,5,5,1,1,0,zoe", "2,0,5,5,1,1,0,", "3,0,5,5,1,1,0,12", "4,0,5,5,1,1,0,NA"]
+    mixed = table.read(log(HEADER + "\n".join(rows)))
+    assert [mixed.table.label("user", k) for k in range(4)] == ["zoe", "", "12", "NA"]
+    assert mixed.table.labels == {"user": ("12", "NA", "zoe")}
+    numbers = table.read(log(HEADER + "1,0,5,5,1,1,0,12\n2,0,5,5,1,1,0,\n3,0,5,5,1,1,0,-1\n"))
+    assert numbers.table.column(Column.USER).tolist() == [12, -1, -1]
+    assert numbers.table.labels == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "rule"),
+    [
+        ("1,0,,5,1,1,0,ann", RUNTIME_UNKNOWN),
+        ("1,0,-1,5,1,1,0,ann", RUNTIME_UNKNOWN),
+        ("1,0,5,5,,1,0,ann", SIZE_UNKNOWN),
+        ("1,0,5,5,0,1,0,ann", SIZE_UNKNOWN),
+        ("1,0,5,5,1,0,0,ann", NOTHING_ASKED),
+    ],
+)
+def test_what_cannot_be_run_is_dropped_and_counted(
+    log: Callable[..., Path], row: str, rule: str
+) -> None:
+    workload = table.read(log(f"{HEADER}{row}\n2,0,5,5,1,1,0,ann\n"))
+    assert workload.table.id.tolist() == [2]
+    assert workload.notes == {rule: 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "rule"),
+    [
+        ("1,0,5,,1,1,0,ann", REQUEST_COPIED),
+        ("1,0,4.6,5,1,1,0,ann", ROUNDED),
+        (",0,5,5,1,1,0,ann", RENUMBERED),
+    ],
+)
+def test_what_can_be_repaired_is_counted(log: Callable[..., Path], row: str, rule: str) -> None:
+    workload = table.read(log(HEADER + row))
+    assert workload.runtime_s.tolist() == workload.table.requested_s.tolist() == [5]
+    assert workload.notes == {rule: 1}
+
+
+def test_the_filter_strong_counts_the_cores_of_all_units(log: Callable[..., Path]) -> None:
+    path = log(HEADER + "1,0,5,5,4,4,0,ann\n2,0,5,5,5,4,0,ann\n")
+    assert table.read(path, "strong", 16).notes == {TOO_LARGE: 1}
+    with pytest.raises(InputError, match="give --system"):
+        table.read(path, "strong")
+
+
+def test_an_absurd_size_does_not_wrap_around_into_a_small_one(log: Callable[..., Path]) -> None:
+    path = log(HEADER + f"1,0,5,5,{2**40},{2**40},0,ann\n2,0,5,5,1,1,0,ann\n")
+    assert table.read(path, "strong", 16).notes == {TOO_LARGE: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"jobs\.csv:1: field id: the column is missing; the file has no column"),
+        ("id,runtime,units,core\n", r":1: field submit: the column is missing; the columns are id"),
+        ("id,submit,runtime,units\n1,0,5,1\n", r":1: no resource type"),
+        ("id,id,submit,runtime,units,core\n", r":1: field id: a column is named twice"),
+        ("id,,submit,runtime,units,core\n", r":1: a column has no name"),
+        ("id,submit,runtime,units,mem,mem_kb\n", r":1: memory is stated twice, in mem and mem_kb"),
+        (HEADER, r"jobs\.csv: the log has no job"),
+        (HEADER + "1,0,5,5,1,1,0,a\n\n2,x,5,5,1,1,0,a\n", r":4: field submit: .*\(found 'x'\)"),
+        (HEADER + "1,0,5,5,1,1,0,a\n2,0,5,5,1,,0,a\n", r":3: field core: .*write 0 for nothing"),
+        (HEADER + "1,0,5,5,1,1.5,0,a\n", r":2: field core: .*\(found '1\.5'\)"),
+        (HEADER + "1,0,5,5,1,-1,0,a\n", r":2: field core: .*\(found '-1'\)"),
+        (HEADER + "1,0,5,5,1.5,1,0,a\n", r":2: field units: .*\(found '1\.5'\)"),
+        (HEADER + "1,0,5,5,1,yes,0,a\n", r":2: field core: .*\(found 'yes'\)"),
+        (HEADER + "1,0,5,5,1,True,0,a\n", r":2: field core: .*\(found 'True'\)"),
+        (HEADER + "1,0,inf,5,1,1,0,a\n", r":2: field runtime: .*\(found 'inf'\)"),
+        (HEADER + "1,0,nan,5,1,1,0,a\n", r":2: field runtime: .*\(found 'nan'\)"),
+        (HEADER + "1,9e30,5,5,1,1,0,a\n", r":2: field submit: .*\(found '9e30'\)"),
+        (HEADER + f"{'9' * 30},0,5,5,1,1,0,a\n", r":2: field id: .*found '999"),
+        (HEADER + "1,0,5,5,1,1,0,a\n2,0,5,5,1,1,0\n", r":3: 7 cells in a table of 8 columns"),
+        (HEADER + "1,0,5,5,1,1,0,a\n2,0,5,5,1,1,0,a,b\n", r":3: 9 cells in a table of 8 columns"),
+        (HEADER + '1,0,5,5,1,1,0,"a\nb"\n2,0,5,5,1,1,0\n', r":4: 7 cells in a table of 8 columns"),
+        (HEADER + '1,0,5,5,1,1,0,"a,b"\n2,0,5,5,1,1,0\n', r":3: 7 cells in a table of 8"),
+        (HEADER + '1,0,5,5,1,1,0,"a\n2,0,5,5,1,1,0,b\n', r"jobs\.csv: cannot be parsed as CSV"),
+    ],
+)
+def test_what_cannot_be_understood_is_named_with_its_place(
+    log: Callable[..., Path], text: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        table.read(log(text))
+
+
+def test_an_unknown_column_of_text_is_named(log: Callable[..., Path]) -> None:
+    text = "id,submit,runtime,units,core,colour\n1,0,5,1,1,red\n"
+    with pytest.raises(InputError, match=r":2: field colour: .*'red'.*taken for a resource type"):
+        table.read(log(text))
+
+
+def test_memory_beyond_counting_is_refused_in_every_unit(log: Callable[..., Path]) -> None:
+    text = "id,submit,runtime,units,mem_gb\n1,0,5,1,1000000000\n"
+    with pytest.raises(InputError, match=r":2: field mem_gb"):
+        table.read(log(text))
+
+
+# -------------------------------------------------------------------------------- parquet
+
+
+def frame(**changed: object) -> pd.DataFrame:
+    columns: dict[str, object] = {
+        "id": [1, 2], "submit": [0, 3], "runtime": [5, 6], "units": [1, 1], "core": [1, 2],
+    }  # fmt: skip
+    return pd.DataFrame({**columns, **changed})
+
+
+def test_parquet_may_hold_missing_values_categories_and_an_index(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    made = frame(requested=pd.array([9, None], "Int64"), user=pd.Categorical(["b", "a"]))
+    made.set_index("id").to_parquet(path)
+    workload = table.read(path)
+    assert workload.table.id.tolist() == [1, 2]
+    assert workload.table.requested_s.tolist() == [9, 6]
+    assert [workload.table.label("user", k) for k in range(2)] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("submit", ["0", "soon"], r"field submit of row 2: .*\(found 'soon'\)"),
+        ("submit", ["0", "3"], r"field submit of row 1: .*\(found '0'\)"),
+        ("core", [1.0, 1.5], r"field core of row 2: .*\(found '1\.5'\)"),
+        ("core", [True, False], r"field core of row 1"),
+        ("submit", pd.to_datetime(["2020-01-01", "2020-01-02"]), r"field submit of row 1"),
+        ("core", [1, -1], r"field core of row 2: .*\(found '-1'\)"),
+    ],
+)
+def test_a_bad_cell_of_parquet_is_named_with_its_row(
+    tmp_path: Path, column: str, values: object, message: str
+) -> None:
+    path = tmp_path / "jobs.parquet"
+    frame(**{column: values}).to_parquet(path)
+    with pytest.raises(InputError, match=message):
+        table.read(path)
+
+
+def test_a_file_that_is_no_parquet_is_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    path.write_bytes(b"PAR1 but not really")
+    with pytest.raises(InputError, match=r"jobs\.parquet: cannot be read as Parquet"):
+        table.read(path)
+
+
+# -------------------------------------------------------------------------------- writing
+
+
+@given(workload=resource_workloads(), extension=st.sampled_from([".csv", ".csv.zst", ".parquet"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_written_is_read_back_the_same(
+    tmp_path: Path, workload: Workload, extension: str
+) -> None:
+    path = tmp_path / f"jobs{extension}"
+    table.write(workload, path)
+    back = table.read(path)
+    assert_same(back, workload)
+    assert back.notes == {}
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_every_format_is_written_and_read(
+    tmp_path: Path, log: Callable[..., Path], extension: str
+) -> None:
+    workload = table.read(log(HEADER + "1,0,5,9,1,1,0,ann\n2,1,5,9,1,1,2,bob\n"))
+    path = tmp_path / f"copy{extension}"
+    table.write(workload, path)
+    assert_same(table.read(path), workload)
+
+
+def test_columns_of_which_nothing_is_known_are_left_out(
+    tmp_path: Path, log: Callable[..., Path]
+) -> None:
+    path = tmp_path / "copy.csv"
+    table.write(table.read(log(HEADER + "1,0,5,9,1,1,0,ann\n")), path)
+    assert path.read_text() == HEADER + "1,0,5,9,1,1,0,ann\n"
+
+
+def test_memory_in_an_odd_unit_is_written_in_kb(tmp_path: Path, log: Callable[..., Path]) -> None:
+    workload = table.read(log("id,submit,runtime,units,mem_mb\n1,0,5,1,3\n"))
+    path = tmp_path / "copy.csv"
+    table.write(replace(workload, memory_unit_kb=10), path)
+    assert table.read(path).table.request.tolist() == [[30]]
+    assert table.read(path).memory_unit_kb == 1
+
+
+def test_tables_of_unknown_formats_and_impossible_columns_are_refused(
+    tmp_path: Path, log: Callable[..., Path]
+) -> None:
+    workload = table.read(log(HEADER + "1,0,5,9,1,1,0,ann\n"))
+    with pytest.raises(UsageError, match=r"jobs\.xlsx: unknown extension"):
+        table.write(workload, tmp_path / "jobs.xlsx")
+    with pytest.raises(UsageError, match="a resource type named user"):
+        table.write(replace(workload, resources=("core", "user")), tmp_path / "jobs.csv")

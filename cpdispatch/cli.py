@@ -177,24 +177,28 @@ def _folders(out: Path | None, names: tuple[str, ...]) -> list[Path | None]:
         return [None] * len(names)
     if len(names) == 1:
         return [out]
-    safe = ["".join(c if c.isalnum() or c in "-." else "_" for c in name) for name in names]
-    return [out / name for name in safe]
+    return [out / _safe(name) for name in names]
 
 
-def _dumper(folder: Path | None, name: str, every: int) -> Callable[[Any], None] | None:
+def _safe(name: str) -> str:
+    """A dispatcher's name as a file's."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+
+
+def _dumper(folder: Path | None, name: str, every: int) -> Callable[[Instance], None] | None:
     if folder is None:
         return None
     if every < 1:
         raise UsageError(f"--dump-every {every}: 1 or more is needed")
     from cpdispatch.instance import dump
 
-    met = 0
+    met, safe = 0, _safe(name)
 
-    def seen(instance: Any) -> None:
+    def seen(instance: Instance) -> None:
         nonlocal met
         met += 1
         if met % every == 0:
-            dump(instance, folder / f"{name.replace(':', '_')}-{instance.now}-{met}.json.gz")
+            dump(instance, folder / f"{safe}-{met:08d}-at-{instance.now}.json.gz")
 
     return seen
 
@@ -251,11 +255,12 @@ def solve(
         _print_json({"solutions": [_solved_row(path, answer) for path, _, answer in solved]})
     else:
         for path, problem, answer in solved:
-            _console().print(_solved_table(path, problem, answer))
+            _console().print(_solved_line(path, answer), soft_wrap=True)
+            _console().print(_solved_table(problem, answer))
     return DONE
 
 
-def _solved_row(path: Path, answer: Any) -> dict[str, Any]:
+def _solved_row(path: Path, answer: Solution) -> dict[str, Any]:
     import msgspec
 
     from cpdispatch.solution import to_json
@@ -263,13 +268,16 @@ def _solved_row(path: Path, answer: Any) -> dict[str, Any]:
     return {"file": str(path), **msgspec.json.decode(to_json(answer))}
 
 
-def _solved_table(path: Path, problem: Any, answer: Any) -> RenderableType:
-    from rich.table import Table
-
+def _solved_line(path: Path, answer: Solution) -> str:
     value = "" if answer.value is None else f", {answer.objective} {answer.value:,.3f}"
     bound = "" if answer.bound is None else f" (bound {answer.bound:,.3f})"
-    title = f"{path}: {answer.model}, {answer.status}{value}{bound}, {answer.wall_ms:.1f} ms"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    return f"{path}: {answer.model}, {answer.status}{value}{bound}, {answer.wall_ms:.1f} ms"
+
+
+def _solved_table(problem: Instance, answer: Solution) -> RenderableType:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
     for heading in ("job", "start", "nodes"):
         table.add_column(heading, justify="left" if heading == "nodes" else "right")
     order = sorted(answer.jobs, key=lambda job: (job.start is None, job.start or 0, job.id))
@@ -278,8 +286,8 @@ def _solved_table(path: Path, problem: Any, answer: Any) -> RenderableType:
             table.add_row(str(job.id), "-", job.reason)
             continue
         start = "now" if job.start == problem.now else f"+{job.start - problem.now} s"
-        nodes = "" if not job.nodes else " ".join(f"{n}x{u}" for n, u in job.nodes.items())
-        table.add_row(str(job.id), start, nodes)
+        nodes = [str(n) if u == 1 else f"{n} x {u}" for n, u in (job.nodes or {}).items()]
+        table.add_row(str(job.id), start, ", ".join(nodes) or "(planned)")
     return table
 
 

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,9 +41,8 @@ else:
         def on_end(self, event: Any) -> None:
             """The end of a compilation is of no interest."""
 
-    event.register("numba:compile", _Announcer())
+    event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
 
     def kernel(function: Function) -> Function:
         """Compile a function on its first call and cache the result beside the package."""
-        compiled: Function = njit(cache=True)(function)
-        return compiled
+        return cast(Function, njit(cache=True)(function))

@@ -54,5 +54,13 @@ class InputError(CpdispatchError):
         self.field = field
         self.value = value
 
-    def __reduce__(self) -> tuple[type[CpdispatchError], tuple[str]]:
-        return CpdispatchError, (str(self),)
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (str(self), self.__dict__)
+
+
+def _restored(message: str, state: dict[str, object]) -> InputError:
+    """An `InputError` that comes from another process."""
+    error = InputError.__new__(InputError)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error

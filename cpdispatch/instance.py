@@ -6,16 +6,15 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError
-from cpdispatch.files import read_bytes, write_bytes
+from cpdispatch.files import json_lines, parse_json, read_bytes, write_bytes
 from cpdispatch.jobs import JobTable, job_block
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import LIMIT, NodeGroup, System
 
 FORMAT = "cpdispatch-instance/1"
 
@@ -31,8 +30,8 @@ class Running:
         When each started.
     end_s : int64 array, shape (running,)
         Its expected end as it stands now: always later than the instance's ``now``.
-    overdue : bool array, shape (running,)
-        Whether the job has outlived the duration that was expected of it.
+    overdue : int64 array, shape (running,)
+        1 when the job has outlived the duration that was expected of it, else 0.
     offset : int64 array, shape (running + 1,)
         The k-th job's entries are ``offset[k]:offset[k + 1]``.
     node, units : int64 array, shape (entries,)
@@ -42,7 +41,7 @@ class Running:
     jobs: JobTable
     start_s: IntArray
     end_s: IntArray
-    overdue: np.typing.NDArray[np.bool_]
+    overdue: IntArray
     offset: IntArray
     node: IntArray
     units: IntArray
@@ -215,21 +214,18 @@ def load(path: str | os.PathLike[str]) -> Instance:
         When it cannot be read, has an unknown key or resource, or describes an impossible state;
         the message has the path of the key and what was found there.
     """
-    content = read_bytes(path)
-    try:
-        read = msgspec.json.decode(content, type=_File)
-    except msgspec.DecodeError as error:
-        raise InputError(f"not an instance file: {error}", file=path) from error
-    return _Check(path).instance(read)
+    return loads(read_bytes(path), path)
 
 
-def loads(content: bytes | str, name: str = "<instance>") -> Instance:
+def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> Instance:
     """Read an instance from the content of a file, see `load`."""
-    try:
-        read = msgspec.json.decode(content, type=_File)
-    except msgspec.DecodeError as error:
-        raise InputError(f"not an instance file: {error}", file=name) from error
+    read = parse_json(content, _File, "an instance file", name)
     return _Check(name).instance(read)
+
+
+def is_number(text: str) -> bool:
+    """Whether a key is a node's number as it is written by the package: "7", not "07" or "²"."""
+    return text.isascii() and text.isdigit() and len(text) < 16 and str(int(text)) == text
 
 
 class _Check:
@@ -242,16 +238,22 @@ class _Check:
         if not good:
             raise InputError(problem, file=self.path, field=field, value=value)
 
+    def number(self, value: int, field: str, least: int = -LIMIT) -> None:
+        problem = "negative" if least == 0 else f"must be {least} or more"
+        self.need(value >= least, field, value, problem)
+        self.need(value <= LIMIT, field, value, f"must be {LIMIT} or less")
+
     def vector(self, values: list[int], field: str, resources: int) -> tuple[int, ...]:
         self.need(
             len(values) == resources, field, values, f"one number for each of {resources} resources"
         )
         self.need(min(values) >= 0, field, values, "negative")
+        self.need(max(values) <= LIMIT, field, values, f"must be {LIMIT} or less")
         return tuple(values)
 
     def instance(self, read: _File) -> Instance:
         self.need(read.format == FORMAT, "format", read.format, f"expected {FORMAT!r}")
-        self.need(read.time >= 0, "time", read.time, "negative time")
+        self.number(read.time, "time", 0)
         system = self.system(read)
         nodes, kinds = system.nodes, len(system.resources)
         for k, node in enumerate(read.down):
@@ -263,16 +265,25 @@ class _Check:
         )
         power = None
         if read.power is not None:
-            self.need(read.power.cap >= 0, "power.cap", read.power.cap, "negative")
+            self.number(read.power.cap, "power.cap", 0)
             power = Power(read.power.cap, self.vector(read.power.unit, "power.unit", kinds))
         jobs: list[_QueuedJob | _RunningJob] = [*read.queue, *read.running]
         names = _names([(job.user, job.queue) for job in jobs])
         running = self.running(read, system, names)
         queue = self.queue(read, kinds, names, {job.id for job in read.running})
+        if power is not None:
+            self.draws(jobs, power)
         free = free_capacity(system, running, down, reservations, read.time)
         return Instance(read.time, system, free, queue, running, down, reservations, power)
 
+    def draws(self, jobs: list[_QueuedJob | _RunningJob], power: Power) -> None:
+        for job in jobs:
+            watts = job.units * sum(n * w for n, w in zip(job.unit, power.unit, strict=True))
+            problem = f"job {job.id} would draw {watts} W"
+            self.need(watts <= LIMIT, "power.unit", list(power.unit), problem)
+
     def system(self, read: _File) -> System:
+        self.need(bool(read.resources), "resources", [], "a system needs a resource type")
         for k, group in enumerate(read.groups):
             self.vector(group.capacity, f"groups[{k}].capacity", len(read.resources))
         groups = tuple(NodeGroup(g.name, g.nodes, tuple(g.capacity)) for g in read.groups)
@@ -282,19 +293,27 @@ class _Check:
             raise InputError(str(error), file=self.path) from error
 
     def reservation(self, read: _Reservation, field: str, nodes: int, kinds: int) -> Reservation:
-        self.need(read.duration > 0, f"{field}.duration", read.duration, "must be 1 or more")
+        self.number(read.start, f"{field}.start")
+        self.number(read.duration, f"{field}.duration", 1)
         for k, node in enumerate(read.nodes):
             where = f"{field}.nodes[{k}]"
             self.need(0 <= node < nodes, where, node, f"nodes are numbered 0 to {nodes - 1}")
+        once = len(set(read.nodes)) == len(read.nodes)
+        self.need(once, f"{field}.nodes", read.nodes, "a node is named twice")
         capacity = self.vector(read.capacity, f"{field}.capacity", kinds)
         return Reservation(read.start, read.duration, tuple(read.nodes), capacity)
 
     def job(self, job: _QueuedJob | _RunningJob, field: str, kinds: int, seen: set[int]) -> None:
         self.need(job.id not in seen, f"{field}.id", job.id, "another job has this id")
         seen.add(job.id)
-        self.need(job.units > 0, f"{field}.units", job.units, "must be 1 or more")
-        self.need(job.duration > 0, f"{field}.duration", job.duration, "must be 1 or more")
+        self.number(job.id, f"{field}.id")
+        self.number(job.units, f"{field}.units", 1)
+        self.number(job.duration, f"{field}.duration", 1)
+        if job.submit is not None:
+            self.number(job.submit, f"{field}.submit")
         self.vector(job.unit, f"{field}.unit", kinds)
+        most = LIMIT // job.units
+        self.need(max(job.unit) <= most, f"{field}.unit", job.unit, f"x {job.units}: too much")
         self.need(max(job.unit) > 0, f"{field}.unit", job.unit, "asks for nothing")
 
     def running(self, read: _File, system: System, names: _Names) -> Running:
@@ -305,6 +324,7 @@ class _Check:
         for job in jobs:
             field = f"running[{index[id(job)]}]"
             self.job(job, field, len(system.resources), seen)
+            self.number(job.start, f"{field}.start")
             self.need(job.start <= read.time, f"{field}.start", job.start, "starts in the future")
             entries.append(self.placement(job, field, system.nodes))
         start = np.array([job.start for job in jobs], dtype=np.int64)
@@ -325,7 +345,7 @@ class _Check:
             ),
             sealed(start),
             sealed(np.maximum(end, read.time + 1)),
-            end <= read.time,
+            sealed((end <= read.time).astype(np.int64)),
             sealed(offset),
             sealed(np.array([n for entry in entries for n, _ in entry], dtype=np.int64)),
             sealed(np.array([u for entry in entries for _, u in entry], dtype=np.int64)),
@@ -342,9 +362,8 @@ class _Check:
         entries = []
         for name, units in job.nodes.items():
             where = f"{field}.nodes.{name}"
-            self.need(
-                name.isdigit() and int(name) < nodes, where, name, f"no such node, 0 to {nodes - 1}"
-            )
+            known = is_number(name) and int(name) < nodes
+            self.need(known, where, name, f"no such node, 0 to {nodes - 1}")
             self.need(units > 0, where, units, "must be 1 or more units")
             entries.append((int(name), units))
         placed = sum(units for _, units in entries)
@@ -355,7 +374,7 @@ class _Check:
         for k, job in enumerate(read.queue):
             self.job(job, f"queue[{k}]", kinds, seen)
             self.need(job.submit <= read.time, f"queue[{k}].submit", job.submit, "in the future")
-            self.need(job.ewt > 0, f"queue[{k}].ewt", job.ewt, "must be 1 or more")
+            self.number(job.ewt, f"queue[{k}].ewt", 1)
         jobs = sorted(read.queue, key=lambda job: (job.submit, job.id))
         return JobTable(
             job_block(
@@ -416,7 +435,7 @@ def to_json(instance: Instance) -> bytes:
         if instance.power is None
         else _Power(instance.power.cap, list(instance.power.unit)),
     )  # fmt: skip
-    return _lines(msgspec.to_builtins(file))
+    return json_lines(msgspec.to_builtins(file))
 
 
 def _running_file(running: Running, k: int) -> _RunningJob:
@@ -430,18 +449,6 @@ def _running_file(running: Running, k: int) -> _RunningJob:
         {str(node): units for node, units in sorted(nodes)}, job.submit_s,
         running.jobs.label("user", k), running.jobs.label("queue", k),
     )  # fmt: skip
-
-
-def _lines(data: dict[str, Any]) -> bytes:
-    """JSON with one line for each key and each job: small, and fit for a line diff."""
-    rows = []
-    for key, value in data.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            items = b",\n  ".join(msgspec.json.encode(item) for item in value)
-            rows.append(msgspec.json.encode(key) + b": [\n  " + items + b"]")
-        else:
-            rows.append(msgspec.json.encode(key) + b": " + msgspec.json.encode(value))
-    return b"{" + b",\n ".join(rows) + b"}\n"
 
 
 def dump(instance: Instance, path: str | os.PathLike[str]) -> None:

@@ -17,6 +17,11 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import read_bytes
 
+LIMIT = 2**48
+"""Largest number in a system or an instance: sums over thousands of jobs stay within int64."""
+NODES_MAX = 1_000_000
+"""Most nodes in a group: a mistyped number must not ask for more memory than there is."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
@@ -96,6 +101,8 @@ def _validate(system: System) -> None:
     for index, group in enumerate(system.groups):
         if group.nodes < 1:
             raise wrong(f"groups[{index}].nodes", group.nodes, "a group needs a node or more")
+        if group.nodes > NODES_MAX:
+            raise wrong(f"groups[{index}].nodes", group.nodes, f"more than {NODES_MAX} nodes")
         if len(group.capacity) != len(system.resources):
             raise wrong(
                 f"groups[{index}].capacity",
@@ -104,8 +111,13 @@ def _validate(system: System) -> None:
             )
         if min(group.capacity) < 0:
             raise wrong(f"groups[{index}].capacity", list(group.capacity), "negative capacity")
+        if max(group.capacity) > LIMIT:
+            raise wrong(f"groups[{index}].capacity", list(group.capacity), f"more than {LIMIT}")
     if system.memory_unit_kb < 1:
         raise wrong("memory_unit_kb", system.memory_unit_kb, "must be 1 or more")
+    for queue, wait_s in system.expected_wait_s.items():
+        if not 1 <= wait_s <= LIMIT:
+            raise wrong(f"expected_wait_s.{queue}", wait_s, "must be 1 or more seconds")
 
 
 GB_IN_KB = 1024 * 1024
@@ -183,19 +195,23 @@ def load(path: str | os.PathLike[str]) -> System:
             data: Any = tomllib.loads(content.decode())
         else:
             data = msgspec.json.decode(content)
-    except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"cannot be parsed: {error}", file=path) from error
     try:
         if isinstance(data, dict) and isinstance(data.get("groups"), dict):
             return _from_accasim(msgspec.convert(data, _AccasimFile), path)
-        read = msgspec.convert(data, _SystemFile)
+        return _from_ours(msgspec.convert(data, _SystemFile), path)
     except msgspec.ValidationError as error:
         raise InputError(f"does not describe a system: {error}", file=path) from error
-    groups = tuple(NodeGroup(g.name, g.nodes, tuple(g.capacity)) for g in read.groups)
+    except InputError as error:
+        raise InputError(str(error), file=path) from error
+
+
+def _from_ours(read: _SystemFile, path: Path) -> System:
     return System(
         read.name or path.stem,
         tuple(read.resources),
-        groups,
+        tuple(NodeGroup(g.name, g.nodes, tuple(g.capacity)) for g in read.groups),
         read.memory_unit_kb,
         read.expected_wait_s,
     )
@@ -206,7 +222,7 @@ def _from_accasim(read: _AccasimFile, path: Path) -> System:
     names = tuple(dict.fromkeys(name for group in read.groups.values() for name in group))
     for group in read.resources:
         if group not in read.groups:
-            raise InputError("no such group", file=path, field="resources", value=group)
+            raise InputError("no such group", field="resources", value=group)
     groups = tuple(
         NodeGroup(group, nodes, tuple(read.groups[group].get(name, 0) for name in names))
         for group, nodes in read.resources.items()
@@ -222,7 +238,7 @@ def find(text: str) -> System:
     UsageError, InputError
         When it is none of these, or the file is wrong.
     """
-    if text.lstrip("-").isdigit():
+    if text.isascii() and text.removeprefix("-").isdigit():
         if int(text) < 1:
             raise UsageError(f"--system {text}: the number of processors must be 1 or more")
         return System.pool(int(text))

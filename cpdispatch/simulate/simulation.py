@@ -206,7 +206,9 @@ class Simulation:
         self.predictor.learn(self._live.pop(row), int(self._runtime_s[row]))
 
     def _start(self, starting: IntArray, decision: Decision) -> None:
-        placements = _now_only(decision.placements, decision.start_s, self.now)
+        placements = decision.placements
+        if len(placements.position) > len(starting):
+            placements = _now_only(placements, decision.start_s, self.now)
         rows = self._state.queue_hidden[ROW, placements.position]
         ends = self.now + self._runtime_s[rows]
         self._state.start(self.now, placements, ends)
@@ -235,8 +237,6 @@ class Simulation:
 def _now_only(placements: Placements, start_s: IntArray, now: int) -> Placements:
     """The placements of the jobs that start now."""
     keep = start_s[placements.position] == now
-    if keep.all():
-        return placements
     count = np.diff(placements.offset)
     entry = np.repeat(keep, count)
     return Placements(

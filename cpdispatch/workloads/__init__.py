@@ -32,6 +32,8 @@ def read(
     InputError
         When the extension is unknown, the file cannot be read, or no job is left.
     """
+    if Path(path).is_dir():
+        raise InputError("this is a directory", file=path, advice="name a log in it")
     suffixes = Path(path).suffixes
     packed = bool(suffixes) and suffixes[-1] in {".gz", ".xz", ".zst"}
     extension = "".join(suffixes[-2:-1] if packed else suffixes[-1:])

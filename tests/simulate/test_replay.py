@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -79,12 +78,10 @@ simulate(eurora_sample(400, seed=1), NAMED["eurora"], "easy",
 """
 
 
-def test_a_run_that_was_killed_resumes_to_the_same_result(
-    sample: Workload, tmp_path: Path
-) -> None:
+def test_a_run_that_was_killed_resumes_to_the_same_result(sample: Workload, tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert sorted(os.listdir(tmp_path)) == [CHECKPOINT]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKPOINT]
     steps = []
     resumed = simulate(
         sample, EURORA, "easy", watch=Watch(folder=tmp_path, resume=True, seen=steps.append)
@@ -119,7 +116,7 @@ def test_a_folder_in_use_is_refused_unless_told_otherwise(tmp_path: Path) -> Non
         claim(tmp_path, resume=False, overwrite=False)
     claim(tmp_path, resume=True, overwrite=False)
     claim(tmp_path, resume=False, overwrite=True)
-    assert os.listdir(tmp_path) == []
+    assert not any(tmp_path.iterdir())
     with pytest.raises(UsageError, match="is a file"):
         claim(Path(__file__), resume=False, overwrite=False)
 
@@ -134,13 +131,13 @@ def test_a_dispatcher_that_cannot_be_saved_is_one_clear_error(
 
     with pytest.raises(UsageError, match="cannot be saved in a checkpoint"):
         simulate(sample, EURORA, Local(), watch=Watch(folder=tmp_path, stop=stop_after(3)))
-    assert os.listdir(tmp_path) == []
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_saved_run_is_read_back_as_it_was(sample: Workload, tmp_path: Path) -> None:
     run = simulate(sample, EURORA, "easy")
     run.save(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
         "decisions.parquet",
         "jobs.parquet",
         "run.json",

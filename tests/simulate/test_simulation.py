@@ -89,9 +89,7 @@ def expected_end(correction: str, now: int) -> int:
         ("requested", 100, 101),
     ],
 )
-def test_an_expected_end_that_has_passed_is_corrected(
-    correction: str, now: int, end: int
-) -> None:
+def test_an_expected_end_that_has_passed_is_corrected(correction: str, now: int, end: int) -> None:
     assert expected_end(correction, now) == end
 
 

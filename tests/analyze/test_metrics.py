@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cpdispatch.analyze import metrics
+from cpdispatch.analyze.metrics import Schedule
+
+
+def schedule(rows: list[tuple[int, int, int, int]], capacity: int = 10) -> Schedule:
+    """Jobs of (submission, start, end, processors)."""
+    submit, start, end, units = (np.array(c, dtype=np.int64) for c in zip(*rows, strict=True))
+    return Schedule(
+        submit,
+        start,
+        end,
+        units,
+        np.ones((len(rows), 1), dtype=np.int64),
+        np.zeros(len(rows), dtype=np.bool_),
+        np.array([capacity], dtype=np.int64),
+    )
+
+
+# Waits 0, 90 and 30 s; runtimes 100, 5 and 0 s; 2, 4 and 1 processors.
+THREE = schedule([(0, 0, 100, 2), (10, 100, 105, 4), (20, 50, 50, 1)])
+
+
+def test_wait_and_runtime_are_differences_of_times() -> None:
+    assert metrics.wait_s(THREE).tolist() == [0, 90, 30]
+    assert metrics.runtime_s(THREE).tolist() == [100, 5, 0]
+
+
+def test_slowdown_counts_a_runtime_of_zero_as_a_second() -> None:
+    assert metrics.slowdown(THREE).tolist() == [1, 19, 31]
+
+
+def test_bounded_slowdown_is_bounded_at_ten_seconds_and_at_one() -> None:
+    assert metrics.bounded_slowdown(THREE).tolist() == [1, 9.5, 3]
+
+
+def test_per_processor_bounded_slowdown_divides_by_the_processors() -> None:
+    assert metrics.per_processor_bounded_slowdown(THREE).tolist() == [1, 95 / 40, 3]
+
+
+def test_utilisation_is_the_share_of_capacity_held_over_the_makespan() -> None:
+    assert metrics.makespan_s(THREE) == 105
+    assert metrics.utilisation(THREE).tolist() == [pytest.approx((200 + 20) / 1050)]
+
+
+def test_throughput_is_jobs_an_hour() -> None:
+    assert metrics.throughput_per_h(THREE) == pytest.approx(3 * 3600 / 105)
+
+
+def test_energy_is_watts_times_seconds_of_what_jobs_hold() -> None:
+    assert metrics.energy_j(THREE, np.array([50], dtype=np.int64)) == 50 * (200 + 20)
+
+
+def test_queue_length_is_exact_to_the_second() -> None:
+    time, length = metrics.queue_length(THREE)
+    assert dict(zip(time.tolist(), length.tolist(), strict=True)) == {
+        0: 0,
+        10: 1,
+        20: 2,
+        50: 1,
+        100: 0,
+    }
+    assert metrics.queue_length_mean(THREE) == pytest.approx((10 * 1 + 30 * 2 + 50 * 1) / 100)
+
+
+def test_classes_are_cut_at_one_and_five_hours() -> None:
+    h = 3600
+    jobs = schedule([(0, 0, h - 1, 1), (0, 0, h, 1), (0, 0, 5 * h, 1), (0, 0, 5 * h + 1, 1)])
+    counted = {name: row["jobs"] for name, row in metrics.by_class(jobs).items()}
+    assert counted == {"short": 1, "medium": 2, "long": 1}
+
+
+def test_figures_by_user_are_means_over_that_users_jobs() -> None:
+    rows = metrics.by_user(THREE, np.array(["ann", "bob", "ann"]))
+    assert rows["ann"] == {"jobs": 2, "wait_s_mean": 15.0, "bounded_slowdown_mean": 2.0}
+    assert rows["bob"]["wait_s_mean"] == 90
+
+
+def test_the_summary_leaves_out_jobs_that_never_started_and_counts_them() -> None:
+    left_out = schedule([(0, 0, 100, 2), (10, -1, -1, 4)])
+    figures = metrics.summary(left_out, np.array([1.0, 3.0]))
+    assert figures["jobs"] == 1
+    assert figures["jobs_never_started"] == 1
+    assert figures["wait_s_mean"] == 0
+    assert figures["decision_ms_mean"] == 2
+
+
+def test_the_summary_of_nothing_started_has_no_made_up_figures() -> None:
+    figures = metrics.summary(schedule([(0, -1, -1, 1)]), np.array([]))
+    assert figures == {"jobs": 0, "jobs_never_started": 1, "decisions": 0}

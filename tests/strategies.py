@@ -1,0 +1,267 @@
+"""Random systems, instances, plans and schedules: small, heterogeneous, and feasible.
+
+The placer here is the tests' own: a dense table of what is free at every second on every node,
+searched second by second. It is slow and cannot be wrong in the way that a compiled kernel can.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from hypothesis import strategies as st
+
+from cpdispatch import instance as instances_module
+from cpdispatch.arrays import IntArray
+from cpdispatch.instance import FORMAT, Instance
+from cpdispatch.jobs import JobTable, Workload, job_block
+from cpdispatch.system import NodeGroup, System
+
+RESOURCES = ("core", "gpu", "mem")
+LONGEST_S = 12
+
+
+@st.composite
+def systems(draw: st.DrawFn, max_nodes: int = 5, max_resources: int = 3) -> System:
+    """Systems of one to three groups; a group may lack any resource but not all."""
+    resources = RESOURCES[: draw(st.integers(1, max_resources))]
+    left, groups = max_nodes, []
+    for name in ("thin", "fat", "odd")[: draw(st.integers(1, min(3, max_nodes)))]:
+        if left == 0:
+            break
+        nodes = draw(st.integers(1, left))
+        left -= nodes
+        capacity = draw(
+            st.tuples(*(st.integers(0, 4) for _ in resources)).filter(lambda c: max(c) > 0)
+        )
+        groups.append(NodeGroup(name, nodes, capacity))
+    return System("random", resources, tuple(groups))
+
+
+@st.composite
+def requests(draw: st.DrawFn, system: System) -> list[int]:
+    """A per-unit request that asks for something, often of what the system has."""
+    most = [max(1, n) for n in system.capacity.max(axis=0).tolist()]
+    request = [draw(st.integers(0, n)) for n in most]
+    if max(request) == 0:
+        request[draw(st.integers(0, len(request) - 1))] = 1
+    return request
+
+
+def place(free: IntArray, request: list[int], units: int) -> dict[int, int] | None:
+    """First fit on a free matrix: units by node, or None."""
+    nodes: dict[int, int] = {}
+    for node, row in enumerate(free.tolist()):
+        room = min(have // ask for have, ask in zip(row, request, strict=True) if ask)
+        take = min(room, units - sum(nodes.values()))
+        if take > 0:
+            nodes[node] = take
+    return nodes if sum(nodes.values()) == units else None
+
+
+@st.composite
+def instance_files(
+    draw: st.DrawFn,
+    max_nodes: int = 5,
+    max_jobs: int = 6,
+    max_running: int = 4,
+    down: bool = True,
+    reservations: bool = True,
+    power: bool = True,
+) -> dict[str, Any]:
+    """The content of a valid instance file: running jobs fit, some are overdue."""
+    system = draw(systems(max_nodes))
+    now = draw(st.integers(20, 60))
+    free = system.capacity.copy()
+    running: list[dict[str, Any]] = []
+    for id in range(draw(st.integers(0, max_running))):
+        request, units = draw(requests(system)), draw(st.integers(1, 3))
+        nodes = place(free, request, units)
+        if nodes is None:
+            continue
+        for node, count in nodes.items():
+            free[node] -= count * np.array(request)
+        start, duration = draw(st.integers(now - 15, now)), draw(st.integers(1, LONGEST_S))
+        running.append(
+            {"id": id, "start": start, "duration": duration, "units": units, "unit": request,
+             "nodes": {str(node): count for node, count in nodes.items()}}
+        )  # fmt: skip
+    queue = [
+        {"id": 100 + k, "submit": draw(st.integers(0, now)),
+         "duration": draw(st.integers(1, LONGEST_S)), "units": draw(st.integers(1, 3)),
+         "unit": draw(requests(system)), "user": draw(st.sampled_from(["", "ada", "bob"])),
+         "queue": draw(st.sampled_from(["", "debug"])), "ewt": draw(st.integers(1, 9))}
+        for k in range(draw(st.integers(0, max_jobs)))
+    ]  # fmt: skip
+    numbers = st.integers(0, system.nodes - 1)
+    file: dict[str, Any] = {
+        "format": FORMAT, "time": now, "resources": list(system.resources),
+        "groups": [
+            {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
+        ],
+        "running": running, "queue": queue,
+    }  # fmt: skip
+    if down:
+        file["down"] = draw(st.lists(numbers, max_size=1))
+    if reservations:
+        file["reservations"] = [
+            {"start": draw(st.integers(now - 5, now + 20)), "duration": draw(st.integers(1, 15)),
+             "nodes": draw(st.lists(numbers, min_size=1, max_size=2, unique=True)),
+             "capacity": [draw(st.integers(0, 4)) for _ in system.resources]}
+            for _ in range(draw(st.integers(0, 2)))
+        ]  # fmt: skip
+    if power and draw(st.booleans()):
+        watts = [draw(st.integers(0, 3)) for _ in system.resources]
+        file["power"] = {"cap": draw(st.integers(0, 60)), "unit": watts}
+    return file
+
+
+def instances(
+    max_nodes: int = 5,
+    max_jobs: int = 6,
+    max_running: int = 4,
+    down: bool = True,
+    reservations: bool = True,
+    power: bool = True,
+) -> st.SearchStrategy[Instance]:
+    """Valid instances, see `instance_files`."""
+    files = instance_files(max_nodes, max_jobs, max_running, down, reservations, power)
+    return files.map(read)
+
+
+def read(file: dict[str, Any]) -> Instance:
+    """The instance that a file's content describes."""
+    return instances_module.loads(json.dumps(file))
+
+
+EMPTY = read({"format": FORMAT, "time": 0, "resources": ["core"],
+              "groups": [{"name": "one", "nodes": 1, "capacity": [1]}]})  # fmt: skip
+
+
+class Timetable:
+    """What is free at every second from an instance's time on, on every node, and in watts."""
+
+    def __init__(self, instance: Instance, seconds: int) -> None:
+        system, self.now = instance.system, instance.now
+        held = np.zeros((seconds, system.nodes, len(system.resources)), dtype=np.int64)
+        self.power = np.full(seconds, 10**9 if instance.power is None else instance.power.cap)
+        draws = instance.job_power(instance.running.jobs)
+        running = instance.running
+        for k in range(len(running)):
+            end = max(1, int(running.end_s[k]) - self.now)
+            self.power[:end] -= draws[k]
+            for e in range(int(running.offset[k]), int(running.offset[k + 1])):
+                units = running.units[e] * running.jobs.request[k]
+                held[:end, running.node[e]] += units
+        for r in instance.reservations:
+            low, high = max(0, r.start_s - self.now), max(0, r.end_s - self.now)
+            held[low:high, list(r.nodes)] += np.array(r.capacity)
+        self.free = np.maximum(system.capacity - held, 0)
+        self.free[:, instance.down] = 0
+
+    def earliest(
+        self, request: list[int], units: int, duration: int, watts: int, first: int = 0
+    ) -> tuple[int, dict[int, int]] | None:
+        """First second from which a job fits, and its nodes; the job is put there."""
+        for t in range(first, len(self.free) - duration):
+            nodes = place(self.free[t : t + duration].min(axis=0), request, units)
+            if nodes is not None and self.power[t : t + duration].min() >= watts:
+                for node, count in nodes.items():
+                    self.free[t : t + duration, node] -= count * np.array(request)
+                self.power[t : t + duration] -= watts
+                return self.now + t, nodes
+        return None
+
+
+Plan: TypeAlias = dict[int, tuple[int, dict[int, int]]]
+"""Start and nodes by queue position."""
+
+
+def plan(instance: Instance, order: Sequence[int]) -> Plan:
+    """A feasible plan by brute force, in the given order."""
+    table = Timetable(instance, 60 + 2 * LONGEST_S * (len(order) + 1))
+    watts = instance.job_power(instance.queue).tolist()
+    found: Plan = {}
+    for position in order:
+        job = instance.queue[position]
+        start = table.earliest(list(job.request), job.units, job.expected_s, watts[position])
+        if start is not None:
+            found[position] = start
+    return found
+
+
+@st.composite
+def planned_instances(draw: st.DrawFn, **limits: Any) -> tuple[dict[str, Any], Plan]:
+    """An instance file and a feasible plan for it in which a job or more start now."""
+    file = draw(instance_files(**limits))
+    instance = read(file)
+    found = plan(instance, draw(st.permutations(range(len(instance.queue)))))
+    if not any(start == instance.now for start, _ in found.values()):
+        file |= {"down": [], "reservations": [], "running": []}
+        file.pop("power", None)
+        capacity = list(file["groups"][0]["capacity"])
+        file["queue"] = [{"id": 999, "submit": 0, "duration": 5, "units": 1, "unit": capacity}]
+        found = plan(read(file), [0])
+    return file, found
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> tuple[pd.DataFrame, System]:
+    """The table of a whole feasible schedule, and its system; a job or more started."""
+    system = draw(systems())
+    table = Timetable(
+        Instance(0, system, system.capacity, EMPTY.queue, EMPTY.running, EMPTY.down), 400
+    )
+    rows = []
+    for id in range(1, draw(st.integers(1, 7)) + 1):
+        request = draw(requests(system)) if id > 1 else list(system.groups[0].capacity)
+        units = draw(st.integers(1, 4)) if id > 1 else 1
+        submit, runtime = draw(st.integers(0, 20)), draw(st.integers(0 if id > 1 else 2, 10))
+        requested = draw(st.integers(1, LONGEST_S))
+        killed = requested < runtime and draw(st.booleans())
+        lasts = requested if killed else runtime
+        found = table.earliest(request, units, max(lasts, 1), 0, submit)
+        start, nodes = (-1, {}) if found is None else found
+        rows.append(
+            {"id": id, "submit": submit, "start": start, "end": start + lasts if nodes else -1,
+             "units": units, "requested_s": requested, "runtime_s": runtime,
+             "killed": bool(killed and nodes), "reason": "started" if nodes else "never_fits",
+             **{f"request_{n}": r for n, r in zip(system.resources, request, strict=True)},
+             "nodes": np.array(list(nodes), dtype=np.int64) if nodes else None,
+             "node_units": np.array(list(nodes.values()), dtype=np.int64) if nodes else None}
+        )  # fmt: skip
+    return pd.DataFrame(rows), system
+
+
+@st.composite
+def workloads(
+    draw: st.DrawFn, system: System, max_jobs: int = 20, upper_bounds: bool = False
+) -> Workload:
+    """Workloads that crowd a system; requests may be 0 of anything, some jobs may never fit.
+
+    With ``upper_bounds`` no job runs longer than it asked for.
+    """
+    jobs = draw(st.integers(1, max_jobs))
+    submit = sorted(draw(st.lists(st.integers(0, 40), min_size=jobs, max_size=jobs)))
+    runtime = draw(st.lists(st.integers(1, 15), min_size=jobs, max_size=jobs))
+    slack = draw(st.lists(st.integers(0 if upper_bounds else -6, 10), min_size=jobs, max_size=jobs))
+    block = job_block(
+        id=np.arange(jobs),
+        submit_s=submit,
+        units=draw(st.lists(st.integers(1, 4), min_size=jobs, max_size=jobs)),
+        requested_s=np.maximum(1, np.array(runtime) + slack),
+        request=np.array([draw(requests(system)) for _ in range(jobs)]),
+        queue=draw(st.lists(st.integers(-1, 1), min_size=jobs, max_size=jobs)),
+    )
+    none = np.full(jobs, -1, dtype=np.int64)
+    return Workload(
+        "random",
+        system.resources,
+        JobTable(block),
+        np.array(runtime, dtype=np.int64),
+        none,
+        none.copy(),
+    )

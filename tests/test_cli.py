@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cpdispatch import cli, instance, solution
+from cpdispatch.simulate import Run
+
+JOBS = ["--jobs", "300"]
+LOG = """; MaxProcs: 4
+1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1
+2 3 -1 10 4 -1 -1 4 20 -1 1 2 1 -1 1 -1 -1 -1
+3 5 -1 4 1 -1 -1 1 5 -1 1 2 1 -1 1 -1 -1 -1
+4 6 -1 4 9 -1 -1 9 5 -1 1 2 1 -1 1 -1 -1 -1
+"""
+INSTANCE = {
+    "format": "cpdispatch-instance/1", "time": 100, "resources": ["core", "gpu"],
+    "groups": [{"name": "a", "nodes": 2, "capacity": [4, 1]}],
+    "running": [{"id": 1, "start": 90, "duration": 30, "units": 1, "unit": [4, 0],
+                 "nodes": {"0": 1}}],
+    "queue": [{"id": 2, "submit": 95, "duration": 50, "units": 2, "unit": [2, 0]},
+              {"id": 3, "submit": 96, "duration": 9, "units": 2, "unit": [1, 1]}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    path.write_text(LOG)
+    return path
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    path = tmp_path / "problem.json"
+    path.write_bytes(msgspec.json.encode(INSTANCE))
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def json(capsysbinary: pytest.CaptureFixture[bytes], *arguments: object) -> Any:
+    assert cli.run([*(str(argument) for argument in arguments), "--json"]) == 0
+    out = capsysbinary.readouterr().out
+    assert out.count(b"\n") == 1
+    return msgspec.json.decode(out)
+
+
+def test_without_a_log_the_sample_is_replayed_and_compared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = said(capsys, "simulate", *JOBS, "-d", "easy", "-d", "easy-saf-spf")
+    assert code == 0
+    assert out.splitlines()[0].split() == ["easy", "easy-saf-spf"]
+    assert "mean bounded slowdown" in out
+
+
+def test_a_runs_json_has_every_documented_key(
+    log: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (run,) = json(capsysbinary, "simulate", log)["runs"]
+    documented = {
+        "dispatcher", "predictor", "jobs", "dropped", "wait_s_mean", "wait_s_max",
+        "slowdown_mean", "bounded_slowdown_mean", "bounded_slowdown_p95", "utilisation",
+        "backfilled", "decision_ms_mean", "decision_ms_p99", "decisions", "seconds",
+    }  # fmt: skip
+    assert documented <= set(run)
+    assert (run["jobs"], run["jobs_never_started"]) == (3, 1)
+    assert run["wait_s_mean"] == pytest.approx(7 / 3)
+
+
+def test_jobs_that_never_fit_are_told_to_people(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = said(capsys, "simulate", log)
+    assert "1 jobs never started: they ask for more than the system has" in " ".join(out.split())
+
+
+def test_a_saved_run_verifies_and_compares(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert said(capsys, "simulate", log, "-d", "easy", "-d", "fifo", "--out", out)[0] == 0
+    code, text, _ = said(capsys, "verify", "--run", out)
+    assert (code, text.count(": feasible")) == (0, 2)
+    code, text, _ = said(capsys, "compare", out / "easy", out / "fifo")
+    assert code == 0
+    assert text.splitlines()[0].split() == ["easy", "fifo"]
+
+
+def test_a_tampered_run_is_found_out(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    said(capsys, "simulate", log, "--out", tmp_path / "out")
+    path = tmp_path / "out" / "jobs.parquet"
+    jobs = pq.read_table(path)
+    start = jobs.column("start").to_pylist()
+    at = jobs.column_names.index("start")
+    pq.write_table(jobs.set_column(at, "start", pa.array([0, 3, *start[2:]])), path)
+    code, text, _ = said(capsys, "verify", "--run", tmp_path / "out")
+    assert code == 1
+    assert "NOT feasible" in text
+    assert "node 0" in text
+
+
+def test_an_instance_is_solved_verified_and_told(
+    problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "answer.json"
+    code, text, _ = said(capsys, "solve", problem, "--model", "easy", "--out", out)
+    assert code == 0
+    assert "now" in text
+    assert "+50 s  (planned)" in text
+    assert said(capsys, "verify", problem, out)[:2] == (0, f"{out}: feasible\n")
+    answer = solution.load(out)
+    assert {job.id: job.start for job in answer.jobs} == {2: 100, 3: 150}
+
+
+def test_a_wrong_solution_is_found_out(
+    problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "answer.json"
+    said(capsys, "solve", problem, "--model", "easy", "--out", out)
+    out.write_bytes(out.read_bytes().replace(b'{"1":2}', b'{"0":2}'))
+    code, text, _ = said(capsys, "verify", problem, out)
+    assert code == 1
+    assert "capacity" in text
+
+
+@pytest.mark.parametrize("what", ["dispatchers", "models", "policies", "predictors", "systems"])
+def test_what_can_be_named_is_listed(what: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    entries = json(capsysbinary, "list", what)[what]
+    assert len(entries) >= 2
+    assert all(entries.values())
+
+
+def test_instances_are_dumped_on_the_way(log: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "dumps"
+    assert (
+        cli.run(["simulate", str(log), "--dump-instances", str(folder), "--dump-every", "1"]) == 0
+    )
+    dumped = [instance.load(path) for path in sorted(folder.iterdir())]
+    assert [i.now for i in dumped if len(i.queue)] == sorted(i.now for i in dumped)
+    assert dumped[0].queue.id.tolist() == [1]
+
+
+def cut_short(log: Path) -> list[object]:
+    path = log.with_suffix(".swf.gz")
+    path.write_bytes(gzip.compress(log.read_bytes() * 50)[:-20])
+    return ["simulate", path]
+
+
+def in_use(log: Path) -> list[object]:
+    out = log.parent / "out"
+    cli.run(["simulate", str(log), "--out", str(out)])
+    return ["simulate", log, "--out", out]
+
+
+def empty(log: Path) -> list[object]:
+    log.write_text("; MaxProcs: 4\n")
+    return ["simulate", log]
+
+
+def changed(field: str, value: object) -> Any:
+    def make(log: Path) -> list[object]:
+        data = msgspec.json.decode(msgspec.json.encode(INSTANCE))
+        keys = field.split(".")
+        target = data
+        for key in keys[:-1]:
+            target = target[int(key) if key.isdigit() else key]
+        target[int(keys[-1]) if keys[-1].isdigit() else keys[-1]] = value
+        path = log.with_name("bad.json")
+        path.write_bytes(msgspec.json.encode(data))
+        return ["solve", path]
+
+    return make
+
+
+BAD = {
+    "an empty log": (empty, "small.swf: .*no job"),
+    "a log that is cut short": (cut_short, "small.swf.gz: the gz data is damaged or cut short"),
+    "a folder as a log": (lambda log: ["simulate", log.parent], "this is a directory"),
+    "no such log": (lambda log: ["simulate", "nowhere.swf"], "nowhere.swf: no such file"),
+    "an unknown dispatcher": (lambda log: ["simulate", log, "-d", "esy"], "did you mean easy"),
+    "an unknown predictor": (lambda log: ["simulate", log, "--predict", "act"], "mean actual"),
+    "an unknown system": (
+        lambda log: ["simulate", log, "--system", "euora"],
+        "did you mean eurora",
+    ),
+    "no processors": (lambda log: ["simulate", log, "--system", "0"], "must be 1 or more"),
+    "a folder in use": (in_use, "holds another run: add --resume"),
+    "resume without a folder": (lambda log: ["simulate", log, "--resume"], "need --out"),
+    "a limit that is none": (lambda log: ["simulate", log, "--limit", "soon"], "not a duration"),
+    "no jobs": (lambda log: ["simulate", log, "--jobs", "0"], "1 or more"),
+    "a date without a clock": (lambda log: ["simulate", log, "--from", "2020-01-01"], "UnixStart"),
+    "a date that is none": (lambda log: ["simulate", log, "--from", "may"], "2026-01-31"),
+    "a dispatcher twice": (lambda log: ["simulate", log, "-d", "easy", "-d", "easy"], "twice"),
+    "an unknown option": (lambda log: ["simulate", log, "--sytem", "4"], "--sytem"),
+    "an unknown command": (lambda log: ["simulat", log], "simulat"),
+    "an unknown resource": (changed("queue.0.unit", [1, 1, 1]), r"field queue\[0\].unit"),
+    "a negative capacity": (changed("groups.0.capacity", [-4, 1]), r"groups\[0\].capacity.*-4"),
+    "a node that is none": (changed("running.0.nodes", {"7": 1}), r"running\[0\].nodes.*'?7"),
+    "overlapping running jobs": (changed("running.0.unit", [5, 0]), "overlap"),
+    "an unknown key": (changed("colour", "red"), "colour"),
+    "nothing to solve": (lambda log: ["solve"], "needs an instance file"),
+    "nothing to verify": (lambda log: ["verify"], "INSTANCE SOLUTION or --run DIR"),
+    "nothing to compare": (lambda log: ["compare"], "needs the folder"),
+    "a folder without a run": (lambda log: ["compare", log.parent], "holds no finished run"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line_and_exit_code_2(
+    case: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import re
+
+    make, complaint = BAD[case]
+    arguments = make(log)
+    capsys.readouterr()
+    before = sorted(log.parent.rglob("*"))
+    code, out, err = said(capsys, *arguments)
+    assert code == 2, err
+    assert out == ""
+    assert err.startswith("cpdispatch: ")
+    assert err.count("\n") == 1
+    assert re.search(complaint, err), err
+    assert sorted(log.parent.rglob("*")) == before
+
+
+CPDISPATCH = [sys.executable, "-m", "cpdispatch.cli"]
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_nothing_half_written(
+    log: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+    code = limited + "from cpdispatch.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, "simulate", log, "--out", out],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+    )
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr.splitlines()[-1]
+    assert [path.name for path in out.iterdir()] == []
+
+
+def test_an_interrupted_run_says_so_saves_itself_and_resumes(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [*CPDISPATCH, "simulate", "-d", "easy", "--out", str(out), "--checkpoint", "1ms"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while running.poll() is None and not (out / "checkpoint.pickle").exists():
+        os.sched_yield()
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate()
+    assert running.returncode == 130
+    assert "interrupted at" in err.splitlines()[-1]
+    done = subprocess.run([*command, "--resume", "--json"], capture_output=True, check=True)
+    whole = subprocess.run(
+        [*CPDISPATCH, "simulate", "-d", "easy", "--json"], capture_output=True, check=True
+    )
+    (resumed,), (plain,) = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))
+    untimed = {key for key in plain if key != "seconds" and not key.startswith("decision_ms")}
+    assert {key: resumed[key] for key in untimed} == {key: plain[key] for key in untimed}
+    assert Run.load(out).metrics["jobs"] == 5000
+
+
+def test_help_and_version_need_no_heavy_library() -> None:
+    heavy = ["numba", "ortools", "pandas", "pyarrow", "networkx"]
+    code = (
+        "import sys; from cpdispatch import cli\n"
+        "for words in (['--help'], ['--version'], ['simulate', '--help']):\n"
+        "    cli.run(words)\n"
+        f"print('HEAVY', [name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import dispatch, verify
+from cpdispatch.dispatch import REGISTRY, Settings
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.heuristics.backfill import ALL, Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
+from cpdispatch.instance import Instance
+from tests.strategies import instances
+
+
+def backfill(spec: str) -> Backfill:
+    made = dispatch.make(spec)
+    assert isinstance(made, Backfill)
+    return made
+
+
+def test_easy_has_two_orders_in_its_name_or_as_parameters() -> None:
+    plain, named = backfill("easy"), backfill("easy-saf-spf")
+    spelt = backfill("easy:primary=saf,backfill=spf,threshold=200000,allocate=best-fit")
+    assert (plain.primary, plain.secondary, plain.depth) == (Policy.FCFS, Policy.FCFS, 1)
+    assert (named.primary, named.secondary) == (Policy.SAF, Policy.SPF)
+    assert (spelt.primary, spelt.secondary) == (Policy.SAF, Policy.SPF)
+    assert (spelt.threshold_s, spelt.best_fit) == (200_000, True)
+    assert (plain.threshold_s, plain.best_fit) == (NO_THRESHOLD, False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "primary", "depth"),
+    [
+        ("fifo", Policy.FCFS, 0),
+        ("sjf", Policy.SPF, 0),
+        ("ljf", Policy.LPF, 0),
+        ("easy:depth=3", Policy.FCFS, 3),
+        ("easy:depth=all", Policy.FCFS, ALL),
+        ("conservative", Policy.FCFS, ALL),
+    ],
+)
+def test_the_family_differs_by_order_and_depth(spec: str, primary: Policy, depth: int) -> None:
+    made = backfill(spec)
+    assert (made.primary, made.secondary, made.depth) == (primary, primary, depth)
+
+
+def test_a_dispatcher_is_called_what_the_user_called_it(tmp_path: Path) -> None:
+    assert dispatch.make("easy-saf-spf").name == "easy-saf-spf"
+    assert dispatch.make("prb:allocate=best-fit").name == "prb:allocate=best-fit"
+
+
+def test_a_toml_file_holds_a_dispatcher_with_its_parameters(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('dispatcher = "easy"\nprimary = "saf"\nbackfill = "spf"\nthreshold = 7200\n')
+    made = backfill(str(path))
+    assert (made.primary, made.secondary, made.threshold_s) == (Policy.SAF, Policy.SPF, 7200)
+
+
+def test_a_toml_file_without_a_dispatcher_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('primary = "saf"\n')
+    with pytest.raises(InputError, match=r"mine\.toml: field dispatcher: names no dispatcher"):
+        dispatch.make(str(path))
+
+
+class Own:
+    name = "own"
+
+    def dispatch(self, instance: Instance) -> object:
+        return instance
+
+
+ready = Own()
+
+
+def useless() -> int:
+    return 3
+
+
+def test_a_dispatcher_of_the_users_own_is_imported_as_a_class_or_an_object() -> None:
+    assert isinstance(dispatch.make("tests.test_dispatch:Own"), Own)
+    assert dispatch.make("tests.test_dispatch:ready") is ready
+
+
+def test_a_users_module_is_found_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my_site_policies"
+    folder.mkdir()
+    (folder / "night.py").write_text("class Night:\n    def dispatch(self, instance): ...\n")
+    monkeypatch.chdir(tmp_path)
+    assert dispatch.make("my_site_policies.night:Night").name == "my_site_policies.night:Night"
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ("esy", "did you mean easy"),
+        ("easy-sef-spf", "did you mean sexp|unknown policy 'sef'"),
+        ("easy:treshold=3", "did you mean threshold"),
+        ("easy:threshold=soon", "threshold=soon"),
+        ("easy:depth=-1", "0 or more, or all"),
+        ("easy:allocate=worst", "first-fit or best-fit"),
+        ("easy:primary", "not of the form parameter=value"),
+        ("reject:m=3", "it has: none"),
+        ("nowhere.at_all:Thing", "cannot be imported"),
+        ("tests.test_dispatch:Thing", "has no attribute 'Thing'"),
+        ("tests.test_dispatch:useless", "it has no method dispatch"),
+        ("hcp3:limit=0", "a positive number"),
+        ("hcp3:m=0", "1 or more"),
+        ("hcp3:objective=beauty", "one of ewt_excess"),
+    ],
+)
+def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        dispatch.make(spec)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances(), st.sampled_from(sorted(REGISTRY)))
+def test_every_dispatcher_answers_every_instance_feasibly_and_twice_the_same(
+    instance: Instance, name: str
+) -> None:
+    first = dispatch.make(name, Settings(seed=3)).dispatch(instance)
+    second = dispatch.make(name, Settings(seed=3)).dispatch(instance)
+    assert verify.decision(instance, first) == []
+    assert np.array_equal(first.start_s, second.start_s)
+    assert np.array_equal(first.reason, second.reason)
+    assert first.placements.as_dict() == second.placements.as_dict()

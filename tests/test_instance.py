@@ -1,0 +1,267 @@
+"""Instance files: what is written is read, and what is wrong is refused by its place."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import instance as instances_module
+from cpdispatch.errors import InputError
+from cpdispatch.instance import FORMAT, Instance, Power, Reservation, digest, loads, to_json
+from tests.strategies import instance_files, instances, read
+
+FILE: dict[str, Any] = {
+    "format": FORMAT, "time": 100000, "resources": ["core", "gpu", "mic", "mem"],
+    "groups": [{"name": "gpu", "nodes": 32, "capacity": [16, 2, 0, 16]},
+               {"name": "mic", "nodes": 32, "capacity": [16, 0, 2, 16]}],
+    "down": [17],
+    "running": [{"id": 12, "start": 99000, "duration": 3600, "units": 3, "unit": [4, 1, 0, 2],
+                 "nodes": {"0": 2, "5": 1}}],
+    "queue": [{"id": 77, "submit": 98000, "duration": 1200, "units": 2, "unit": [4, 1, 0, 2],
+               "user": "u1", "queue": "debug", "ewt": 600}],
+    "reservations": [{"start": 120000, "duration": 7200, "nodes": [0, 1],
+                      "capacity": [16, 2, 0, 16]}],
+    "power": {"cap": 90000, "unit": [35, 120, 110, 1]},
+}  # fmt: skip
+
+
+def test_the_example_of_the_format_is_understood() -> None:
+    instance = read(FILE)
+    assert instance.now == 100000
+    assert instance.system.nodes == 64
+    assert instance.free[0].tolist() == [8, 0, 0, 12]
+    assert instance.free[17].tolist() == [0, 0, 0, 0]
+    job = instance.queue[0]
+    assert (job.id, job.units, job.request, job.expected_s, job.ewt_s) == (
+        77, 2, (4, 1, 0, 2), 1200, 600,
+    )  # fmt: skip
+    assert instance.queue.label("user", 0) == "u1"
+    assert instance.queue.label("queue", 0) == "debug"
+    assert instance.running.end_s.tolist() == [102600]
+    assert instance.reservations == (Reservation(120000, 7200, (0, 1), (16, 2, 0, 16)),)
+    assert instance.power == Power(90000, (35, 120, 110, 1))
+    assert instance.job_power(instance.queue).tolist() == [2 * (4 * 35 + 120 + 2)]
+    assert instance.power_free() == 90000 - 3 * (4 * 35 + 120 + 2)
+
+
+def test_optional_parts_may_be_left_out() -> None:
+    instance = read({key: FILE[key] for key in ("format", "time", "resources", "groups")})
+    assert (len(instance.queue), len(instance.running), len(instance.down)) == (0, 0, 0)
+    assert (instance.free == instance.system.capacity).all()
+    assert instance.power is None
+
+
+def test_an_overdue_job_is_taken_to_end_one_second_from_now() -> None:
+    running = [FILE["running"][0] | {"start": 90000, "duration": 10000}]
+    instance = read(FILE | {"running": running})
+    assert instance.running.end_s.tolist() == [100001]
+    assert instance.running.overdue.tolist() == [1]
+    assert json.loads(to_json(instance))["running"][0]["duration"] == 10000
+
+
+def test_a_reservation_in_force_is_not_free() -> None:
+    now = FILE["reservations"][0] | {"start": 99990, "capacity": [10, 1, 0, 1]}
+    assert read(FILE | {"reservations": [now]}).free[:2].tolist() == [[0, 0, 0, 11], [6, 1, 0, 15]]
+    over = now | {"duration": 10}
+    assert read(FILE | {"reservations": [over]}).free[1].tolist() == [16, 2, 0, 16]
+
+
+@given(instances())
+def test_equal_instances_give_equal_bytes_and_survive_their_file(instance: Instance) -> None:
+    content = to_json(instance)
+    again = loads(content)
+    assert to_json(again) == content
+    assert digest(again) == digest(instance)
+    assert (again.free == instance.free).all()
+    assert (again.queue.block[:6] == instance.queue.block[:6]).all()
+    assert (again.running.end_s == instance.running.end_s).all()
+    assert (again.running.overdue == instance.running.overdue).all()
+    assert (again.reservations, again.power) == (instance.reservations, instance.power)
+
+
+@given(instance_files(), st.randoms(use_true_random=False))
+def test_the_order_of_jobs_in_a_file_does_not_change_the_instance(
+    file: dict[str, Any], random: Any
+) -> None:
+    shuffled = copy.deepcopy(file)
+    for key in ("queue", "running"):
+        random.shuffle(shuffled[key])
+    for job in shuffled["running"]:
+        job["nodes"] = dict(sorted(job["nodes"].items(), reverse=True))
+    assert digest(read(shuffled)) == digest(read(file))
+
+
+@given(instances())
+def test_free_capacity_is_what_nobody_holds(instance: Instance) -> None:
+    assert (instance.free >= 0).all()
+    assert (instance.free + instance.running.usage(instance.system.nodes) <= (
+        np.maximum(instance.system.capacity, instance.running.usage(instance.system.nodes))
+    )).all()  # fmt: skip
+    assert not instance.free[instance.down].any()
+
+
+@given(instances(max_jobs=2))
+def test_an_instance_survives_pickling(instance: Instance) -> None:
+    assert to_json(pickle.loads(pickle.dumps(instance))) == to_json(instance)
+
+
+def test_an_instance_cannot_be_changed() -> None:
+    instance = read(FILE)
+    for array in (instance.free, instance.queue.block, instance.running.end_s, instance.down):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+@pytest.mark.parametrize("name", ["i.json", "i.json.gz", "i.json.xz", "i.json.zst"])
+def test_an_instance_survives_a_file(tmp_path: Path, name: str) -> None:
+    instances_module.dump(read(FILE), tmp_path / name)
+    assert digest(instances_module.load(tmp_path / name)) == digest(read(FILE))
+
+
+# -------------------------------------------------------------------------- bad input
+
+
+def part(key: str, **fields: Any) -> dict[str, Any]:
+    """The file with fields of the first item of a list changed."""
+    return {key: [FILE[key][0] | fields]}
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"format": "cpdispatch-instance/2"}, "format", "cpdispatch-instance/2"),
+    ({"format": "cpdispatch-solution/1"}, "format", "expected 'cpdispatch-instance/1'"),
+    ({"colour": "red"}, "field colour", "red"),
+    ({"time": -1}, "time", "-1"),
+    ({"time": 1.5}, "time", "1.5"),
+    ({"time": "now"}, "time", "now"),
+    ({"time": 2**70}, "time", str(2**70)),
+    ({"resources": []}, "resources", "[]"),
+    ({"resources": ["core", "gpu", "gpu", "mem"]}, "resources", "named twice"),
+    ({"groups": []}, "groups", "needs a group"),
+    (part("groups", capacity=[16, 2, 0]), "groups[0].capacity", "[16, 2, 0]"),
+    (part("groups", capacity=[16, -2, 0, 16]), "groups[0].capacity", "negative"),
+    (part("groups", capacity=[2**70, 0, 0, 0]), "groups[0].capacity", str(2**70)),
+    (part("groups", nodes=0), "groups[0].nodes", "0"),
+    (part("groups", nodes=10**12), "groups[0].nodes", str(10**12)),
+    (part("groups", colour="red"), "groups[0].colour", "red"),
+    ({"down": [64]}, "down[0]", "64"),
+    ({"down": [3, -1]}, "down[1]", "-1"),
+    (part("running", nodes={"64": 3}), "running[0].nodes.64", "no such node"),
+    (part("running", nodes={"0": 2, "two": 1}), "running[0].nodes.two", "two"),
+    (part("running", nodes={"²": 3}), "running[0].nodes.²", "²"),
+    (part("running", nodes={"0": 2, "00": 1}), "running[0].nodes.00", "00"),
+    (part("running", nodes={"0": 3, "1": 0}), "running[0].nodes.1", "found 0"),
+    (part("running", nodes={"0": 2}), "running[0].nodes", "found 2"),
+    (part("running", nodes={"0": 3}), "running", "more gpu than node 0 has (found 3)"),
+    (part("running", start=100001), "running[0].start", "100001"),
+    (part("running", start=-(2**70)), "running[0].start", str(-(2**70))),
+    (part("running", duration=0), "running[0].duration", "0"),
+    (part("running", gpu=1), "running[0].gpu", "1"),
+    (part("running", submit=2**70), "running[0].submit", str(2**70)),
+    ({"running": FILE["running"] * 2}, "running[1].id", "12"),
+    (part("queue", id=12), "queue[0].id", "12"),
+    (part("queue", id=2**70), "queue[0].id", str(2**70)),
+    (part("queue", duration=-5), "queue[0].duration", "-5"),
+    (part("queue", duration=2**70), "queue[0].duration", str(2**70)),
+    (part("queue", units=0), "queue[0].units", "0"),
+    (part("queue", units=2**40, unit=[2**40, 0, 0, 0]), "queue[0].unit", str(2**40)),
+    (part("queue", unit=[4, 1, 0]), "queue[0].unit", "[4, 1, 0]"),
+    (part("queue", unit=[4, 1, 0, -2]), "queue[0].unit", "negative"),
+    (part("queue", unit=[0, 0, 0, 0]), "queue[0].unit", "asks for nothing"),
+    (part("queue", submit=100001), "queue[0].submit", "100001"),
+    (part("queue", ewt=0), "queue[0].ewt", "0"),
+    (part("queue", runtime=3), "queue[0].runtime", "3"),
+    (part("reservations", nodes=[0, 64]), "reservations[0].nodes[1]", "64"),
+    (part("reservations", nodes=[3, 3]), "reservations[0].nodes", "[3, 3]"),
+    (part("reservations", duration=0), "reservations[0].duration", "0"),
+    (part("reservations", capacity=[1]), "reservations[0].capacity", "[1]"),
+    ({"power": {"cap": -1, "unit": [1, 1, 1, 1]}}, "power.cap", "-1"),
+    ({"power": {"cap": 1, "unit": [1, 1, 1]}}, "power.unit", "[1, 1, 1]"),
+    ({"power": {"cap": 1, "unit": [2**48, 1, 1, 1]}}, "power.unit", "would draw"),
+    ({"power": {"cap": 1}}, "power.unit", "missing required key"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "value"), BAD, ids=lambda value: str(value)[:40])
+def test_a_wrong_instance_is_refused_in_one_line_with_file_field_and_value(
+    tmp_path: Path, change: dict[str, Any], field: str, value: str
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(FILE | change))
+    with pytest.raises(InputError) as refused:
+        instances_module.load(path)
+    message = str(refused.value)
+    assert message.startswith(f"{path}: ")
+    assert field in message
+    assert value in message
+    assert "\n" not in message
+
+
+def test_running_jobs_that_overlap_on_a_node_are_refused() -> None:
+    other = FILE["running"][0] | {"id": 13, "units": 1, "nodes": {"0": 1}}
+    overlap = "running: overlap: they hold more gpu than node 0 has"
+    with pytest.raises(InputError, match=overlap):
+        read(FILE | {"running": [*FILE["running"], other]})
+
+
+def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.json.gz"
+    instances_module.dump(read(FILE), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="damaged or cut short"):
+        instances_module.load(path)
+    plain = tmp_path / "cut.json"
+    plain.write_bytes(to_json(read(FILE))[:-20])
+    with pytest.raises(InputError, match=r"cut\.json: not an instance file"):
+        instances_module.load(plain)
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="directory"):
+        instances_module.load(tmp_path)
+
+
+@given(st.binary(max_size=60) | st.text(max_size=30))
+def test_any_bytes_are_refused_and_never_break(content: bytes | str) -> None:
+    with pytest.raises(InputError):
+        loads(content)
+
+
+weird = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**31, 2**48, 2**63, 2**64, 10**30, -(2**63), 10**6])
+    | st.floats()
+    | st.text(max_size=3)
+    | st.lists(st.integers(-3, 3), max_size=4)
+    | st.dictionaries(st.text(max_size=2), st.integers(-1, 3), max_size=2)
+)
+
+
+@settings(max_examples=400)
+@given(instance_files(), weird, st.data())
+def test_anything_anywhere_in_a_file_is_understood_or_refused(
+    file: dict[str, Any], value: Any, data: st.DataObject
+) -> None:
+    file = copy.deepcopy(file)
+    at: Any = file
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(at[key], dict | list) or not at[key] or data.draw(st.booleans()):
+            break
+        at = at[key]
+    at[key] = value
+    try:
+        instance = loads(json.dumps(file))
+    except InputError:
+        return
+    assert to_json(loads(to_json(instance))) == to_json(instance)

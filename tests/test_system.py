@@ -1,0 +1,204 @@
+"""The named systems, and systems read from files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cpdispatch import system as systems
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.system import NAMED, NodeGroup, System
+
+
+def total(name: str) -> dict[str, int]:
+    system = NAMED[name]
+    return dict(zip(system.resources, system.total.tolist(), strict=True))
+
+
+def test_eurora_has_64_nodes_half_with_gpus_and_half_with_mics() -> None:
+    assert NAMED["eurora"].nodes == 64
+    assert total("eurora") == {"core": 1024, "gpu": 64, "mic": 64, "mem": 1024}
+    assert not (NAMED["eurora"].capacity[:, 1:3] > 0).all(axis=1).any()
+
+
+def test_gaia_has_151_nodes_and_2004_cores() -> None:
+    assert NAMED["gaia"].nodes == 151
+    assert total("gaia")["core"] == 2004
+
+
+def test_kit_has_1152_nodes_of_20_cores_and_21_of_48() -> None:
+    cores = NAMED["kit"].capacity[:, 0]
+    assert np.unique(cores, return_counts=True)[1].tolist() == [1152, 21]
+    assert np.unique(cores).tolist() == [20, 48]
+    assert total("kit")["core"] == 1152 * 20 + 21 * 48
+
+
+def test_seth_has_480_cores() -> None:
+    assert total("seth")["core"] == 480
+    assert NAMED["seth"].nodes == 120
+
+
+def test_nodes_are_numbered_in_the_order_of_the_groups() -> None:
+    system = System("s", ("core", "gpu"), (NodeGroup("a", 2, (4, 0)), NodeGroup("b", 1, (8, 1))))
+    assert system.capacity.tolist() == [[4, 0], [4, 0], [8, 1]]
+    assert system.group_of.tolist() == [0, 0, 1]
+    assert system.total.tolist() == [16, 1]
+    assert (system.resource("gpu"), system.resource("mic")) == (1, -1)
+
+
+def test_a_system_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        NAMED["seth"].capacity[0, 0] = 5
+
+
+# ------------------------------------------------------------------------------- files
+
+OURS: dict[str, Any] = {
+    "resources": ["core", "gpu"],
+    "groups": [{"name": "gpu", "nodes": 3, "capacity": [8, 2]},
+               {"name": "fat", "nodes": 1, "capacity": [64, 0]}],
+    "memory_unit_kb": 1024, "expected_wait_s": {"debug": 60},
+}  # fmt: skip
+
+
+def written(folder: Path, content: Any, name: str = "mine.json") -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_a_json_file_describes_a_system(tmp_path: Path) -> None:
+    system = systems.load(written(tmp_path, OURS))
+    assert (system.name, system.nodes, system.total.tolist()) == ("mine", 4, [88, 6])
+    assert (system.memory_unit_kb, system.expected_wait_s) == (1024, {"debug": 60})
+
+
+def test_a_toml_file_describes_the_same_system(tmp_path: Path) -> None:
+    text = """
+        resources = ["core", "gpu"]
+        memory_unit_kb = 1024
+        [expected_wait_s]
+        debug = 60
+        [[groups]]
+        name = "gpu"
+        nodes = 3
+        capacity = [8, 2]
+        [[groups]]
+        name = "fat"
+        nodes = 1
+        capacity = [64, 0]
+    """
+    toml = systems.load(written(tmp_path, text, "mine.toml"))
+    ours = systems.load(written(tmp_path, OURS))
+    assert (toml.name, toml.resources, toml.groups) == (ours.name, ours.resources, ours.groups)
+    assert toml.expected_wait_s == ours.expected_wait_s
+
+
+def test_accasims_files_load_as_they_are(tmp_path: Path) -> None:
+    accasim = {
+        "groups": {"g0": {"core": 16, "gpu": 2}, "g1": {"core": 16, "mic": 2}},
+        "resources": {"g0": 32, "g1": 32},
+        "start_time": 0,
+    }
+    system = systems.load(written(tmp_path, accasim, "eurora.config"))
+    assert system.resources == ("core", "gpu", "mic")
+    assert system.groups == (NodeGroup("g0", 32, (16, 2, 0)), NodeGroup("g1", 32, (16, 0, 2)))
+
+
+def group(**fields: Any) -> dict[str, Any]:
+    return {"groups": [OURS["groups"][0] | fields]}
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"resources": []}, ["resources", "needs a resource type"]),
+        ({"resources": ["core", "core"]}, ["resources", "named twice", "['core', 'core']"]),
+        ({"groups": []}, ["groups", "needs a group"]),
+        (group(nodes=0), ["groups[0].nodes", "found 0"]),
+        (group(nodes=-3), ["groups[0].nodes", "found -3"]),
+        (group(nodes=10**12), ["groups[0].nodes", "found 1000000000000"]),
+        (group(capacity=[8]), ["groups[0].capacity", "found [8]", "core, gpu"]),
+        (group(capacity=[8, -1]), ["groups[0].capacity", "negative capacity", "[8, -1]"]),
+        (group(capacity=[8, 2**70]), ["groups[0].capacity", str(2**70)]),
+        (group(capacity=[8, 1.5]), ["groups[0].capacity[1]", "float"]),
+        (group(cores=4), ["groups[0]", "`cores`"]),
+        ({"colour": "red"}, ["`colour`"]),
+        ({"memory_unit_kb": 0}, ["memory_unit_kb", "found 0"]),
+        ({"expected_wait_s": {"debug": 0}}, ["expected_wait_s.debug", "found 0"]),
+        ({"expected_wait_s": {"debug": -9}}, ["expected_wait_s.debug", "found -9"]),
+        ({"groups": {"g": {"core": 4}}, "resources": {"h": 2}}, ["resources", "found 'h'"]),
+        ({"groups": {"g": {"core": -4}}, "resources": {"g": 2}}, ["capacity", "found [-4]"]),
+        ({"groups": {}, "resources": {}}, ["resources"]),
+    ],
+)
+def test_a_wrong_system_is_refused_in_one_line_with_file_field_and_value(
+    tmp_path: Path, change: dict[str, Any], parts: list[str]
+) -> None:
+    path = written(tmp_path, OURS | change)
+    with pytest.raises(InputError) as refused:
+        systems.load(path)
+    message = str(refused.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize("name", ["s.json", "s.toml"])
+@pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "nonsense", "[1, 2]", "3"])
+def test_a_file_that_is_no_system_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    path = written(tmp_path, content, name)
+    with pytest.raises(InputError) as refused:
+        systems.load(path)
+    assert str(refused.value).startswith(f"{path}: ")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    for name in ("s.json", "s.toml"):
+        (tmp_path / name).write_bytes(b'{"resources": ["\xff"]}')
+        with pytest.raises(InputError, match=name):
+            systems.load(tmp_path / name)
+
+
+# --------------------------------------------------------------------- what a user may say
+
+
+def test_a_number_is_that_many_processors_in_one_pool() -> None:
+    system = systems.find("128")
+    assert (system.nodes, system.total.tolist()) == (1, [128])
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_a_name_is_the_system_of_that_name(name: str) -> None:
+    assert systems.find(name) is NAMED[name]
+
+
+def test_a_path_is_the_system_in_that_file(tmp_path: Path) -> None:
+    assert systems.find(str(written(tmp_path, OURS))).nodes == 4
+
+
+def test_a_misspelt_name_gets_a_hint() -> None:
+    with pytest.raises(UsageError, match=r"unknown system 'gaja'; did you mean gaia\?"):
+        systems.find("gaja")
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "--5", "²", "", "99999999999999999999"])
+def test_a_number_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises((UsageError, InputError)):
+        systems.find(text)
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=12))
+def test_any_word_is_a_system_or_refused(text: str) -> None:
+    try:
+        system = systems.find(text)
+    except (UsageError, InputError):
+        return
+    assert system.nodes >= 1

@@ -1,0 +1,311 @@
+"""The checker on cases that can be counted by hand."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cpdispatch import verify
+from cpdispatch.decision import Certificate, Decision, Placements
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.instance import FORMAT, Instance, digest
+from cpdispatch.solution import Solution, SolvedJob
+from cpdispatch.system import NodeGroup, System
+from cpdispatch.verify import Kind
+from tests.strategies import read
+
+
+def instance(**changes: Any) -> Instance:
+    """Two nodes with 4 cores and 2 GPUs, one with 8 cores; three queued jobs; one running."""
+    file: dict[str, Any] = {
+        "format": FORMAT, "time": 100, "resources": ["core", "gpu"],
+        "groups": [{"name": "gpu", "nodes": 2, "capacity": [4, 2]},
+                   {"name": "fat", "nodes": 1, "capacity": [8, 0]}],
+        "running": [{"id": 1, "start": 90, "duration": 30, "units": 1, "unit": [4, 0],
+                     "nodes": {"0": 1}}],
+        "queue": [{"id": 7, "submit": 80, "duration": 40, "units": 2, "unit": [2, 1], "ewt": 10},
+                  {"id": 8, "submit": 90, "duration": 4, "units": 1, "unit": [8, 0], "ewt": 20},
+                  {"id": 9, "submit": 95, "duration": 20, "units": 3, "unit": [0, 1], "ewt": 2}],
+    }  # fmt: skip
+    return read(file | changes)
+
+
+def solution(on: Instance, *jobs: SolvedJob, **fields: Any) -> Solution:
+    named = {job.id for job in jobs}
+    rest = [SolvedJob(id, None) for id in on.queue.id.tolist() if id not in named]
+    plain = Solution(digest(on), "pcp", "feasible", "", None, None, 1.0, None, (*jobs, *rest))
+    return replace(plain, **fields)
+
+
+def texts(found: list[verify.Violation]) -> list[str]:
+    return [str(violation) for violation in found]
+
+
+def test_the_checker_imports_nothing_that_it_checks() -> None:
+    tree = ast.parse(Path(verify.__file__).read_text())
+    imported = {
+        node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
+    } | {alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    ours = {name.split(".")[1] for name in imported if name.startswith("cpdispatch.")}
+    assert ours == {"arrays", "decision", "errors", "instance", "jobs", "solution", "system"}
+    assert not {"numba", "ortools"} & imported
+
+
+def test_a_good_plan_with_a_job_on_the_pool_is_clean() -> None:
+    on = instance()
+    good = solution(
+        on, SolvedJob(7, 100, {1: 2}), SolvedJob(8, 100, {2: 1}), SolvedJob(9, 140, None)
+    )
+    assert verify.solution(on, good) == []
+
+
+def test_a_capacity_violation_names_job_node_resource_time_found_and_allowed() -> None:
+    on = instance()
+    bad = solution(on, SolvedJob(7, 119, {0: 2}))
+    assert texts(verify.solution(on, bad)) == [
+        "capacity: node 0 (gpu), core at 119: 8 held by jobs 1, 7, 4 allowed"
+    ]
+
+
+def test_capacity_given_back_at_an_instant_can_be_taken_at_that_instant() -> None:
+    on = instance()
+    assert verify.solution(on, solution(on, SolvedJob(7, 120, {0: 2}))) == []
+
+
+def test_an_overdue_job_is_expected_to_end_one_second_from_now() -> None:
+    late = {"id": 1, "start": 10, "duration": 5, "units": 1, "unit": [4, 0], "nodes": {"0": 1}}
+    on = instance(running=[late])
+    assert verify.solution(on, solution(on, SolvedJob(7, 101, {0: 2}))) == []
+    found = verify.solution(on, solution(on, SolvedJob(7, 100, {0: 2})))
+    assert [violation.kind for violation in found] == [Kind.CAPACITY]
+
+
+def test_a_running_job_on_reserved_capacity_is_no_violation_of_the_plan() -> None:
+    reservation = {"start": 105, "duration": 60, "nodes": [0], "capacity": [4, 2]}
+    on = instance(reservations=[reservation])
+    assert verify.solution(on, solution(on, SolvedJob(8, 100, {2: 1}))) == []
+    found = verify.solution(on, solution(on, SolvedJob(9, 100, {0: 2, 1: 1})))
+    assert texts(found) == [
+        "reservation: node 0 (gpu), gpu at 105: 4 held by job 9 and a reservation, 2 allowed"
+    ]
+
+
+def test_a_job_that_ends_when_a_reservation_begins_is_clean() -> None:
+    on = instance(reservations=[{"start": 120, "duration": 9, "nodes": [1], "capacity": [4, 2]}])
+    assert verify.solution(on, solution(on, SolvedJob(9, 100, {0: 2, 1: 1}))) == []
+
+
+def test_a_reservation_larger_than_its_node_takes_no_more_than_the_node_from_the_pool() -> None:
+    block = {"start": 130, "duration": 60, "nodes": [2], "capacity": [99, 0]}
+    on = instance(reservations=[block])
+    assert verify.solution(on, solution(on, SolvedJob(7, 130, None))) == []
+    found = verify.solution(on, solution(on, SolvedJob(7, 130, None), SolvedJob(8, 135, None)))
+    assert texts(found) == ["pool: core at 135: 20 held in all, with jobs 7, 8, 16 in service"]
+
+
+def test_nodes_out_of_service_are_not_in_the_pool() -> None:
+    on = instance(down=[1])
+    found = verify.solution(on, solution(on, SolvedJob(9, 130, None)))
+    assert [violation.kind for violation in found] == [Kind.POOL]
+
+
+def test_the_power_of_running_jobs_counts_until_their_expected_end() -> None:
+    power = {"cap": 40, "unit": [5, 10]}
+    on = instance(power=power)
+    found = verify.solution(on, solution(on, SolvedJob(7, 119, {1: 2})))
+    assert texts(found) == ["power: at 119: 60 W drawn, with job 7, 40 W allowed"]
+    assert verify.solution(on, solution(on, SolvedJob(7, 120, {1: 2}))) == []
+
+
+def test_running_jobs_above_the_power_cap_are_no_violation_of_the_plan() -> None:
+    on = instance(power={"cap": 19, "unit": [5, 0]})
+    assert verify.solution(on, solution(on, SolvedJob(9, 100, {0: 2, 1: 1}))) == []
+
+
+@pytest.mark.parametrize(
+    ("objective", "value"),
+    [
+        # waits 20, 30 and 45 s; durations 40, 4 and 20 s; ewt 10, 20 and 2 s
+        ("ewt_excess", Fraction(1) + Fraction(1, 2) + Fraction(43, 2)),
+        ("ewt_weighted", Fraction(40) + Fraction(30) + Fraction(450)),
+        ("wait", Fraction(95)),
+        ("slowdown", Fraction(60, 40) + Fraction(34, 4) + Fraction(65, 20)),
+        ("bounded_slowdown", Fraction(60, 40) + Fraction(34, 10) + Fraction(65, 20)),
+        # processors: 2 units x 2 cores; 1 x 8; 3 x 0, which counts as 1
+        ("pp_slowdown", Fraction(1) + Fraction(1) + Fraction(65, 20)),
+    ],
+)
+def test_each_objective_has_the_value_of_its_formula(objective: str, value: Fraction) -> None:
+    on, starts = instance(), {0: 100, 1: 120, 2: 140}
+    assert verify.objective_value(on, objective, starts) == value
+    jobs = SolvedJob(7, 100, {1: 2}), SolvedJob(8, 120, {2: 1}), SolvedJob(9, 140, {0: 1, 1: 2})
+    good = solution(on, *jobs, objective=objective, value=float(value), bound=float(value))
+    assert verify.solution(on, replace(good, status="optimal")) == []
+
+
+def test_jobs_without_a_start_do_not_count_towards_the_value() -> None:
+    assert verify.objective_value(instance(), "wait", {1: 100}) == 10
+    assert verify.objective_value(instance(), "wait", {}) == 0
+
+
+def test_the_largest_expected_wait_is_that_of_all_queued_jobs() -> None:
+    assert verify.objective_value(instance(), "ewt_weighted", {0: 100}) == 40
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown objective 'beauty'"):
+        verify.objective_value(instance(), "beauty", {0: 100})
+
+
+def test_the_value_of_ten_thousand_jobs_is_exact() -> None:
+    queue = [
+        {"id": k, "submit": 0, "duration": 1 + k % 997, "units": 1, "unit": [1, 0]}
+        for k in range(10_000)
+    ]
+    on = instance(queue=queue, running=[])
+    duration = on.queue.expected_s.tolist()
+    numerators: dict[int, int] = {}
+    for d in duration:
+        numerators[d] = numerators.get(d, 0) + 100 + d
+    exact = sum((Fraction(n, d) for d, n in numerators.items()), Fraction(0))
+    assert verify.objective_value(on, "slowdown", dict.fromkeys(range(10_000), 100)) == exact
+
+
+def test_a_decision_on_free_capacity_names_who_needs_what() -> None:
+    on = instance()
+    places = Placements.of({0: {1: 2}, 2: {1: 3}})
+    start_s = np.array([100, -1, 100])
+    found = verify.decision(on, Decision(start_s, np.zeros(3, np.int8), places, Certificate("x")))
+    assert texts(found) == ["capacity: node 1 (gpu), gpu at 100: 5 needed by jobs 7, 9, 2 free"]
+
+
+def test_a_decision_for_an_empty_queue_is_clean() -> None:
+    on = instance(queue=[])
+    empty = np.empty(0, dtype=np.int64)
+    nothing = Decision(empty, empty.astype(np.int8), Placements.of({}), Certificate("x"))
+    assert verify.decision(on, nothing) == []
+
+
+@pytest.mark.parametrize("start", [100, 130])
+def test_a_job_s_units_on_one_node_are_one_entry_now_and_later(start: int) -> None:
+    on = instance()
+    places = Placements(np.array([0]), np.array([0, 2]), np.array([1, 1]), np.array([1, 1]))
+    start_s = np.array([start, -1, -1])
+    found = verify.decision(on, Decision(start_s, np.zeros(3, np.int8), places, Certificate("x")))
+    assert texts(found) == ["node: job 7 names node 1 2 times"]
+
+
+def test_offsets_that_fall_are_reported() -> None:
+    on = instance()
+    places = Placements(
+        np.array([0, 1, 2]), np.array([0, 3, 1, 3]), np.array([1, 1, 2]), np.array([1, 1, 1])
+    )
+    start_s = np.array([100, 100, 100])
+    found = verify.decision(on, Decision(start_s, np.zeros(3, np.int8), places, Certificate("x")))
+    assert texts(found) == ["shape: offsets do not rise from 0 to 3, the number of entries"]
+
+
+# ------------------------------------------------------------------------------ schedules
+
+SYSTEM = System("two", ("core", "gpu"), (NodeGroup("a", 2, (4, 1)),))
+
+
+def table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    plain = {
+        "submit": 0, "start": 0, "end": 10, "units": 1, "requested_s": 20, "runtime_s": 10,
+        "killed": False, "reason": "started", "request_core": 1, "request_gpu": 0, "nodes": [0],
+        "node_units": [1],
+    }  # fmt: skip
+    return pd.DataFrame([plain | {"id": k} | row for k, row in enumerate(rows)])
+
+
+def test_jobs_that_take_turns_on_a_node_are_clean() -> None:
+    turns = [{"request_core": 4}, {"request_core": 4, "start": 10, "end": 20}]
+    assert verify.run(table(turns), SYSTEM) == []
+
+
+def test_an_overfull_node_of_a_schedule_names_jobs_resource_and_time() -> None:
+    jobs = table([{"request_core": 3}, {"request_core": 3, "start": 9, "end": 19}])
+    assert texts(verify.run(jobs, SYSTEM)) == [
+        "capacity: node 0 (a), core at 9: 6 held by jobs 0, 1, 4 allowed"
+    ]
+
+
+def test_a_killed_job_ends_at_its_limit() -> None:
+    cut = {"killed": True, "runtime_s": 90, "requested_s": 10}
+    assert verify.run(table([cut]), SYSTEM) == []
+    found = verify.run(table([cut | {"requested_s": 11}]), SYSTEM)
+    assert texts(found) == [
+        "duration: job 0 runs from 0 to 10: 10 s, runtime 90 s, killed at a limit of 11 s"
+    ]
+
+
+def test_a_job_without_runtime_holds_nothing() -> None:
+    full = {"request_core": 4}
+    blink = {"request_core": 4, "start": 5, "end": 5, "runtime_s": 0}
+    assert verify.run(table([full, blink]), SYSTEM) == []
+
+
+OUT = {"start": -1, "end": -1, "nodes": None, "node_units": None, "reason": "never_fits"}
+
+
+def test_only_a_job_that_fits_no_empty_system_may_be_left_out() -> None:
+    too_wide = OUT | {"units": 3, "request_gpu": 1}
+    assert verify.run(table([{}, too_wide]), SYSTEM) == []
+    assert texts(verify.run(table([{}, OUT, OUT | {"reason": "waits"}]), SYSTEM)) == [
+        "never started: job 2 never started though it could have been",
+        "never started: job 1 never started as one that never fits, and it fits",
+    ]
+
+
+def test_a_job_that_the_dispatcher_refused_may_be_left_out() -> None:
+    assert verify.run(table([{}, OUT | {"reason": "rejected"}]), SYSTEM) == []
+
+
+def test_at_most_a_hundred_violations_are_listed_and_the_rest_is_counted() -> None:
+    rows = [{"end": 11, "submit": 5, "units": 9, "nodes": [7], "node_units": [0]}] * 50
+    found = verify.run(table(rows), SYSTEM)
+    assert len(found) <= 100
+    assert found[-1].kind is Kind.MORE
+    assert found[-1].text == (
+        "41 more of early start, 41 more of duration, 91 more of units, 41 more of node"
+    )
+
+
+def test_a_schedule_saved_as_parquet_is_read_in_every_form_that_pandas_gives_it(
+    tmp_path: Path,
+) -> None:
+    jobs = table([{"units": 3, "nodes": [0, 1], "node_units": [1, 2]}, OUT | {"units": 99}, {}])
+    jobs.to_parquet(tmp_path / "jobs.parquet")
+    for backend in ({}, {"dtype_backend": "pyarrow"}, {"dtype_backend": "numpy_nullable"}):
+        again = pd.read_parquet(tmp_path / "jobs.parquet", **backend)
+        assert verify.run(again, SYSTEM) == []
+        assert len(verify.run(again.assign(units=[4, 99, 1]), SYSTEM)) == 1
+
+
+def test_a_missing_end_may_be_written_as_missing() -> None:
+    jobs = table([{}, OUT | {"units": 99}])
+    missing = jobs.assign(end=pd.array([10, None], dtype="Int64"))
+    assert verify.run(missing, SYSTEM) == []
+
+
+def test_a_table_that_lacks_a_column_is_refused_by_its_name() -> None:
+    with pytest.raises(InputError, match="field request_gpu: the table of jobs lacks this column"):
+        verify.run(table([{}]).drop(columns="request_gpu"), SYSTEM)
+
+
+def test_a_column_of_words_is_refused_by_its_name() -> None:
+    with pytest.raises(InputError, match="field submit: not whole numbers"):
+        verify.run(table([{"submit": "soon"}]), SYSTEM)
+
+
+def test_nodes_without_their_units_are_refused() -> None:
+    with pytest.raises(InputError, match="field node_units: job 0 has 2 nodes"):
+        verify.run(table([{"nodes": [0, 1]}]), SYSTEM)

@@ -17,8 +17,10 @@ from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulate import Run
+    from cpdispatch.solution import Solution
     from cpdispatch.system import System
 
 DONE, FINDINGS, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130

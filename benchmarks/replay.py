@@ -1,0 +1,70 @@
+"""How fast the general loop replays real logs, and what it adds around a dispatcher.
+
+Run with the folder of public logs: ``python benchmarks/replay.py ../shared/traces``. Each line is a
+whole replay in a process of its own, reading excluded; the first replay of a process warms up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import resource
+import sys
+from pathlib import Path
+
+CASES = (
+    ("KTH-SP2-1996-2", "100", "strong"),
+    ("CTC-SP2-1996-3.1-cln", "338", "strong"),
+    ("HPC2N-2002-2.2-cln", "240", "all"),
+    ("HPC2N-2002-2.2-cln", "seth", "all"),
+)
+DISPATCHERS = ("reject", "fifo", "easy", "easy-saf-saf")
+
+
+def measure(path: str, system_name: str, filter: str, dispatcher: str) -> tuple[float, ...]:
+    """Jobs a second, loop overhead an event and dispatcher time a call in us, peak MB."""
+    from cpdispatch.simulate import simulate
+    from cpdispatch.system import find
+    from cpdispatch.workloads import read
+    from cpdispatch.workloads.fit import fit
+    from cpdispatch.workloads.select import select
+
+    system = find(system_name)
+    workload = fit(read(path, filter, int(system.total[0])), system)
+    simulate(select(workload, 200), system, dispatcher)
+    gc.collect()
+    run = simulate(workload, system, dispatcher)
+    seconds, jobs = run.about["seconds"], len(workload)
+    inside = run.decision_table.column("ms").to_numpy().sum() / 1e3
+    events = jobs + run.metrics["jobs"]
+    calls = max(run.decision_table.num_rows, 1)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return jobs / seconds, (seconds - inside) / events * 1e6, inside / calls * 1e6, peak_mb
+
+
+def main() -> None:
+    """Print the table of docs/performance.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("--repeat", type=int, default=3, help="replays of each; the median counts")
+    arguments = parser.parse_args()
+    print("| log | system | dispatcher | jobs/s | loop us/event | dispatcher us/call | peak MB |")
+    print("|---|---|---|---|---|---|---|")
+    context = multiprocessing.get_context("spawn")
+    for log, system, filter in CASES:
+        path = arguments.traces / f"{log}.swf.gz"
+        if not path.exists():
+            print(f"{path} is missing", file=sys.stderr)
+            continue
+        for dispatcher in DISPATCHERS:
+            with context.Pool(1, maxtasksperchild=1) as pool:
+                task = [(str(path), system, filter, dispatcher)] * arguments.repeat
+                rows = sorted(pool.starmap(measure, task, chunksize=1))
+            rate, loop, inside, peak = rows[len(rows) // 2]
+            cells = f"{rate:,.0f} | {loop:.1f} | {inside:.1f} | {peak:.0f}"
+            print(f"| {log} | {system} | {dispatcher} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The six objectives: exact values, and integer weights for the solvers.
+
+Every one of them charges a job ``floor + rate * max(0, start - free_until)``: nothing beyond the
+floor up to a start that is soon enough, and from there on a constant rate per second.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import NO_START
+from cpdispatch.errors import UsageError
+from cpdispatch.jobs import JobTable
+
+TAU_S = 10
+"""Durations below this count as this in the bounded slowdowns, seconds."""
+
+_SMALLEST_WEIGHT = 10**6
+# A double holds every integer up to 2^53: the solver reports its bounds as doubles.
+_LARGEST_SUM = 2**52
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """Integer costs for a solver: ``per_s[i]`` for each second after ``free_until_s[i]``.
+
+    Attributes
+    ----------
+    per_s : int64 array, shape (jobs,)
+        ``scale`` times each job's rate, rounded down.
+    scale : int
+    """
+
+    per_s: IntArray
+    scale: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cost:
+    """An objective for the jobs of one table, each rate an exact fraction.
+
+    Attributes
+    ----------
+    floor : int
+        What a job costs at least.
+    free_until_s : int64 array, shape (jobs,)
+        The latest start at which each job costs no more than the floor.
+    numerator, denominator : int64 array, shape (jobs,)
+        Each job's cost per second from then on.
+    """
+
+    floor: int
+    free_until_s: IntArray
+    numerator: IntArray
+    denominator: IntArray
+
+    def take(self, positions: IntArray) -> Cost:
+        """The objective of the jobs at these positions."""
+        return Cost(
+            self.floor,
+            self.free_until_s[positions],
+            self.numerator[positions],
+            self.denominator[positions],
+        )
+
+    def value(self, start_s: IntArray) -> float:
+        """The objective over all jobs with a start: the float nearest to the exact sum."""
+        (planned,) = np.nonzero(start_s != NO_START)
+        late_s = np.maximum(start_s[planned] - self.free_until_s[planned], 0)
+        by_denominator: dict[int, int] = {}
+        for late, up, down in zip(
+            late_s.tolist(),
+            self.numerator[planned].tolist(),
+            self.denominator[planned].tolist(),
+            strict=True,
+        ):
+            by_denominator[down] = by_denominator.get(down, 0) + late * up
+        common = math.lcm(*by_denominator)
+        total = sum(part * (common // down) for down, part in by_denominator.items())
+        return (total + self.floor * len(planned) * common) / common
+
+    def weights(self, latest_s: int) -> Weights:
+        """Integer weights whose sum over starts up to ``latest_s`` stays far below 2^62.
+
+        The smallest weight is 10^6, or less when the largest sum calls for it, so that rounding
+        changes no cost by more than one part in a million.
+        """
+        rates = list(zip(self.numerator.tolist(), self.denominator.tolist(), strict=True))
+        if not rates:
+            return Weights(np.empty(0, dtype=np.int64), 1)
+        span_s = max(latest_s - int(self.free_until_s.min()), 1)
+        smallest = min(up / down for up, down in rates)
+        largest_sum = span_s * sum(up / down for up, down in rates)
+        scale = max(int(min(_SMALLEST_WEIGHT / smallest, _LARGEST_SUM / largest_sum)), 1)
+        per_s = [up * scale // down for up, down in rates]
+        return Weights(np.array(per_s, dtype=np.int64), scale)
+
+    def bound(self, scaled: int, weights: Weights) -> float:
+        """A lower bound of the objective over all jobs, from one of the weighted sum.
+
+        Weights are rounded down and so is this: the bound stays valid.
+        """
+        exact = Fraction(scaled, weights.scale) + self.floor * len(self.numerator)
+        nearest = float(exact)
+        return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
+
+
+def of(name: str, jobs: JobTable) -> Cost:
+    """The objective of this name for these jobs.
+
+    Raises
+    ------
+    UsageError
+        When there is no such objective.
+    """
+    return find(name)(jobs)
+
+
+def find(name: str) -> Callable[[JobTable], Cost]:
+    """What builds the objective of this name for a table of jobs.
+
+    Raises
+    ------
+    UsageError
+        When there is no such objective.
+    """
+    if name not in OBJECTIVES:
+        near = difflib.get_close_matches(name, OBJECTIVES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(f"unknown objective {name!r}{hint} (one of {', '.join(OBJECTIVES)})")
+    return OBJECTIVES[name]
+
+
+def processors(jobs: JobTable) -> IntArray:
+    """Units times the request of the first resource type, at least 1; shape (jobs,)."""
+    pooled: IntArray = np.maximum(jobs.units * jobs.request[:, 0], 1)
+    return pooled
+
+
+def _ewt_excess(jobs: JobTable) -> Cost:
+    """max(0, (s - q - ewt) / ewt), of the original PCP."""
+    return Cost(0, jobs.submit_s + jobs.ewt_s, _ones(jobs), jobs.ewt_s)
+
+
+def _ewt_weighted(jobs: JobTable) -> Cost:
+    """max(ewt) / ewt * (s - q), of the original HCP."""
+    return Cost(0, jobs.submit_s, _ones(jobs) * jobs.ewt_s.max(initial=1), jobs.ewt_s)
+
+
+def _wait(jobs: JobTable) -> Cost:
+    """The plain wait, s - q."""
+    return Cost(0, jobs.submit_s, _ones(jobs), _ones(jobs))
+
+
+def _slowdown(jobs: JobTable) -> Cost:
+    """(s - q + d) / d = 1 + (s - q) / d."""
+    return Cost(1, jobs.submit_s, _ones(jobs), jobs.expected_s)
+
+
+def _bounded_slowdown(jobs: JobTable) -> Cost:
+    """max(1, (s - q + d) / max(d, tau))."""
+    bounded = np.maximum(jobs.expected_s, TAU_S)
+    return Cost(1, jobs.submit_s + bounded - jobs.expected_s, _ones(jobs), bounded)
+
+
+def _pp_slowdown(jobs: JobTable) -> Cost:
+    """max(1, (s - q + d) / (p max(d, tau))), p the processors."""
+    bounded = processors(jobs) * np.maximum(jobs.expected_s, TAU_S)
+    return Cost(1, jobs.submit_s + bounded - jobs.expected_s, _ones(jobs), bounded)
+
+
+def _ones(jobs: JobTable) -> IntArray:
+    return np.ones(len(jobs), dtype=np.int64)
+
+
+OBJECTIVES: Mapping[str, Callable[[JobTable], Cost]] = {
+    "ewt_excess": _ewt_excess,
+    "ewt_weighted": _ewt_weighted,
+    "wait": _wait,
+    "slowdown": _slowdown,
+    "bounded_slowdown": _bounded_slowdown,
+    "pp_slowdown": _pp_slowdown,
+}
+"""The objectives by name."""

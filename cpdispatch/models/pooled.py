@@ -1,0 +1,465 @@
+"""The pooled relaxation: all nodes' capacity as one pool that changes over time.
+
+A plan of the pool may not be a plan of the nodes, where free capacity lies in pieces; every plan
+of the nodes is one of the pool, so the pool's best value is a lower bound of theirs. Power, where
+it is capped, is one more resource of the pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compile import kernel
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import JobTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """What the pool has free over time, without the queued jobs.
+
+    Attributes
+    ----------
+    since_s : int64 array, shape (segments,)
+        Ascending; the first is the instance's ``now``. The last segment has no end.
+    free : int64 array, shape (segments, resources), or one column more for a power cap
+        Free capacity from ``since_s[k]`` until the next segment.
+    """
+
+    since_s: IntArray
+    free: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Jobs to be scheduled on a pool; each must fit what is free in the last segment.
+
+    Attributes
+    ----------
+    since_s : int64 array, shape (segments,)
+        See `Profile`.
+    free : int64 array, shape (segments, resources)
+    demand : int64 array, shape (jobs, resources)
+        What each job holds while it runs: all of its units together.
+    duration_s : int64 array, shape (jobs,)
+    """
+
+    since_s: IntArray
+    free: IntArray
+    demand: IntArray
+    duration_s: IntArray
+
+    def __post_init__(self) -> None:
+        # A kernel is compiled for each kind of array (layout, read-only): one kind is enough.
+        for name in ("since_s", "free", "demand", "duration_s"):
+            object.__setattr__(self, name, np.array(getattr(self, name), order="C"))
+
+    @property
+    def now(self) -> int:
+        """The instance's time."""
+        return int(self.since_s[0])
+
+    @property
+    def horizon_s(self) -> int:
+        """A time by which every job can have ended, whatever their order."""
+        return int(self.since_s[-1] + self.duration_s.sum())
+
+    def where_short(self) -> Pool:
+        """The same without the resources of which there is always enough for all jobs at once."""
+        short = self.demand.sum(axis=0) > self.free.min(axis=0)
+        return Pool(self.since_s, self.free[:, short], self.demand[:, short], self.duration_s)
+
+    def earliest(self) -> IntArray:
+        """Earliest start of each job if it were alone, shape (jobs,)."""
+        return _each_earliest(self.since_s, self.free, self.demand, self.duration_s)
+
+    def schedule(self, order: IntArray) -> IntArray:
+        """Starts by the priority search: schedule or postpone, shape (jobs,).
+
+        The earliest-startable job is scheduled first, the one that comes first in ``order`` among
+        equals; the starts of the others are postponed as far as that calls for.
+
+        References
+        ----------
+        Galleguillos, "Constraint programming-based job dispatching for modern HPC applications",
+        2020, algorithm 4.
+        """
+        return _schedule(self.since_s, self.free, self.demand, self.duration_s, order)
+
+    def holds(self, start_s: IntArray) -> bool:
+        """Whether these starts keep within the pool at every instant."""
+        return bool(_holds(self.since_s, self.free, self.demand, self.duration_s, start_s))
+
+    def improve(
+        self, start_s: IntArray, free_until_s: IntArray, per_s: IntArray, steps: int
+    ) -> tuple[IntArray, bool]:
+        """The best starts by exhaustion, beginning with these, and whether they are proven best.
+
+        Parameters
+        ----------
+        free_until_s, per_s : int64 array, shape (jobs,)
+            The weighted sum to minimise: ``per_s * max(0, start - free_until_s)``.
+        steps : int
+            Limit of the work: segments of a profile that are looked at.
+        """
+        best, proven = _improve(
+            self.since_s, self.free, self.demand, self.duration_s,
+            free_until_s, per_s, start_s, steps,
+        )  # fmt: skip
+        return best, bool(proven)
+
+
+def demand(instance: Instance, jobs: JobTable) -> IntArray:
+    """What each job takes of the pool; power last where it is capped."""
+    pooled = jobs.units[:, None] * jobs.request
+    if instance.power is None:
+        return pooled
+    return np.column_stack((pooled, instance.job_power(jobs)))
+
+
+def capacity(instance: Instance) -> IntArray:
+    """What the pool has when nothing runs or is reserved; power last where it is capped."""
+    total = instance.system.total - instance.system.capacity[instance.down].sum(axis=0)
+    return total if instance.power is None else np.append(total, instance.power.cap)
+
+
+def profile(instance: Instance, without: NDArray[np.bool_] | None = None) -> Profile:
+    """The free capacity of the pool from now on.
+
+    Running jobs hold theirs until their expected end. Nodes that are down have none, and no node
+    has less than none where a reservation and a job meet.
+
+    Parameters
+    ----------
+    without : bool array, shape (running,), optional
+        Running jobs to be taken as ended.
+    """
+    running, system = instance.running, instance.system
+    counted = np.ones(len(running), dtype=np.bool_) if without is None else ~without
+    reserved = sorted({node for r in instance.reservations for node in r.nodes})
+    plain = np.ones(system.nodes, dtype=np.bool_)
+    plain[instance.down] = False
+    plain[reserved] = False
+    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    units = np.bincount(owner, running.units * plain[running.node], len(running))
+    amount = units.astype(np.int64)[:, None] * running.jobs.request
+    total = system.capacity[plain].sum(axis=0)
+    if instance.power is not None:
+        amount = np.column_stack((amount, instance.job_power(running.jobs)))
+        total = np.append(total, instance.power.cap)
+    times = {instance.now, *running.end_s[counted].tolist()}
+    times.update(t for r in instance.reservations for t in (r.start_s, r.end_s) if t > instance.now)
+    since = np.array(sorted(times), dtype=np.int64)
+    # A job that ends at since[k] holds its amount in the segments before the k-th.
+    ending = np.zeros((len(since), amount.shape[1]), dtype=np.int64)
+    np.add.at(ending, np.searchsorted(since, running.end_s[counted]), amount[counted])
+    free = total - (ending.sum(axis=0) - np.cumsum(ending, axis=0))
+    if reserved:
+        free[:, : len(system.resources)] += _reserved_free(instance, reserved, since, counted)
+    return Profile(since, np.maximum(free, 0))
+
+
+def _reserved_free(
+    instance: Instance, reserved: list[int], since: IntArray, counted: NDArray[np.bool_]
+) -> IntArray:
+    """What the nodes that some reservation names have free in each segment, none below 0."""
+    running, system = instance.running, instance.system
+    nodes = np.setdiff1d(np.array(reserved, dtype=np.int64), instance.down)
+    row = np.full(system.nodes, -1, dtype=np.int64)
+    row[nodes] = np.arange(len(nodes))
+    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    there = (row[running.node] >= 0) & counted[owner]
+    at, owner = row[running.node[there]], owner[there]
+    amount = running.jobs.request[owner] * running.units[there, None]
+    answer = np.empty((len(since), len(system.resources)), dtype=np.int64)
+    for k, time in enumerate(since.tolist()):
+        free = system.capacity[nodes].copy()
+        held = running.end_s[owner] > time
+        np.subtract.at(free, at[held], amount[held])
+        for reservation in instance.reservations:
+            if reservation.start_s <= time < reservation.end_s:
+                kept = row[list(reservation.nodes)]
+                free[kept[kept >= 0]] -= np.array(reservation.capacity, dtype=np.int64)
+        answer[k] = np.maximum(free, 0).sum(axis=0)
+    return answer
+
+
+# ------------------------------------------------------------------------------- kernels
+
+
+@kernel
+def _earliest(
+    since: IntArray,
+    free: IntArray,
+    segments: int,
+    demand: IntArray,
+    duration: int,
+    not_before: int,
+) -> tuple[int, int]:
+    """First start from which a demand fits for its whole duration, and the segments looked at.
+
+    The last segment must have room for the demand.
+    """
+    k = np.searchsorted(since[:segments], not_before, side="right") - 1
+    start, looked = not_before, 1
+    while True:
+        enough = True
+        for r in range(demand.shape[0]):
+            if free[k, r] < demand[r]:
+                enough = False
+                break
+        k += 1
+        looked += 1
+        if not enough:
+            start = since[k]
+        if k == segments or since[k] >= start + duration:
+            return start, looked
+
+
+@kernel
+def _cut(since: IntArray, free: IntArray, segments: int, time: int) -> int:
+    """Begin a segment at this time if none does; return how many there are then."""
+    k = np.searchsorted(since[:segments], time)
+    if k < segments and since[k] == time:
+        return segments
+    for i in range(segments, k, -1):
+        since[i] = since[i - 1]
+        for r in range(free.shape[1]):
+            free[i, r] = free[i - 1, r]
+    since[k] = time
+    for r in range(free.shape[1]):
+        free[k, r] = free[k - 1, r]
+    return segments + 1
+
+
+@kernel
+def _hold(
+    since: IntArray, free: IntArray, segments: int, demand: IntArray, start: int, end: int
+) -> int:
+    """Take a demand out of the profile over [start, end); return the number of segments then."""
+    segments = _cut(since, free, _cut(since, free, segments, start), end)
+    for k in range(np.searchsorted(since[:segments], start), segments):
+        if since[k] >= end:
+            break
+        for r in range(demand.shape[0]):
+            free[k, r] -= demand[r]
+    return segments
+
+
+@kernel
+def _with_room(since: IntArray, free: IntArray, jobs: int) -> tuple[IntArray, IntArray]:
+    """Copies that can take two more segments for each job."""
+    size = since.shape[0] + 2 * jobs
+    times = np.empty(size, dtype=np.int64)
+    left = np.empty((size, free.shape[1]), dtype=np.int64)
+    times[: since.shape[0]] = since
+    left[: since.shape[0]] = free
+    return times, left
+
+
+@kernel
+def _each_earliest(
+    since: IntArray, free: IntArray, demand: IntArray, duration: IntArray
+) -> IntArray:
+    start = np.empty(duration.shape[0], dtype=np.int64)
+    for j in range(duration.shape[0]):
+        start[j] = _earliest(since, free, since.shape[0], demand[j], duration[j], since[0])[0]
+    return start
+
+
+@kernel
+def _schedule(
+    since: IntArray, free: IntArray, demand: IntArray, duration: IntArray, order: IntArray
+) -> IntArray:
+    jobs = duration.shape[0]
+    times, left = _with_room(since, free, jobs)
+    segments = since.shape[0]
+    start = np.full(jobs, since[0])
+    todo = order.copy()
+    for count in range(jobs, 0, -1):
+        # A start computed earlier can only have grown: the first that does not grow is the least.
+        while True:
+            first = 0
+            for k in range(1, count):
+                if start[todo[k]] < start[todo[first]]:
+                    first = k
+            j = todo[first]
+            found, _ = _earliest(times, left, segments, demand[j], duration[j], start[j])
+            if found == start[j]:
+                break
+            start[j] = found
+        segments = _hold(times, left, segments, demand[j], start[j], start[j] + duration[j])
+        for k in range(first, count - 1):
+            todo[k] = todo[k + 1]
+    return start
+
+
+@kernel
+def _holds(
+    since: IntArray, free: IntArray, demand: IntArray, duration: IntArray, start: IntArray
+) -> bool:
+    jobs = duration.shape[0]
+    times, left = _with_room(since, free, jobs)
+    segments = since.shape[0]
+    for j in range(jobs):
+        if start[j] < since[0]:
+            return False
+        segments = _hold(times, left, segments, demand[j], start[j], start[j] + duration[j])
+    for k in range(segments):
+        for r in range(free.shape[1]):
+            if left[k, r] < 0:
+                return False
+    return True
+
+
+class _Tree(NamedTuple):
+    """The path of the branch and bound, one row a depth; at depth k, k jobs have a start."""
+
+    since: IntArray
+    free: IntArray
+    segments: IntArray
+    early: IntArray
+    """Earliest start of each job that has none yet."""
+    cutoff: IntArray
+    """Some job could be run whole before this: none of the others need start any later."""
+    cost: IntArray
+    next: IntArray
+    """The next job to try."""
+    last: IntArray
+    """The job that was started last."""
+    start: IntArray
+    """Start of each job that has one, else -1; shape (jobs,)."""
+
+
+@kernel
+def _root(since: IntArray, free: IntArray, jobs: int) -> _Tree:
+    depths, size = jobs + 1, since.shape[0] + 2 * jobs
+    tree = _Tree(
+        np.empty((depths, size), dtype=np.int64),
+        np.empty((depths, size, free.shape[1]), dtype=np.int64),
+        np.empty(depths, dtype=np.int64),
+        np.full((depths, jobs), since[0]),
+        np.zeros(depths, dtype=np.int64),
+        np.zeros(depths, dtype=np.int64),
+        np.zeros(depths, dtype=np.int64),
+        np.full(depths, -1),
+        np.full(jobs, -1),
+    )
+    tree.segments[0] = since.shape[0]
+    tree.since[0, : since.shape[0]] = since
+    tree.free[0, : since.shape[0]] = free
+    return tree
+
+
+@kernel
+def _look(
+    tree: _Tree,
+    depth: int,
+    demand: IntArray,
+    duration: IntArray,
+    free_until: IntArray,
+    per_s: IntArray,
+) -> tuple[int, int]:
+    """Lower bound of all plans below a node, and the segments looked at."""
+    bound, steps = tree.cost[depth], 1
+    tree.next[depth] = 0
+    tree.cutoff[depth] = np.iinfo(np.int64).max
+    for j in range(duration.shape[0]):
+        if tree.start[j] < 0:
+            found, looked = _earliest(
+                tree.since[depth], tree.free[depth], tree.segments[depth],
+                demand[j], duration[j], tree.early[depth, j],
+            )  # fmt: skip
+            steps += looked
+            tree.early[depth, j] = found
+            tree.cutoff[depth] = min(tree.cutoff[depth], found + duration[j])
+            bound += per_s[j] * max(0, found - free_until[j])
+    return bound, steps
+
+
+@kernel
+def _choose(tree: _Tree, depth: int) -> int:
+    """The next job to start below a node, or the number of jobs when all were tried."""
+    last, jobs = tree.last[depth], len(tree.start)
+    for j in range(tree.next[depth], jobs):
+        early = tree.early[depth, j]
+        if tree.start[j] >= 0 or early >= tree.cutoff[depth]:
+            continue
+        if last < 0 or j > last or early > tree.start[last]:
+            return j
+    return jobs
+
+
+@kernel
+def _descend(
+    tree: _Tree,
+    depth: int,
+    job: int,
+    demand: IntArray,
+    duration: IntArray,
+    free_until: IntArray,
+    per_s: IntArray,
+) -> None:
+    """Start a job as early as it can; the others start no earlier."""
+    begin, used = tree.early[depth, job], tree.segments[depth]
+    tree.start[job] = begin
+    tree.last[depth + 1] = job
+    tree.since[depth + 1, :used] = tree.since[depth, :used]
+    tree.free[depth + 1, :used] = tree.free[depth, :used]
+    tree.segments[depth + 1] = _hold(
+        tree.since[depth + 1], tree.free[depth + 1], used, demand[job], begin, begin + duration[job]
+    )
+    tree.cost[depth + 1] = tree.cost[depth] + per_s[job] * max(0, begin - free_until[job])
+    tree.early[depth + 1] = np.maximum(tree.early[depth], begin)
+
+
+@kernel
+def _improve(
+    since: IntArray,
+    free: IntArray,
+    demand: IntArray,
+    duration: IntArray,
+    free_until: IntArray,
+    per_s: IntArray,
+    incumbent: IntArray,
+    steps: int,
+) -> tuple[IntArray, bool]:
+    """Depth-first branch and bound over the jobs in the order of their starts.
+
+    Some best plan has every job at its earliest start given those that start before it. At each
+    depth the next job starts no earlier than the last one, jobs with the same start come by index,
+    and none starts once another could have been run whole before it: each plan is seen once.
+    """
+    jobs = duration.shape[0]
+    tree = _root(since, free, jobs)
+    best = incumbent.copy()
+    best_cost = (per_s * np.maximum(incumbent - free_until, 0)).sum()
+    depth, entered = 0, True
+    while depth >= 0:
+        if entered:
+            entered = False
+            bound, looked = _look(tree, depth, demand, duration, free_until, per_s)
+            steps -= looked
+            if steps < 0:
+                return best, False
+            if bound >= best_cost:
+                tree.next[depth] = jobs
+            elif depth == jobs:
+                best_cost = bound
+                best[:] = tree.start
+        j = _choose(tree, depth)
+        if j == jobs:
+            if depth > 0:
+                tree.start[tree.last[depth]] = -1
+            depth -= 1
+            continue
+        tree.next[depth] = j + 1
+        _descend(tree, depth, j, demand, duration, free_until, per_s)
+        depth += 1
+        entered = True
+    return best, True

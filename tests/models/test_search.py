@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from ortools.sat.python import cp_model
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.models import search
+from cpdispatch.models.search import FIRST_SHARE, FalseAnswerError, Outcome, Search, Stopwatch
+
+
+class OneNumber:
+    """Minimise a number between 3 and 9."""
+
+    def __init__(self, least: int = 3) -> None:
+        self.model = cp_model.CpModel()
+        self.number = self.model.new_int_var(least, 9, "")
+        self.model.minimize(self.number)
+        self.hints: list[int] = []
+
+    def hint(self, plan: IntArray) -> None:
+        self.hints += plan.tolist()
+
+    def read(self, solver: Any) -> IntArray:
+        return np.array([solver.value(self.number)])
+
+
+class Infeasible(OneNumber):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model.add(self.number > 9)
+
+
+class Scripted:
+    """Stands in for the solver: gives the answers of a script, (status, bound, value) each."""
+
+    def __init__(self, script: list[tuple[Any, float, int]]) -> None:
+        self.script = script
+        self.parameters: list[SimpleNamespace] = []
+
+    def __call__(self) -> SimpleNamespace:
+        status, bound, value = self.script[min(len(self.parameters), len(self.script) - 1)]
+        given = SimpleNamespace()
+        self.parameters.append(given)
+        return SimpleNamespace(
+            parameters=given,
+            solve=lambda model: status,
+            best_objective_bound=bound,
+            value=lambda variable: value,
+        )
+
+    @property
+    def limits(self) -> list[float]:
+        return [given.max_deterministic_time for given in self.parameters]
+
+
+NOTHING = (cp_model.UNKNOWN, 0.0, 0)
+
+
+def below(best: int) -> Any:
+    """A judge that knows a plan of this value, and remembers better ones."""
+    known = [best]
+
+    def judge(plan: IntArray) -> bool:
+        if plan[0] >= known[0]:
+            return False
+        known[0] = int(plan[0])
+        return True
+
+    return judge
+
+
+def run(searcher: Search, model: type[OneNumber] = OneNumber, limit_s: float = 8.0) -> Outcome:
+    return searcher.run(model, Stopwatch(limit_s), below(9), b"key")
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(*script: tuple[Any, float, int]) -> Scripted:
+        solver = Scripted(list(script))
+        monkeypatch.setattr(cp_model, "CpSolver", solver)
+        return solver
+
+    return use
+
+
+def test_a_proof_ends_the_search_with_its_bound() -> None:
+    assert run(Search()) == Outcome("optimal", 3)
+
+
+def test_one_worker_a_seed_and_both_limits_make_the_answer_reproducible(scripted: Any) -> None:
+    solver = scripted((cp_model.OPTIMAL, 3.0, 3))
+    run(Search(seed=7))
+    (given,) = solver.parameters
+    assert (given.num_workers, given.random_seed) == (1, 7)
+    assert given.max_deterministic_time == FIRST_SHARE * 8 * search.DETERMINISTIC_PER_S
+    assert 0 < given.max_time_in_seconds < 8
+
+
+def test_the_limit_is_doubled_while_there_is_no_solution(scripted: Any) -> None:
+    solver = scripted(NOTHING)
+    outcome = run(Search())
+    first = FIRST_SHARE * 8 * search.DETERMINISTIC_PER_S
+    assert len(solver.limits) > 2
+    assert solver.limits == [first * 2**k for k in range(len(solver.limits))]
+    assert sum(solver.limits) <= 8 * search.DETERMINISTIC_PER_S
+    assert outcome == Outcome("unsolved", limit_hit=True)
+
+
+def test_all_searches_together_stay_within_the_budget(scripted: Any) -> None:
+    solver = scripted(*((cp_model.FEASIBLE, 1.0, 8 - k) for k in range(99)))
+    run(Search())
+    assert sum(solver.limits) <= 8 * search.DETERMINISTIC_PER_S
+
+
+def test_there_is_no_restart_after_k_fruitless_searches(scripted: Any) -> None:
+    solver = scripted(NOTHING)
+    run(Search(fruitless=2))
+    assert len(solver.limits) == 2
+
+
+def test_a_search_that_finds_nothing_better_is_the_last(scripted: Any) -> None:
+    solver = scripted((cp_model.FEASIBLE, 4.0, 9))
+    assert run(Search()) == Outcome("feasible", 4, limit_hit=True)
+    assert len(solver.limits) == 1
+
+
+def test_a_better_plan_is_searched_on_from(scripted: Any) -> None:
+    solver = scripted((cp_model.FEASIBLE, 4.0, 8), (cp_model.FEASIBLE, 3.5, 7), NOTHING)
+    model = OneNumber()
+    outcome = Search().run(lambda: model, Stopwatch(8.0), below(9), b"key")
+    assert model.hints == [8, 7]
+    assert outcome == Outcome("feasible", 4, limit_hit=True)
+    assert len(solver.limits) == 3
+
+
+def test_a_spent_budget_allows_no_search(scripted: Any) -> None:
+    solver = scripted(NOTHING)
+    assert run(Search(), limit_s=0.0).status == "unsolved"
+    assert solver.limits == []
+
+
+def test_a_model_proven_infeasible_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = Search()
+    assert run(searcher, Infeasible).status == "infeasible"
+    monkeypatch.setattr(cp_model, "CpSolver", None)
+    assert run(searcher, Infeasible) == Outcome("infeasible")
+
+
+def test_other_models_are_searched_after_an_infeasible_one() -> None:
+    searcher = Search()
+    run(searcher, Infeasible)
+    assert searcher.run(OneNumber, Stopwatch(8.0), below(9), b"other").status == "optimal"
+
+
+def test_without_memory_an_infeasible_model_is_searched_again(scripted: Any) -> None:
+    solver = scripted((cp_model.INFEASIBLE, 0.0, 0))
+    searcher = Search(remembers=False)
+    run(searcher)
+    run(searcher)
+    assert len(solver.limits) == 2
+
+
+def test_the_memory_is_bounded(scripted: Any) -> None:
+    scripted((cp_model.INFEASIBLE, 0.0, 0))
+    searcher = Search()
+    for k in range(search._REMEMBERED + 5):
+        searcher.run(OneNumber, Stopwatch(8.0), below(9), str(k).encode())
+    assert len(searcher._infeasible) == search._REMEMBERED
+
+
+def test_an_error_of_the_solver_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(cp_model, "CpSolver", broken)
+    assert run(Search()) == Outcome("failed")
+
+
+def test_an_answer_that_is_no_number_is_an_outcome(scripted: Any) -> None:
+    scripted((cp_model.FEASIBLE, float("nan"), 5))
+    assert run(Search()) == Outcome("failed")
+
+
+def test_a_false_answer_is_an_outcome() -> None:
+    def judge(plan: IntArray) -> bool:
+        raise FalseAnswerError
+
+    assert Search().run(OneNumber, Stopwatch(8.0), judge, b"key") == Outcome("failed")
+
+
+def test_the_phases_add_up_what_each_lap_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 3.0, 3.5, 3.5])
+    monkeypatch.setattr(search, "perf_counter", lambda: next(clock))
+    watch = Stopwatch(10.0)
+    for phase in ("a", "b", "a"):
+        watch.lap(phase)
+    assert watch.phases_ms == {"a": 1500.0, "b": 2000.0}
+    assert watch.left_s == pytest.approx(6.5 - search.RESERVE_S)

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -36,29 +37,161 @@ Json = Annotated[bool, Parameter("--json", negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Which log is replayed, on which system.
+
+    Parameters
+    ----------
+    system
+        A number of processors, a named system, or a JSON or TOML file; else what the log says.
+    filter
+        Which jobs of the log to keep: all that can run, or those that pass the strong filter.
+    units
+        How a job's processors become units: each by itself, or as many as a node takes.
+    jobs
+        Only the first so many jobs.
+    since
+        Only the jobs submitted on this date (UTC) or later.
+    until
+        Only the jobs submitted before this date.
+    """
+
+    system: str | None = None
+    filter: Literal["all", "strong"] = "all"
+    units: Literal["processors", "per-node", "as-is"] | None = None
+    jobs: int | None = None
+    since: Annotated[str, Parameter("--from", show_default=False)] = ""
+    until: Annotated[str, Parameter("--to", show_default=False)] = ""
+
+    def read(self, trace: str | None, seed: int) -> tuple[Workload, System]:
+        """The workload, fitted to the machine, and the machine."""
+        from cpdispatch.system import NAMED, System, find
+        from cpdispatch.workloads import read
+        from cpdispatch.workloads.fit import fit
+        from cpdispatch.workloads.generate import eurora_sample
+        from cpdispatch.workloads.select import select
+
+        machine = find(self.system) if self.system else None
+        if trace is None:
+            workload, machine = eurora_sample(seed=seed), machine or NAMED["eurora"]
+        else:
+            cores = (
+                None if machine is None else int(machine.total[max(machine.resource("core"), 0)])
+            )
+            workload = read(trace, self.filter, cores)
+        if machine is None:
+            if workload.processors is None:
+                raise UsageError(f"{trace} does not say how large its machine is: give --system")
+            machine = System.pool(workload.processors)
+        return fit(
+            select(workload, self.jobs, self.since, self.until), machine, self.units
+        ), machine
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """By which rules it is replayed.
+
+    Parameters
+    ----------
+    predict
+        Predictor of durations.
+    trigger
+        Dispatch once an instant, or after each single event.
+    correction
+        New expected end of a job that outlived its prediction.
+    kill_at_limit
+        End jobs at their requested time.
+    limit
+        Time limit of each decision, as 500ms or 1s.
+    seed
+        Seed of dispatchers that draw numbers, and of the generated sample.
+    """
+
+    predict: str = "walltime"
+    trigger: Literal["instant", "event"] = "instant"
+    correction: Literal["minimal", "incremental", "requested"] = "minimal"
+    kill_at_limit: Flag = False
+    limit: str = "1s"
+    seed: int = 0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where the results go.
+
+    Parameters
+    ----------
+    out
+        Folder for the results; with several dispatchers, a folder each in it.
+    resume
+        Go on with an interrupted run in --out.
+    overwrite
+        Replace the run in --out.
+    checkpoint
+        Time between two checkpoints in --out.
+    dump_instances
+        Folder for the instances met on the way.
+    dump_every
+        Dump one instance in so many.
+    """
+
+    out: Path | None = None
+    resume: Flag = False
+    overwrite: Flag = False
+    checkpoint: str = "30s"
+    dump_instances: Path | None = None
+    dump_every: int = 100
+
+    def folders(self, names: tuple[str, ...]) -> list[Path | None]:
+        """The folder of each dispatcher's run, ready to be written into."""
+        from cpdispatch.simulate.replay import claim
+
+        if self.out is None:
+            if self.resume or self.overwrite:
+                raise UsageError("--resume and --overwrite need --out")
+            return [None] * len(names)
+        found = [self.out] if len(names) == 1 else [self.out / _safe(name) for name in names]
+        for folder in found:
+            claim(folder, resume=self.resume, overwrite=self.overwrite)
+        return list(found)
+
+    def dumper(self, name: str) -> Callable[[Instance], None] | None:
+        """What dumps one instance in so many."""
+        from cpdispatch.instance import dump
+
+        if self.dump_every < 1:
+            raise UsageError(f"--dump-every {self.dump_every}: 1 or more is needed")
+        folder, met = self.dump_instances, 0
+
+        def seen(instance: Instance) -> None:
+            nonlocal met
+            met += 1
+            if folder is not None and met % self.dump_every == 0:
+                dump(instance, folder / f"{_safe(name)}-{met:08d}-at-{instance.now}.json.gz")
+
+        return None if folder is None else seen
+
+
+def _safe(name: str) -> str:
+    """A dispatcher's name as a file's."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+
+
 @app.command
 def simulate(
     trace: str | None = None,
     *,
-    system: str | None = None,
-    dispatcher: Annotated[tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="")] = (),
-    predict: str = "walltime",
-    filter: Literal["all", "strong"] = "all",
-    trigger: Literal["instant", "event"] = "instant",
-    correction: Literal["minimal", "incremental", "requested"] = "minimal",
-    kill_at_limit: Flag = False,
-    units: Literal["processors", "per-node", "as-is"] | None = None,
-    jobs: int | None = None,
-    since: Annotated[str, Parameter("--from")] = "",
-    until: Annotated[str, Parameter("--to")] = "",
-    limit: str = "1s",
-    seed: int = 0,
-    out: Path | None = None,
-    dump_instances: Path | None = None,
-    dump_every: int = 100,
-    checkpoint: str = "30s",
-    resume: Flag = False,
-    overwrite: Flag = False,
+    dispatcher: Annotated[
+        tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
+    ] = (),
+    log: Log = Log(),
+    rules: Rules = Rules(),
+    output: Output = Output(),
     json: Json = False,
 ) -> int:
     """Replay a log through one or more dispatchers and compare them.
@@ -69,140 +202,37 @@ def simulate(
     ----------
     trace
         A log: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
-    system
-        A number of processors, a named system, or a JSON or TOML file; else what the log says.
     dispatcher
         A name with or without parameters (easy-saf-spf, hcp3:limit=0.5), a TOML file, or
         package.module:attribute; may be given several times.
-    predict
-        Predictor of durations.
-    filter
-        Which jobs of the log to keep: all that can run, or those that pass the strong filter.
-    trigger
-        Dispatch once an instant, or after each single event.
-    correction
-        New expected end of a job that outlived its prediction.
-    kill_at_limit
-        End jobs at their requested time.
-    units
-        How a job's processors become units: each by itself, or as many as a node takes.
-    jobs
-        Only the first so many jobs.
-    since
-        Only the jobs submitted on this date (UTC) or later.
-    until
-        Only the jobs submitted before this date.
-    limit
-        Time limit of each decision, as 500ms or 1s.
-    seed
-        Seed of dispatchers that draw numbers, and of the generated sample.
-    out
-        Folder for the results; with several dispatchers, a folder each in it.
-    dump_instances
-        Folder for the instances met on the way.
-    dump_every
-        Dump one instance in so many.
-    checkpoint
-        Time between two checkpoints in --out.
-    resume
-        Go on with an interrupted run in --out.
-    overwrite
-        Replace the run in --out.
     json
         Print one JSON object.
     """
     from cpdispatch.dispatch import Settings
-    from cpdispatch.simulate.replay import Watch, claim, finished, simulate
-    from cpdispatch.workloads.fit import fit
+    from cpdispatch.simulate.replay import Watch, finished, simulate
 
-    workload, machine = _problem(trace, system, filter, (jobs, since, until), seed)
-    workload = fit(workload, machine, units)
     names = dispatcher or (("easy", "hcp3") if trace is None else ("easy",))
     if len(set(names)) < len(names):
         raise UsageError("the same dispatcher is named twice")
-    if (resume or overwrite) and out is None:
-        raise UsageError("--resume and --overwrite need --out")
-    folders = _folders(out, names)
-    for folder in folders:
-        if folder is not None:
-            claim(folder, resume=resume, overwrite=overwrite)
-    settings = Settings(seconds(limit), seed)
+    workload, machine = log.read(trace, rules.seed)
+    settings = Settings(seconds(rules.limit), rules.seed)
+    checkpoint_s = seconds(output.checkpoint)
     runs = []
-    with _stoppable() as stop, _progress(json) as show:
-        for name, folder in zip(names, folders, strict=True):
+    with _stoppable() as stop, _progress() as show:
+        for name, folder in zip(names, output.folders(names), strict=True):
             watch = Watch(
-                progress=show(name),
-                seen=_dumper(dump_instances, name, dump_every),
-                folder=folder,
-                checkpoint_s=seconds(checkpoint),
-                resume=resume,
-                stop=stop,
+                show(name), output.dumper(name), folder, checkpoint_s, output.resume, stop
             )
             run = simulate(
-                workload, machine, name, predictor=predict, trigger=trigger,
-                correction=correction, kill_at_limit=kill_at_limit, settings=settings, watch=watch,
+                workload, machine, name, predictor=rules.predict, trigger=rules.trigger,
+                correction=rules.correction, kill_at_limit=rules.kill_at_limit,
+                settings=settings, watch=watch,
             )  # fmt: skip
             if folder is not None:
                 finished(run, folder)
             runs.append(run)
     _print_runs(runs, json)
     return DONE
-
-
-def _problem(
-    trace: str | None,
-    system: str | None,
-    filter: Literal["all", "strong"],
-    part: tuple[int | None, str, str],
-    seed: int,
-) -> tuple[Workload, System]:
-    """The workload and the machine that a user means."""
-    from cpdispatch.system import NAMED, System, find
-    from cpdispatch.workloads import read
-    from cpdispatch.workloads.generate import eurora_sample
-    from cpdispatch.workloads.select import select
-
-    if trace is None:
-        return select(eurora_sample(seed=seed), *part), find(system) if system else NAMED["eurora"]
-    machine = find(system) if system else None
-    cores = None if machine is None else int(machine.total[max(machine.resource("core"), 0)])
-    workload = read(trace, filter, cores)
-    if machine is None:
-        if workload.processors is None:
-            raise UsageError(f"{trace} does not say how large its machine is: give --system")
-        machine = System.pool(workload.processors)
-    return select(workload, *part), machine
-
-
-def _folders(out: Path | None, names: tuple[str, ...]) -> list[Path | None]:
-    if out is None:
-        return [None] * len(names)
-    if len(names) == 1:
-        return [out]
-    return [out / _safe(name) for name in names]
-
-
-def _safe(name: str) -> str:
-    """A dispatcher's name as a file's."""
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
-
-
-def _dumper(folder: Path | None, name: str, every: int) -> Callable[[Instance], None] | None:
-    if folder is None:
-        return None
-    if every < 1:
-        raise UsageError(f"--dump-every {every}: 1 or more is needed")
-    from cpdispatch.instance import dump
-
-    met, safe = 0, _safe(name)
-
-    def seen(instance: Instance) -> None:
-        nonlocal met
-        met += 1
-        if met % every == 0:
-            dump(instance, folder / f"{safe}-{met:08d}-at-{instance.now}.json.gz")
-
-    return seen
 
 
 @app.command
@@ -235,12 +265,14 @@ def solve(
         Print one JSON object.
     """
     from cpdispatch import dispatch, instance, solution, verify
+    from cpdispatch.simulate.replay import warm_up
 
     if not instances:
         raise UsageError("solve needs an instance file")
     if objective is not None:
         model += (",objective=" if ":" in model else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit), seed)
+    warm_up(model, settings)
     solved = []
     for path in instances:
         problem = instance.load(path)
@@ -449,7 +481,7 @@ def _console() -> Console:
 
 
 @contextmanager
-def _progress(json: bool) -> Iterator[Callable[[str], Callable[[float], None]]]:
+def _progress() -> Iterator[Callable[[str], Callable[[float], None]]]:
     """Bars on standard error, one a dispatcher; nothing when that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -146,10 +146,10 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 def _hcp(variant: str) -> Make:
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-        from cpdispatch.models.hcp import VARIANTS, Hcp
+        from cpdispatch.models.hcp import make_hcp
 
         limit_s = given.pop("limit", settings.limit_s)
-        return Hcp(VARIANTS[variant], limit_s=limit_s, seed=settings.seed, **given)
+        return make_hcp(variant, limit_s=limit_s, seed=settings.seed, **given)
 
     return make
 

@@ -4,6 +4,7 @@ References
 ----------
 Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
 chapters 5 and 6: a search lasts delta and is restarted with twice that while it has no solution.
+Here also while it finds better ones, which it is restarted from.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ortools.sat.python import cp_model
 
-from cpdispatch.arrays import IntArray
 
-DETERMINISTIC_PER_S = 0.25
+DETERMINISTIC_PER_S = 0.1
 """CP-SAT's deterministic time that a second of wall clock is sure to hold.
 
-Measured on pooled models of 9 to 100 jobs, one worker, one core of a shared machine with OR-Tools
-9.15: 0.35 to 1.9 per second, median 0.6. The least of these and a margin make the
-deterministic limit end a search before the wall clock does.
+Measured on pooled models of 9 to 100 jobs, one worker, OR-Tools 9.15: 0.25 to 1.9 per processor
+second, median 0.5, after some 40 ms at the start of each search that it hardly counts. With this
+the deterministic limit ends the searches before the wall clock does even where a solver gets no
+more than half a processor.
 """
 
 FIRST_SHARE = 0.05
@@ -39,7 +40,10 @@ class FalseAnswerError(Exception):
     """The solver stated something that is not so."""
 
 
-class Formulation(Protocol):
+Plan = TypeVar("Plan")
+
+
+class Formulation(Protocol[Plan]):
     """A CP-SAT model that can be given a plan as a hint, and that a plan can be read from."""
 
     @property
@@ -47,11 +51,11 @@ class Formulation(Protocol):
         """The model; its objective is to be minimised and integer."""
         ...
 
-    def hint(self, plan: IntArray) -> None:
+    def hint(self, plan: Plan) -> None:
         """Replace the hint, for every variable of the model."""
         ...
 
-    def read(self, solver: cp_model.CpSolver) -> IntArray:
+    def read(self, solver: cp_model.CpSolver) -> Plan:
         """The plan that a solver has found."""
         ...
 
@@ -125,9 +129,9 @@ class Search:
 
     def run(
         self,
-        build: Callable[[], Formulation],
+        build: Callable[[], Formulation[Plan]],
         watch: Stopwatch,
-        judge: Callable[[IntArray], bool],
+        judge: Callable[[Plan], bool],
         key: bytes,
     ) -> Outcome:
         """Search until proof, until a search brings nothing better, or until the budget ends.
@@ -147,7 +151,7 @@ class Search:
         One worker, a fixed seed and deterministic limits, whose sum stays within the budget: the
         same answer every time, unless a machine is so slow that the wall clock ends the search.
         """
-        if self.remembers and key in self._infeasible:
+        if key in self._infeasible:
             return Outcome("infeasible")
         try:
             outcome = self._restarts(build(), watch, judge)
@@ -161,13 +165,13 @@ class Search:
         return outcome
 
     def _restarts(
-        self, model: Formulation, watch: Stopwatch, judge: Callable[[IntArray], bool]
+        self, model: Formulation[Plan], watch: Stopwatch, judge: Callable[[Plan], bool]
     ) -> Outcome:
         delta_s, spent_s, barren = watch.limit_s * FIRST_SHARE, 0.0, 0
         bound: int | None = None
         while spent_s + delta_s <= watch.limit_s and watch.left_s > 0:
-            spent_s += delta_s
             solver = self._solver(delta_s, watch.left_s)
+            spent_s, delta_s = spent_s + delta_s, 2 * delta_s
             status = solver.solve(model.model)
             if status == cp_model.INFEASIBLE:
                 return Outcome("infeasible")
@@ -175,10 +179,9 @@ class Search:
                 barren += 1
                 if bound is not None or barren == self.fruitless:
                     break
-                delta_s *= 2
                 continue
             # A model that is invalid has no bound, and asking for it raises.
-            proven = math.ceil(solver.best_objective_bound)
+            proven = _whole(solver.best_objective_bound)
             bound = proven if bound is None else max(bound, proven)
             plan = model.read(solver)
             better = judge(plan)
@@ -202,3 +205,11 @@ class Search:
         given.cp_model_probing_level = 0
         given.symmetry_level = 0
         return solver
+
+
+def _whole(bound: float) -> int:
+    """The integer lower bound that a reported one amounts to.
+
+    The solver scales its objective: 66 comes back as 66.00000000000001, which must not become 67.
+    """
+    return math.ceil(bound - 1e-6 - 1e-12 * abs(bound))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.decision import Certificate, Decision, Placements, Reason
+from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.jobs import Workload
 
 NOT_STARTED = -1
@@ -36,12 +37,12 @@ class Records:
         self._first = np.zeros(jobs, dtype=np.int64)
         self._count = np.zeros(jobs, dtype=np.int64)
         self._node, self._units = array("i"), array("i")
-        self._integers = {name: array("q") for name in ("time", "queue", "running", "started")}
-        self._floats = {name: array("d") for name in ("objective", "bound", "gap", "ms")}
+        self._time, self._ms = array("q"), array("d")
+        self._counts = {name: array("i") for name in ("queue", "running", "started")}
+        self._known: dict[str, array[float]] = {}
         self._texts = {name: array("h") for name in ("model", "status")}
         self._limit_hit = array("b")
         self._names: dict[str, int] = {}
-        self._phases: dict[str, array[float]] = {}
 
     def placed(self, rows: IntArray, placements: Placements) -> None:
         """Remember the nodes of jobs that start: the k-th row's are the k-th placed job's."""
@@ -54,28 +55,31 @@ class Records:
         self, now: int, queue: int, running: int, decision: Decision, started: int, ms: float
     ) -> None:
         """Remember one dispatch."""
-        certificate = decision.certificate
-        integers, floats, texts = self._integers, self._floats, self._texts
-        integers["time"].append(now)
-        integers["queue"].append(queue)
-        integers["running"].append(running)
-        integers["started"].append(started)
-        floats["objective"].append(_or_nan(certificate.value))
-        floats["bound"].append(_or_nan(certificate.bound))
-        floats["gap"].append(_or_nan(certificate.gap))
-        floats["ms"].append(ms)
-        texts["model"].append(self._number(certificate.model))
-        texts["status"].append(self._number(certificate.status))
+        certificate, counts = decision.certificate, self._counts
+        self._time.append(now)
+        self._ms.append(ms)
+        counts["queue"].append(queue)
+        counts["running"].append(running)
+        counts["started"].append(started)
+        self._texts["model"].append(self._number(certificate.model))
+        self._texts["status"].append(self._number(certificate.status))
         self._limit_hit.append(certificate.limit_hit)
-        self._phase_times(certificate)
+        if certificate.value is not None:
+            self._know("objective", certificate.value)
+        if certificate.bound is not None:
+            self._know("bound", certificate.bound)
+            if certificate.gap is not None:
+                self._know("gap", certificate.gap)
+        for phase, phase_ms in certificate.phases_ms.items():
+            self._know(f"{phase}_ms", phase_ms)
 
-    def _phase_times(self, certificate: Certificate) -> None:
-        rows = len(self._limit_hit)
-        for name, ms in certificate.phases_ms.items():
-            column = self._phases.setdefault(name, array("d"))
-            if len(column) < rows - 1:
-                column.frombytes(np.zeros(rows - 1 - len(column)).tobytes())
-            column.append(ms)
+    def _know(self, name: str, value: float) -> None:
+        """Note a figure that not every dispatch has; those before that lack it have NaN."""
+        column = self._known.setdefault(name, array("d"))
+        missing = len(self._time) - 1 - len(column)
+        if missing:
+            column.frombytes(np.full(missing, np.nan).tobytes())
+        column.append(value)
 
     def _number(self, text: str) -> int:
         return self._names.setdefault(text, len(self._names))
@@ -87,24 +91,23 @@ class Records:
         node = np.frombuffer(self._node, dtype=np.int32)[pick]
         return offset, node, np.frombuffer(self._units, dtype=np.int32)[pick]
 
-    def decisions(self) -> dict[str, NDArray[np.generic] | list[str]]:
-        """Columns of the table of dispatches; phases in ``<phase>_ms``."""
-        rows = len(self._limit_hit)
-        names = np.array(list(self._names), dtype=object)
-        columns: dict[str, NDArray[np.generic] | list[str]] = {}
-        for name, integers in self._integers.items():
-            columns[name] = np.frombuffer(integers, dtype=np.int64)
-        for name, codes in self._texts.items():
-            columns[name] = names[np.frombuffer(codes, dtype=np.int16)] if rows else []
-        for name, floats in self._floats.items():
-            columns[name] = np.frombuffer(floats, dtype=np.float64)
-        columns["limit_hit"] = np.frombuffer(self._limit_hit, dtype=np.int8).astype(np.bool_)
-        for name, phase in self._phases.items():
-            column = np.zeros(rows)
-            column[: len(phase)] = phase
-            columns[f"{name}_ms"] = column
-        return columns
+    def decisions(
+        self,
+    ) -> tuple[
+        dict[str, NDArray[Any]], dict[str, tuple[NDArray[np.int16], list[str]]], NDArray[np.bool_]
+    ]:
+        """Columns of the table of dispatches: numbers, texts (codes and names), limit hit or not.
 
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
+        Phases are in ``<phase>_ms``; what is unknown is NaN.
+        """
+        names, rows = list(self._names), len(self._time)
+        texts = {n: (np.frombuffer(c, dtype=np.int16), names) for n, c in self._texts.items()}
+        numbers: dict[str, NDArray[Any]] = {"time": np.frombuffer(self._time, dtype=np.int64)}
+        for name, counts in self._counts.items():
+            numbers[name] = np.frombuffer(counts, dtype=np.int32)
+        numbers["ms"] = np.frombuffer(self._ms, dtype=np.float64)
+        for name in dict.fromkeys(("objective", "bound", "gap", *self._known)):
+            numbers[name] = np.full(rows, np.nan)
+            known = self._known.get(name, ())
+            numbers[name][: len(known)] = known
+        return numbers, texts, np.frombuffer(self._limit_hit, dtype=np.bool_)

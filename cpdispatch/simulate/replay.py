@@ -17,7 +17,7 @@ import numpy as np
 from cpdispatch import dispatch
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
-from cpdispatch.files import read_bytes, write_bytes
+from cpdispatch.files import read_bytes, writing
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.predict import Predictor
@@ -194,13 +194,13 @@ class _Replay:
     def save(self, folder: Path) -> None:
         """Write the checkpoint, atomically."""
         try:
-            content = pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+            with writing(folder / CHECKPOINT) as stream:
+                pickle.dump(self, stream, protocol=pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UsageError(
                 f"dispatcher {self.dispatcher.name} or the predictor cannot be saved in a "
                 f"checkpoint: {error}; make it picklable, or run without --out"
             ) from error
-        write_bytes(folder / CHECKPOINT, content)
 
 
 def _restored(path: Path, fresh: _Replay) -> _Replay:

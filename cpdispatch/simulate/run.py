@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from cpdispatch.analyze.metrics import Schedule, summary
-from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
 from cpdispatch.files import read_bytes, replacing, write_bytes
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
+from cpdispatch.simulate import arrow
 from cpdispatch.simulate.simulation import Simulation
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads import swf
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
 SWF_COMPLETED, SWF_CANCELLED = 1, 5
+_ROW_GROUP = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,28 +71,23 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of `cpdispatch.analyze.metrics.summary`."""
-        return summary(self.schedule(), self.decision_table.column("ms").to_numpy())
+        return summary(self.schedule(), arrow.array(self.decision_table.column("ms")))
 
     def schedule(self) -> Schedule:
         """The columns that metrics are computed from."""
-        column = {
-            name: self.job_table.column(name).to_numpy()
-            for name in ("submit", "start", "end", "units", "reason", "runtime_s")
-        }
-        request = np.stack(
-            [
-                self.job_table.column(f"request_{name}").to_numpy()
-                for name in self.about["system"]["resources"]
-            ],
-            axis=1,
+        table, kinds = self.job_table, self.about["system"]["resources"]
+        submit, start, end, units = (
+            arrow.array(table.column(name)) for name in ("submit", "start", "end", "units")
         )
         return Schedule(
-            submit_s=column["submit"],
-            start_s=column["start"],
-            end_s=column["end"],
-            units=column["units"],
-            request=request,
-            backfilled=column["reason"] == Reason.BACKFILLED.name.lower(),
+            submit_s=submit,
+            start_s=start,
+            end_s=end,
+            units=units,
+            request=np.stack(
+                [arrow.array(table.column(f"request_{kind}")) for kind in kinds], axis=1
+            ),
+            backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
             capacity=self.system.total,
         )
 
@@ -102,7 +98,7 @@ class Run:
         folder = Path(folder)
         for name, table in ((JOBS, self.job_table), (DECISIONS, self.decision_table)):
             with replacing(folder / name) as temporary:
-                pq.write_table(table, temporary, compression="zstd")
+                pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
         if self.workload is not None:
             self._write_swf(self.workload, folder / SCHEDULE)
         about = {**self.about, "metrics": self.metrics}
@@ -110,9 +106,9 @@ class Run:
 
     def _write_swf(self, workload: Workload, path: Path) -> None:
         start, end, submit = (
-            self.job_table.column(name).to_numpy() for name in ("start", "end", "submit")
+            arrow.array(self.job_table.column(name)) for name in ("start", "end", "submit")
         )
-        started, killed = start >= 0, self.job_table.column("killed").to_numpy()
+        started, killed = start >= 0, arrow.array(self.job_table.column("killed"))
         swf.write(
             workload,
             path,
@@ -159,41 +155,35 @@ def _job_table(simulation: Simulation) -> pa.Table:
 
     table, records = simulation.workload.table, simulation.records
     offset, node, units = records.placements()
-    names = np.array([reason.name.lower() for reason in Reason], dtype=object)
-    lists = pa.large_list(pa.int32())
-    cuts = pa.array(offset, pa.int64())
-    columns: dict[str, Any] = {
-        "id": pa.array(table.id),
-        "submit": pa.array(table.submit_s),
-        "start": pa.array(records.start_s),
-        "end": pa.array(records.end_s),
-        "units": pa.array(table.units),
-        "nodes": pa.LargeListArray.from_arrays(cuts, pa.array(node, pa.int32()), type=lists),
-        "node_units": pa.LargeListArray.from_arrays(cuts, pa.array(units, pa.int32()), type=lists),
-        "requested_s": pa.array(table.requested_s),
-        "runtime_s": pa.array(simulation.workload.runtime_s),
-        "expected_s": pa.array(records.expected_s),
-        "killed": pa.array(records.killed & (records.start_s >= 0)),
-        "reason": pa.array(names[records.reason], pa.string()),
+    columns = {
+        "id": arrow.numbers(table.id),
+        "submit": arrow.numbers(table.submit_s),
+        "start": arrow.numbers(records.start_s),
+        "end": arrow.numbers(records.end_s),
+        "units": arrow.numbers(table.units),
+        "nodes": arrow.lists(offset, node),
+        "node_units": arrow.lists(offset, units),
+        "requested_s": arrow.numbers(table.requested_s),
+        "runtime_s": arrow.numbers(simulation.workload.runtime_s),
+        "expected_s": arrow.numbers(records.expected_s),
+        "killed": arrow.flags(records.killed & (records.start_s >= 0)),
+        "reason": arrow.texts(records.reason, [reason.name.lower() for reason in Reason]),
     }
     for kind, name in enumerate(simulation.system.resources):
-        columns[f"request_{name}"] = pa.array(np.ascontiguousarray(table.request[:, kind]))
+        columns[f"request_{name}"] = arrow.numbers(table.block[Column.REQUEST + kind])
     for name in LABELLED:
-        numbers = table.column(Column[name.upper()])
-        labels = table.labels.get(name)
-        columns[name] = pa.array(numbers) if labels is None else _named(numbers, labels)
+        codes, labels = table.column(Column[name.upper()]), table.labels.get(name)
+        columns[name] = arrow.numbers(codes) if labels is None else arrow.texts(codes, labels)
     return pa.table(columns)
-
-
-def _named(numbers: IntArray, labels: tuple[str, ...]) -> list[str | None]:
-    """The names behind numbers; None where unknown."""
-    return [None if number == UNKNOWN else labels[number] for number in numbers.tolist()]
 
 
 def _decision_table(simulation: Simulation) -> pa.Table:
     import pyarrow as pa
 
-    return pa.table({k: pa.array(v) for k, v in simulation.records.decisions().items()})
+    numbers, texts, limit_hit = simulation.records.decisions()
+    columns = {name: arrow.texts(codes, names) for name, (codes, names) in texts.items()}
+    columns |= {name: arrow.numbers(column) for name, column in numbers.items()}
+    return pa.table(columns | {"limit_hit": arrow.flags(limit_hit)})
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

@@ -172,6 +172,7 @@ def test_nodes_that_are_down_are_not_part_of_the_pool() -> None:
 # --------------------------------------------------------------------------------- optimality
 
 
+@settings(deadline=None)
 @given(small, names, st.sampled_from(sorted(OBJECTIVES)))
 def test_the_pooled_plan_is_the_best_of_all_orders(
     instance: Instance, name: str, objective_name: str
@@ -188,7 +189,7 @@ def test_the_pooled_plan_is_the_best_of_all_orders(
     assert found.bound <= value + 1e-9
 
 
-@settings(max_examples=30)
+@settings(max_examples=200, deadline=None)
 @given(small, names, st.sampled_from(sorted(OBJECTIVES)))
 def test_the_solver_alone_finds_the_same_optimum(
     instance: Instance, name: str, objective_name: str
@@ -204,12 +205,12 @@ def test_the_solver_alone_finds_the_same_optimum(
     pairs = dict(zip(chosen, found.start_s.tolist(), strict=True))
     value = float(verify.objective_value(instance, objective_name, pairs))
     best = float(best_value(instance, chosen, objective_name))
-    assert found.status == "optimal"
+    assert found.status == "optimal" or found.bound == value == 0
     assert value == pytest.approx(best, rel=1e-6)
     assert found.bound == pytest.approx(best, rel=2e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(instances(max_nodes=2, max_jobs=2, max_running=1, reservations=False), names)
 def test_the_best_of_all_orders_is_the_best_of_all_starts(instance: Instance, name: str) -> None:
     chosen = Hcp(VARIANTS[name]).select(without_overdue(instance)).tolist()
@@ -227,9 +228,21 @@ def without_overdue(instance: Instance) -> Instance:
     return read(file)
 
 
+@pytest.mark.usefixtures("only_solver")
+def test_the_solver_charges_nothing_before_a_job_is_late() -> None:
+    instance = queued(job(1, 50, 2, 4, 0, ewt=300), job(2, 40, 2, 4, 0, ewt=90))
+    dispatcher = Hcp(limit_s=20.0, objective="ewt_excess")
+    start_s = plan(dispatcher, instance).start_s
+    problem, solver = problem_of(dispatcher, instance), cp_model.CpSolver()
+    assert start_s.max() == 140
+    assert solver.solve(PooledModel(problem, start_s).model) == cp_model.OPTIMAL
+    assert solver.objective_value == pytest.approx(problem.sum(start_s))
+
+
 # ------------------------------------------------------------------------------ whole decisions
 
 
+@settings(deadline=None)
 @given(small, names, st.sampled_from(sorted(OBJECTIVES)), st.integers(1, 5))
 def test_decisions_and_their_certificates_pass_the_independent_checker(
     instance: Instance, name: str, objective_name: str, m: int
@@ -253,13 +266,11 @@ def test_the_same_seed_gives_the_same_answer(name: str) -> None:
 
 def test_the_solver_never_makes_the_plan_worse() -> None:
     dispatcher, instance = Hcp(limit_s=2.0), crowd()
-    chosen = dispatcher.select(instance)
-    cost = objective.of("slowdown", instance.queue).take(chosen)
-    pool = dispatcher.pool(instance, chosen)
-    incumbent = Problem(pool, cost, cost.weights(pool.horizon_s)).incumbent()
+    problem = problem_of(dispatcher, instance)
     found = plan(dispatcher, instance)
-    assert pool.holds(found.start_s)
-    assert found.bound <= cost.value(found.start_s) <= cost.value(incumbent)
+    value = problem.cost.value(found.start_s)
+    assert problem.pool.holds(found.start_s)
+    assert found.bound <= value <= problem.cost.value(problem.incumbent())
 
 
 def test_jobs_that_all_fit_start_now_and_that_is_optimal() -> None:
@@ -286,8 +297,12 @@ def test_a_planned_job_waits_and_one_that_overtakes_it_is_backfilled() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(VARIANTS))
-def test_a_job_that_fits_no_empty_system_is_left_out_and_named(name: str) -> None:
-    decision = Hcp(VARIANTS[name]).dispatch(queued(job(1, 5, 3, 4, 0), job(2, 5, 1, 4, 0)))
+@pytest.mark.parametrize(("units", "cores"), [(3, 4), (1, 5)], ids=["the pool", "no node"])
+def test_a_job_that_fits_no_empty_system_is_left_out_and_named(
+    name: str, units: int, cores: int
+) -> None:
+    instance = queued(job(1, 5, units, cores, 0), job(2, 5, 1, 4, 0))
+    decision = Hcp(VARIANTS[name]).dispatch(instance)
     assert decision.start_s.tolist() == [NO_START, 100]
     assert decision.reason.tolist() == [Reason.NEVER_FITS, Reason.STARTED]
 
@@ -422,6 +437,46 @@ def test_a_bound_above_the_plan_is_not_believed(monkeypatch: pytest.MonkeyPatch)
     found = plan(dispatcher, instance)
     assert found.status == "heuristic"
     assert found.bound <= objective.of("slowdown", instance.queue).value(true.start_s)
+
+
+def problem_of(dispatcher: Hcp, instance: Instance) -> Problem:
+    chosen = dispatcher.select(instance)
+    cost = objective.of(dispatcher.objective, instance.queue).take(chosen)
+    pool = dispatcher.pool(instance, chosen)
+    return Problem(pool, cost, cost.weights(pool.horizon_s))
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["worse", "so far off that sums overflow"])
+@pytest.mark.usefixtures("only_solver")
+def test_a_plan_of_the_solver_that_is_no_better_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, far: bool
+) -> None:
+    dispatcher, instance = Hcp(), crowd()
+    problem = problem_of(dispatcher, instance)
+    first = 2**63 // int(problem.weights.per_s.sum()) if far else 20
+    one_by_one = (first + np.cumsum(problem.pool.duration_s) - problem.pool.duration_s).tolist()
+    monkeypatch.setattr(cp_model, "CpSolver", lambda: Broken(cp_model.FEASIBLE, 0.0, *one_by_one))
+    found = plan(dispatcher, instance)
+    assert found.start_s.tolist() == problem.incumbent().tolist()
+    assert found.status == ("heuristic" if far else "feasible")
+
+
+@settings(deadline=None)
+@given(small, st.sampled_from(sorted(OBJECTIVES)))
+def test_a_job_alone_makes_a_plan_worse_just_beyond_its_latest_start(
+    instance: Instance, objective_name: str
+) -> None:
+    dispatcher = Hcp(objective=objective_name)
+    if len(dispatcher.select(instance)) == 0:
+        return
+    problem = problem_of(dispatcher, instance)
+    start_s = problem.incumbent()
+    for k, latest in enumerate(problem.latest(start_s).tolist()):
+        alone = problem.pool.earliest()
+        alone[k] = latest
+        assert problem.sum(alone) <= problem.sum(start_s)
+        alone[k] = latest + 1
+        assert problem.sum(alone) > problem.sum(start_s)
 
 
 def test_a_budget_that_is_spent_gives_the_heuristic_answer() -> None:

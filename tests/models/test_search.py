@@ -91,6 +91,11 @@ def test_a_proof_ends_the_search_with_its_bound() -> None:
     assert run(Search()) == Outcome("optimal", 3)
 
 
+def test_rounding_in_the_solver_does_not_raise_its_bound(scripted: Any) -> None:
+    scripted((cp_model.OPTIMAL, 66000000.00000001, 7))
+    assert run(Search()).bound == 66000000
+
+
 def test_one_worker_a_seed_and_both_limits_make_the_answer_reproducible(scripted: Any) -> None:
     solver = scripted((cp_model.OPTIMAL, 3.0, 3))
     run(Search(seed=7))
@@ -129,7 +134,7 @@ def test_a_search_that_finds_nothing_better_is_the_last(scripted: Any) -> None:
 
 
 def test_a_better_plan_is_searched_on_from(scripted: Any) -> None:
-    solver = scripted((cp_model.FEASIBLE, 4.0, 8), (cp_model.FEASIBLE, 3.5, 7), NOTHING)
+    solver = scripted((cp_model.FEASIBLE, 4.0, 8), (cp_model.FEASIBLE, 2.0, 7), NOTHING)
     model = OneNumber()
     outcome = Search().run(lambda: model, Stopwatch(8.0), below(9), b"key")
     assert model.hints == [8, 7]

@@ -1,0 +1,1 @@
+"""The package inside other people's systems."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from cpdispatch.analyze.metrics import Schedule, summary
+from cpdispatch.analyze import metrics as figures
+from cpdispatch.analyze.metrics import Schedule
 from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
 from cpdispatch.files import read_bytes, replacing, write_bytes
@@ -71,7 +72,18 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of `cpdispatch.analyze.metrics.summary`."""
-        return summary(self.schedule(), arrow.array(self.decision_table.column("ms")))
+        return figures.summary(self.schedule(), arrow.array(self.decision_table.column("ms")))
+
+    def by_class(self) -> dict[str, dict[str, float]]:
+        """Jobs, mean wait and mean bounded slowdown of short, medium and long jobs."""
+        schedule = self.schedule()
+        return figures.by_class(schedule.take(schedule.started))
+
+    def by_user(self) -> dict[str, dict[str, float]]:
+        """Jobs, mean wait and mean bounded slowdown of each user."""
+        schedule = self.schedule()
+        users = np.array(self.job_table.column("user").to_pylist(), dtype=np.str_)
+        return figures.by_user(schedule.take(schedule.started), users[schedule.started])
 
     def schedule(self) -> Schedule:
         """The columns that metrics are computed from."""
@@ -101,7 +113,7 @@ class Run:
                 pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
         if self.workload is not None:
             self._write_swf(self.workload, folder / SCHEDULE)
-        about = {**self.about, "metrics": self.metrics}
+        about = {**self.about, "metrics": self.metrics, "classes": self.by_class()}
         write_bytes(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=1))
 
     def _write_swf(self, workload: Workload, path: Path) -> None:

@@ -153,7 +153,10 @@ class Simulation:
             self._start(starting, decision)
         refused = (decision.reason == _REJECTED).nonzero()[0]
         if len(refused):
-            self.records.reason[self._state.queue_hidden[ROW, refused]] = _REJECTED
+            rows = self._state.queue_hidden[ROW, refused]
+            self.records.reason[rows] = _REJECTED
+            for row in rows.tolist():
+                del self._live[row]
             self._state.remove(np.union1d(starting, refused))
         elif len(starting):
             self._state.remove(starting)

@@ -149,6 +149,15 @@ def test_a_saved_run_is_read_back_as_it_was(sample: Workload, tmp_path: Path) ->
     assert loaded.system.capacity.tolist() == EURORA.capacity.tolist()
 
 
+def test_figures_by_class_and_by_user_cover_every_job(sample: Workload) -> None:
+    run = simulate(sample, EURORA, "easy")
+    assert set(run.by_class()) == {"short", "medium", "long"}
+    for rows in (run.by_class(), run.by_user()):
+        assert sum(row["jobs"] for row in rows.values()) == 400
+    mean = sum(row["jobs"] * row["wait_s_mean"] for row in run.by_user().values()) / 400
+    assert mean == pytest.approx(run.metrics["wait_s_mean"])
+
+
 def test_the_schedule_as_swf_holds_waits_and_runtimes(sample: Workload, tmp_path: Path) -> None:
     run = simulate(sample, EURORA, "easy")
     run.save(tmp_path)

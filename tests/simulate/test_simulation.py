@@ -122,6 +122,13 @@ def test_a_rejected_job_leaves_the_queue() -> None:
     assert sim.records.reason.tolist() == [Reason.REJECTED] * 2
 
 
+def test_no_object_of_a_job_outlives_it() -> None:
+    for dispatcher in (Reject(), Backfill()):
+        sim, _ = play([(0, 1, 5, 5), (1, 1, 5, 5), (9, 9, 1, 1)], dispatcher=dispatcher)
+        assert [item for item in gc.get_objects() if isinstance(item, Job)] == []
+        assert len(sim.records.start_s) == 3
+
+
 def test_a_dispatcher_that_starts_nothing_ends_the_replay_with_its_jobs_waiting() -> None:
     class Idle:
         def dispatch(self, instance: Instance) -> object:

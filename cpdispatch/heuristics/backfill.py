@@ -119,16 +119,16 @@ class Backfill:
             secondary,
             self.depth,
             self.best_fit,
-            *self._recall(instance),
+            self._recall(instance),
             power_unit(instance),
         )
         return start, reason, placed
 
-    def _recall(self, instance: Instance) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """The promises to the queued jobs: start, and node and unit lists cut by an offset."""
+    def _recall(self, instance: Instance) -> plan.Promises:
+        """The promises to the queued jobs."""
         none: tuple[int, list[int], list[int]] = (NO_START, [], [])
         kept = [self._promises.get(job, none) for job in instance.queue.id.tolist()]
-        return (
+        return plan.Promises(
             np.array([start for start, _, _ in kept], dtype=np.int64),
             np.cumsum([0, *(len(nodes) for _, nodes, _ in kept)], dtype=np.int64),
             np.array([node for _, nodes, _ in kept for node in nodes], dtype=np.int64),

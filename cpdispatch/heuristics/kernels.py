@@ -212,6 +212,26 @@ def usable_for(
 
 
 @kernel
+def start_job(
+    placed: Placed,
+    job: int,
+    usable: IntArray,
+    F: IntArray,
+    pool: IntArray,
+    capacity: IntArray,
+    ask: IntArray,
+    units: int,
+    best_fit: bool,
+) -> Placed:
+    """Place a job that fits ``usable``, and take its capacity from ``F`` and the pool."""
+    placed = place_next(placed, job, usable, capacity, ask, units, best_fit)
+    low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
+    change(F, ask, placed.node[low:high], placed.units[low:high], -1)
+    pool -= units * ask
+    return placed
+
+
+@kernel
 def greedy(
     now: int,
     free: IntArray,
@@ -237,10 +257,7 @@ def greedy(
             continue
         usable = usable_for(F, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity)
         if fits(usable, ask, units):
-            placed = place_next(placed, j, usable, capacity, ask, units, best_fit)
-            low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
-            change(F, ask, placed.node[low:high], placed.units[low:high], -1)
-            pool -= units * ask
+            placed = start_job(placed, j, usable, F, pool, capacity, ask, units, best_fit)
             watts_free -= watts
     return placed
 
@@ -325,6 +342,90 @@ def _reserve(
 
 
 @kernel
+def _in_turn(
+    now: int,
+    first: int,
+    primary: IntArray,
+    F: IntArray,
+    pool: IntArray,
+    watts_free: int,
+    capacity: IntArray,
+    block: IntArray,
+    best_fit: bool,
+    power_unit: IntArray,
+    start: IntArray,
+    reason: ByteArray,
+    placed: Placed,
+) -> tuple[int, Placed, int]:
+    """Start jobs in the primary order, from its ``first`` on, until one does not fit now.
+
+    Returns where that one stands in the order (the number of jobs if there is none), the
+    placements, and the watts that are left. Jobs that fit no empty system are passed over.
+    """
+    for k in range(first, primary.shape[0]):
+        j = primary[k]
+        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        watts = watts_of(ask, units, power_unit)
+        if watts <= watts_free and pool_has(pool, ask, units) and fits(F, ask, units):
+            placed = start_job(placed, j, F, F, pool, capacity, ask, units, best_fit)
+            watts_free -= watts
+            start[j], reason[j] = now, _STARTED
+        elif fits(capacity, ask, units):
+            return k, placed, watts_free
+        else:
+            reason[j] = _NEVER
+    return primary.shape[0], placed, watts_free
+
+
+@kernel
+def _backfill(
+    now: int,
+    shadow: int,
+    secondary: IntArray,
+    F: IntArray,
+    L: IntArray,
+    pool: IntArray,
+    watts_free: int,
+    watts_then: int,
+    capacity: IntArray,
+    block: IntArray,
+    best_fit: bool,
+    power_unit: IntArray,
+    start: IntArray,
+    reason: ByteArray,
+    placed: Placed,
+) -> Placed:
+    """Start, in the secondary order, waiting jobs that do not delay the reserved one.
+
+    ``L`` is what the reserved job leaves free at its ``shadow`` time.
+    """
+    M = np.minimum(F, L)
+    for k in range(secondary.shape[0]):
+        j = secondary[k]
+        if reason[j] != _WAITS:
+            continue
+        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        watts = watts_of(ask, units, power_unit)
+        if watts > watts_free or not pool_has(pool, ask, units):
+            continue
+        outlives = now + block[_EXPECTED, j] > shadow
+        usable = M if outlives else F
+        if (outlives and watts > watts_then) or not fits(usable, ask, units):
+            continue
+        placed = start_job(placed, j, usable, F, pool, capacity, ask, units, best_fit)
+        watts_free -= watts
+        low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
+        if outlives:
+            change(L, ask, placed.node[low:high], placed.units[low:high], -1)
+            watts_then -= watts
+        for e in range(low, high):
+            for r in range(F.shape[1]):
+                M[placed.node[e], r] = min(F[placed.node[e], r], L[placed.node[e], r])
+        start[j], reason[j] = now, _BACKFILLED
+    return placed
+
+
+@kernel
 def easy(
     now: int,
     free: IntArray,
@@ -353,65 +454,29 @@ def easy(
     placed = nothing_placed(jobs)
     F = free.copy()
     pool = _pool(F)
-    shadow, M, L, watts_then = now, F, F, 0
-    blocked = False
-    for k in range(jobs):
-        j = primary[k]
-        ask, need = block[_REQUEST:, j], block[_UNITS, j]
-        watts = watts_of(ask, need, power_unit)
-        if watts <= watts_free and pool_has(pool, ask, need) and fits(F, ask, need):
-            placed = place_next(placed, j, F, capacity, ask, need, best_fit)
-            low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
-            change(F, ask, placed.node[low:high], placed.units[low:high], -1)
-            pool -= need * ask
-            watts_free -= watts
-            start[j], reason[j] = now, _STARTED
-            continue
-        if not fits(capacity, ask, need):
-            reason[j] = _NEVER
-            continue
-        if depth == 0:
+    blocked = 0
+    while True:
+        blocked, placed, watts_free = _in_turn(
+            now, blocked, primary, F, pool, watts_free,
+            capacity, block, best_fit, power_unit, start, reason, placed,
+        )  # fmt: skip
+        if blocked == jobs or depth == 0:
             return start, reason, placed
+        head = primary[blocked]
+        ask, need = block[_REQUEST:, head], block[_UNITS, head]
+        watts = watts_of(ask, need, power_unit)
         shadow, L, watts_then = _reserve(
             now, F, watts_free, ask, need, watts, block, placed,
             run_block, run_end, offset, node, units, power_unit,
         )  # fmt: skip
-        if shadow < 0:
-            continue
-        start[j], reason[j] = shadow, _RESERVED
-        held = place_next(nothing_placed(1), 0, L, capacity, ask, need, best_fit)
-        change(L, ask, held.node[: held.offset[1]], held.units[: held.offset[1]], -1)
-        watts_then -= watts
-        blocked = True
-        break
-    if not blocked:
-        return start, reason, placed
-    M = np.minimum(F, L)
-    for k in range(jobs):
-        j = secondary[k]
-        if reason[j] != _WAITS:
-            continue
-        ask, need = block[_REQUEST:, j], block[_UNITS, j]
-        watts = watts_of(ask, need, power_unit)
-        if watts > watts_free or not pool_has(pool, ask, need):
-            continue
-        outlives = now + block[_EXPECTED, j] > shadow
-        if outlives and watts > watts_then:
-            continue
-        usable = M if outlives else F
-        if not fits(usable, ask, need):
-            continue
-        placed = place_next(placed, j, usable, capacity, ask, need, best_fit)
-        low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
-        where, many = placed.node[low:high], placed.units[low:high]
-        change(F, ask, where, many, -1)
-        pool -= need * ask
-        watts_free -= watts
-        if outlives:
-            change(L, ask, where, many, -1)
-            watts_then -= watts
-        for i in range(where.shape[0]):
-            for r in range(F.shape[1]):
-                M[where[i], r] = min(F[where[i], r], L[where[i], r])
-        start[j], reason[j] = now, _BACKFILLED
+        if shadow >= 0:
+            break
+        blocked += 1
+    start[head], reason[head] = shadow, _RESERVED
+    held = place_next(nothing_placed(1), 0, L, capacity, ask, need, best_fit)
+    change(L, ask, held.node[: held.offset[1]], held.units[: held.offset[1]], -1)
+    placed = _backfill(
+        now, shadow, secondary, F, L, pool, watts_free, watts_then - watts,
+        capacity, block, best_fit, power_unit, start, reason, placed,
+    )  # fmt: skip
     return start, reason, placed

@@ -52,6 +52,15 @@ class Profile(NamedTuple):
     watts: IntArray
 
 
+class Promises(NamedTuple):
+    """Planned starts that were promised, `NO_START` for the other jobs, and where."""
+
+    start: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+
 @kernel
 def split(profile: Profile, time: int) -> int:
     """Index of the segment that begins at ``time``, made if need be."""
@@ -213,6 +222,83 @@ def expected_profile(
 
 
 @kernel
+def _put(
+    profile: Profile,
+    placed: Placed,
+    job: int,
+    begin: int,
+    M: IntArray,
+    capacity: IntArray,
+    block: IntArray,
+    watts: int,
+    best_fit: bool,
+) -> Placed:
+    """Place a job that fits ``M`` from ``begin`` on, and hold its capacity."""
+    ask = block[_REQUEST:, job]
+    placed = place_next(placed, job, M, capacity, ask, block[_UNITS, job], best_fit)
+    entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
+    end = begin + block[_EXPECTED, job]
+    hold(profile, begin, end, ask, placed.node[entries], placed.units[entries], watts, -1)
+    return placed
+
+
+@kernel
+def _recalled(
+    now: int,
+    profile: Profile,
+    block: IntArray,
+    watts: IntArray,
+    promises: Promises,
+    start: IntArray,
+) -> None:
+    """Put promises in place, the earliest first; one that has become impossible is forgotten."""
+    by_start = np.argsort(promises.start, kind="mergesort")
+    for k in range(by_start.shape[0]):
+        j = by_start[k]
+        if promises.start[j] == _NO_START:
+            continue
+        begin = max(promises.start[j], now)
+        end = begin + block[_EXPECTED, j]
+        entries = slice(promises.offset[j], promises.offset[j + 1])
+        ask, node, units = block[_REQUEST:, j], promises.node[entries], promises.units[entries]
+        if holdable(profile, begin, end, ask, node, units, watts[j]):
+            hold(profile, begin, end, ask, node, units, watts[j], -1)
+            start[j] = begin
+
+
+@kernel
+def _compressed(
+    profile: Profile,
+    capacity: IntArray,
+    block: IntArray,
+    watts: IntArray,
+    primary: IntArray,
+    best_fit: bool,
+    promises: Promises,
+    start: IntArray,
+    placed: Placed,
+) -> Placed:
+    """Move promised jobs earlier where capacity was freed, one by one, all others in place."""
+    M = np.empty(capacity.shape, dtype=np.int64)
+    for k in range(primary.shape[0]):
+        j = primary[k]
+        if start[j] == _NO_START:
+            continue
+        ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
+        entries = slice(promises.offset[j], promises.offset[j + 1])
+        node, units = promises.node[entries], promises.units[entries]
+        hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], 1)
+        begin = earliest(profile, ask, need, watts[j], expected, start[j] - 1, M)
+        if begin >= 0:
+            start[j] = begin
+            placed = _put(profile, placed, j, begin, M, capacity, block, watts[j], best_fit)
+        else:
+            hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], -1)
+            placed = _keep(placed, j, node, units)
+    return placed
+
+
+@kernel
 def plan(
     now: int,
     profile: Profile,
@@ -222,10 +308,7 @@ def plan(
     secondary: IntArray,
     depth: int,
     best_fit: bool,
-    promise_start: IntArray,
-    promise_offset: IntArray,
-    promise_node: IntArray,
-    promise_units: IntArray,
+    promises: Promises,
     power_unit: IntArray,
 ) -> tuple[IntArray, ByteArray, Placed]:
     """One pass with reservations for the first ``depth`` jobs that cannot start.
@@ -241,51 +324,12 @@ def plan(
     watts = np.empty(jobs, dtype=np.int64)
     for j in range(jobs):
         watts[j] = watts_of(block[_REQUEST:, j], block[_UNITS, j], power_unit)
+    _recalled(now, profile, block, watts, promises, start)
+    placed = _compressed(
+        profile, capacity, block, watts, primary, best_fit, promises, start, nothing_placed(jobs)
+    )
+    promised = (start > now).sum()
     M = np.empty(capacity.shape, dtype=np.int64)
-    placed = nothing_placed(jobs)
-    promised = 0
-
-    by_promise = np.argsort(promise_start, kind="mergesort")
-    for k in range(jobs):
-        j = by_promise[k]
-        if promise_start[j] == _NO_START:
-            continue
-        begin = max(promise_start[j], now)
-        entries = slice(promise_offset[j], promise_offset[j + 1])
-        ask, end = block[_REQUEST:, j], begin + block[_EXPECTED, j]
-        if holdable(
-            profile, begin, end, ask, promise_node[entries], promise_units[entries], watts[j]
-        ):
-            hold(
-                profile,
-                begin,
-                end,
-                ask,
-                promise_node[entries],
-                promise_units[entries],
-                watts[j],
-                -1,
-            )
-            start[j] = begin
-    for k in range(jobs):
-        j = primary[k]
-        if start[j] == _NO_START:
-            continue
-        ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
-        entries = slice(promise_offset[j], promise_offset[j + 1])
-        node, units = promise_node[entries], promise_units[entries]
-        hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], 1)
-        begin = earliest(profile, ask, need, watts[j], expected, start[j] - 1, M)
-        if begin >= 0:
-            start[j] = begin
-            placed = place_next(placed, j, M, capacity, ask, need, best_fit)
-        else:
-            placed = _keep(placed, j, node, units)
-        entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
-        node, units = placed.node[entries], placed.units[entries]
-        hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], -1)
-        promised += start[j] > now
-
     for turn in range(2):
         order = primary if turn == 0 else secondary
         for k in range(jobs):
@@ -297,19 +341,21 @@ def plan(
             ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
             latest = _FOREVER if turn == 0 else now
             begin = earliest(profile, ask, need, watts[j], expected, latest, M)
-            if begin < 0:
-                if turn == 0 and not fits(capacity, ask, need):
-                    reason[j] = _NEVER
-                continue
-            start[j] = begin
-            placed = place_next(placed, j, M, capacity, ask, need, best_fit)
-            entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
-            node, units = placed.node[entries], placed.units[entries]
-            hold(profile, begin, begin + expected, ask, node, units, watts[j], -1)
-            promised += begin > now
+            if begin >= 0:
+                start[j] = begin
+                placed = _put(profile, placed, j, begin, M, capacity, block, watts[j], best_fit)
+                promised += begin > now
+            elif turn == 0 and not fits(capacity, ask, need):
+                reason[j] = _NEVER
+    _give_reasons(now, primary, start, reason)
+    return start, reason, placed
 
+
+@kernel
+def _give_reasons(now: int, primary: IntArray, start: IntArray, reason: ByteArray) -> None:
+    """Started in its turn or ahead of a job that waits, reserved, or waiting."""
     ahead = False
-    for k in range(jobs):
+    for k in range(primary.shape[0]):
         j = primary[k]
         if start[j] == now:
             reason[j] = _BACKFILLED if ahead else _STARTED
@@ -317,7 +363,6 @@ def plan(
             ahead = True
             if start[j] != _NO_START:
                 reason[j] = _RESERVED
-    return start, reason, placed
 
 
 @kernel

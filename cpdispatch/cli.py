@@ -251,7 +251,7 @@ def solve(
     Parameters
     ----------
     instances
-        Instance files (JSON, plain or packed).
+        Instance files (JSON, plain or packed), or folders of them.
     model
         A dispatcher, as in simulate.
     objective
@@ -261,38 +261,75 @@ def solve(
     seed
         Seed of the search.
     out
-        Solution file; with several instances, a folder.
+        Solution file; with several instances or a folder of them, a folder.
     json
         Print one JSON object.
     """
     from cpdispatch import dispatch, instance, solution, verify
     from cpdispatch.simulate.replay import warm_up
 
-    if not instances:
-        raise UsageError("solve needs an instance file")
+    files = _instance_files(instances)
+    targets = _solution_files(files, out, folder=len(files) > 1 or files[0] not in instances)
     if objective is not None:
         model += (",objective=" if ":" in model else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit), seed)
-    warm_up(model, settings)
-    solved = []
-    for path in instances:
-        problem = instance.load(path)
-        decision = dispatch.make(model, settings).dispatch(problem)
-        answer = solution.from_decision(problem, decision, limit_ms=round(settings.limit_s * 1e3))
-        violations = verify.solution(problem, answer)
-        if violations:
-            raise CpdispatchError(f"{model} answered {path} wrongly: {violations[0]}")
-        if out is not None:
-            name = path.name.split(".")[0] + ".solution.json"
-            solution.dump(answer, out / name if len(instances) > 1 else out)
-        solved.append((path, problem, answer))
+    solved, console = [], _console()
+    with _progress() as show:
+        advance = show(f"{len(files)} instances")
+        for count, (path, target) in enumerate(zip(files, targets, strict=True), start=1):
+            problem = instance.load(path)
+            if count == 1:
+                warm_up(model, settings)
+            decision = dispatch.make(model, settings).dispatch(problem)
+            limit_ms = round(settings.limit_s * 1e3)
+            answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
+            violations = verify.solution(problem, answer)
+            if violations:
+                raise CpdispatchError(f"{model} answered {path} wrongly: {violations[0]}")
+            if target is not None:
+                solution.dump(answer, target)
+            solved.append(_solved_row(path, answer))
+            if not json:
+                console.print(_solved_line(path, answer), soft_wrap=True)
+            advance(count / len(files))
     if json:
-        _print_json({"solutions": [_solved_row(path, answer) for path, _, answer in solved]})
-    else:
-        for path, problem, answer in solved:
-            _console().print(_solved_line(path, answer), soft_wrap=True)
-            _console().print(_solved_table(problem, answer))
+        _print_json({"solutions": solved})
+    elif len(files) == 1:
+        console.print(_solved_table(problem, answer))
     return DONE
+
+
+def _instance_files(paths: tuple[Path, ...]) -> list[Path]:
+    """The instance files that are named, and those in folders that are."""
+    if not paths:
+        raise UsageError("solve needs an instance file")
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = [
+            file
+            for file in sorted(path.rglob("*.json*"))
+            if ".solution." not in file.name and file.name != "best_known.json"
+        ]
+        if not inside:
+            raise UsageError(f"{path}: there is no instance file (.json, plain or packed) in it")
+        files += inside
+    return files
+
+
+def _solution_files(files: list[Path], out: Path | None, *, folder: bool) -> list[Path | None]:
+    """Where each solution goes."""
+    if out is None:
+        return [None] * len(files)
+    if not folder:
+        return [out]
+    names = [file.name.split(".json")[0] + ".solution.json" for file in files]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--out {out}: two instances would have the solution file {name}")
+    return [out / name for name in names]
 
 
 def _solved_row(path: Path, answer: Solution) -> dict[str, Any]:

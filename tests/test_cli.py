@@ -131,6 +131,20 @@ def test_an_instance_is_solved_verified_and_told(
     assert {job.id: job.start for job in answer.jobs} == {2: 100, 3: 150}
 
 
+def test_a_folder_of_instances_is_solved_into_a_folder(
+    problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = tmp_path / "many" / "inner"
+    inner.mkdir(parents=True)
+    for name in ("one.json", "two.json", "old.solution.json", "best_known.json"):
+        (inner / name).write_bytes(problem.read_bytes())
+    out = tmp_path / "answers"
+    code, text, _ = said(capsys, "solve", tmp_path / "many", "--model", "easy", "--out", out)
+    assert (code, len(text.splitlines())) == (0, 2)
+    assert sorted(p.name for p in out.iterdir()) == ["one.solution.json", "two.solution.json"]
+    assert said(capsys, "verify", inner / "one.json", out / "one.solution.json")[0] == 0
+
+
 def test_a_wrong_solution_is_found_out(
     problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +171,14 @@ def test_instances_are_dumped_on_the_way(log: Path, tmp_path: Path) -> None:
     dumped = [instance.load(path) for path in sorted(folder.iterdir())]
     assert [i.now for i in dumped if len(i.queue)] == sorted(i.now for i in dumped)
     assert dumped[0].queue.id.tolist() == [1]
+
+
+def twice(log: Path) -> list[object]:
+    files = [log.parent / folder / "same.json" for folder in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_bytes(msgspec.json.encode(INSTANCE))
+    return ["solve", *files, "--out", log.parent / "out"]
 
 
 def cut_short(log: Path) -> list[object]:
@@ -218,6 +240,8 @@ BAD = {
     "overlapping running jobs": (changed("running.0.unit", [5, 0]), "overlap"),
     "an unknown key": (changed("colour", "red"), "colour"),
     "nothing to solve": (lambda log: ["solve"], "needs an instance file"),
+    "a folder without instances": (lambda log: ["solve", log.parent], "there is no instance file"),
+    "two solutions of one name": (twice, "two instances would have the solution file"),
     "nothing to verify": (lambda log: ["verify"], "INSTANCE SOLUTION or --run DIR"),
     "nothing to compare": (lambda log: ["compare"], "needs the folder"),
     "a folder without a run": (lambda log: ["compare", log.parent], "holds no finished run"),

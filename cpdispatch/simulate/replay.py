@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cpdispatch import dispatch
+from cpdispatch import dispatch, predict
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.files import read_bytes, writing
@@ -99,6 +99,8 @@ def simulate(
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
+    if isinstance(predictor, str):
+        predictor = predict.make(predictor, workload)
     if isinstance(dispatcher, str):
         warm_up(dispatcher, settings)
         dispatcher = dispatch.make(dispatcher, settings)
@@ -109,7 +111,7 @@ def simulate(
         "workload_sha256": fingerprint(workload),
         "notes": workload.notes,
         "dispatcher": dispatcher.name,
-        "predictor": predictor if isinstance(predictor, str) else predictor.name,
+        "predictor": predictor.name,
         "trigger": trigger,
         "correction": correction,
         "kill_at_limit": kill_at_limit,
@@ -144,6 +146,7 @@ def warm_up(dispatcher: str, settings: Settings) -> None:
 
     A throw-away dispatcher of the same name plays three jobs on two processors.
     """
+    throwaway = dispatch.make(dispatcher, settings)
     system = System.pool(2)
     block = job_block(id=range(3), submit_s=[0, 1, 2], units=[2, 2, 1], requested_s=9,
                       request=[[1]] * 3)  # fmt: skip
@@ -151,7 +154,6 @@ def warm_up(dispatcher: str, settings: Settings) -> None:
     runtime_s = np.array([5, 5, 12], dtype=np.int64)
     workload = Workload("warm-up", ("core",), JobTable(block), runtime_s, none, none.copy())
     simulation = Simulation(workload, system)
-    throwaway = dispatch.make(dispatcher, settings)
     while (instance := simulation.advance()) is not None:
         simulation.apply(throwaway.dispatch(instance))
 

@@ -21,7 +21,7 @@ from cpdispatch.files import read_bytes, writing
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.predict import Predictor
-from cpdispatch.simulate.run import ABOUT, Run, run_of
+from cpdispatch.simulate.run import ABOUT, Run, run_of, system_as_dict
 from cpdispatch.simulate.simulation import Simulation
 from cpdispatch.system import System
 
@@ -110,6 +110,7 @@ def simulate(
         "workload": workload.name,
         "workload_sha256": fingerprint(workload),
         "notes": workload.notes,
+        "system": system_as_dict(system),
         "dispatcher": dispatcher.name,
         "predictor": predictor.name,
         "trigger": trigger,
@@ -192,6 +193,8 @@ class _Replay:
             if stop:
                 raise InterruptedRunError(f"interrupted at {simulation.progress:.0%} of the log")
         self.seconds = before + perf_counter() - began
+        if watch.progress is not None:
+            watch.progress(1.0)
 
     def save(self, folder: Path) -> None:
         """Write the checkpoint, atomically."""
@@ -221,8 +224,10 @@ def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -
     """Raise when a folder's run differs from the wanted one in anything that matters."""
     for key, value in wanted.items():
         if key not in ("python", "notes", "workload") and found.get(key) != value:
+            differs = f"is {found.get(key)!r}, not {value!r}"
             raise UsageError(
-                f"{where} belongs to another run: its {key} is {found.get(key)!r}, not {value!r}; "
+                f"{where} belongs to another run: its {key} "
+                f"{'differs' if isinstance(value, dict) else differs}; "
                 "use the same arguments, --overwrite, or another folder"
             )
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,9 @@ def test_a_checkpoint_of_other_arguments_is_refused(sample: Workload, tmp_path: 
         simulate(sample, EURORA, "fifo", watch=resume)
     with pytest.raises(UsageError, match="its seed is 0, not 1"):
         simulate(sample, EURORA, "easy", settings=Settings(seed=1), watch=resume)
+    larger = replace(EURORA, groups=(*EURORA.groups, EURORA.groups[0]))
+    with pytest.raises(UsageError, match="its system differs"):
+        simulate(sample, larger, "easy", watch=resume)
     with pytest.raises(UsageError, match="its workload_sha256"):
         simulate(eurora_sample(400, seed=2), EURORA, "easy", watch=resume)
 

@@ -154,6 +154,16 @@ def _hcp(variant: str) -> Make:
     return make
 
 
+def _pcp(variant: str) -> Make:
+    def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+        from cpdispatch.models.pcp import make_pcp
+
+        limit_s = given.pop("limit", settings.limit_s)
+        return make_pcp(variant, limit_s=limit_s, seed=settings.seed, **given)
+
+    return make
+
+
 _ORDERS = {"primary": _policy, "backfill": _policy, "threshold": _count, "allocate": _allocation}
 _STRICT = {"allocate": _allocation, "threshold": _count}
 _CP = {"limit": _positive, "m": _count, "objective": _objective}
@@ -183,6 +193,15 @@ REGISTRY: Mapping[str, Entry] = {
     "hcp1": Entry("hcp with only the jobs that fit now, 100 at most", _CP, _hcp("hcp1")),
     "hcp2": Entry("hcp1 that corrects the expected end of overdue jobs", _CP, _hcp("hcp2")),
     "hcp3": Entry("hcp2 by slowdown, with the priority search", _CP, _hcp("hcp3")),
+    "pcp": Entry("pure CP, original: each job's units as optional copies on the nodes", _CP,
+                 _pcp("pcp")),
+    "pcp1": Entry("pcp with only the jobs that fit now, 100 at most", _CP, _pcp("pcp1")),
+    "pcp2": Entry("pcp1 that corrects the expected end of overdue jobs", _CP, _pcp("pcp2")),
+    "pcp3": Entry("pcp2 by slowdown, with the priority search", _CP, _pcp("pcp3")),
+    "pcp4": Entry("pcp3 with a count of units on each node, and a relaxation of the pool", _CP,
+                  _pcp("pcp4")),
+    "pcp5": Entry("pcp3 with units as boxes on one axis a resource: no-overlap-2D", _CP,
+                  _pcp("pcp5")),
 }  # fmt: skip
 """Every dispatcher by name."""
 

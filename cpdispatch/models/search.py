@@ -17,7 +17,6 @@ from typing import Protocol, TypeVar
 
 from ortools.sat.python import cp_model
 
-
 DETERMINISTIC_PER_S = 0.1
 """CP-SAT's deterministic time that a second of wall clock is sure to hold.
 
@@ -28,7 +27,7 @@ more than half a processor.
 """
 
 FIRST_SHARE = 0.05
-"""The first delta as a share of the budget."""
+"""The first delta as a share of the budget, unless a dispatcher has its own."""
 
 RESERVE_S = 0.005
 """Kept back from the solver for what comes after it: decoding, allocation, checking."""
@@ -120,11 +119,14 @@ class Search:
         up to the end of the budget ends them.
     remembers : bool
         Whether a model proven infeasible is not searched again.
+    first_share : float
+        The first delta as a share of the budget; 1: there is one search.
     """
 
     seed: int = 0
     fruitless: int | None = None
     remembers: bool = True
+    first_share: float = FIRST_SHARE
     _infeasible: dict[bytes, None] = field(default_factory=dict, repr=False)
 
     def run(
@@ -133,6 +135,7 @@ class Search:
         watch: Stopwatch,
         judge: Callable[[Plan], bool],
         key: bytes,
+        deterministic_per_s: float = DETERMINISTIC_PER_S,
     ) -> Outcome:
         """Search until proof, until a search brings nothing better, or until the budget ends.
 
@@ -145,6 +148,8 @@ class Search:
             `FalseAnswerError` when it is no plan.
         key : bytes
             What the model is known by, for the memory of infeasible ones.
+        deterministic_per_s : float
+            CP-SAT's deterministic time that a second is sure to hold with this model.
 
         Notes
         -----
@@ -154,7 +159,7 @@ class Search:
         if key in self._infeasible:
             return Outcome("infeasible")
         try:
-            outcome = self._restarts(build(), watch, judge)
+            outcome = self._restarts(build(), watch, judge, deterministic_per_s)
         except Exception:
             # Whatever goes wrong in or around the solver must not cost the decision.
             return Outcome("failed")
@@ -165,12 +170,16 @@ class Search:
         return outcome
 
     def _restarts(
-        self, model: Formulation[Plan], watch: Stopwatch, judge: Callable[[Plan], bool]
+        self,
+        model: Formulation[Plan],
+        watch: Stopwatch,
+        judge: Callable[[Plan], bool],
+        deterministic_per_s: float,
     ) -> Outcome:
-        delta_s, spent_s, barren = watch.limit_s * FIRST_SHARE, 0.0, 0
+        delta_s, spent_s, barren = watch.limit_s * self.first_share, 0.0, 0
         bound: int | None = None
         while spent_s + delta_s <= watch.limit_s and watch.left_s > 0:
-            solver = self._solver(delta_s, watch.left_s)
+            solver = self._solver(delta_s * deterministic_per_s, watch.left_s)
             spent_s, delta_s = spent_s + delta_s, 2 * delta_s
             status = solver.solve(model.model)
             if status == cp_model.INFEASIBLE:
@@ -192,13 +201,13 @@ class Search:
             model.hint(plan)
         return Outcome("unsolved" if bound is None else "feasible", bound, limit_hit=True)
 
-    def _solver(self, delta_s: float, left_s: float) -> cp_model.CpSolver:
+    def _solver(self, deterministic: float, left_s: float) -> cp_model.CpSolver:
         """Settings that paid on the pooled models: quick restarts, little presolve."""
         solver = cp_model.CpSolver()
         given = solver.parameters
         given.num_workers = 1
         given.random_seed = self.seed
-        given.max_deterministic_time = delta_s * DETERMINISTIC_PER_S
+        given.max_deterministic_time = deterministic
         given.max_time_in_seconds = left_s
         given.search_branching = cp_model.PORTFOLIO_WITH_QUICK_RESTART_SEARCH
         given.linearization_level = 0

@@ -497,7 +497,9 @@ def _print_runs(runs: list[Run], json: bool) -> None:
         _print_json({"runs": rows})
         return
     console = _console()
-    for table in compare.tables(rows, console.width):
+    for number, table in enumerate(compare.tables(rows, console.width)):
+        if number:
+            console.print()
         console.print(table)
     sentence = compare.verdict(rows)
     if sentence:

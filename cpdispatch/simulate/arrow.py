@@ -68,9 +68,9 @@ def array(column: pa.ChunkedArray[Any]) -> NDArray[Any]:
 
 
 def is_text(column: pa.ChunkedArray[Any], text: str) -> NDArray[np.bool_]:
-    """Which rows of a column made by `texts`, none of them null, hold this text."""
+    """Which rows of a column of texts, none of them null, hold this one."""
     parts = [np.zeros(0, dtype=np.bool_)]
-    for chunk in cast("list[pa.DictionaryArray[Any, Any]]", column.chunks):
+    for chunk in cast("list[pa.DictionaryArray[Any, Any]]", column.dictionary_encode().chunks):
         names = chunk.dictionary.to_pylist()
         code = names.index(text) if text in names else -1
         parts.append(np.from_dlpack(chunk.indices) == code)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from cpdispatch.dispatch import Settings
@@ -151,6 +152,16 @@ def test_a_saved_run_is_read_back_as_it_was(sample: Workload, tmp_path: Path) ->
     assert same(run, loaded)
     assert loaded.metrics == run.metrics
     assert loaded.system.capacity.tolist() == EURORA.capacity.tolist()
+
+
+def test_a_run_whose_tables_another_program_rewrote_is_read_as_well(
+    sample: Workload, tmp_path: Path
+) -> None:
+    run = simulate(sample, EURORA, "easy")
+    run.save(tmp_path)
+    frame = pd.read_parquet(tmp_path / "jobs.parquet")
+    frame.assign(reason=frame["reason"].astype(str)).to_parquet(tmp_path / "jobs.parquet")
+    assert Run.load(tmp_path).metrics == run.metrics
 
 
 def test_figures_by_class_and_by_user_cover_every_job(sample: Workload) -> None:

@@ -136,26 +136,40 @@ def earliest(
     ``M`` becomes the elementwise minimum of the free capacity over that time.
     """
     size = profile.size[0]
-    k = 0
+    k = looked = 0
     while k < size and profile.time[k] <= latest:
         end = profile.time[k] + duration
-        short = -1
-        last = k
+        last = looked = max(looked, k)
         while last < size and profile.time[last] < end:
             slot = profile.slot[last]
             if watts > profile.watts[slot] or not pool_has(profile.pool[slot], ask, units):
-                short = last
+                break
+            if not fits(profile.free[slot], ask, units):
+                break
             last += 1
-        if short >= 0:
-            k = short + 1
+        looked = last
+        if last < size and profile.time[last] < end:
+            k = last + 1  # no start whose time takes in this segment is any good
             continue
         M[:] = profile.free[profile.slot[k]]
+        fitting = True
         for later in range(k + 1, last):
-            M[:] = np.minimum(M, profile.free[profile.slot[later]])
-        if fits(M, ask, units):
+            lower(M, profile.free[profile.slot[later]])
+            fitting = fits(M, ask, units)
+            if not fitting:
+                break
+        if fitting:
             return int(profile.time[k])
         k += 1
     return -1
+
+
+@kernel
+def lower(M: IntArray, free: IntArray) -> None:
+    """Make ``M`` the elementwise minimum of both."""
+    for node in range(M.shape[0]):
+        for r in range(M.shape[1]):
+            M[node, r] = min(M[node, r], free[node, r])
 
 
 @kernel

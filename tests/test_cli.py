@@ -290,7 +290,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing_half_written(
 
 def test_an_interrupted_run_says_so_saves_itself_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    slow = ["simulate", "-d", "conservative", "--jobs", "900"]
+    slow = ["simulate", "-d", "conservative", "--jobs", "2000"]
     command = [*CPDISPATCH, *slow, "--out", str(out), "--checkpoint", "1ms"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while running.poll() is None and not (out / "checkpoint.pickle").exists():
@@ -304,7 +304,7 @@ def test_an_interrupted_run_says_so_saves_itself_and_resumes(tmp_path: Path) -> 
     (resumed,), (plain,) = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))
     untimed = {key for key in plain if key != "seconds" and not key.startswith("decision_ms")}
     assert {key: resumed[key] for key in untimed} == {key: plain[key] for key in untimed}
-    assert Run.load(out).metrics["jobs"] == 900
+    assert Run.load(out).metrics["jobs"] == 2000
 
 
 def test_help_and_version_need_no_heavy_library() -> None:

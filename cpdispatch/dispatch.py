@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 import tomllib
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cpdispatch.decision import Decision
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import InputError, UsageError, nearest, unknown
 from cpdispatch.files import read_bytes
 from cpdispatch.instance import Instance
 
@@ -246,15 +245,12 @@ def _named(name: str, given: dict[str, Any], settings: Settings, spec: str) -> D
         given = {"primary": parts[1], "backfill": parts[2], **given}
         name = "easy"
     if name not in REGISTRY:
-        near = difflib.get_close_matches(name, REGISTRY, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"unknown dispatcher {name!r}{hint} (one of {', '.join(REGISTRY)})")
+        raise unknown("dispatcher", name, REGISTRY)
     entry = REGISTRY[name]
     values = {}
     for key, value in given.items():
         if key not in entry.parameters:
-            near = difflib.get_close_matches(key, entry.parameters, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = nearest(key, entry.parameters)
             known = ", ".join(entry.parameters) or "none"
             raise UsageError(f"dispatcher {name} has no parameter {key!r}{hint} (it has: {known})")
         try:

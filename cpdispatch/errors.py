@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from os import PathLike
 
 
@@ -11,6 +13,19 @@ class CpdispatchError(Exception):
 
 class UsageError(CpdispatchError):
     """A request that cannot be carried out as it was put: an unknown name, a folder in use."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that is meant, to be put after the wrong one; may be empty."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is none of the known ones; it suggests the nearest."""
+    known = list(known)
+    hint = nearest(name, known)
+    return UsageError(f"unknown {what} {name!r}{hint} (one of {', '.join(known)})")
 
 
 class DecisionError(CpdispatchError):

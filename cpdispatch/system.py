@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import msgspec
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import read_bytes
 
 LIMIT = 2**48
@@ -246,9 +245,7 @@ def find(text: str) -> System:
         return NAMED[text]
     if Path(text).suffix in {".json", ".toml", ".config"} or Path(text).exists():
         return load(text)
-    near = difflib.get_close_matches(text, NAMED, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(
-        f"unknown system {text!r}{hint} (a number of processors, one of {', '.join(NAMED)}, "
-        "or a JSON or TOML file)"
+        f"unknown system {text!r}{nearest(text, NAMED)} (a number of processors, "
+        f"one of {', '.join(NAMED)}, or a JSON or TOML file)"
     )

@@ -5,14 +5,13 @@ A policy gives each queued job a key; jobs are taken by ascending key, ties by s
 
 from __future__ import annotations
 
-import difflib
 from enum import IntEnum
 
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import kernel
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import unknown
 from cpdispatch.jobs import Column
 
 _SUBMIT, _UNITS, _EXPECTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.EXPECTED)
@@ -73,9 +72,7 @@ def find(name: str) -> Policy:
         return Policy[name.upper()]
     except KeyError:
         known = [policy.name.lower() for policy in Policy]
-        near = difflib.get_close_matches(name.lower(), known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"unknown policy {name!r}{hint} (one of {', '.join(known)})") from None
+        raise unknown("policy", name.lower(), known) from None
 
 
 @kernel

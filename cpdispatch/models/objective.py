@@ -6,7 +6,6 @@ floor up to a start that is soon enough, and from there on a constant rate per s
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import unknown
 from cpdispatch.jobs import JobTable
 
 TAU_S = 10
@@ -132,9 +131,7 @@ def find(name: str) -> Callable[[JobTable], Cost]:
         When there is no such objective.
     """
     if name not in OBJECTIVES:
-        near = difflib.get_close_matches(name, OBJECTIVES, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"unknown objective {name!r}{hint} (one of {', '.join(OBJECTIVES)})")
+        raise unknown("objective", name, OBJECTIVES)
     return OBJECTIVES[name]
 
 

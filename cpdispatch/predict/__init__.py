@@ -6,12 +6,11 @@ before the job has ended. The simulator caps what it says at the requested time.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.walltime import Walltime
@@ -58,7 +57,5 @@ def make(name: str, workload: Workload) -> Predictor:
         When there is none of that name; the message suggests the nearest.
     """
     if name not in PREDICTORS:
-        near = difflib.get_close_matches(name, PREDICTORS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"unknown predictor {name!r}{hint} (one of {', '.join(PREDICTORS)})")
+        raise unknown("predictor", name, PREDICTORS)
     return PREDICTORS[name].make(workload)

@@ -8,7 +8,6 @@ a dispatch follows each single event.
 
 from __future__ import annotations
 
-import difflib
 import heapq
 from array import array
 from time import perf_counter
@@ -18,7 +17,7 @@ import numpy as np
 from cpdispatch import verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Decision, Placements, Reason
-from cpdispatch.errors import DecisionError, UsageError
+from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance
@@ -74,8 +73,10 @@ class Simulation:
         correction: str = "minimal",
         kill_at_limit: bool = False,
     ) -> None:
-        _known("trigger", trigger, TRIGGERS)
-        _known("correction", correction, CORRECTIONS)
+        if trigger not in TRIGGERS:
+            raise unknown("trigger", trigger, TRIGGERS)
+        if correction not in CORRECTIONS:
+            raise unknown("correction", correction, CORRECTIONS)
         if workload.resources != system.resources:
             raise UsageError(
                 f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
@@ -248,11 +249,3 @@ def _now_only(placements: Placements, start_s: IntArray, now: int) -> Placements
         placements.node[entry],
         placements.units[entry],
     )
-
-
-def _known(what: str, name: str, known: object) -> None:
-    names = list(known)  # type: ignore[call-overload]
-    if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"unknown {what} {name!r}{hint} (one of {', '.join(names)})")

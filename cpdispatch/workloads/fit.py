@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import InputError, UsageError, unknown
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import LIMIT, System
 
@@ -85,7 +85,7 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
     if rule is None:
         rule = "processors" if workload.per_processor else "as-is"
     if rule not in RULES:
-        raise UsageError(f"unknown rule {rule!r} to fit a log: one of {', '.join(RULES)}")
+        raise unknown("rule", rule, RULES)
     units, request = RULES[rule](workload, system)
     unit_kb = workload.memory_unit_kb
     if unit_kb is not None and "mem" in request:

@@ -138,7 +138,7 @@ def test_the_rules_for_processors_refuse_other_workloads(rule: str) -> None:
 
 
 def test_an_unknown_rule_lists_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=f"unknown rule 'nodes' .* {', '.join(RULES)}"):
+    with pytest.raises(UsageError, match=f"unknown rule 'nodes'.* {', '.join(RULES)}"):
         fit(log([1]), KIT, "nodes")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import platform
 from collections.abc import Callable
@@ -240,8 +241,11 @@ def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
     UsageError
         When it holds something and neither ``resume`` nor ``overwrite`` is meant.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file: --out needs a folder")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"{there} is a file: --out needs a folder")
+    if not os.access(there, os.W_OK):
+        raise UsageError(f"{there} cannot be written: choose another folder for --out")
     if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
         raise UsageError(
             f"{folder} holds another run: add --resume to go on with it, --overwrite to replace "

@@ -122,8 +122,11 @@ def test_a_folder_in_use_is_refused_unless_told_otherwise(tmp_path: Path) -> Non
     claim(tmp_path, resume=True, overwrite=False)
     claim(tmp_path, resume=False, overwrite=True)
     assert not any(tmp_path.iterdir())
-    with pytest.raises(UsageError, match="is a file"):
-        claim(Path(__file__), resume=False, overwrite=False)
+    for folder in (Path(__file__), Path(__file__) / "easy"):
+        with pytest.raises(UsageError, match="is a file"):
+            claim(folder, resume=False, overwrite=False)
+    claim(tmp_path / "new" / "easy", resume=False, overwrite=False)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_dispatcher_that_cannot_be_saved_is_one_clear_error(

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
+UintArray: TypeAlias = NDArray[np.uint64]
+BoolArray: TypeAlias = NDArray[np.bool_]
 ByteArray: TypeAlias = NDArray[np.int8]
 
 

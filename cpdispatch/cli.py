@@ -19,7 +19,7 @@ from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from cpdispatch.instance import Instance
+    from cpdispatch.instance import Instance, Starvation
     from cpdispatch.jobs import Workload
     from cpdispatch.simulate import Run
     from cpdispatch.solution import Solution
@@ -106,6 +106,11 @@ class Rules:
         New expected end of a job that outlived its prediction.
     kill_at_limit
         End jobs at their requested time.
+    dependencies
+        Start no job before its preceding job has ended and its think time has passed.
+    starvation
+        THRESHOLD,BOUND as 24h,2h: plans start a job that has waited longer than the threshold
+        within the bound after that, where it is possible.
     limit
         Time limit of each decision, as 500ms or 1s.
     seed
@@ -116,8 +121,29 @@ class Rules:
     trigger: Literal["instant", "event"] = "instant"
     correction: Literal["minimal", "incremental", "requested"] = "minimal"
     kill_at_limit: Flag = False
+    dependencies: Flag = False
+    starvation: Annotated[str, Parameter(show_default=False)] = ""
     limit: str = "1s"
     seed: int = 0
+
+    def starvation_bound(self) -> Starvation | None:
+        """The starvation bound that every instance carries."""
+        from cpdispatch.instance import Starvation
+        from cpdispatch.system import LIMIT
+
+        if not self.starvation:
+            return None
+        parts = self.starvation.split(",")
+        if len(parts) != 2:
+            raise UsageError(
+                f"--starvation {self.starvation}: write it as THRESHOLD,BOUND, for example 24h,2h"
+            )
+        times = [0.0 if part.strip() == "0" else seconds(part) for part in parts]
+        if any(time != int(time) or time > LIMIT for time in times):
+            raise UsageError(
+                f"--starvation {self.starvation}: whole seconds, {LIMIT} at most, are needed"
+            )
+        return Starvation(*map(int, times))
 
 
 @Parameter(name="*")
@@ -218,6 +244,7 @@ def simulate(
     workload, machine = log.read(trace, rules.seed)
     settings = Settings(seconds(rules.limit), rules.seed)
     checkpoint_s = seconds(output.checkpoint)
+    starvation = rules.starvation_bound()
     runs = []
     with _stoppable() as stop, _progress() as show:
         for name, folder in zip(names, output.folders(names), strict=True):
@@ -227,6 +254,7 @@ def simulate(
             run = simulate(
                 workload, machine, name, predictor=rules.predict, trigger=rules.trigger,
                 correction=rules.correction, kill_at_limit=rules.kill_at_limit,
+                dependencies=rules.dependencies, starvation=starvation,
                 settings=settings, watch=watch,
             )  # fmt: skip
             if folder is not None:
@@ -391,7 +419,12 @@ def verify(
     if run is not None:
         if instance is not None:
             raise UsageError("verify takes either INSTANCE SOLUTION or --run DIR")
-        found = {str(folder): checker.run(r.jobs, r.system) for folder, r in _load_runs([run])}
+        found = {
+            str(folder): checker.run(
+                r.jobs, r.system, dependencies=r.about.get("dependencies", False)
+            )
+            for folder, r in _load_runs([run])
+        }
     elif instance is None or solution is None:
         raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")
     else:
@@ -429,6 +462,8 @@ def compare(*runs: Path, json: Json = False) -> int:
 def list_(
     what: Literal["dispatchers", "models", "policies", "predictors", "systems"] = "dispatchers",
     *,
+    explain: Path | None = None,
+    record: Path | None = None,
     json: Json = False,
 ) -> int:
     """List what can be named on the command line.
@@ -437,11 +472,19 @@ def list_(
     ----------
     what
         What to list.
+    explain
+        With models: an instance, for which to say what hyper would choose, and why.
+    record
+        What hyper has learned, if not what the package ships with.
     json
         Print one JSON object.
     """
     from cpdispatch.catalogue import catalogue
 
+    if explain is not None or record is not None:
+        if what != "models" or explain is None:
+            raise UsageError("--explain INSTANCE (and --record FILE) goes with: list models")
+        return _explain(explain, record, json)
     entries = catalogue(what)
     if json:
         _print_json({what: entries})
@@ -455,11 +498,43 @@ def list_(
     return DONE
 
 
+def _explain(path: Path, record: Path | None, json: bool) -> int:
+    """Say what hyper would choose for an instance."""
+    from cpdispatch.instance import load
+    from cpdispatch.models.hyper import Hyper, Record
+
+    hyper = Hyper() if record is None else Hyper(record=Record.load(record))
+    told = hyper.explain(load(path))
+    if json:
+        _print_json(told)
+        return DONE
+    from rich.table import Table
+
+    console = _console()
+    features = ", ".join(f"{name} {value:.4g}" for name, value in told["features"].items())
+    console.print(f"[bold]{path.name}[/]: {features}")
+    console.print(f"Of the kind [bold]{told['kind']}[/], so far:")
+    table = Table(box=None, pad_edge=False)
+    for column in ("choice", "tries", "mean reward", "score"):
+        table.add_column(column, justify="left" if column == "choice" else "right")
+    for name, known in sorted(told["choices"].items(), key=lambda item: -item[1]["score"]):
+        mark = "[bold]" if name == told["choice"] else ""
+        mean = f"{known['reward']:.4f}" if known["tries"] else "-"
+        score = f"{known['score']:.4f}" if known["tries"] else "not tried"
+        table.add_row(mark + name, f"{known['tries']:g}", mean, score)
+    console.print(table)
+    console.print(
+        f"Choice: [bold]{told['choice']}[/], a model and its share of the time limit. The reward "
+        "is the share of\nthe wait that it saved after the first plan, less a price for its time."
+    )
+    return DONE
+
+
 # --------------------------------------------------------------------------------- helpers
 
 
 def seconds(text: str) -> float:
-    """A duration as 500ms, 1s or 0.5, in seconds.
+    """A duration as 500ms, 1s, 2min, 24h or 0.5, in seconds.
 
     Raises
     ------
@@ -467,7 +542,8 @@ def seconds(text: str) -> float:
         When it is not a positive duration.
     """
     scale, digits = 1.0, text.strip()
-    for suffix, factor in (("ms", 1e-3), ("min", 60.0), ("s", 1.0)):
+    units = (("ms", 1e-3), ("min", 60.0), ("m", 60.0), ("h", 3600.0), ("s", 1.0))
+    for suffix, factor in units:
         if digits.endswith(suffix):
             scale, digits = factor, digits.removesuffix(suffix)
             break
@@ -476,7 +552,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise UsageError(f"{text!r} is not a duration: write it as 500ms, 1s or 2min")
+        raise UsageError(f"{text!r} is not a duration: write it as 500ms, 1s, 2min or 24h")
     return value
 
 

@@ -48,6 +48,9 @@ class Certificate:
         Wall time by phase, milliseconds.
     limit_hit : bool
         Whether a time limit ended the search.
+    regime : str
+        ``deterministic`` (the same answer every time) or ``live`` (the clock decides); empty for
+        a heuristic, which is deterministic.
     """
 
     model: str
@@ -57,6 +60,7 @@ class Certificate:
     bound: float | None = None
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     limit_hit: bool = False
+    regime: str = ""
 
     @property
     def gap(self) -> float | None:

@@ -98,6 +98,19 @@ def _allocation(value: Any) -> bool:
     return bool(value == "best-fit")
 
 
+def _switch(value: Any) -> bool:
+    if value not in ("on", "off", True, False):
+        raise ValueError("on or off is needed")
+    return value in ("on", True)
+
+
+def _share(value: Any) -> float:
+    number = float(value)
+    if not 0 < number <= 1:
+        raise ValueError("a share of the limit is needed, above 0 and 1 at most")
+    return number
+
+
 def _policy(value: Any) -> Any:
     from cpdispatch.heuristics import policies
 
@@ -143,29 +156,39 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     return Reject()
 
 
-def _hcp(variant: str) -> Make:
+def _model(name: str) -> Make:
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-        from cpdispatch.models.hcp import make_hcp
-
         limit_s = given.pop("limit", settings.limit_s)
-        return make_hcp(variant, limit_s=limit_s, seed=settings.seed, **given)
+        common = {"limit_s": limit_s, "seed": settings.seed}
+        if given.pop("engine", True):
+            from cpdispatch.models.engine import make_engine
 
-    return make
+            return make_engine(name, **common, **given)
+        if beside := sorted(_ENGINE.keys() & given.keys()):
+            raise UsageError(f"dispatcher {name}: {', '.join(beside)} needs the engine")
+        if name.startswith("hcp"):
+            from cpdispatch.models.hcp import make_hcp
 
-
-def _pcp(variant: str) -> Make:
-    def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+            return make_hcp(name, **common, **given)
         from cpdispatch.models.pcp import make_pcp
 
-        limit_s = given.pop("limit", settings.limit_s)
-        return make_pcp(variant, limit_s=limit_s, seed=settings.seed, **given)
+        return make_pcp(name, **common, **given)
 
     return make
+
+
+def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+    from cpdispatch.models.hyper import make_hyper
+
+    return make_hyper(limit_s=given.pop("limit", settings.limit_s), seed=settings.seed, **given)
 
 
 _ORDERS = {"primary": _policy, "backfill": _policy, "threshold": _count, "allocate": _allocation}
 _STRICT = {"allocate": _allocation, "threshold": _count}
-_CP = {"limit": _positive, "m": _count, "objective": _objective}
+_ENGINE = {"reserve": _depth, "patience": _share, "live": _switch, "cp": _switch}
+_CP = {
+    "limit": _positive, "m": _count, "objective": _objective, "engine": _switch, **_ENGINE
+}  # fmt: skip
 
 REGISTRY: Mapping[str, Entry] = {
     "easy": Entry(
@@ -188,19 +211,22 @@ REGISTRY: Mapping[str, Entry] = {
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),
     "hcp": Entry("hybrid CP, original: pooled schedule by CP-SAT, best-fit allocation", _CP,
-                 _hcp("hcp")),
-    "hcp1": Entry("hcp with only the jobs that fit now, 100 at most", _CP, _hcp("hcp1")),
-    "hcp2": Entry("hcp1 that corrects the expected end of overdue jobs", _CP, _hcp("hcp2")),
-    "hcp3": Entry("hcp2 by slowdown, with the priority search", _CP, _hcp("hcp3")),
+                 _model("hcp")),
+    "hcp1": Entry("hcp with only the jobs that fit now, 100 at most", _CP, _model("hcp1")),
+    "hcp2": Entry("hcp1 that corrects the expected end of overdue jobs", _CP, _model("hcp2")),
+    "hcp3": Entry("hcp2 by slowdown, with the priority search", _CP, _model("hcp3")),
     "pcp": Entry("pure CP, original: each job's units as optional copies on the nodes", _CP,
-                 _pcp("pcp")),
-    "pcp1": Entry("pcp with only the jobs that fit now, 100 at most", _CP, _pcp("pcp1")),
-    "pcp2": Entry("pcp1 that corrects the expected end of overdue jobs", _CP, _pcp("pcp2")),
-    "pcp3": Entry("pcp2 by slowdown, with the priority search", _CP, _pcp("pcp3")),
+                 _model("pcp")),
+    "pcp1": Entry("pcp with only the jobs that fit now, 100 at most", _CP, _model("pcp1")),
+    "pcp2": Entry("pcp1 that corrects the expected end of overdue jobs", _CP, _model("pcp2")),
+    "pcp3": Entry("pcp2 by slowdown, with the priority search", _CP, _model("pcp3")),
     "pcp4": Entry("pcp3 with a count of units on each node, and a relaxation of the pool", _CP,
-                  _pcp("pcp4")),
+                  _model("pcp4")),
     "pcp5": Entry("pcp3 with units as boxes on one axis a resource: no-overlap-2D", _CP,
-                  _pcp("pcp5")),
+                  _model("pcp5")),
+    "hyper": Entry("chooses the model for each instance by what served on such; learns",
+                   {"limit": _positive, "m": _count, "objective": _objective, "reserve": _depth,
+                    "patience": _share, "live": _switch, "record": str}, _hyper),
 }  # fmt: skip
 """Every dispatcher by name."""
 

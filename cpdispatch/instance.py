@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.files import json_lines, parse_json, read_bytes, write_bytes
 from cpdispatch.jobs import JobTable, job_block
 from cpdispatch.system import LIMIT, NodeGroup, System
 
 FORMAT = "cpdispatch-instance/1"
+NO_LATEST_S = 2**62
+"""The latest start of a job that no starvation bound holds: later than any time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +92,93 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Dependencies:
+    """Which queued jobs come after others, and which may not start before a time.
+
+    The k-th queued job starts at ``earliest_s[k]`` or later, and ``think_s[k]`` seconds or more
+    after the end of every queued job at ``position[offset[k]:offset[k + 1]]``.
+
+    Attributes
+    ----------
+    earliest_s : int64 array, shape (queued,)
+        Lower bound of each start as it is known now, never before the instance's ``now``: the
+        stated earliest start, and the expected ends of the running predecessors plus think time.
+    offset : int64 array, shape (queued + 1,)
+        The k-th job's queued predecessors are ``position[offset[k]:offset[k + 1]]``.
+    position : int64 array, shape (entries,)
+        Queue positions of the predecessors that are queued themselves.
+    think_s : int64 array, shape (queued,)
+        Seconds between the latest end of a job's predecessors and its start.
+    stated_s : int64 array, shape (queued,)
+        The earliest start that the instance states; its ``now`` where it states none.
+    running_offset : int64 array, shape (queued + 1,)
+    running_position : int64 array, shape (running entries,)
+        The predecessors that run, as positions among the running jobs; ``earliest_s`` has them.
+    """
+
+    earliest_s: IntArray
+    offset: IntArray
+    position: IntArray
+    think_s: IntArray
+    stated_s: IntArray
+    running_offset: IntArray
+    running_position: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        now: int,
+        end_s: IntArray,
+        stated_s: IntArray,
+        think_s: IntArray,
+        after: IntArray,
+        after_running: IntArray,
+    ) -> Dependencies:
+        """From pairs of a job and a predecessor.
+
+        Parameters
+        ----------
+        now : int
+        end_s : int64 array, shape (running,)
+            Expected ends of the running jobs.
+        stated_s, think_s : int64 array, shape (queued,)
+        after, after_running : int64 array, shape (2, pairs)
+            Queue positions, ascending, over those of the predecessors: in the queue, among the
+            running jobs.
+        """
+        queued = np.arange(len(stated_s) + 1)
+        earliest_s = np.maximum(stated_s, now)
+        owner, predecessor = after_running
+        np.maximum.at(earliest_s, owner, end_s[predecessor] + think_s[owner])
+        return cls(
+            sealed(earliest_s),
+            sealed(np.searchsorted(after[0], queued)),
+            sealed(after[1]),
+            sealed(think_s),
+            sealed(np.maximum(stated_s, now)),
+            sealed(np.searchsorted(owner, queued)),
+            sealed(predecessor),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Starvation:
+    """How long a job may be kept waiting by jobs that have waited less.
+
+    A queued job that has waited longer than the threshold is starved. No plan starts it later than
+    the bound, counted from when it became starved, though it could start earlier beside the
+    running jobs, the reservations and the other starved jobs.
+
+    Attributes
+    ----------
+    threshold_s, bound_s : int
+    """
+
+    threshold_s: int
+    bound_s: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Instance:
     """An immutable snapshot of the cluster: the whole of what a dispatcher may know.
 
@@ -106,6 +196,9 @@ class Instance:
         Nodes out of service.
     reservations : tuple of Reservation
     power : Power or None
+    dependencies : Dependencies or None
+        None when any queued job may start as soon as it fits.
+    starvation : Starvation or None
     """
 
     now: int
@@ -116,6 +209,35 @@ class Instance:
     down: IntArray
     reservations: tuple[Reservation, ...] = ()
     power: Power | None = None
+    dependencies: Dependencies | None = None
+    starvation: Starvation | None = None
+
+    def earliest_s(self) -> IntArray:
+        """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
+        if self.dependencies is None:
+            return np.full(len(self.queue), self.now, dtype=np.int64)
+        return self.dependencies.earliest_s
+
+    def eligible(self) -> BoolArray:
+        """Whether each queued job may start now as far as it depends on others, shape (queued,)."""
+        if self.dependencies is None:
+            return np.ones(len(self.queue), dtype=np.bool_)
+        after_none: BoolArray = np.diff(self.dependencies.offset) == 0
+        return after_none & (self.dependencies.earliest_s <= self.now)
+
+    def starved(self) -> BoolArray:
+        """Whether each queued job has waited beyond the starvation threshold, shape (queued,)."""
+        if self.starvation is None:
+            return np.zeros(len(self.queue), dtype=np.bool_)
+        starved: BoolArray = self.now - self.queue.submit_s > self.starvation.threshold_s
+        return starved
+
+    def latest_s(self) -> IntArray:
+        """Latest start by the starvation bound, shape (queued,); `NO_LATEST_S` if not starved."""
+        if self.starvation is None:
+            return np.full(len(self.queue), NO_LATEST_S, dtype=np.int64)
+        due_s = self.queue.submit_s + self.starvation.threshold_s + self.starvation.bound_s
+        return np.where(self.starved(), np.maximum(due_s, self.now), NO_LATEST_S)
 
     def job_power(self, jobs: JobTable) -> IntArray:
         """Watts that each job draws while it runs, shape (jobs,); zeros without a cap."""
@@ -179,6 +301,9 @@ class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     user: str = ""
     queue: str = ""
     ewt: int = 1
+    after: list[int] = []
+    think: int = 0
+    earliest: int | None = None
 
 
 class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
@@ -193,6 +318,11 @@ class _Power(msgspec.Struct, forbid_unknown_fields=True):
     unit: list[int]
 
 
+class _Starvation(msgspec.Struct, forbid_unknown_fields=True):
+    threshold: int
+    bound: int
+
+
 class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     format: str
     time: int
@@ -203,6 +333,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     queue: list[_QueuedJob] = []
     reservations: list[_Reservation] = []
     power: _Power | None = None
+    starvation: _Starvation | None = None
 
 
 def load(path: str | os.PathLike[str]) -> Instance:
@@ -234,9 +365,9 @@ class _Check:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
 
-    def need(self, good: bool, field: str, value: object, problem: str) -> None:
+    def need(self, good: bool, field: str, value: object, problem: str, advice: str = "") -> None:
         if not good:
-            raise InputError(problem, file=self.path, field=field, value=value)
+            raise InputError(problem, file=self.path, field=field, value=value, advice=advice)
 
     def number(self, value: int, field: str, least: int = -LIMIT) -> None:
         problem = "negative" if least == 0 else f"must be {least} or more"
@@ -274,7 +405,76 @@ class _Check:
         if power is not None:
             self.draws(jobs, power)
         free = free_capacity(system, running, down, reservations, read.time)
-        return Instance(read.time, system, free, queue, running, down, reservations, power)
+        return Instance(
+            read.time, system, free, queue, running, down, reservations, power,
+            self.dependencies(read, queue, running), self.starvation(read),
+        )  # fmt: skip
+
+    def starvation(self, read: _File) -> Starvation | None:
+        if read.starvation is None:
+            return None
+        threshold, bound = read.starvation.threshold, read.starvation.bound
+        self.number(threshold, "starvation.threshold", 0)
+        self.number(bound, "starvation.bound", 0)
+        return Starvation(threshold, bound)
+
+    def dependencies(self, read: _File, queue: JobTable, running: Running) -> Dependencies | None:
+        """What the jobs' `after`, `think` and `earliest` say; None when they say nothing."""
+        queued = {id: position for position, id in enumerate(queue.id.tolist())}
+        started = {id: position for position, id in enumerate(running.jobs.id.tolist())}
+        stated_s = np.full(len(queue), read.time, dtype=np.int64)
+        think_s = np.zeros(len(queue), dtype=np.int64)
+        pairs: list[tuple[int, int]] = []
+        pairs_running: list[tuple[int, int]] = []
+        for k, job in enumerate(read.queue):
+            if not job.after and job.think == 0 and job.earliest is None:
+                continue
+            self.dependent(job, f"queue[{k}]", queued, started)
+            own = queued[job.id]
+            pairs += [(own, queued[id]) for id in job.after if id in queued]
+            pairs_running += [(own, started[id]) for id in job.after if id in started]
+            think_s[own] = job.think
+            if job.earliest is not None:
+                stated_s[own] = max(job.earliest, read.time)
+        if not pairs and not pairs_running and (stated_s == read.time).all():
+            return None
+        self.no_cycle(read.queue)
+        return Dependencies.of(
+            read.time, running.end_s, stated_s, think_s, _columns(pairs), _columns(pairs_running)
+        )
+
+    def dependent(
+        self, job: _QueuedJob, field: str, queued: dict[int, int], started: dict[int, int]
+    ) -> None:
+        for i, id in enumerate(job.after):
+            where = f"{field}.after[{i}]"
+            self.need(
+                id in queued or id in started, where, id, "no queued or running job has this id",
+                "leave out a job that has ended, and state what is left of its think time as "
+                "earliest",
+            )  # fmt: skip
+            self.need(id != job.id, where, id, "a job cannot come after itself", "leave it out")
+        twice = len(set(job.after)) < len(job.after)
+        self.need(not twice, f"{field}.after", job.after, "a job is named twice")
+        self.number(job.think, f"{field}.think", 0)
+        self.need(
+            bool(job.after) or job.think == 0, f"{field}.think", job.think,
+            "counts from the ends of the jobs in after, which names none",
+            "name them, or state the time as earliest",
+        )  # fmt: skip
+        if job.earliest is not None:
+            self.number(job.earliest, f"{field}.earliest")
+
+    def no_cycle(self, queue: list[_QueuedJob]) -> None:
+        try:
+            TopologicalSorter({job.id: job.after for job in queue if job.after}).prepare()
+        except CycleError as error:
+            circle: list[int] = error.args[1]
+            k = next(k for k, job in enumerate(queue) if job.id == circle[0])
+            self.need(
+                False, f"queue[{k}].after", circle, "jobs that wait for each other in a circle",
+                "take one of them out of the other's after",
+            )  # fmt: skip
 
     def draws(self, jobs: list[_QueuedJob | _RunningJob], power: Power) -> None:
         for job in jobs:
@@ -391,6 +591,11 @@ class _Check:
         )
 
 
+def _columns(pairs: list[tuple[int, int]]) -> IntArray:
+    """Pairs, sorted, as two rows."""
+    return np.ascontiguousarray(np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T)
+
+
 @dataclass(frozen=True, slots=True)
 class _Names:
     """Numbers for the users' and queues' names of a file; no name is -1."""
@@ -411,22 +616,21 @@ def _names(pairs: list[tuple[str, str]]) -> _Names:
 
 
 def to_json(instance: Instance) -> bytes:
-    """The canonical content of an instance's file: equal instances give equal bytes."""
-    running, system = instance.running, instance.system
+    """The canonical content of an instance's file: equal instances give equal bytes.
+
+    Jobs that were submitted, or started, at the same time stand in the order of their ids.
+    """
+    running, system, queue = instance.running, instance.system, instance.queue
+    started = np.lexsort((running.jobs.id, running.start_s)).tolist()
+    submitted = np.lexsort((queue.id, queue.submit_s)).tolist()
     file = _File(
         format=FORMAT,
         time=instance.now,
         resources=list(system.resources),
         groups=[_Group(g.name, g.nodes, list(g.capacity)) for g in system.groups],
         down=instance.down.tolist(),
-        running=[_running_file(running, k) for k in range(len(running))],
-        queue=[
-            _QueuedJob(
-                job.id, job.submit_s, job.expected_s, job.units, list(job.request),
-                instance.queue.label("user", k), instance.queue.label("queue", k), job.ewt_s,
-            )
-            for k, job in enumerate(instance.queue)
-        ],
+        running=[_running_file(running, k) for k in started],
+        queue=[_queued_file(instance, k) for k in submitted],
         reservations=[
             _Reservation(r.start_s, r.duration_s, list(r.nodes), list(r.capacity))
             for r in instance.reservations
@@ -434,8 +638,28 @@ def to_json(instance: Instance) -> bytes:
         power=None
         if instance.power is None
         else _Power(instance.power.cap, list(instance.power.unit)),
+        starvation=None
+        if instance.starvation is None
+        else _Starvation(instance.starvation.threshold_s, instance.starvation.bound_s),
     )  # fmt: skip
     return json_lines(msgspec.to_builtins(file))
+
+
+def _queued_file(instance: Instance, k: int) -> _QueuedJob:
+    job, given = instance.queue[k], instance.dependencies
+    file = _QueuedJob(
+        job.id, job.submit_s, job.expected_s, job.units, list(job.request),
+        instance.queue.label("user", k), instance.queue.label("queue", k), job.ewt_s,
+    )  # fmt: skip
+    if given is not None:
+        queued = given.position[given.offset[k] : given.offset[k + 1]]
+        started = given.running_position[given.running_offset[k] : given.running_offset[k + 1]]
+        ids = (instance.queue.id[queued], instance.running.jobs.id[started])
+        file.after = sorted(np.concatenate(ids).tolist())
+        file.think = int(given.think_s[k])
+        if given.stated_s[k] > instance.now:
+            file.earliest = int(given.stated_s[k])
+    return file
 
 
 def _running_file(running: Running, k: int) -> _RunningJob:

@@ -135,7 +135,8 @@ def explain(instance: Instance, decision: Decision, position: int) -> str:
     str
         ``waits for gpu`` (what is short once the decision's jobs have started: resource types,
         power, a free combination of them on a node, capacity that a reservation is about to take,
-        or only its turn), ``reserved from 1200``, or ``does not fit the system: ...``.
+        or only its turn), ``waits for job 12`` that it comes after, ``waits until 1200`` for its
+        earliest start, ``reserved from 1200``, or ``does not fit the system: ...``.
     """
     return _explain(instance, decision, position, _left(instance, decision))
 
@@ -153,6 +154,8 @@ def _explain(instance: Instance, decision: Decision, position: int, left: IntArr
         return f"does not fit the system: asks for {job.units} x ({asked})"
     if reason == Reason.RESERVED and start > instance.now:
         return f"reserved from {start}"
+    if kept_back := _kept_back(instance, position):
+        return f"waits {kept_back}"
     request = np.array(job.request, dtype=np.int64)
     if not _fits(left, request, job.units):
         one_by_one = np.diag(request)
@@ -166,6 +169,21 @@ def _explain(instance: Instance, decision: Decision, position: int, left: IntArr
         return "waits for power"
     kept = _kept(instance, decision, left, instance.now + job.expected_s)
     return f"waits for {'its turn' if _fits(kept, request, job.units) else 'a reservation to end'}"
+
+
+def _kept_back(instance: Instance, position: int) -> str:
+    """For which jobs, or until when, a job must wait whatever is free; empty if it need not."""
+    given = instance.dependencies
+    if given is None:
+        return ""
+    running = slice(given.running_offset[position], given.running_offset[position + 1])
+    queued = slice(given.offset[position], given.offset[position + 1])
+    ids = instance.running.jobs.id[given.running_position[running]].tolist()
+    ids += instance.queue.id[given.position[queued]].tolist()
+    if ids:
+        return f"for job{'s' * (len(ids) > 1)} {', '.join(map(str, sorted(ids)))}"
+    earliest_s = int(given.earliest_s[position])
+    return f"until {earliest_s}" if earliest_s > instance.now else ""
 
 
 def _fits(free: IntArray, request: IntArray, units: int) -> bool:

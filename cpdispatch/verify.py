@@ -17,9 +17,8 @@ from operator import gt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.instance import NO_NODES, Instance, Running, digest
@@ -29,8 +28,6 @@ from cpdispatch.system import System
 
 if TYPE_CHECKING:
     import pandas as pd
-
-BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 class Kind(StrEnum):
@@ -66,6 +63,10 @@ class Kind(StrEnum):
     """Reserved capacity is used."""
     POWER = "power"
     """The power cap is exceeded."""
+    DEPENDENCY = "dependency"
+    """A job starts before the jobs that it comes after have ended, or before its earliest start."""
+    STARVATION = "starvation"
+    """A starved job is planned later than its bound though it could start earlier."""
     OBJECTIVE = "objective"
     """The objective is unknown, or there is none for a value."""
     VALUE = "value"
@@ -102,7 +103,9 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     The jobs that start now must fit into the free capacity, all together, on nodes in service, and
     leave alone what is reserved during their expected durations; placements of planned jobs must
     be sound in themselves. It is called at every dispatch: in the usual case, without
-    reservations and power cap, it looks only at the entries of the jobs that start.
+    reservations and power cap, it looks only at the entries of the jobs that start. No job, started
+    or planned, comes before those that it depends on; the starvation bound holds for a plan that
+    has an objective: the reservations of a queue rule are forecasts.
     """
     start_s, places = decision.start_s, decision.placements
     jobs = instance.queue.block.shape[1]
@@ -134,9 +137,16 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
             found += wrongs
         else:
             sound.append((position, job, here, there))
+    if instance.dependencies is not None:
+        ahead = start_s.tolist()
+        found += _depending(instance, {k: s for k, s in enumerate(ahead) if s != NO_START})
     if instance.reservations or instance.power is not None:
-        return found + _over_time(instance, [_planned(instance, *start) for start in sound])
-    return found + _overfull(instance, sound)
+        found += _over_time(instance, [_planned(instance, *start) for start in sound])
+    else:
+        found += _overfull(instance, sound)
+    if instance.starvation is not None and decision.certificate.objective and not found:
+        found += _starving(instance, _whole_plan(instance, decision))
+    return found
 
 
 _Start: TypeAlias = tuple[int, list[int], list[int], list[int]]
@@ -358,6 +368,7 @@ class _Sweep:
 class _Planned:
     """A job of a plan; ``nodes`` is None when it was planned on the pooled capacity."""
 
+    position: int
     id: int
     start_s: int
     end_s: int
@@ -369,10 +380,14 @@ class _Planned:
 def _planned(
     instance: Instance, position: int, job: list[int], here: list[int], there: list[int]
 ) -> _Planned:
-    end_s = instance.now + job[Column.EXPECTED]
     nodes = dict(zip(here, there, strict=True))
-    request = job[Column.REQUEST :]
-    return _Planned(job[0], instance.now, end_s, job[Column.UNITS], request, nodes)
+    return _hold(position, job, instance.now, nodes)
+
+
+def _hold(position: int, job: list[int], start_s: int, nodes: dict[int, int] | None) -> _Planned:
+    """What a queued job, given as its column of the job block, holds from its start on."""
+    end_s, request = start_s + job[Column.EXPECTED], job[Column.REQUEST :]
+    return _Planned(position, job[0], start_s, end_s, job[Column.UNITS], request, nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,12 +501,9 @@ def _in_pool(instance: Instance, plan: list[_Planned], held: _Held) -> list[Viol
     capacity = instance.system.capacity.copy()
     capacity[instance.down] = 0
     sweep = _Sweep.of(held.node, held.start_s, held.end_s)
-    new = np.append(True, sweep.place[1:] != sweep.place[:-1])[: len(sweep.place)]
     found = []
     for r, name in enumerate(instance.system.resources):
-        # A node that is held beyond its capacity takes no more than that from the pool.
-        level = np.minimum(sweep.level(held.amount[:, r]), capacity[sweep.place, r])
-        change = level - np.where(new, 0, np.append(0, level[:-1])[: len(level)])
+        change = _taken(sweep, held.amount[:, r], capacity[:, r])
         needs = [(job.start_s, job.end_s, job.units * job.request[r], job) for job in plan]
         start_s, end_s, need = (
             np.array(c, dtype=np.int64) for c in zip(*(row[:3] for row in needs), strict=True)
@@ -511,6 +523,16 @@ def _in_pool(instance: Instance, plan: list[_Planned], held: _Held) -> list[Viol
             text = f"{name} at {time}: {total[k]} held in all, with {_jobs(who)}, {pool} in service"
             found.append(Violation(Kind.POOL, text))
     return found
+
+
+def _taken(sweep: _Sweep, amount: IntArray, capacity: IntArray) -> IntArray:
+    """What each change of a sweep over nodes takes from the pool of them all.
+
+    A node that is held beyond its capacity takes no more than that.
+    """
+    level = np.minimum(sweep.level(amount), capacity[sweep.place])
+    new = np.append(True, sweep.place[1:] != sweep.place[:-1])[: len(sweep.place)]
+    return level - np.where(new, 0, np.append(0, level[:-1])[: len(level)])
 
 
 def _power(instance: Instance, plan: list[_Planned]) -> list[Violation]:
@@ -536,15 +558,224 @@ def _power(instance: Instance, plan: list[_Planned]) -> list[Violation]:
     return found
 
 
+# ---------------------------------------------------------------- dependencies and starvation
+
+
+def _depending(instance: Instance, starts: Mapping[int, int]) -> list[Violation]:
+    """Starts, by queue position, before the jobs that they come after have ended."""
+    given, ids = instance.dependencies, instance.queue.id
+    assert given is not None
+    found = []
+    for position, start_s in starts.items():
+        name = f"job {ids[position]} starts at {start_s}"
+        if start_s < (stated_s := int(given.stated_s[position])) and stated_s > instance.now:
+            found.append(Violation(Kind.DEPENDENCY, f"{name}, allowed from {stated_s} on"))
+        think_s = int(given.think_s[position])
+        for before, end_s in _ends_before(instance, starts, position):
+            if end_s is None:
+                text = f"{name}, and job {before}, after which it comes, has no start"
+                found.append(Violation(Kind.DEPENDENCY, text))
+            elif start_s < end_s + think_s:
+                found.append(Violation(Kind.DEPENDENCY, _too_soon(name, before, end_s, think_s)))
+    return found
+
+
+def _too_soon(name: str, before: int, end_s: int, think_s: int) -> str:
+    thinks = f", think time {think_s} s" if think_s else ""
+    return f"{name}, allowed from {end_s + think_s} on: job {before} ends at {end_s}{thinks}"
+
+
+def _ends_before(
+    instance: Instance, starts: Mapping[int, int], position: int
+) -> Iterable[tuple[int, int | None]]:
+    """Each job that a queued one comes after, and its end as expected; None without a start."""
+    given, queue, running = instance.dependencies, instance.queue, instance.running
+    assert given is not None
+    first, last = int(given.running_offset[position]), int(given.running_offset[position + 1])
+    for k in given.running_position[first:last].tolist():
+        yield int(running.jobs.id[k]), max(int(running.end_s[k]), instance.now + 1)
+    for k in given.position[given.offset[position] : given.offset[position + 1]].tolist():
+        planned = k in starts
+        yield int(queue.id[k]), starts[k] + int(queue.expected_s[k]) if planned else None
+
+
+def _whole_plan(instance: Instance, decision: Decision) -> list[_Planned]:
+    """What each job of a sound decision holds that has a start, now or later."""
+    places = decision.placements.as_dict()
+    return [
+        _hold(position, instance.queue.block[:, position].tolist(), start_s, places.get(position))
+        for position, start_s in enumerate(decision.start_s.tolist())
+        if start_s != NO_START
+    ]
+
+
+def _starving(instance: Instance, plan: list[_Planned]) -> list[Violation]:
+    """Starved jobs that a plan starts after their bound though they could start earlier."""
+    rule, now = instance.starvation, instance.now
+    assert rule is not None
+    submit_s = instance.queue.submit_s.tolist()
+    starts = {job.position: job.start_s for job in plan}
+    starved = [job for job in plan if now - submit_s[job.position] > rule.threshold_s]
+    due = {j.position: submit_s[j.position] + rule.threshold_s + rule.bound_s for j in starved}
+    late = [job for job in starved if job.start_s > max(due[job.position], now)]
+    beside = _Beside(instance, starved) if late else None
+    found = []
+    for job in late:
+        assert beside is not None
+        due_s = max(due[job.position], now)
+        could_s = beside.earliest(job, _released(instance, starts, job.position))
+        if could_s is not None:
+            text = (
+                f"job {job.id}, submitted at {submit_s[job.position]}, is planned at "
+                f"{job.start_s}, allowed until {due_s}; it could start at {could_s}"
+            )
+            found.append(Violation(Kind.STARVATION, text))
+    return found
+
+
+def _released(instance: Instance, starts: Mapping[int, int], position: int) -> int:
+    """From when on the jobs that a queued one comes after let it start."""
+    if instance.dependencies is None:
+        return instance.now
+    given, times = instance.dependencies, [instance.now]
+    times.append(int(given.stated_s[position]))
+    for _, end_s in _ends_before(instance, starts, position):
+        if end_s is not None:
+            times.append(end_s + int(given.think_s[position]))
+    return max(times)
+
+
+class _Beside:
+    """What running jobs, reservations and the plans of some jobs leave free, from change to change.
+
+    A job that was planned on the pooled capacity takes its part of that, and of no node: on which
+    ones it would lie, nobody has said.
+    """
+
+    def __init__(self, instance: Instance, plan: list[_Planned]) -> None:
+        self.instance = instance
+        kinds = len(instance.system.resources)
+        rows = [
+            (job.position, node, job.start_s, job.end_s, [units * n for n in job.request])
+            for job in plan
+            for node, units in (job.nodes or {}).items()
+        ]
+        rows += [
+            (-1, node, r.start_s, r.end_s, list(r.capacity))
+            for r in instance.reservations
+            for node in r.nodes
+        ]
+        running = _held_by_running(instance.running, instance.now)
+        self.held = _held(rows, kinds) + replace(running, id=np.full_like(running.id, -1))
+        self.capacity = instance.system.capacity.copy()
+        self.capacity[instance.down] = 0
+        start_s, end_s = (
+            np.array([getattr(job, name) for job in plan], dtype=np.int64)
+            for name in ("start_s", "end_s")
+        )
+        ends_s = np.maximum(instance.running.end_s, instance.now + 1)
+        changes = (self.held.start_s, self.held.end_s, ends_s, start_s, end_s, [instance.now])
+        self.times = np.unique(np.concatenate(changes))
+        self.planned = np.zeros((len(self.times), kinds), dtype=np.int64)
+        for job in plan:
+            if job.nodes is None:
+                self.planned[self.during(job)] += job.units * np.array(job.request)
+        self.pool = self._pool() - self.planned
+        self.watts = self._watts(plan)
+
+    def during(self, job: _Planned) -> BoolArray:
+        """The instants at which a planned job runs."""
+        inside: BoolArray = (job.start_s <= self.times) & (self.times < job.end_s)
+        return inside
+
+    def _pool(self) -> IntArray:
+        """What the nodes in service have left together, shape (instants, resources)."""
+        sweep = _Sweep.of(self.held.node, self.held.start_s, self.held.end_s)
+        instant = np.searchsorted(self.times, sweep.time)
+        taken = np.zeros((len(self.times), self.capacity.shape[1]), dtype=np.int64)
+        for r in range(self.capacity.shape[1]):
+            change = _taken(sweep, self.held.amount[:, r], self.capacity[:, r])
+            np.add.at(taken[:, r], instant, change)
+        pool: IntArray = self.capacity.sum(axis=0) - np.cumsum(taken, axis=0)
+        return pool
+
+    def _watts(self, plan: list[_Planned]) -> IntArray:
+        """What is left under the power cap, shape (instants,)."""
+        if self.instance.power is None:
+            return np.zeros(len(self.times), dtype=np.int64)
+        left = np.full(len(self.times), self.instance.power.cap, dtype=np.int64)
+        running = self.instance.running
+        draws, ends_s = self.instance.job_power(running.jobs), running.end_s
+        for watts, end_s in zip(draws.tolist(), ends_s.tolist(), strict=True):
+            left[self.times < max(end_s, self.instance.now + 1)] -= watts
+        for job in plan:
+            left[self.during(job)] -= self.draw(job)
+        return left
+
+    def draw(self, job: _Planned) -> int:
+        """Watts that a job draws; 0 without a cap."""
+        if self.instance.power is None:
+            return 0
+        unit = self.instance.power.unit
+        return job.units * sum(n * w for n, w in zip(job.request, unit, strict=True))
+
+    def earliest(self, job: _Planned, first_s: int) -> int | None:
+        """First instant from ``first_s`` on, and before its own start, at which a job would fit.
+
+        The job is one of the plan; its own part of it counts as free.
+        """
+        inside = (self.times > first_s) & (self.times < job.start_s)
+        begins = np.concatenate(([first_s], self.times[inside]))
+        begins = begins[begins < job.start_s]
+        low = np.searchsorted(self.times, begins, side="right") - 1
+        high = np.searchsorted(self.times, begins + job.end_s - job.start_s)
+        need, own = job.units * np.array(job.request), self.during(job)
+        left = self.pool + own[:, None] * need
+        tight = ((left < need) & (need > 0)).any(axis=1)
+        if watts := self.draw(job):
+            tight |= self.watts + own * watts < watts
+        before = np.concatenate(([0], np.cumsum(tight)))
+        closed = -1
+        for k in (before[low] == before[high]).nonzero()[0].tolist():
+            if low[k] > closed:
+                closed = self._closed(job, int(low[k]), int(high[k]))
+                if closed < low[k]:
+                    return int(begins[k])
+        return None
+
+    def _closed(self, job: _Planned, low: int, high: int) -> int:
+        """The instant from which on there are no nodes for a job up to the last of these; else -1.
+
+        It rules out every start up to then that takes in the last instant, too.
+        """
+        least, need = self.capacity, job.units * np.array(job.request)
+        pooled = self.planned.copy()
+        if job.nodes is None:
+            pooled[self.during(job)] -= need
+        for k in reversed(range(low, high)):
+            time, held = self.times[k], self.held
+            on = (held.start_s <= time) & (time < held.end_s) & (held.id != job.position)
+            free = self.capacity.copy()
+            np.subtract.at(free, held.node[on], held.amount[on])
+            free = np.maximum(free, 0)
+            least = np.minimum(least, free)
+            lacks = (free.sum(axis=0) - pooled[k] < need) & (need > 0)
+            if lacks.any() or _room(least, np.array(job.request)) < job.units:
+                return k
+        return -1
+
+
 # --------------------------------------------------------------------------------- a solution
 
 
 def solution(instance: Instance, solution: Solution) -> list[Violation]:
     """What is wrong with a plan and with what it claims.
 
-    Every queued job is named once; every start is allowed; at every instant from now on the
-    running jobs, the reservations and the plan fit each node (jobs planned without nodes: the
-    system as a whole) and the power cap; value, bound and status are what they are said to be.
+    Every queued job is named once; every start is allowed, and after the jobs that it depends on;
+    at every instant from now on the running jobs, the reservations and the plan fit each node
+    (jobs planned without nodes: the system as a whole) and the power cap; a plan that has an
+    objective starts no starved job later than its bound though it could start earlier; value,
+    bound and status are what they are said to be.
     """
     found: list[Violation] = []
     if solution.instance != (of := digest(instance)):
@@ -574,7 +805,12 @@ def solution(instance: Instance, solution: Solution) -> list[Violation]:
     for id in ids:
         if id not in times:
             found.append(Violation(Kind.MISSING_JOB, f"queued job {id} is not named"))
-    return found + _over_time(instance, plan) + _claims(instance, solution, starts)
+    found += _over_time(instance, plan)
+    if instance.dependencies is not None:
+        found += _depending(instance, starts)
+    if instance.starvation is not None and solution.objective:
+        found += _starving(instance, plan)
+    return found + _claims(instance, solution, starts)
 
 
 def _solved(
@@ -597,10 +833,8 @@ def _solved(
         found.append(Violation(Kind.PLACEMENT, text))
     if found:
         return found, []
-    end_s = job.start + column[Column.EXPECTED]
     nodes_of = None if job.nodes is None else dict(job.nodes)
-    request = column[Column.REQUEST :]
-    return [], [_Planned(job.id, job.start, end_s, column[Column.UNITS], request, nodes_of)]
+    return [], [_hold(position, column, job.start, nodes_of)]
 
 
 def _claims(instance: Instance, solution: Solution, starts: Mapping[int, int]) -> list[Violation]:
@@ -723,6 +957,9 @@ class Schedule:
         The k-th job's entries are ``offset[k]:offset[k + 1]``.
     node, node_units : int64 array, shape (entries,)
         A node and the number of the job's units there.
+    preceding, think_s : int64 array, shape (jobs,), or None
+        The job that each comes after, and the seconds between that one's end and its start; -1
+        when there is none. None when the run did not honour them.
     """
 
     id: IntArray
@@ -739,12 +976,14 @@ class Schedule:
     offset: IntArray
     node: IntArray
     node_units: IntArray
+    preceding: IntArray | None = None
+    think_s: IntArray | None = None
 
 
 class _Findings:
     """Violations as they are found: the first few of each kind, and how many there were."""
 
-    EACH = 9  # with the 11 kinds that a schedule can break: at most 100 lines
+    EACH = 9  # with the 9 kinds that a schedule can break: at most 100 lines
 
     def __init__(self) -> None:
         self.listed: list[Violation] = []
@@ -761,7 +1000,7 @@ class _Findings:
         return self.listed + ([Violation(Kind.MORE, more)] if more else [])
 
 
-def run(jobs: pd.DataFrame, system: System) -> list[Violation]:
+def run(jobs: pd.DataFrame, system: System, *, dependencies: bool = False) -> list[Violation]:
     """What is wrong with a whole simulated schedule.
 
     Parameters
@@ -773,6 +1012,8 @@ def run(jobs: pd.DataFrame, system: System) -> list[Violation]:
         ``node_units``.
     system : System
         The machine on which it ran.
+    dependencies : bool
+        Whether the run honoured dependencies, which the columns ``preceding`` and ``think_s`` hold.
 
     Returns
     -------
@@ -787,6 +1028,7 @@ def run(jobs: pd.DataFrame, system: System) -> list[Violation]:
     needed = [
         "id", "submit", "start", "end", "units", "requested_s", "runtime_s", "killed", "reason",
         *(f"request_{name}" for name in system.resources), "nodes", "node_units",
+        *(("preceding", "think_s") if dependencies else ()),
     ]  # fmt: skip
     for name in needed:
         if name not in jobs.columns:
@@ -816,6 +1058,8 @@ def run(jobs: pd.DataFrame, system: System) -> list[Violation]:
         offset=np.concatenate(([0], np.cumsum(lengths))),
         node=node,
         node_units=units,
+        preceding=_numbers(jobs["preceding"]) if dependencies else None,
+        think_s=_numbers(jobs["think_s"]) if dependencies else None,
     )
     return schedule(table, system)
 
@@ -844,10 +1088,14 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     A job starts no earlier than it was submitted; it runs for its runtime, or was killed at its
     requested time; its units are all placed, on nodes that exist; at every instant every node
     holds no more of any resource than it has; and a job that never started fits no empty system.
+    Where the run honoured dependencies, a job starts after the end, and the think time, of the one
+    that it comes after, if that one stands before it in the table and ran.
     """
     found = _Findings()
     _lives(table, found)
     _left_out(table, system, found)
+    if table.preceding is not None and table.think_s is not None:
+        _in_sequence(table, table.preceding, table.think_s, found)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound = _places(table, owner, system, found)
     if not sound.all():
@@ -912,8 +1160,37 @@ def _left_out(table: Schedule, system: System, found: _Findings) -> None:
     )
 
 
+def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found: _Findings) -> None:
+    """Jobs that come after another one: it has ended before them, or could never run."""
+    t, think_s = table, np.maximum(think_s, 0)
+    by_id = np.argsort(t.id, kind="stable")
+    at = np.minimum(np.searchsorted(t.id[by_id], preceding), len(t.id) - 1)
+    row = by_id[at]
+    after = (t.start_s >= 0) & (preceding >= 0) & (t.id[row] == preceding)
+    after &= row < np.arange(len(row))
+    ran = t.start_s[row] >= 0
+    found.add(
+        Kind.DEPENDENCY,
+        (after & ran & (t.start_s < t.end_s[row] + think_s)).nonzero()[0],
+        lambda k: _too_soon(
+            f"job {t.id[k]} starts at {t.start_s[k]}",
+            int(preceding[k]),
+            int(t.end_s[row[k]]),
+            int(think_s[k]),
+        ),
+    )
+    found.add(
+        Kind.DEPENDENCY,
+        (after & ~ran & ~t.never_fits[row] & ~t.rejected[row]).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} starts at {t.start_s[k]}, and job {preceding[k]}, after which it "
+            "comes, never started"
+        ),
+    )
+
+
 def _room(capacity: IntArray, request: IntArray) -> int:
-    """How many units of a request the empty system can hold."""
+    """How many units of a request fit into what the nodes have, shape (nodes, resources)."""
     asked = request > 0
     if not asked.any():
         return int(np.iinfo(np.int64).max)

@@ -71,6 +71,8 @@ def instance_files(
     down: bool = True,
     reservations: bool = True,
     power: bool = True,
+    dependencies: bool = False,
+    starvation: bool = False,
 ) -> dict[str, Any]:
     """The content of a valid instance file: running jobs fit, some are overdue."""
     system = draw(systems(max_nodes))
@@ -116,7 +118,28 @@ def instance_files(
     if power and draw(st.booleans()):
         watts = [draw(st.integers(0, 3)) for _ in system.resources]
         file["power"] = {"cap": draw(st.integers(0, 60)), "unit": watts}
+    if dependencies:
+        draw(depending(now, [job["id"] for job in running], queue))
+    if starvation:
+        file["starvation"] = {
+            "threshold": draw(st.integers(0, now)),
+            "bound": draw(st.integers(0, 9)),
+        }
     return file
+
+
+@st.composite
+def depending(draw: st.DrawFn, now: int, running: list[int], queue: list[dict[str, Any]]) -> None:
+    """Make some queued jobs come after others, running or standing before them in some order."""
+    before = list(running)
+    for job in draw(st.permutations(queue)):
+        if before and draw(st.booleans()):
+            job["after"] = draw(st.lists(st.sampled_from(before), max_size=2, unique=True))
+            if job["after"] and draw(st.booleans()):
+                job["think"] = draw(st.integers(0, 9))
+        if draw(st.integers(0, 3)) == 0:
+            job["earliest"] = draw(st.integers(now - 5, now + 12))
+        before.append(job["id"])
 
 
 def instances(
@@ -126,9 +149,13 @@ def instances(
     down: bool = True,
     reservations: bool = True,
     power: bool = True,
+    dependencies: bool = False,
+    starvation: bool = False,
 ) -> st.SearchStrategy[Instance]:
     """Valid instances, see `instance_files`."""
-    files = instance_files(max_nodes, max_jobs, max_running, down, reservations, power)
+    files = instance_files(
+        max_nodes, max_jobs, max_running, down, reservations, power, dependencies, starvation
+    )
     return files.map(read)
 
 
@@ -181,16 +208,48 @@ Plan: TypeAlias = dict[int, tuple[int, dict[int, int]]]
 
 
 def plan(instance: Instance, order: Sequence[int]) -> Plan:
-    """A feasible plan by brute force, in the given order."""
-    table = Timetable(instance, 60 + 2 * LONGEST_S * (len(order) + 1))
-    watts = instance.job_power(instance.queue).tolist()
+    """A feasible plan by brute force: in the given order, starved jobs first.
+
+    A job goes after those that it comes after; where one of them is not in the plan, or a starved
+    job would have to wait for one that is not, it is not in the plan either.
+    """
+    table = Timetable(instance, 60 + (2 * LONGEST_S + 30) * (len(order) + 1))
+    watts, starved = instance.job_power(instance.queue).tolist(), instance.starved().tolist()
     found: Plan = {}
-    for position in order:
+    left = sorted(order, key=lambda k: not starved[k])
+    while left:
+        able = [k for k in left if not set(before(instance, k)) & set(left)]
+        position = next((k for k in able if starved[k]), able[0])
+        left.remove(position)
         job = instance.queue[position]
-        start = table.earliest(list(job.request), job.units, job.expected_s, watts[position])
+        planned = [
+            k in found and starved[k] >= starved[position] for k in before(instance, position)
+        ]
+        if not all(planned):
+            continue
+        first = release(instance, found, position) - instance.now
+        start = table.earliest(list(job.request), job.units, job.expected_s, watts[position], first)
         if start is not None:
             found[position] = start
     return found
+
+
+def before(instance: Instance, position: int) -> list[int]:
+    """Queue positions of the queued jobs that a job comes after."""
+    given = instance.dependencies
+    if given is None:
+        return []
+    return given.position[given.offset[position] : given.offset[position + 1]].tolist()
+
+
+def release(instance: Instance, found: Plan, position: int) -> int:
+    """From when on the jobs of a plan, and the running ones, let a job start."""
+    given = instance.dependencies
+    if given is None:
+        return instance.now
+    ends = [found[k][0] + instance.queue[k].expected_s for k in before(instance, position)]
+    think = int(given.think_s[position])
+    return max([int(given.earliest_s[position]), *(end + think for end in ends)])
 
 
 @st.composite

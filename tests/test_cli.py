@@ -173,6 +173,91 @@ def test_instances_are_dumped_on_the_way(log: Path, tmp_path: Path) -> None:
     assert dumped[0].queue.id.tolist() == [1]
 
 
+CHAIN = """; MaxProcs: 4
+1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1
+2 3 -1 10 1 -1 -1 1 20 -1 1 2 1 -1 1 -1 1 5
+3 4 -1 4 1 -1 -1 1 5 -1 1 2 1 -1 1 -1 2 -1
+4 5 -1 4 1 -1 -1 1 5 -1 1 2 1 -1 1 -1 99 8
+5 6 -1 4 1 -1 -1 1 5 -1 1 2 1 -1 1 -1 6 8
+6 7 -1 9 1 -1 -1 1 9 -1 1 2 1 -1 1 -1 -1 -1
+"""
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    path = tmp_path / "chain.swf"
+    path.write_text(CHAIN)
+    return path
+
+
+def test_a_log_s_dependencies_are_honoured_told_and_verified_only_on_request(
+    chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    code, text, _ = said(capsys, "simulate", chain, "--dependencies", "--out", out)
+    assert code == 0
+    assert "chain: ignored: preceding job is not in the log: 1" in text
+    assert "chain: ignored: preceding job stands no earlier in the log: 1" in text
+    run = Run.load(out)
+    assert run.jobs["start"].tolist() == [0, 15, 25, 5, 6, 9]
+    assert run.about["dependencies"] is True
+    assert said(capsys, "verify", "--run", out)[:2] == (0, f"{out}: feasible\n")
+    free = tmp_path / "free"
+    code, text, _ = said(capsys, "simulate", chain, "--out", free)
+    assert (code, "ignored" in text) == (0, False)
+    run = Run.load(free)
+    assert run.jobs["start"].tolist() == [0, 3, 4, 8, 10, 10]
+    assert run.about["dependencies"] is False
+    assert not {"preceding", "think_s"} & set(run.jobs.columns)
+    assert said(capsys, "verify", "--run", free)[0] == 0
+    _, text, _ = said(capsys, "compare", out, free)
+    assert text.splitlines()[3].split() == ["dependencies", "4"]
+
+
+def test_a_start_before_its_predecessor_s_end_and_think_time_is_found_out(
+    chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pandas as pd
+
+    out = tmp_path / "out"
+    said(capsys, "simulate", chain, "--dependencies", "--out", out)
+    jobs = pd.read_parquet(out / "jobs.parquet")
+    jobs.loc[jobs["id"] == 2, ["start", "end"]] = [14, 24]
+    jobs.to_parquet(out / "jobs.parquet")
+    code, text, _ = said(capsys, "verify", "--run", out)
+    assert code == 1
+    assert text.splitlines() == [
+        "dependency: job 2 starts at 14, allowed from 15 on: job 1 ends at 10, think time 5 s",
+        f"{out}: NOT feasible",
+    ]
+
+
+def test_dumped_instances_carry_dependencies_and_the_starvation_bound(
+    chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "dumps"
+    options = ["--dependencies", "--starvation", "2s,1min", "--dump-instances", folder]
+    assert said(capsys, "simulate", chain, *options, "--dump-every", 1)[0] == 0
+    dumped = {i.now: i for i in (instance.load(path) for path in folder.iterdir())}
+    assert all(i.starvation == instance.Starvation(2, 60) for i in dumped.values())
+    queue = msgspec.json.decode(instance.to_json(dumped[4]))["queue"]
+    assert [(job["after"], job.get("think")) for job in queue] == [([1], 5), ([2], None)]
+    assert dumped[6].starved().tolist() == [True, False, False]
+    assert "earliest" not in msgspec.json.decode(instance.to_json(dumped[4]))["queue"][0]
+    queue = msgspec.json.decode(instance.to_json(dumped[10]))["queue"]
+    assert queue[0]["earliest"] == 15
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [("24h,2h", (86400, 7200)), ("90, 30s", (90, 30)), ("5min,0", (300, 0)), ("1m,1m", (60, 60))],
+)
+def test_a_starvation_bound_is_two_durations(text: str, bound: tuple[int, int]) -> None:
+    found = cli.Rules(starvation=text).starvation_bound()
+    assert found is not None
+    assert (found.threshold_s, found.bound_s) == bound
+
+
 def twice(log: Path) -> list[object]:
     files = [log.parent / folder / "same.json" for folder in ("a", "b")]
     for file in files:
@@ -228,6 +313,22 @@ BAD = {
     "a folder in use": (in_use, "holds another run: add --resume"),
     "resume without a folder": (lambda log: ["simulate", log, "--resume"], "need --out"),
     "a limit that is none": (lambda log: ["simulate", log, "--limit", "soon"], "not a duration"),
+    "a bound without a threshold": (
+        lambda log: ["simulate", log, "--starvation", "24h"],
+        "THRESHOLD,BOUND, for example 24h,2h",
+    ),
+    "a bound that is no time": (
+        lambda log: ["simulate", log, "--starvation", "24h,soon"],
+        "'soon' is not a duration",
+    ),
+    "a bound of half a second": (
+        lambda log: ["simulate", log, "--starvation", "24h,500ms"],
+        "24h,500ms: whole seconds",
+    ),
+    "an endless threshold": (
+        lambda log: ["simulate", log, "--starvation", "1e20,5"],
+        "1e20,5: whole seconds",
+    ),
     "no jobs": (lambda log: ["simulate", log, "--jobs", "0"], "1 or more"),
     "a date without a clock": (lambda log: ["simulate", log, "--from", "2020-01-01"], "UnixStart"),
     "a date that is none": (lambda log: ["simulate", log, "--from", "may"], "2026-01-31"),

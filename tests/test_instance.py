@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from cpdispatch import instance as instances_module
 from cpdispatch.errors import InputError
-from cpdispatch.instance import FORMAT, Instance, Power, Reservation, digest, loads, to_json
+from cpdispatch.instance import (
+    FORMAT,
+    NO_LATEST_S,
+    Instance,
+    Power,
+    Reservation,
+    Starvation,
+    digest,
+    loads,
+    to_json,
+)
 from tests.strategies import instance_files, instances, read
 
 FILE: dict[str, Any] = {
@@ -126,6 +136,157 @@ def test_an_instance_survives_a_file(tmp_path: Path, name: str) -> None:
     assert digest(instances_module.load(tmp_path / name)) == digest(read(FILE))
 
 
+# ------------------------------------------------------------- dependencies and starvation
+
+JOB = FILE["queue"][0]
+CHAIN = FILE | {
+    "queue": [
+        JOB | {"id": 81, "submit": 97000, "after": [80, 12], "think": 30},
+        JOB | {"id": 80, "submit": 99000},
+        JOB | {"id": 82, "submit": 99500, "after": [12], "think": 7, "earliest": 102000},
+        JOB | {"id": 83, "submit": 99600, "earliest": 100600},
+        JOB | {"id": 84, "submit": 99700, "earliest": 99999},
+    ]
+}
+
+
+def test_dependencies_are_queue_positions_and_running_predecessors_a_lower_bound() -> None:
+    instance = read(CHAIN)
+    assert instance.queue.id.tolist() == [81, 80, 82, 83, 84]
+    given = instance.dependencies
+    assert given is not None
+    assert given.offset.tolist() == [0, 1, 1, 1, 1, 1]
+    assert given.position.tolist() == [1]
+    assert given.think_s.tolist() == [30, 0, 7, 0, 0]
+    # Job 12 is expected to end at 102600.
+    assert instance.earliest_s().tolist() == [102630, 100000, 102607, 100600, 100000]
+    assert instance.eligible().tolist() == [False, True, False, False, True]
+    assert given.running_offset.tolist() == [0, 1, 1, 2, 2, 2]
+    assert given.running_position.tolist() == [0, 0]
+    assert given.stated_s.tolist() == [100000, 100000, 102000, 100600, 100000]
+
+
+def test_a_job_after_a_queued_one_is_not_eligible_whatever_the_time() -> None:
+    queue = [JOB | {"after": [78]}, JOB | {"id": 78}]
+    assert read(FILE | {"queue": queue}).eligible().tolist() == [False, True]
+
+
+def test_an_overdue_predecessor_is_taken_to_end_one_second_from_now() -> None:
+    late = FILE["running"][0] | {"start": 90000, "duration": 10000}
+    instance = read(FILE | {"running": [late], "queue": [JOB | {"after": [12], "think": 5}]})
+    assert instance.earliest_s().tolist() == [100006]
+    assert instance.eligible().tolist() == [False]
+
+
+def test_an_instance_without_dependencies_carries_none() -> None:
+    for queue in ([JOB], [JOB | {"after": [], "think": 0}], [JOB | {"earliest": 100000}]):
+        instance = read(FILE | {"queue": queue})
+        assert instance.dependencies is None
+        assert instance.earliest_s().tolist() == [100000]
+        assert instance.eligible().tolist() == [True]
+        assert digest(instance) == digest(read(FILE))
+
+
+def test_the_digest_of_a_file_without_the_new_keys_is_what_it_was() -> None:
+    assert digest(read(FILE)) == "61fef4f0d6e9b2649d8b2976d928d4216eba06ba4d3074e1d23e7c09a2640953"
+
+
+def test_dependencies_and_starvation_are_written_as_they_were_read() -> None:
+    starvation = {"threshold": 600, "bound": 60}
+    written = json.loads(to_json(read(CHAIN | {"starvation": starvation})))
+    assert written["starvation"] == starvation
+    told = [{k: job[k] for k in ("id", "after", "think", "earliest") if k in job}
+            for job in written["queue"]]  # fmt: skip
+    assert told == [
+        {"id": 81, "after": [12, 80], "think": 30},
+        {"id": 80},
+        {"id": 82, "after": [12], "think": 7, "earliest": 102000},
+        {"id": 83, "earliest": 100600},
+        {"id": 84},
+    ]
+
+
+def test_a_job_is_starved_when_it_has_waited_longer_than_the_threshold() -> None:
+    submits = (97999, 98000, 99000)
+    queue = [JOB | {"id": k, "submit": submit} for k, submit in enumerate(submits)]
+    instance = read(FILE | {"queue": queue, "starvation": {"threshold": 2000, "bound": 50}})
+    assert instance.starvation == Starvation(2000, 50)
+    assert instance.starved().tolist() == [True, False, False]
+    assert instance.latest_s().tolist() == [100049, NO_LATEST_S, NO_LATEST_S]
+
+
+def test_a_bound_that_has_passed_means_now() -> None:
+    instance = read(FILE | {"starvation": {"threshold": 0, "bound": 9}})
+    assert instance.latest_s().tolist() == [100000]
+
+
+def test_without_a_starvation_bound_nobody_is_starved() -> None:
+    instance = read(FILE)
+    assert instance.starvation is None
+    assert instance.starved().tolist() == [False]
+    assert instance.latest_s().tolist() == [NO_LATEST_S]
+
+
+@given(instances(dependencies=True, starvation=True))
+def test_dependencies_survive_their_file_and_pickling(instance: Instance) -> None:
+    content = to_json(instance)
+    for again in (loads(content), pickle.loads(pickle.dumps(instance))):
+        assert to_json(again) == content
+        assert again.starvation == instance.starvation
+        assert (again.earliest_s() == instance.earliest_s()).all()
+        assert (again.eligible() == instance.eligible()).all()
+        assert (again.dependencies is None) == (instance.dependencies is None)
+        if instance.dependencies is not None:
+            assert again.dependencies is not None
+            assert again.dependencies.position.tolist() == instance.dependencies.position.tolist()
+
+
+@given(instance_files(dependencies=True), st.randoms(use_true_random=False))
+def test_the_order_of_jobs_and_of_predecessors_does_not_change_the_instance(
+    file: dict[str, Any], random: Any
+) -> None:
+    shuffled = copy.deepcopy(file)
+    for key in ("queue", "running"):
+        random.shuffle(shuffled[key])
+    for job in shuffled["queue"]:
+        random.shuffle(job.get("after", []))
+    assert digest(read(shuffled)) == digest(read(file))
+
+
+@given(instance_files(dependencies=True))
+def test_the_arrays_say_what_the_file_says(file: dict[str, Any]) -> None:
+    instance = read(file)
+    ends = {
+        job["id"]: max(job["start"] + job["duration"], file["time"] + 1) for job in file["running"]
+    }
+    ids = instance.queue.id.tolist()
+    for job in file["queue"]:
+        k, after = ids.index(job["id"]), job.get("after", [])
+        running = [ends[id] + job.get("think", 0) for id in after if id in ends]
+        least = max([file["time"], job.get("earliest", 0), *running])
+        assert instance.earliest_s()[k] == least
+        queued = sorted(set(after) - set(ends))
+        assert bool(instance.eligible()[k]) == (not queued and least == file["time"])
+        if instance.dependencies is None:
+            assert not queued
+            continue
+        low, high = instance.dependencies.offset[k : k + 2]
+        assert sorted(ids[p] for p in instance.dependencies.position[low:high]) == queued
+
+
+def test_arrays_of_dependencies_cannot_be_changed() -> None:
+    given = read(CHAIN).dependencies
+    assert given is not None
+    for array in (
+        given.earliest_s, given.offset, given.position, given.think_s,
+        given.stated_s, given.running_offset, given.running_position,
+    ):  # fmt: skip
+        assert array.dtype == np.int64
+        assert array.flags.c_contiguous
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
 # -------------------------------------------------------------------------- bad input
 
 
@@ -178,6 +339,30 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (part("queue", submit=100001), "queue[0].submit", "100001"),
     (part("queue", ewt=0), "queue[0].ewt", "0"),
     (part("queue", runtime=3), "queue[0].runtime", "3"),
+    (part("queue", after=[12, 99]), "queue[0].after[1]", "no queued or running job has this id"),
+    (part("queue", after=[99]), "queue[0].after[0]", "(found 99); leave out a job that has ended"),
+    (part("queue", after=[12, 12]), "queue[0].after", "a job is named twice (found [12, 12])"),
+    (part("queue", after=[77]), "queue[0].after[0]", "a job cannot come after itself (found 77)"),
+    (part("queue", after=["12"]), "queue[0].after[0]", "12"),
+    (part("queue", after=[12], think=-1), "queue[0].think", "-1"),
+    (part("queue", after=[12], think=2**70), "queue[0].think", str(2**70)),
+    (part("queue", think=60), "queue[0].think", "which names none (found 60); name them"),
+    (part("queue", earliest=-(2**70)), "queue[0].earliest", str(-(2**70))),
+    (part("queue", earliest=2**70), "queue[0].earliest", str(2**70)),
+    (
+        {
+            "queue": [
+                JOB | {"id": 1, "after": [3]},
+                JOB | {"id": 2, "after": [1]},
+                JOB | {"id": 3, "after": [12, 2]},
+            ]
+        },
+        "queue[0].after",
+        "wait for each other in a circle (found [1, 2, 3, 1]); take one of them out",
+    ),
+    ({"starvation": {"threshold": -1, "bound": 5}}, "starvation.threshold", "-1"),
+    ({"starvation": {"threshold": 1, "bound": 2**70}}, "starvation.bound", str(2**70)),
+    ({"starvation": {"threshold": 1}}, "starvation", "missing required"),
     (part("reservations", nodes=[0, 64]), "reservations[0].nodes[1]", "64"),
     (part("reservations", nodes=[3, 3]), "reservations[0].nodes", "[3, 3]"),
     (part("reservations", duration=0), "reservations[0].duration", "0"),
@@ -247,7 +432,7 @@ weird = (
 
 
 @settings(max_examples=400)
-@given(instance_files(), weird, st.data())
+@given(instance_files(dependencies=True, starvation=True), weird, st.data())
 def test_anything_anywhere_in_a_file_is_understood_or_refused(
     file: dict[str, Any], value: Any, data: st.DataObject
 ) -> None:

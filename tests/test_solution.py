@@ -244,6 +244,24 @@ def test_a_running_job_takes_from_a_coming_reservation_until_its_end(end: int, t
     assert solutions.explain(instance, decision, 1) == f"waits for {text}"
 
 
+@pytest.mark.parametrize(
+    ("waits", "text"),
+    [
+        ({"after": [3, 1]}, "waits for jobs 1, 3"),
+        ({"after": [3], "think": 5, "earliest": 150}, "waits for job 3"),
+        ({"earliest": 130}, "waits until 130"),
+        ({"earliest": 100}, "waits for core"),
+    ],
+)
+def test_a_job_that_depends_on_others_is_told_on_which(waits: dict[str, Any], text: str) -> None:
+    running = {"id": 3, "start": 100, "duration": 9, "units": 1, "unit": [1, 0], "nodes": {"1": 1}}
+    first = {"id": 1, "submit": 0, "duration": 10, "units": 1, "unit": [4, 0]}
+    second = {"id": 2, "submit": 0, "duration": 50, "units": 9, "unit": [1, 0]} | waits
+    instance = waiting([1, 0], running=[running], queue=[first, second])
+    decision = decide(instance, {0: 100}, {0: {0: 1}})
+    assert solutions.explain(instance, decision, 1) == text
+
+
 def test_a_planned_job_takes_nothing_of_what_is_free_now() -> None:
     instance = waiting([1, 0], 8, power={"cap": 40, "unit": [5, 0]})
     decision = decide(instance, {0: 130}, {0: {0: 1}})

@@ -212,6 +212,129 @@ def test_offsets_that_fall_are_reported() -> None:
     assert texts(found) == ["shape: offsets do not rise from 0 to 3, the number of entries"]
 
 
+# ------------------------------------------------------------- dependencies and starvation
+
+AFTER = {"id": 7, "submit": 80, "duration": 40, "units": 2, "unit": [2, 1], "after": [8, 1]}
+OTHER = {"id": 8, "submit": 90, "duration": 4, "units": 1, "unit": [8, 0]}
+TINY = {"id": 9, "submit": 95, "duration": 20, "units": 1, "unit": [0, 1], "earliest": 110}
+
+
+def test_a_job_starts_after_the_ends_of_a_running_and_a_planned_job_and_its_think_time() -> None:
+    on = instance(queue=[AFTER | {"think": 15}, OTHER, TINY])
+    # Job 1 is expected to end at 120, job 8 to end at 104 or 129.
+    good = [SolvedJob(8, 100, {2: 1}), SolvedJob(7, 135, {1: 2}), SolvedJob(9, 110, {0: 1})]
+    assert verify.solution(on, solution(on, *good)) == []
+    bad = [SolvedJob(8, 125, {2: 1}), SolvedJob(7, 134, {1: 2}), SolvedJob(9, 109, {0: 1})]
+    assert texts(verify.solution(on, solution(on, *bad))) == [
+        "dependency: job 7 starts at 134, allowed from 135 on: job 1 ends at 120, think time 15 s",
+        "dependency: job 7 starts at 134, allowed from 144 on: job 8 ends at 129, think time 15 s",
+        "dependency: job 9 starts at 109, allowed from 110 on",
+    ]
+
+
+def test_a_job_after_one_without_a_start_has_none_either() -> None:
+    on = instance(queue=[AFTER | {"after": [8]}, OTHER])
+    found = verify.solution(on, solution(on, SolvedJob(7, 200, {1: 2})))
+    text = "dependency: job 7 starts at 200, and job 8, after which it comes, has no start"
+    assert texts(found) == [text]
+    decision = Decision(
+        np.array([100, -1]), np.zeros(2, np.int8), Placements.of({0: {1: 2}}), Certificate("x")
+    )
+    assert texts(verify.decision(on, decision)) == [text.replace("200", "100")]
+
+
+def test_an_overdue_job_keeps_back_the_one_after_it() -> None:
+    late = {"id": 1, "start": 10, "duration": 5, "units": 1, "unit": [4, 0], "nodes": {"0": 1}}
+    on = instance(running=[late], queue=[AFTER | {"after": [1]}])
+    assert verify.solution(on, solution(on, SolvedJob(7, 101, {1: 2}))) == []
+    found = verify.solution(on, solution(on, SolvedJob(7, 100, {1: 2})))
+    assert texts(found) == [
+        "dependency: job 7 starts at 100, allowed from 101 on: job 1 ends at 101"
+    ]
+
+
+STARVED = {"starvation": {"threshold": 15, "bound": 20}}
+
+
+def plan(on: Instance, *jobs: SolvedJob) -> Solution:
+    """A solution that has an objective, and its value."""
+    positions = {id: position for position, id in enumerate(on.queue.id.tolist())}
+    starts = {positions[job.id]: job.start for job in jobs if job.start is not None}
+    value = float(verify.objective_value(on, "wait", starts))
+    return solution(on, *jobs, objective="wait", value=value)
+
+
+def test_a_starved_job_planned_late_though_it_could_start_is_reported_with_its_times() -> None:
+    # Job 7 is starved, its bound is 80 + 15 + 20; jobs 8 and 9 are not.
+    on = instance(**STARVED)
+    free = SolvedJob(8, 100, {2: 1}), SolvedJob(9, 156, {0: 1, 1: 2})
+    assert verify.solution(on, plan(on, SolvedJob(7, 115, {1: 2}), *free)) == []
+    found = verify.solution(on, plan(on, SolvedJob(7, 116, {1: 2}), *free))
+    assert texts(found) == [
+        "starvation: job 7, submitted at 80, is planned at 116, allowed until 115; it could "
+        "start at 100"
+    ]
+
+
+def test_jobs_that_are_not_starved_are_no_excuse_and_those_that_are_starved_are() -> None:
+    on = instance(**STARVED)
+    first = SolvedJob(9, 100, {0: 1, 1: 2}), SolvedJob(7, 120, {1: 2})
+    assert [v.kind for v in verify.solution(on, plan(on, *first))] == [Kind.STARVATION]
+    all_starved = instance(starvation={"threshold": 4, "bound": 0})
+    assert verify.solution(all_starved, plan(all_starved, *first)) == []
+
+
+@pytest.mark.parametrize(
+    ("excuse", "start"),
+    [
+        ({"reservations": [{"start": 130, "duration": 20, "nodes": [0, 1], "capacity": [4, 2]}]},
+         150),
+        ({"down": [1], "queue": [AFTER | {"after": [], "unit": [4, 1], "units": 1}]}, 120),
+        ({"power": {"cap": 40, "unit": [5, 10]}}, 120),
+        ({"queue": [AFTER | {"after": [1], "think": 9}]}, 129),
+        ({"queue": [AFTER | {"after": [], "earliest": 140}]}, 140),
+        ({"queue": [AFTER | {"after": [8]}, OTHER]}, 154),
+    ],
+)  # fmt: skip
+def test_a_starved_job_may_be_late_on_account_of_what_no_plan_can_change(
+    excuse: dict[str, Any], start: int
+) -> None:
+    on = instance(**STARVED | excuse)
+    node = 0 if "down" in excuse else 1
+    units = int(on.queue.units[0])
+    others = [SolvedJob(8, 150, {2: 1})] if 8 in on.queue.id and start == 154 else []
+    assert verify.solution(on, plan(on, SolvedJob(7, start, {node: units}), *others)) == []
+    found = verify.solution(on, plan(on, SolvedJob(7, start + 1, {node: units}), *others))
+    assert [v.kind for v in found] == [Kind.STARVATION]
+    assert found[0].text.endswith(f"it could start at {start}")
+
+
+def test_a_starved_job_planned_on_the_pool_is_judged_on_the_pool() -> None:
+    on = instance(starvation={"threshold": 0, "bound": 0}, running=[])
+    # The pool has 4 GPUs: jobs 7 (2 GPUs) and 9 (3 GPUs) cannot run together.
+    late = SolvedJob(7, 140, None)
+    good = plan(on, SolvedJob(9, 120, None), SolvedJob(8, 100, {2: 1}), late)
+    assert texts(verify.solution(on, good)) == [
+        "starvation: job 9, submitted at 95, is planned at 120, allowed until 100; it could "
+        "start at 100"
+    ]
+    assert (
+        verify.solution(on, plan(on, SolvedJob(9, 100, {0: 1, 1: 2}), replace(late, start=120)))
+        == []
+    )
+
+
+def test_what_a_queue_rule_reserves_is_a_forecast_and_no_plan() -> None:
+    on = instance(**STARVED)
+    rule = solution(on, SolvedJob(7, 120, {1: 2}))
+    assert verify.solution(on, rule) == []
+    start_s, nothing = np.array([120, -1, -1]), np.zeros(3, np.int8)
+    decision = Decision(start_s, nothing, Placements.of({}), Certificate("easy"))
+    assert verify.decision(on, decision) == []
+    model = replace(decision, certificate=Certificate("pcp", "wait"))
+    assert [v.kind for v in verify.decision(on, model)] == [Kind.STARVATION]
+
+
 # ------------------------------------------------------------------------------ schedules
 
 SYSTEM = System("two", ("core", "gpu"), (NodeGroup("a", 2, (4, 1)),))
@@ -267,6 +390,44 @@ def test_only_a_job_that_fits_no_empty_system_may_be_left_out() -> None:
 
 def test_a_job_that_the_dispatcher_refused_may_be_left_out() -> None:
     assert verify.run(table([{}, OUT | {"reason": "rejected"}]), SYSTEM) == []
+
+
+SEQUENCE = {"preceding": -1, "think_s": -1}
+
+
+def in_sequence(*rows: dict[str, Any]) -> list[str]:
+    return texts(verify.run(table([SEQUENCE | row for row in rows]), SYSTEM, dependencies=True))
+
+
+def test_a_job_starts_when_the_one_before_it_has_ended_and_its_think_time_has_passed() -> None:
+    after = {"preceding": 0, "think_s": 5, "start": 15, "end": 25}
+    assert in_sequence({}, after, after | {"start": 10, "end": 20, "think_s": -1}) == []
+    assert in_sequence({}, after | {"start": 14, "end": 24}) == [
+        "dependency: job 1 starts at 14, allowed from 15 on: job 0 ends at 10, think time 5 s"
+    ]
+    assert in_sequence({}, after | {"start": 9, "end": 19, "think_s": 0}) == [
+        "dependency: job 1 starts at 9, allowed from 10 on: job 0 ends at 10"
+    ]
+
+
+def test_a_job_before_another_counts_only_if_it_stands_before_it_and_could_run() -> None:
+    after = {"preceding": 0, "start": 3, "end": 13}
+    assert in_sequence({}, after | {"preceding": 99}, after | {"preceding": 2}) == []
+    assert in_sequence(after | {"preceding": 1}, {}) == []
+    for reason in ("never_fits", "rejected"):
+        assert in_sequence(OUT | {"units": 99, "reason": reason}, after) == []
+    assert in_sequence(OUT | {"reason": "waits"}, after) == [
+        "never started: job 0 never started though it could have been",
+        "dependency: job 1 starts at 3, and job 0, after which it comes, never started",
+    ]
+
+
+def test_dependencies_count_only_in_a_run_that_honoured_them() -> None:
+    early = table([SEQUENCE, SEQUENCE | {"preceding": 0}])
+    assert verify.run(early, SYSTEM) == []
+    assert len(verify.run(early, SYSTEM, dependencies=True)) == 1
+    with pytest.raises(InputError, match="field think_s: the table of jobs lacks this column"):
+        verify.run(early.drop(columns="think_s"), SYSTEM, dependencies=True)
 
 
 def test_at_most_a_hundred_violations_are_listed_and_the_rest_is_counted() -> None:

@@ -61,6 +61,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "predictor": about["predictor"],
         "workload": about["workload"],
         "system": about["system"]["name"],
+        "dependencies": about.get("dependencies", False),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         **metrics,
@@ -104,12 +105,13 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
     if len({peer["predictor"] for peer in rows}) > 1:
         lines.append(run["predictor"])
     if len({_setting(peer) for peer in rows}) > 1:
-        lines += _setting(run)
+        lines += filter(None, _setting(run))
     return "\n".join(lines)
 
 
-def _setting(run: Row) -> tuple[str, str]:
-    return run["workload"], run["system"]
+def _setting(run: Row) -> tuple[str, str, str]:
+    """What must be the same for two runs to be compared."""
+    return run["workload"], run["system"], "dependencies" * run.get("dependencies", False)
 
 
 def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:

@@ -46,8 +46,10 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
     -------
     Placements
         Of the jobs that found nodes, in the order in which they were placed. Reservations, down
-        nodes and the power cap are respected.
+        nodes, the power cap and dependencies are respected.
     """
+    if instance.dependencies is not None:
+        order = order[instance.eligible()[order]]
     return as_placements(
         kernels.greedy(
             instance.now,
@@ -64,7 +66,10 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
 
 
 def fits_now(instance: Instance) -> NDArray[np.bool_]:
-    """For each queued job, whether it alone fits what is free now; shape (jobs,)."""
+    """For each queued job, whether it alone could start now; shape (jobs,).
+
+    It fits what is free, reservations and the power cap left alone, and depends on nobody.
+    """
     answer: NDArray[np.bool_] = kernels.each_fits(
         instance.now,
         instance.free,
@@ -73,7 +78,7 @@ def fits_now(instance: Instance) -> NDArray[np.bool_]:
         power_unit(instance),
         instance.power_free(),
     )
-    return answer
+    return answer if instance.dependencies is None else answer & instance.eligible()
 
 
 def fits_empty(instance: Instance) -> NDArray[np.bool_]:

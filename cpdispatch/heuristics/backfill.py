@@ -11,6 +11,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.heuristics import kernels, plan
 from cpdispatch.heuristics.allocate import as_placements, holds, power_unit
+from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy, rank
 from cpdispatch.instance import Instance
 
@@ -53,6 +54,7 @@ class Backfill:
     name: str = "easy"
     _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
 
+    @eligible_only
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance; with a depth above 1, remember what was promised."""
         began = perf_counter()

@@ -10,6 +10,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics.allocate import fits_empty, start_in_order
+from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.instance import Instance
 
 
@@ -39,6 +40,7 @@ class PriorityRule:
     best_fit: bool = False
     name: str = "prb"
 
+    @eligible_only
     def dispatch(self, instance: Instance) -> Decision:
         """Start, in the order of `waiting_priority`, every job that fits now."""
         began = perf_counter()

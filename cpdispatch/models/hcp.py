@@ -27,7 +27,7 @@ from cpdispatch.models import objective as objectives
 from cpdispatch.models import pooled
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.pooled import Pool
-from cpdispatch.models.search import FalseAnswerError, Search, Stopwatch
+from cpdispatch.models.search import FalseAnswerError, Search, Stopwatch, Values
 
 EXHAUST_STEPS = 200_000
 """Work of the exhaustive search before CP-SAT: about a millisecond, enough for 8 jobs or so."""
@@ -149,7 +149,7 @@ class Hcp:
             possible = fits_now(instance)
         else:
             within = pooled.demand(instance, instance.queue) <= pooled.capacity(instance)
-            possible = within.all(axis=1) & fits_empty(instance)
+            possible = within.all(axis=1) & fits_empty(instance) & instance.eligible()
         if not possible.any():
             return np.empty(0, dtype=np.int64)
         order = (
@@ -405,7 +405,7 @@ class PooledModel:
         for variable, value in zip(self.late, late.tolist(), strict=True):
             self.model.add_hint(variable, value)
 
-    def read(self, solver: cp_model.CpSolver) -> IntArray:
+    def read(self, solver: Values) -> IntArray:
         """The starts that a solver has found."""
         values = [solver.value(start) for start in self.starts]
         return np.array(values, dtype=np.int64) + self.problem.pool.now

@@ -81,6 +81,13 @@ class Cost:
             strict=True,
         ):
             by_denominator[down] = by_denominator.get(down, 0) + late * up
+        # Rounded down in units of 2^-128, each by less than one; exactly only if that matters,
+        # since the common denominator of a thousand durations has thousands of digits.
+        low = sum((part << 128) // down for down, part in by_denominator.items())
+        low += (self.floor * len(planned)) << 128
+        nearest = low / (1 << 128)
+        if nearest == (low + len(by_denominator)) / (1 << 128):
+            return nearest
         common = math.lcm(*by_denominator)
         total = sum(part * (common // down) for down, part in by_denominator.items())
         return (total + self.floor * len(planned) * common) / common

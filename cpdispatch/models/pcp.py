@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +26,16 @@ from cpdispatch.heuristics.priority_rule import reasons
 from cpdispatch.instance import Instance, loads
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.hcp import OPTIMAL_GAP, Variant
+from cpdispatch.models.moves import NodeModel
 from cpdispatch.models.pcp4 import Pcp4Model
 from cpdispatch.models.pcp5 import Pcp5Model
 from cpdispatch.models.problem import Plan, Problem, Timing, pose, select
 from cpdispatch.models.search import (
     DETERMINISTIC_PER_S,
     FalseAnswerError,
-    Formulation,
     Search,
     Stopwatch,
+    Values,
 )
 
 PARTS_PER_S = 100_000
@@ -137,29 +137,13 @@ class PcpModel:
                 for count, copy in enumerate(here):
                     self.model.add_hint(copy, bool(count < units[node]))
 
-    def read(self, solver: cp_model.CpSolver) -> Plan:
+    def read(self, solver: Values) -> Plan:
         """The starts and nodes that a solver has found."""
         units = np.zeros_like(self.problem.room)
         for job, present in enumerate(self.present):
             for node, here in present.items():
                 units[job, node] = sum(solver.value(copy) for copy in here)
         return Plan(self.timing.read(solver), units)
-
-
-class NodeModel(Formulation[Plan], Protocol):
-    """A formulation of the problem on the nodes."""
-
-    def __init__(self, problem: Problem, plan: Plan | None = None) -> None: ...
-
-    @property
-    def lossless(self) -> bool:
-        """Whether every plan of the problem is one of the model: its bounds are the problem's."""
-        ...
-
-    @staticmethod
-    def size(problem: Problem) -> int:
-        """How many parts the model of a problem has, of those that there are most of."""
-        ...
 
 
 # --------------------------------------------------------------------------------- the variants

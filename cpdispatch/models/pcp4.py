@@ -13,6 +13,7 @@ from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.models.problem import Plan, Problem, Timing, levels
+from cpdispatch.models.search import Values
 
 
 class Pcp4Model:
@@ -153,7 +154,7 @@ class Pcp4Model:
             for node, variable in placed.items():
                 self.model.add_hint(variable, int(units[node]))
 
-    def read(self, solver: cp_model.CpSolver) -> Plan:
+    def read(self, solver: Values) -> Plan:
         """The starts and nodes that a solver has found."""
         units = np.zeros_like(self.problem.room)
         for job, placed in enumerate(self.placed):

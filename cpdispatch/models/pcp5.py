@@ -18,6 +18,7 @@ from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.models.problem import Plan, Problem, Timing
+from cpdispatch.models.search import Values
 
 _PACKING_STEPS = 2000
 """Positions tried for the boxes of one node and resource before a hint is left imperfect."""
@@ -276,7 +277,7 @@ class Pcp5Model:
         for unit, position in zip(units, in_turn.tolist(), strict=True):
             self.model.add_hint(self.bottoms[index][unit], position)
 
-    def read(self, solver: cp_model.CpSolver) -> Plan:
+    def read(self, solver: Values) -> Plan:
         """The starts and nodes that a solver has found."""
         units = np.zeros_like(self.problem.room)
         first_axis = self._first_axis()

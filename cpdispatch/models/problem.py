@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -18,14 +19,24 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.heuristics import plan as planning
 from cpdispatch.heuristics.allocate import fits_now, holds, power_unit
 from cpdispatch.heuristics.priority_rule import waiting_priority
+from cpdispatch.heuristics.priority_search import PrioritySearch, jobs_of
+from cpdispatch.heuristics.timelines import POWER, of_profile
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
-from cpdispatch.models import nodes as kernels
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.hcp import Variant, slowdown_priority
 from cpdispatch.models.objective import Cost, Weights
+from cpdispatch.models.search import Values
 
 # -------------------------------------------------------------------------------- the problem
+
+
+class After(NamedTuple):
+    """A job starts ``think_s`` seconds after the end of another one, or later."""
+
+    job: int
+    before: int
+    think_s: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +64,10 @@ class Problem:
         What to minimise, exactly.
     weights : Weights
         The same in integers.
+    early_s, latest_s : int64 array, shape (jobs,), optional
+        The first and the last start that each job may have, whatever the others do.
+    after : tuple of After
+        Which jobs come after which.
     room : int64 array, shape (jobs, nodes)
         ``p[i, n]``: how many units of each job the node can hold when it is empty.
 
@@ -71,6 +86,9 @@ class Problem:
     resources: tuple[int, ...]
     cost: Cost
     weights: Weights
+    early_s: IntArray | None = None
+    latest_s: IntArray | None = None
+    after: tuple[After, ...] = ()
     room: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,7 +110,11 @@ class Problem:
     @property
     def horizon_s(self) -> int:
         """A time by which every job can have ended, whatever their order."""
-        return int(self.since_s[-1] + self.jobs.expected_s.sum())
+        return int(
+            max(self.since_s[-1], 0 if self.early_s is None else self.early_s.max())
+            + self.jobs.expected_s.sum()
+            + sum(after.think_s for after in self.after)
+        )
 
     def sum(self, start_s: IntArray) -> int:
         """The weighted sum that the solver minimises."""
@@ -100,7 +122,7 @@ class Problem:
 
     def earliest(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
-        return kernels.each_earliest(self._profile(), self.jobs.block, self.watts)
+        return self._search().earliest()
 
     def latest(self, start_s: IntArray) -> IntArray:
         """Starts beyond which a job alone would make any plan worse than this one."""
@@ -113,14 +135,10 @@ class Problem:
 
     def schedule(self, order: IntArray) -> Plan:
         """A complete plan: each job in turn as early as it fits, its units by best fit."""
-        start_s, placed = kernels.schedule_in_order(
-            self._profile(), self.capacity, self.jobs.block, self.watts, order
-        )
+        found = self._search().schedule(order)
         units = np.zeros_like(self.room)
-        owner = np.repeat(order, np.diff(placed.offset))
-        entries = len(owner)
-        units[owner, placed.node[:entries]] = placed.units[:entries]
-        return Plan(start_s, units)
+        units[np.repeat(np.arange(len(order)), np.diff(found.offset)), found.node] = found.units
+        return Plan(found.start_s, units)
 
     def key(self) -> bytes:
         """What tells this problem from others, whenever it is posed."""
@@ -129,26 +147,26 @@ class Problem:
             self.since_s - self.now, self.free, self.watts_free, self.jobs.units,
             self.jobs.request, self.jobs.expected_s, self.watts,
             self.cost.free_until_s - self.now, self.weights.per_s,
+            *(given - self.now for given in (self.early_s, self.latest_s) if given is not None),
+            np.array(self.after, dtype=np.int64),
         ):  # fmt: skip
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.digest()
 
-    def _profile(self) -> planning.Profile:
-        """What is free, as the kernels keep it: with room for the plan of every job."""
-        size = len(self.since_s)
-        slots = size + kernels.SPLITS * len(self.jobs)
-        shape = self.free.shape[1:]
-        profile = planning.Profile(
-            np.full(1, size),
-            np.empty(slots, dtype=np.int64),
-            np.arange(slots),
-            np.empty((slots, *shape), dtype=np.int64),
-            np.empty((slots, shape[1]), dtype=np.int64),
-            np.empty(slots, dtype=np.int64),
-        )
-        profile.time[:size], profile.watts[:size] = self.since_s, self.watts_free
-        profile.free[:size], profile.pool[:size] = self.free, self.free.sum(axis=1)
-        return profile
+    def _search(self) -> PrioritySearch:
+        lines = of_profile(self.since_s, self.free)
+        if self.watts.any():
+            lines.size[POWER] = len(self.since_s)
+            lines = lines._replace(power_time=self.since_s, power_free=self.watts_free)
+        early_s = np.full(len(self.jobs), self.now) if self.early_s is None else self.early_s
+        return PrioritySearch(
+            lines,
+            np.arange(self.free.shape[1]),
+            jobs_of(
+                self.jobs, self.watts, early_s, self.cost.free_until_s, self.weights.per_s,
+                [(after.job, after.before, after.think_s) for after in self.after],
+            ),
+        )  # fmt: skip
 
 
 def room(capacity: IntArray, jobs: JobTable) -> IntArray:
@@ -178,7 +196,7 @@ def select(instance: Instance, variant: Variant, m: int) -> IntArray:
     """Queue positions of the model's jobs by priority, highest first.
 
     With the variant's filter, of the jobs that alone fit what is free now the first ``m``; without
-    it, all that fit the nodes in service when they are empty.
+    it, all that fit the nodes in service when they are empty, and come after no other job.
     """
     queue = instance.queue
     if len(queue) == 0:
@@ -191,6 +209,7 @@ def select(instance: Instance, variant: Variant, m: int) -> IntArray:
         possible = room(capacity, queue).sum(axis=1) >= queue.units
         if instance.power is not None:
             possible &= instance.job_power(queue) <= instance.power.cap
+        possible &= instance.eligible()
     order = slowdown_priority(instance) if variant.by_slowdown else waiting_priority(instance)
     chosen = order[possible[order]]
     return chosen[:m] if variant.filtered else chosen
@@ -253,6 +272,12 @@ class Plan:
         end_s = start_s + jobs.expected_s
         if (start_s < problem.now).any() or (end_s > problem.horizon_s).any():
             return "a job starts in the past or ends beyond the horizon"
+        if problem.early_s is not None and (start_s < problem.early_s).any():
+            return "a job starts before it may"
+        if problem.latest_s is not None and (start_s > problem.latest_s).any():
+            return "a job starts after it must"
+        if any(start_s[a.job] < end_s[a.before] + a.think_s for a in problem.after):
+            return "a job starts before another that it comes after has ended"
         if (units < 0).any() or (units.sum(axis=1) != jobs.units).any():
             return "a job has not as many units as it asks for"
         instants = np.union1d(problem.since_s, start_s)
@@ -291,6 +316,8 @@ class Timing:
         latest = problem.horizon_s - problem.jobs.expected_s
         if plan is not None:
             latest = np.maximum(problem.latest(plan.start_s), plan.start_s)
+        if problem.latest_s is not None:
+            latest = np.minimum(latest, problem.latest_s)
         first, last = problem.earliest() - problem.now, latest - problem.now
         self.starts = [
             model.new_int_var(low, high, "")
@@ -301,6 +328,14 @@ class Timing:
             for start, duration in zip(self.starts, problem.jobs.expected_s.tolist(), strict=True)
         ]
         self.late: list[cp_model.IntVar] = []
+        for after in problem.after:
+            self._comes_after(after)
+
+    def _comes_after(self, after: After) -> None:
+        """A job starts once another has ended and the time to think is over."""
+        duration = int(self.problem.jobs.expected_s[after.before])
+        end = self.starts[after.before] + duration
+        self.model.add(self.starts[after.job] >= end + after.think_s)
 
     def held(self, free: IntArray) -> tuple[list[cp_model.IntervalVar], list[int]]:
         """What running jobs and reservations hold of something, as intervals and demands.
@@ -357,7 +392,7 @@ class Timing:
         for variable, value in zip(self.starts + self.late, values, strict=True):
             self.model.add_hint(variable, value)
 
-    def read(self, solver: cp_model.CpSolver) -> IntArray:
+    def read(self, solver: Values) -> IntArray:
         """The starts that a solver has found, shape (jobs,)."""
         values = [solver.value(start) for start in self.starts]
         return np.array(values, dtype=np.int64) + self.problem.now

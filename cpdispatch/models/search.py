@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Protocol, TypeVar
 
 from ortools.sat.python import cp_model
+from ortools.sat.python import cp_model_helper as cp_sat
 
 DETERMINISTIC_PER_S = 0.1
 """CP-SAT's deterministic time that a second of wall clock is sure to hold.
@@ -42,6 +43,14 @@ class FalseAnswerError(Exception):
 Plan = TypeVar("Plan")
 
 
+class Values(Protocol):
+    """What a plan is read from: a solver, or the answer of one."""
+
+    def value(self, variable: cp_model.IntVar) -> int:
+        """What a variable has become."""
+        ...
+
+
 class Formulation(Protocol[Plan]):
     """A CP-SAT model that can be given a plan as a hint, and that a plan can be read from."""
 
@@ -54,7 +63,7 @@ class Formulation(Protocol[Plan]):
         """Replace the hint, for every variable of the model."""
         ...
 
-    def read(self, solver: cp_model.CpSolver) -> Plan:
+    def read(self, solver: Values) -> Plan:
         """The plan that a solver has found."""
         ...
 
@@ -190,7 +199,7 @@ class Search:
                     break
                 continue
             # A model that is invalid has no bound, and asking for it raises.
-            proven = _whole(solver.best_objective_bound)
+            proven = whole(solver.best_objective_bound)
             bound = proven if bound is None else max(bound, proven)
             plan = model.read(solver)
             better = judge(plan)
@@ -202,21 +211,36 @@ class Search:
         return Outcome("unsolved" if bound is None else "feasible", bound, limit_hit=True)
 
     def _solver(self, deterministic: float, left_s: float) -> cp_model.CpSolver:
-        """Settings that paid on the pooled models: quick restarts, little presolve."""
         solver = cp_model.CpSolver()
-        given = solver.parameters
-        given.num_workers = 1
-        given.random_seed = self.seed
-        given.max_deterministic_time = deterministic
-        given.max_time_in_seconds = left_s
-        given.search_branching = cp_model.PORTFOLIO_WITH_QUICK_RESTART_SEARCH
-        given.linearization_level = 0
-        given.cp_model_probing_level = 0
-        given.symmetry_level = 0
+        configure(solver.parameters, self.seed, deterministic, left_s)
         return solver
 
 
-def _whole(bound: float) -> int:
+def configure(given: cp_sat.SatParameters, seed: int, deterministic: float, left_s: float) -> None:
+    """Make the settings that paid on the pooled models: one worker, quick restarts.
+
+    Parameters
+    ----------
+    given : SatParameters
+        Changed.
+    seed : int
+    deterministic : float
+        Limit of CP-SAT's deterministic time.
+    left_s : float
+        Limit of the time on the clock, seconds.
+    """
+    given.num_workers = 1
+    given.random_seed = seed
+    given.max_deterministic_time = deterministic
+    given.max_time_in_seconds = left_s
+    given.search_branching = cp_model.PORTFOLIO_WITH_QUICK_RESTART_SEARCH
+    given.linearization_level = 0
+    given.cp_model_probing_level = 0
+    given.symmetry_level = 0
+    given.catch_sigint_signal = False  # else Ctrl-C would end Python without a KeyboardInterrupt
+
+
+def whole(bound: float) -> int:
     """The integer lower bound that a reported one amounts to.
 
     The solver scales its objective: 66 comes back as 66.00000000000001, which must not become 67.

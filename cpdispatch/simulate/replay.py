@@ -7,7 +7,7 @@ import os
 import pickle
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
@@ -19,7 +19,7 @@ from cpdispatch import dispatch, predict
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.files import read_bytes, writing
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.predict import Predictor
 from cpdispatch.simulate.run import ABOUT, Run, run_of, system_as_dict
@@ -70,6 +70,8 @@ def simulate(
     trigger: str = "instant",
     correction: str = "minimal",
     kill_at_limit: bool = False,
+    dependencies: bool = False,
+    starvation: Starvation | None = None,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
 ) -> Run:
@@ -82,7 +84,7 @@ def simulate(
     system : System
     dispatcher : str or Dispatcher
         A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
-    predictor, trigger, correction, kill_at_limit
+    predictor, trigger, correction, kill_at_limit, dependencies, starvation
         See `Simulation`.
     settings : Settings
         Time limit and seed of a dispatcher that is given by name.
@@ -105,33 +107,34 @@ def simulate(
     if isinstance(dispatcher, str):
         warm_up(dispatcher, settings)
         dispatcher = dispatch.make(dispatcher, settings)
+    simulation = Simulation(
+        workload,
+        system,
+        predictor=predictor,
+        trigger=trigger,
+        correction=correction,
+        kill_at_limit=kill_at_limit,
+        dependencies=dependencies,
+        starvation=starvation,
+    )
     about = {
         "version": version("cpdispatch"),
         "python": platform.python_version(),
         "workload": workload.name,
-        "workload_sha256": fingerprint(workload),
-        "notes": workload.notes,
+        "workload_sha256": fingerprint(workload, dependencies),
+        "notes": {**workload.notes, **simulation.notes},
         "system": system_as_dict(system),
         "dispatcher": dispatcher.name,
         "predictor": predictor.name,
         "trigger": trigger,
         "correction": correction,
         "kill_at_limit": kill_at_limit,
+        "dependencies": dependencies,
+        "starvation": None if starvation is None else asdict(starvation),
         "limit_s": settings.limit_s,
         "seed": settings.seed,
     }
-    replay = _Replay(
-        about,
-        Simulation(
-            workload,
-            system,
-            predictor=predictor,
-            trigger=trigger,
-            correction=correction,
-            kill_at_limit=kill_at_limit,
-        ),
-        dispatcher,
-    )
+    replay = _Replay(about, simulation, dispatcher)
     if watch.resume and watch.folder is not None:
         if (watch.folder / ABOUT).exists():
             done = Run.load(watch.folder)
@@ -262,9 +265,12 @@ def finished(run: Run, folder: Path) -> None:
     (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
-def fingerprint(workload: Workload) -> str:
-    """SHA-256 of what a workload's jobs are."""
+def fingerprint(workload: Workload, dependencies: bool = False) -> str:
+    """SHA-256 of what a workload's jobs are, and of what they depend on where that matters."""
     digest = hashlib.sha256(repr(workload.resources).encode())
-    for column in (workload.table.block, workload.runtime_s):
+    columns = [workload.table.block, workload.runtime_s]
+    if dependencies:
+        columns += [workload.preceding, workload.think_s]
+    for column in columns:
         digest.update(column.tobytes())
     return digest.hexdigest()

@@ -41,7 +41,8 @@ class Run:
         What was run: versions, arguments, system, checksum of the log, what reading dropped.
     job_table : pyarrow.Table
         One row a job: id, submit, start, end (s; -1 when it never started), units, nodes,
-        node_units, requested_s, runtime_s, expected_s, killed, reason, and the per-unit requests.
+        node_units, requested_s, runtime_s, expected_s, killed, reason, and the per-unit requests;
+        preceding and think_s when the run honoured dependencies.
     decision_table : pyarrow.Table
         One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
         ms and the phases in ms.
@@ -181,6 +182,9 @@ def _job_table(simulation: Simulation) -> pa.Table:
         "killed": arrow.flags(records.killed & (records.start_s >= 0)),
         "reason": arrow.texts(records.reason, [reason.name.lower() for reason in Reason]),
     }
+    if simulation.dependencies:
+        columns["preceding"] = arrow.numbers(simulation.workload.preceding)
+        columns["think_s"] = arrow.numbers(simulation.workload.think_s)
     for kind, name in enumerate(simulation.system.resources):
         columns[f"request_{name}"] = arrow.numbers(table.block[Column.REQUEST + kind])
     for name in LABELLED:

@@ -3,13 +3,14 @@
 Events are ordered by (time, kind, sequence). With the trigger ``instant`` all completions of an
 instant come before all its submissions, and one dispatch follows them. With the trigger ``event``
 a submission comes before a completion, completions in the order in which their jobs started, and
-a dispatch follows each single event.
+a dispatch follows each single event. The end of a job's think time is an event like a completion.
 """
 
 from __future__ import annotations
 
 import heapq
 from array import array
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -20,9 +21,10 @@ from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict import Predictor, make
+from cpdispatch.simulate.precedence import Precedence
 from cpdispatch.simulate.records import Records
 from cpdispatch.simulate.state import CORRECTIONS, ROW, State
 from cpdispatch.system import System
@@ -30,6 +32,7 @@ from cpdispatch.system import System
 TRIGGERS = ("instant", "event")
 _REJECTED = int(Reason.REJECTED)
 _NEVER = int(np.iinfo(np.int64).max)
+_WAKE = -1  # in place of the row of a job that ends
 
 
 class Simulation:
@@ -55,12 +58,19 @@ class Simulation:
         ``requested``, see `cpdispatch.simulate.state.correct`.
     kill_at_limit : bool
         End jobs at their requested time, as real systems do.
+    dependencies : bool
+        Start no job before the end, plus think time, of the one that the log puts before it.
+    starvation : Starvation, optional
+        The bound that every instance carries.
 
     Attributes
     ----------
     now : int
         The clock, seconds.
     records : Records
+    dependencies : bool
+    notes : dict of str to int
+        Dependencies of the log that are not honoured: why, and of how many jobs.
     """
 
     def __init__(
@@ -72,6 +82,8 @@ class Simulation:
         trigger: str = "instant",
         correction: str = "minimal",
         kill_at_limit: bool = False,
+        dependencies: bool = False,
+        starvation: Starvation | None = None,
     ) -> None:
         if trigger not in TRIGGERS:
             raise unknown("trigger", trigger, TRIGGERS)
@@ -89,12 +101,15 @@ class Simulation:
         self.now = 0
         self.records = Records(workload)
         self._event_by_event = trigger == "event"
-        self._state = State(workload, system, correction)
+        self._state = State(workload, system, correction, starvation)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
         self._runtime_s = np.minimum(workload.runtime_s, limit)
         self.records.killed[:] = self._runtime_s < workload.runtime_s
         runnable = system_fits(system, workload.table)
         self.records.reason[~runnable] = Reason.NEVER_FITS
+        self.dependencies = dependencies
+        self._precedence = Precedence(workload, runnable) if dependencies else None
+        self.notes = {} if self._precedence is None else self._precedence.notes
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -126,6 +141,8 @@ class Simulation:
         while self._next < len(self._order) or self._completions:
             if step() and self._state.queued:
                 self._asked = self._state.snapshot(self.now)
+                if self._precedence is not None:
+                    self._asked = self._with_dependencies(self._asked, self._precedence)
                 self._asked_at = perf_counter()
                 return self._asked
         return None
@@ -158,6 +175,9 @@ class Simulation:
             self.records.reason[rows] = _REJECTED
             for row in rows.tolist():
                 del self._live[row]
+            if self._precedence is not None:
+                for row in rows.tolist():
+                    self._wake_after(row, self._precedence, rejected=True)
             self._state.remove(np.union1d(starting, refused))
         elif len(starting):
             self._state.remove(starting)
@@ -182,9 +202,13 @@ class Simulation:
             self._complete()
             return True
         job = self._submit()
-        free = self._state.snapshot(self.now).free
+        instance = self._state.snapshot(self.now)
         ask = np.array(job.request, dtype=np.int64)
-        return bool(kernels.fits(free, ask, job.units))
+        could_start = bool(kernels.fits(instance.free, ask, job.units))
+        if could_start and self._precedence is not None:
+            instance = self._with_dependencies(instance, self._precedence)
+            return bool(instance.eligible()[-1])
+        return could_start
 
     def _next_submit(self) -> int:
         return self._submits[self._next]
@@ -205,9 +229,13 @@ class Simulation:
 
     def _complete(self) -> None:
         now, _, row = heapq.heappop(self._completions)
+        if row == _WAKE:
+            return
         self._state.end(row)
         self.records.end_s[row] = now
         self.predictor.learn(self._live.pop(row), int(self._runtime_s[row]))
+        if self._precedence is not None:
+            self._wake_after(row, self._precedence)
 
     def _start(self, starting: IntArray, decision: Decision) -> None:
         placements = decision.placements
@@ -223,6 +251,24 @@ class Simulation:
         for row, end in zip(rows.tolist(), ends.tolist(), strict=True):
             heapq.heappush(self._completions, (end, self._created, row))
             self._created += 1
+
+    # ------------------------------------------------------------------------ the dependencies
+
+    def _with_dependencies(self, instance: Instance, precedence: Precedence) -> Instance:
+        """The snapshot with what keeps its queued jobs back."""
+        rows = self._state.queue_hidden[ROW, : self._state.queued]
+        found = precedence.dependencies(instance, rows, self.records)
+        return instance if found is None else replace(instance, dependencies=found)
+
+    def _wake_after(self, row: int, precedence: Precedence, rejected: bool = False) -> None:
+        """See to it that a dispatch comes when jobs need not wait for this one any longer."""
+        for later in precedence.after(row).tolist():
+            think_s = 0 if rejected else int(precedence.think_s[later])
+            at = self.now + think_s
+            # An end is followed by a dispatch anyway, and so is the submission of a later job.
+            if (think_s or rejected) and self.workload.table.submit_s[later] <= at:
+                heapq.heappush(self._completions, (at, self._created, _WAKE))
+                self._created += 1
 
     # ----------------------------------------------------------------------- progress, saving
 

@@ -11,7 +11,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.decision import Placements
-from cpdispatch.instance import NO_NODES, Instance, Running
+from cpdispatch.instance import NO_NODES, Instance, Running, Starvation
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import System
 
@@ -178,10 +178,19 @@ class State:
     system : System
     correction : str
         See `correct`.
+    starvation : Starvation or None
+        What every snapshot says of it.
     """
 
-    def __init__(self, workload: Workload, system: System, correction: str) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        system: System,
+        correction: str,
+        starvation: Starvation | None = None,
+    ) -> None:
         self.system = system
+        self.starvation = starvation
         self.labels = workload.table.labels
         self.correction = CORRECTIONS[correction]
         rows = workload.table.block.shape[0]
@@ -297,7 +306,7 @@ class State:
             Running(
                 JobTable(run, self.labels), times[0], times[1], times[2], offset, *entries
             ),
-            NO_NODES,
+            NO_NODES, starvation=self.starvation,
         )  # fmt: skip
 
 

@@ -36,6 +36,15 @@ def test_each_run_is_a_column_with_its_figures() -> None:
     assert ["mean", "bounded", "slowdown", "92.69", "1,000.00"] in [line.split() for line in lines]
 
 
+def test_runs_with_and_without_dependencies_are_told_apart_and_not_judged() -> None:
+    rows = [run("easy", 5, dependencies=True), run("easy", 2)]
+    lines = shown(rows).splitlines()
+    heads = [["easy"], ["KTH", "easy"], ["100", "KTH"], ["dependencies", "100"]]
+    assert [line.split() for line in lines[:4]] == heads
+    assert compare.verdict(rows) == ""
+    assert compare.verdict([rows[0], run("fifo", 9, dependencies=True)]) != ""
+
+
 def test_a_figure_that_a_run_lacks_is_a_dash() -> None:
     lines = shown([run("easy", 1)]).splitlines()
     assert ["longest", "wait", "-"] in [line.split() for line in lines]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.predict import Predictor
 from cpdispatch.simulate.simulation import Simulation
@@ -17,8 +18,13 @@ from cpdispatch.system import System
 Row = tuple[int, int, int, int]
 
 
-def workload(rows: Sequence[Row]) -> Workload:
-    """Jobs of (submission, processors, requested time, runtime) on a pool."""
+def workload(
+    rows: Sequence[Row], after: Mapping[int, tuple[int, int]] = MappingProxyType({})
+) -> Workload:
+    """Jobs of (submission, processors, requested time, runtime) on a pool, numbered from 1.
+
+    ``after`` gives the preceding job and the think time of some.
+    """
     submit, units, requested, runtime = (list(column) for column in zip(*rows, strict=True))
     block = job_block(
         id=range(1, len(rows) + 1),
@@ -27,9 +33,11 @@ def workload(rows: Sequence[Row]) -> Workload:
         requested_s=requested,
         request=[[1]] * len(rows),
     )
-    none = np.full(len(rows), -1, dtype=np.int64)
+    preceding, think_s = np.full((2, len(rows)), -1, dtype=np.int64)
+    for id, (job, think) in after.items():
+        preceding[id - 1], think_s[id - 1] = job, think
     return Workload(
-        "case", ("core",), JobTable(block), np.array(runtime, dtype=np.int64), none, none.copy()
+        "case", ("core",), JobTable(block), np.array(runtime, dtype=np.int64), preceding, think_s
     )
 
 
@@ -42,15 +50,19 @@ def play(
     kill_at_limit: bool = False,
     predictor: str | Predictor = "walltime",
     dispatcher: object = None,
+    after: Mapping[int, tuple[int, int]] | None = None,
+    starvation: Starvation | None = None,
 ) -> tuple[Simulation, list[Instance]]:
-    """Replay; give the simulation and every instance that was seen."""
+    """Replay, honouring dependencies if there are any; the simulation, all instances it met."""
     sim = Simulation(
-        workload(rows),
+        workload(rows, after or {}),
         System.pool(processors),
         trigger=trigger,
         correction=correction,
         kill_at_limit=kill_at_limit,
         predictor=predictor,
+        dependencies=after is not None,
+        starvation=starvation,
     )
     chosen = Backfill() if dispatcher is None else dispatcher
     seen = []

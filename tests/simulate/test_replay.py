@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from cpdispatch import verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
+from cpdispatch.instance import Starvation
 from cpdispatch.jobs import Workload
 from cpdispatch.simulate import Run, Watch, simulate
 from cpdispatch.simulate.replay import CHECKPOINT, claim, finished
@@ -61,6 +65,51 @@ def test_a_run_that_was_stopped_and_resumed_is_the_run_that_was_not(
     assert not (tmp_path / CHECKPOINT).exists()
     again = simulate(sample, EURORA, dispatcher, watch=Watch(folder=tmp_path, resume=True))
     assert same(whole, again)
+
+
+@pytest.mark.parametrize("decisions", [20, 200])
+def test_a_run_that_honours_dependencies_is_resumed_to_the_same_result(
+    sample: Workload, tmp_path: Path, decisions: int
+) -> None:
+    ids = sample.table.id
+    chained = replace(
+        sample,
+        preceding=np.concatenate(([-1] * 20, ids[:-20])),
+        think_s=np.arange(len(ids), dtype=np.int64) % 3 * 600,
+    )
+
+    def chain(workload: Workload = chained, dependencies: bool = True, **how: Any) -> Run:
+        return simulate(workload, EURORA, "easy", dependencies=dependencies, watch=Watch(**how))
+
+    whole = chain()
+    assert not same(whole, chain(dependencies=False))
+    with pytest.raises(InterruptedRunError):
+        chain(folder=tmp_path, stop=stop_after(decisions))
+    with pytest.raises(UsageError, match="its workload_sha256"):
+        chain(sample, folder=tmp_path, resume=True)
+    with pytest.raises(UsageError, match=r"its (workload_sha256|dependencies) is"):
+        chain(dependencies=False, folder=tmp_path, resume=True)
+    resumed = chain(folder=tmp_path, resume=True)
+    assert same(whole, resumed)
+    assert verify.run(resumed.jobs, EURORA, dependencies=True) == []
+
+
+def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
+    sample: Workload, tmp_path: Path
+) -> None:
+    bound = Starvation(3600, 60)
+    with pytest.raises(InterruptedRunError):
+        simulate(sample, EURORA, "easy", starvation=bound,
+                 watch=Watch(folder=tmp_path, stop=stop_after(5)))  # fmt: skip
+    resume = Watch(folder=tmp_path, resume=True)
+    with pytest.raises(UsageError, match="its starvation"):
+        simulate(sample, EURORA, "easy", starvation=Starvation(3600, 61), watch=resume)
+    with pytest.raises(UsageError, match="its starvation"):
+        simulate(sample, EURORA, "easy", watch=resume)
+    finished(simulate(sample, EURORA, "easy", starvation=bound, watch=resume), tmp_path)
+    again = simulate(sample, EURORA, "easy", starvation=bound, watch=resume)
+    assert again.about["starvation"] == {"threshold_s": 3600, "bound_s": 60}
+    assert same(again, simulate(sample, EURORA, "easy"))
 
 
 KILLED = """

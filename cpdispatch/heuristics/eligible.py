@@ -1,0 +1,45 @@
+"""Queue rules and jobs that depend on others: a rule sees only the jobs that may start now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import TypeVar
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import NO_START, Decision, Reason
+from cpdispatch.instance import Instance
+
+Rule = TypeVar("Rule")
+
+
+def eligible_only(
+    dispatch: Callable[[Rule, Instance], Decision],
+) -> Callable[[Rule, Instance], Decision]:
+    """Make a rule's ``dispatch`` see only the jobs that may start now; the others wait.
+
+    As in Slurm, a job whose dependencies are not met holds back nobody and is reserved nothing.
+    """
+
+    @wraps(dispatch)
+    def of_eligible(rule: Rule, instance: Instance) -> Decision:
+        if instance.dependencies is None:
+            return dispatch(rule, instance)
+        positions = np.flatnonzero(instance.eligible())
+        queue = instance.queue.take(positions)
+        seen = replace(instance, queue=queue, dependencies=None)
+        return _of_whole_queue(dispatch(rule, seen), positions, len(instance.queue))
+
+    return of_eligible
+
+
+def _of_whole_queue(decision: Decision, positions: IntArray, jobs: int) -> Decision:
+    """The decision on the jobs at these positions as one on all jobs of a queue."""
+    start_s = np.full(jobs, NO_START, dtype=np.int64)
+    reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
+    start_s[positions], reason[positions] = decision.start_s, decision.reason
+    placements = replace(decision.placements, position=positions[decision.placements.position])
+    return replace(decision, start_s=start_s, reason=reason, placements=placements)

@@ -1,0 +1,497 @@
+"""What nodes have free over time, kept once for all nodes that are alike: compiled kernels.
+
+Nodes of the same capacity that have the same free capacity at every time form a class; a class
+has one timeline, a row of segments. A job that takes some nodes of a class splits it. Classes are
+slices of one permutation of the nodes (see `classes_of`), which splitting never changes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.compile import kernel
+
+FOREVER = int(np.iinfo(np.int64).max // 2)
+CLASSES, OVERFLOW, POWER = 0, 1, 2
+
+
+class Timelines(NamedTuple):
+    """The timelines of all classes, and that of the power cap; changed in place."""
+
+    size: IntArray
+    """Number of classes; whether a row was too short; segments of the power's timeline."""
+    first: IntArray
+    """The nodes of class c are members ``first[c]`` to ``last[c] - 1``; shape (nodes,)."""
+    last: IntArray
+    segments: IntArray
+    """Number of segments of each class, shape (nodes,)."""
+    capacity: IntArray
+    """Of a node of each class, shape (nodes, resources)."""
+    time: IntArray
+    """When each segment begins, shape (nodes, columns); the last one never ends."""
+    free: IntArray
+    """Free on a node of the class during the segment, shape (nodes, columns, resources)."""
+    power_time: IntArray
+    power_free: IntArray
+
+
+class Window(NamedTuple):
+    """What each class holds of a job from some start on, and until when that is so; scratch."""
+
+    room: IntArray
+    """Units of the job that a node holds for the job's whole duration, shape (nodes,)."""
+    grows: IntArray
+    """No earlier start has more room than this one."""
+    until: IntArray
+    """The room is known for starts before this."""
+    score: FloatArray
+
+
+@kernel
+def empty_timelines(nodes: int, columns: int, resources: int, power_columns: int) -> Timelines:
+    """Room for so many classes, segments of each, and segments of the power's timeline."""
+    return Timelines(
+        np.zeros(3, dtype=np.int64),
+        np.empty(nodes, dtype=np.int64),
+        np.empty(nodes, dtype=np.int64),
+        np.empty(nodes, dtype=np.int64),
+        np.empty((nodes, resources), dtype=np.int64),
+        np.empty((nodes, columns), dtype=np.int64),
+        np.empty((nodes, columns, resources), dtype=np.int64),
+        np.empty(power_columns, dtype=np.int64),
+        np.empty(power_columns, dtype=np.int64),
+    )
+
+
+@kernel
+def empty_window(nodes: int) -> Window:
+    """A window for so many classes."""
+    return Window(
+        np.empty(nodes, dtype=np.int64),
+        np.empty(nodes, dtype=np.int64),
+        np.empty(nodes, dtype=np.int64),
+        np.empty(nodes, dtype=np.float64),
+    )
+
+
+@kernel
+def copy(source: Timelines, target: Timelines) -> None:
+    """Make the target equal to the source; its rows may be longer."""
+    target.size[:] = source.size
+    classes = source.size[CLASSES]
+    target.first[:classes] = source.first[:classes]
+    target.last[:classes] = source.last[:classes]
+    target.segments[:classes] = source.segments[:classes]
+    target.capacity[:classes] = source.capacity[:classes]
+    for c in range(classes):
+        _copy_row(source, c, target, c)
+    power = source.size[POWER]
+    target.power_time[:power] = source.power_time[:power]
+    target.power_free[:power] = source.power_free[:power]
+
+
+@kernel
+def _copy_row(source: Timelines, c: int, target: Timelines, d: int) -> None:
+    for k in range(source.segments[c]):
+        target.time[d, k] = source.time[c, k]
+        for r in range(source.free.shape[2]):
+            target.free[d, k, r] = source.free[c, k, r]
+
+
+# ------------------------------------------------------------------------------- one timeline
+
+
+@kernel
+def _segment(time: IntArray, segments: int, at: int) -> int:
+    """The segment of a row that an instant lies in: the last one that begins no later."""
+    low, high = 0, segments
+    while high - low > 1:
+        middle = (low + high) // 2
+        if time[middle] <= at:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _cut(time: IntArray, free: IntArray, segments: int, at: int) -> int:
+    """Begin a segment of a row at this time if none does; return how many there are then."""
+    k = segments
+    while k > 0 and time[k - 1] >= at:
+        k -= 1
+    if k < segments and time[k] == at:
+        return segments
+    for i in range(segments, k, -1):
+        time[i] = time[i - 1]
+        for r in range(free.shape[1]):
+            free[i, r] = free[i - 1, r]
+    time[k] = at
+    for r in range(free.shape[1]):
+        free[k, r] = free[k - 1, r]
+    return segments + 1
+
+
+@kernel
+def hold(lines: Timelines, c: int, start: int, end: int, ask: IntArray, units: int) -> None:
+    """Take units of a job from every node of a class over [start, end)."""
+    time, free, segments = lines.time[c], lines.free[c], lines.segments[c]
+    if segments + 2 > time.shape[0]:
+        lines.size[OVERFLOW] = 1
+        return
+    segments = _cut(time, free, segments, start)
+    segments = _cut(time, free, segments, end)
+    lines.segments[c] = segments
+    for k in range(_segment(time, segments, start), segments):
+        if time[k] >= end:
+            break
+        for r in range(ask.shape[0]):
+            free[k, r] -= units * ask[r]
+
+
+@kernel
+def hold_power(lines: Timelines, start: int, end: int, watts: int) -> None:
+    """Take power over [start, end)."""
+    time, free, segments = lines.power_time, lines.power_free, lines.size[POWER]
+    if segments + 2 > time.shape[0]:
+        lines.size[OVERFLOW] = 1
+        return
+    column = free.reshape((free.shape[0], 1))
+    segments = _cut(time, column, segments, start)
+    segments = _cut(time, column, segments, end)
+    lines.size[POWER] = segments
+    for k in range(segments):
+        if start <= time[k] < end:
+            free[k] -= watts
+
+
+# ------------------------------------------------------------------------- where a job fits
+
+
+@kernel
+def _look(
+    lines: Timelines, window: Window, c: int, ask: IntArray, units: int, duration: int, start: int
+) -> None:
+    """Room for a job on a node of a class from ``start`` on, and for how long that is known."""
+    time, free, segments = lines.time[c], lines.free[c], lines.segments[c]
+    k = _segment(time, segments, start)
+    room, grows = units, FOREVER
+    while k < segments and time[k] < start + duration:
+        here = units
+        for r in range(ask.shape[0]):
+            if here * ask[r] > free[k, r]:
+                here = free[k, r] // ask[r]
+        k += 1
+        if here <= room:
+            room = here
+            grows = time[k] if k < segments else FOREVER
+    window.room[c] = room
+    window.grows[c] = FOREVER if room == units else grows
+    window.until[c] = min(grows, time[k] - duration + 1) if k < segments else grows
+
+
+@kernel
+def _power_from(lines: Timelines, watts: int, duration: int, start: int) -> int:
+    """First instant, ``start`` at the earliest, from which so much power is left all the time."""
+    time, free, segments = lines.power_time, lines.power_free, lines.size[POWER]
+    for k in range(segments):
+        if time[k] >= start + duration:
+            break
+        if free[k] < watts and (k + 1 == segments or time[k + 1] > start):
+            start = time[k + 1] if k + 1 < segments else FOREVER
+    return start
+
+
+@kernel
+def earliest(
+    lines: Timelines,
+    window: Window,
+    ask: IntArray,
+    units: int,
+    watts: int,
+    duration: int,
+    not_before: int,
+    whole: bool,
+) -> tuple[int, int]:
+    """First start, ``not_before`` at the earliest, from which a job fits for its whole duration.
+
+    Returns it, `FOREVER` if there is none, and the work, in windows looked at. The window tells
+    then how much of the job each class holds from that start on, if the ``whole`` is asked for.
+    """
+    classes = lines.size[CLASSES]
+    window.until[:classes] = not_before
+    window.room[:classes] = 0
+    start, total, looked, first = not_before, 0, 0, True
+    while True:
+        if watts > 0:
+            start = _power_from(lines, watts, duration, start)
+        following = FOREVER
+        looked += classes // 8  # what it takes to pass over those that need no look
+        for c in range(classes):
+            if window.until[c] <= start:
+                nodes = lines.last[c] - lines.first[c]
+                total -= window.room[c] * nodes
+                _look(lines, window, c, ask, units, duration, start)
+                total += window.room[c] * nodes
+                looked += 1
+                if not whole and total >= units and first:
+                    return start, looked  # nothing is known of the classes that are left
+            following = min(following, window.grows[c])
+        if total >= units or start >= FOREVER:
+            return start, looked
+        start, first = following, False
+
+
+# ---------------------------------------------------------------------------- placing a job
+
+
+class Slices(NamedTuple):
+    """Where units were placed: growing lists of members, and units on each of them."""
+
+    first: IntArray
+    last: IntArray
+    units: IntArray
+
+
+@kernel
+def place(
+    lines: Timelines,
+    window: Window,
+    ask: IntArray,
+    units: int,
+    duration: int,
+    start: int,
+    slices: Slices,
+    at: int,
+) -> int:
+    """Place a job that fits from ``start`` on by best fit; return where its entries end.
+
+    Classes with the fullest nodes come first, the one with the lower index among equals, and of a
+    class its first nodes, each with as many units as it holds. Entries are written from ``at`` on.
+    """
+    classes = lines.size[CLASSES]
+    for c in range(classes):
+        window.score[c] = np.inf
+        if window.room[c] > 0:
+            window.score[c] = _fullness(lines, c, duration, start)
+    left = units
+    while left > 0:
+        c = int(np.argmin(window.score[:classes]))
+        window.score[c] = np.inf
+        room, nodes = window.room[c], lines.last[c] - lines.first[c]
+        full = min(left // room, nodes)
+        rest = left - full * room if full < nodes else 0
+        if full > 0:
+            at = _take(lines, c, full, room, ask, start, duration, slices, at)
+        if rest > 0:
+            at = _take(lines, c, 1, rest, ask, start, duration, slices, at)
+        left -= full * room + rest
+    return at
+
+
+@kernel
+def _fullness(lines: Timelines, c: int, duration: int, start: int) -> float:
+    """Sum over the resource types that a node has of free / capacity, the least in the window."""
+    time, free, segments = lines.time[c], lines.free[c], lines.segments[c]
+    low = _segment(time, segments, start)
+    high = low + 1
+    while high < segments and time[high] < start + duration:
+        high += 1
+    total = 0.0
+    for r in range(free.shape[1]):
+        if lines.capacity[c, r] > 0:
+            least = free[low, r]
+            for k in range(low + 1, high):
+                least = min(least, free[k, r])
+            total += least / lines.capacity[c, r]
+    return total
+
+
+@kernel
+def _take(
+    lines: Timelines,
+    c: int,
+    nodes: int,
+    units: int,
+    ask: IntArray,
+    start: int,
+    duration: int,
+    slices: Slices,
+    at: int,
+) -> int:
+    """Take units from each of the first nodes of a class, which become one of their own."""
+    first = lines.first[c]
+    slices.first[at], slices.last[at], slices.units[at] = first, first + nodes, units
+    if first + nodes < lines.last[c]:
+        d = lines.size[CLASSES]
+        lines.size[CLASSES] = d + 1
+        lines.first[d], lines.last[d] = first, first + nodes
+        lines.segments[d] = lines.segments[c]
+        lines.capacity[d] = lines.capacity[c]
+        _copy_row(lines, c, lines, d)
+        lines.first[c] = first + nodes
+        c = d
+    hold(lines, c, start, start + duration, ask, units)
+    return at + 1
+
+
+# ----------------------------------------------------------------------- the nodes of a system
+
+
+@kernel
+def of_nodes(
+    now: int,
+    capacity: IntArray,
+    nodes: IntArray,
+    columns: int,
+    held_start: IntArray,
+    held_end: IntArray,
+    held_node: IntArray,
+    held: IntArray,
+) -> Timelines:
+    """One class a node, for these nodes: their capacity without what is held of it.
+
+    Parameters
+    ----------
+    capacity : int64 array, shape (nodes of the system, resources)
+    nodes : int64 array
+        Those in service, ascending.
+    columns : int
+        Segments that a row must be able to take; see `columns_needed`.
+    held_start, held_end, held_node : int64 array, shape (entries,)
+    held : int64 array, shape (entries, resources)
+        What is held of a node from a start, no earlier than ``now``, to an end.
+    """
+    lines = empty_timelines(len(nodes), columns, capacity.shape[1], 0)
+    row = np.full(capacity.shape[0], -1)
+    lines.size[CLASSES] = len(nodes)
+    for c in range(len(nodes)):
+        row[nodes[c]] = c
+        lines.first[c], lines.last[c], lines.segments[c] = c, c + 1, 1
+        lines.capacity[c] = capacity[nodes[c]]
+        lines.time[c, 0], lines.free[c, 0] = now, capacity[nodes[c]]
+    for k in range(len(held_node)):
+        if row[held_node[k]] >= 0:
+            hold(lines, row[held_node[k]], held_start[k], held_end[k], held[k], 1)
+    for c in range(len(nodes)):
+        _settle(lines, c)
+    return lines
+
+
+@kernel
+def _settle(lines: Timelines, c: int) -> None:
+    """Leave nothing below 0, and no segment in which as much is free as in the one before it."""
+    time, free, count = lines.time[c], lines.free[c], 0
+    for k in range(lines.segments[c]):
+        same = count > 0
+        for r in range(free.shape[1]):
+            free[k, r] = max(free[k, r], 0)
+            same = same and free[k, r] == free[count - 1, r]
+        if not same:
+            time[count] = time[k]
+            for r in range(free.shape[1]):
+                free[count, r] = free[k, r]
+            count += 1
+    lines.segments[c] = count
+
+
+@kernel
+def _mark(lines: Timelines, c: int) -> int:
+    """A number that is the same for classes that are alike, and rarely for others."""
+    mark = np.uint64(88172645463325252)
+    for r in range(lines.capacity.shape[1]):
+        mark = _mixed(mark, lines.capacity[c, r])
+    for k in range(lines.segments[c]):
+        mark = _mixed(mark, lines.time[c, k])
+        for r in range(lines.free.shape[2]):
+            mark = _mixed(mark, lines.free[c, k, r])
+    return int(mark >> np.uint64(1))
+
+
+@kernel
+def _mixed(mark: np.uint64, value: int) -> np.uint64:
+    """Marsaglia's xorshift of 64 bits: without a product, which could overflow."""
+    mark ^= np.uint64(value)
+    mark ^= mark << np.uint64(13)
+    mark ^= mark >> np.uint64(7)
+    mark ^= mark << np.uint64(17)
+    return mark
+
+
+@kernel
+def _alike(lines: Timelines, c: int, d: int) -> bool:
+    """Whether nodes of two classes have the same capacity, and the same free at every time."""
+    k = lines.segments[c]
+    alike: bool = (
+        k == lines.segments[d]
+        and (lines.capacity[c] == lines.capacity[d]).all()
+        and (lines.time[c, :k] == lines.time[d, :k]).all()
+        and (lines.free[c, :k] == lines.free[d, :k]).all()
+    )
+    return alike
+
+
+@kernel
+def classes_of(lines: Timelines) -> tuple[IntArray, IntArray]:
+    """The nodes in an order in which like ones are neighbours, and where each class begins.
+
+    Classes come in the order of their first nodes.
+    """
+    nodes = lines.size[CLASSES]
+    mark = np.empty(nodes, dtype=np.int64)
+    for c in range(nodes):
+        mark[c] = _mark(lines, c)
+    by_mark = np.argsort(mark, kind="mergesort")
+    leader = np.empty(nodes, dtype=np.int64)
+    for k in range(nodes):
+        c = by_mark[k]
+        leader[c] = c
+        if k > 0 and mark[by_mark[k - 1]] == mark[c] and _alike(lines, by_mark[k - 1], c):
+            leader[c] = leader[by_mark[k - 1]]
+    member = np.argsort(leader, kind="mergesort")
+    begins = np.ones(nodes, dtype=np.bool_)
+    for k in range(1, nodes):
+        begins[k] = leader[member[k]] != leader[member[k - 1]]
+    return member, np.nonzero(begins)[0]
+
+
+@kernel
+def joined(lines: Timelines, member: IntArray, begin: IntArray) -> Timelines:
+    """The timelines of classes instead of nodes; see `classes_of`."""
+    nodes, columns = lines.time.shape
+    joint = empty_timelines(nodes, columns, lines.free.shape[2], 0)
+    joint.size[CLASSES] = len(begin)
+    for c in range(len(begin)):
+        d = member[begin[c]]
+        joint.first[c] = begin[c]
+        joint.last[c] = begin[c + 1] if c + 1 < len(begin) else nodes
+        joint.segments[c], joint.capacity[c] = lines.segments[d], lines.capacity[d]
+        _copy_row(lines, d, joint, c)
+    return joint
+
+
+@kernel
+def of_profile(since: IntArray, free: IntArray) -> Timelines:
+    """One class a node, from what every node has free in segments that are the same for all.
+
+    Parameters
+    ----------
+    since : int64 array, shape (segments,)
+    free : int64 array, shape (segments, nodes, resources)
+        In the last segment, which never ends, a node has all of its capacity.
+    """
+    lines = empty_timelines(free.shape[1], free.shape[0], free.shape[2], 0)
+    lines.size[CLASSES] = free.shape[1]
+    for c in range(free.shape[1]):
+        lines.first[c], lines.last[c] = c, c + 1
+        lines.capacity[c] = free[-1, c]
+        count = 0
+        for k in range(free.shape[0]):
+            if k == 0 or (free[k, c] != free[k - 1, c]).any():
+                lines.time[c, count], lines.free[c, count] = since[k], free[k, c]
+                count += 1
+        lines.segments[c] = count
+    return lines

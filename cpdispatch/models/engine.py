@@ -1,0 +1,564 @@
+"""The anytime engine around every model: an answer at once, a better one while there is time.
+
+select -> decompose -> incumbent (priority search) -> bound -> [gap closed? answer] -> local search
+over orders, and CP-SAT on what it can win -> verify -> answer
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model_helper as cp_sat
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import NO_START, Certificate, Decision, Placements
+from cpdispatch.errors import unknown
+from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
+from cpdispatch.heuristics.priority_search import OrderSearch, Schedule
+from cpdispatch.instance import Instance, loads
+from cpdispatch.models import hcp, pcp
+from cpdispatch.models import objective as objectives
+from cpdispatch.models.bounds import area, families, priced
+from cpdispatch.models.hcp import (
+    EXHAUST_STEPS,
+    OPTIMAL_GAP,
+    TOLERANCE,
+    Variant,
+    slowdown_priority,
+)
+from cpdispatch.models.moves import MakeMoves, Master, Move, Neighbourhoods
+from cpdispatch.models.part import Part, Selection, in_turn, parts_of, select
+from cpdispatch.models.search import DETERMINISTIC_PER_S, RESERVE_S, configure
+from cpdispatch.models.solver import Solver, shared
+
+STEPS_PER_S = 2_500_000
+"""Windows of the local search that a second is sure to hold (4 to 8 million were measured)."""
+
+PRICE_ROUNDS = 50
+"""Rounds of the search for prices of the capacity, a bound: 1 or 2 us each for a kind of jobs."""
+
+EXHAUST_JOBS = 12
+"""Jobs up to which the pool's best plan may be found within `EXHAUST_STEPS`."""
+
+CHUNK = 5_000
+"""Windows between two looks at the clock: some milliseconds."""
+
+
+SAFETY = 1.5
+"""How much longer than the first one a pass over all jobs may take."""
+
+IDLE = 4
+"""Orders without a better one, times the jobs' square, after which the local search is kicked."""
+
+LOCAL_SHARE = 0.6
+"""Of what is left, what the local search may take before CP-SAT is asked."""
+
+KICK = 3
+"""Moves of a kick."""
+
+HASTE_S = 0.1
+"""What CP-SAT may take where there is no patience for more."""
+
+BUILD_S = 0.005
+"""Price of building a model."""
+
+TRANSFER_S = 2e-5
+"""For each variable of a model, the time that it takes to the solver and back."""
+
+GRACE_S = 0.01
+"""Between the solver's own limit and the time at which it is given up."""
+
+
+# --------------------------------------------------------------------------------- budget
+
+
+class Budget:
+    """What a decision may still use.
+
+    In the live regime that is the time on the clock. In the deterministic one every phase has a
+    price that does not depend on the machine's speed, and the clock only ends what takes longer.
+
+    Parameters
+    ----------
+    limit_s : float
+    live : bool
+    """
+
+    def __init__(self, limit_s: float, live: bool) -> None:
+        self.limit_s, self.live = limit_s, live
+        self.phases_ms: dict[str, float] = {}
+        self._began = self._lap = perf_counter()
+        self.spent_s = 0.0
+
+    def lap(self, phase: str) -> None:
+        """Charge the time since the last lap to a phase."""
+        now = perf_counter()
+        self.phases_ms[phase] = self.phases_ms.get(phase, 0.0) + (now - self._lap) * 1e3
+        self._lap = now
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Time since the beginning, milliseconds."""
+        return (perf_counter() - self._began) * 1e3
+
+    @property
+    def until(self) -> float:
+        """When the answer must be begun, on the clock of `perf_counter`."""
+        return self._began + self.limit_s - RESERVE_S
+
+    @property
+    def over(self) -> bool:
+        """Whether the time on the clock is up."""
+        return perf_counter() >= self.until
+
+    @property
+    def left_s(self) -> float:
+        """What is left, seconds; 0 or less when that is spent.
+
+        In the deterministic regime the clock has no say in it: see `over`.
+        """
+        return self.until - perf_counter() if self.live else self.unspent_s
+
+    @property
+    def unspent_s(self) -> float:
+        """What the prices leave, seconds."""
+        return self.limit_s - RESERVE_S - self.spent_s
+
+    def spend(self, seconds: float) -> None:
+        """Charge the price of something."""
+        self.spent_s += seconds
+
+
+# ------------------------------------------------------------------------------ the dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Answers an instance with the best plan that a model and the budget allow.
+
+    Parameters
+    ----------
+    variant : Variant
+        Whose name, objective and priority it has.
+    moves : callable
+        What CP-SAT is asked to do, with the variant's model.
+    limit_s : float
+        Budget of a decision, everything included, seconds.
+    m : int
+        Of the jobs that fit now, at most so many are planned.
+    reserve : int
+        So many of those that do not fit now are planned too; nothing delays the first of them.
+    patience : float
+        The share of the budget after which a search ends that has brought nothing better.
+    live : bool
+        Whether the clock ends the search, which then uses all cores. Without this it is
+        deterministic: the same answer every time, unless a machine is very slow.
+    cp : bool
+        Whether CP-SAT is asked; else the priority search and the local search are alone.
+    seed : int
+    objective : str
+        The variant's own when empty.
+    name : str
+        Name in tables; the variant's own when empty.
+    """
+
+    variant: Variant
+    moves: MakeMoves
+    limit_s: float = 1.0
+    m: int = 1000
+    reserve: int = 1
+    patience: float = 0.01
+    live: bool = False
+    cp: bool = True
+    seed: int = 0
+    objective: str = ""
+    name: str = ""
+    solver: Solver = field(default_factory=shared, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "objective", self.objective or self.variant.objective)
+        object.__setattr__(self, "name", self.name or self.variant.name)
+        objectives.find(self.objective)
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Decide which queued jobs start now, and where; plan the others that were selected."""
+        budget = Budget(self.limit_s, self.live)
+        return self.decision(instance, self.answers(instance, budget), budget)
+
+    def answers(self, instance: Instance, budget: Budget) -> list[Answer]:
+        """The plan of each independent part that a budget allows."""
+        selection = self.select(instance)
+        budget.lap("select")
+        parts = parts_of(instance, selection, self.objective)
+        budget.lap("decompose")
+        answers = []
+        for k, part in enumerate(parts):
+            jobs_left = sum(len(other) for other in parts[k:])
+            answers.append(self.solve(part, budget, len(part) / jobs_left))
+        return answers
+
+    def select(self, instance: Instance) -> Selection:
+        """The jobs that are planned."""
+        by_slowdown = self.variant.by_slowdown
+        order = slowdown_priority(instance) if by_slowdown else waiting_priority(instance)
+        return select(instance, order, self.m, self.reserve)
+
+    def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
+        """The best plan of a part that a share of what is left of the budget allows."""
+        run = _Run(self, part, budget, budget.left_s * (1 - share))
+        return run.answer()
+
+    def decision(self, instance: Instance, answers: list[Answer], budget: Budget) -> Decision:
+        """What these plans of all parts amount to."""
+        start_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
+        placed: dict[int, dict[int, int]] = {}
+        for answer in answers:
+            start_s[answer.part.position] = answer.schedule.start_s
+            placed |= answer.places()
+        reason = reasons(instance, np.arange(len(start_s)), start_s)
+        value = objectives.of(self.objective, instance.queue).value(start_s)
+        bound = None
+        if all(answer.complete for answer in answers):
+            bound = min(sum((answer.bound for answer in answers), 0.0), value)
+        proven = bound is not None and value - bound <= OPTIMAL_GAP * max(1.0, value)
+        status = "optimal" if proven else "feasible"
+        if not proven and not any(answer.by_model for answer in answers):
+            status = "heuristic"
+        budget.lap("answer")
+        certificate = Certificate(
+            self.variant.name, self.objective, status, value, bound, budget.phases_ms,
+            any(answer.limit_hit for answer in answers), "live" if self.live else "deterministic",
+        )  # fmt: skip
+        return Decision(start_s, reason, Placements.of(placed), certificate)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """A plan of a part, and what is known of it.
+
+    Attributes
+    ----------
+    part : Part
+    schedule : Schedule
+        The jobs that there was no time to place have `NO_START`.
+    bound : float
+        Lower bound of the objective.
+    by_model : bool
+        Whether the model found it or something better was looked for with it.
+    limit_hit : bool
+    first : float
+        Objective of the first plan.
+    worked : bool
+        Whether anything was searched after the rules' plans.
+    """
+
+    part: Part
+    schedule: Schedule
+    bound: float
+    by_model: bool = False
+    limit_hit: bool = False
+    first: float = 0.0
+    worked: bool = False
+
+    @property
+    def last(self) -> float:
+        """Objective of the plan."""
+        return self.part.cost.value(self.schedule.start_s)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all jobs are planned."""
+        return bool((self.schedule.start_s != NO_START).all())
+
+    def places(self) -> dict[int, dict[int, int]]:
+        """Nodes and units of each planned job, by its position in the queue."""
+        schedule = self.schedule
+        node, units, offset = schedule.node.tolist(), schedule.units.tolist(), schedule.offset
+        return {
+            int(position): dict(zip(node[low:high], units[low:high], strict=True))
+            for position, low, high, start_s in zip(
+                self.part.position, offset[:-1].tolist(), offset[1:].tolist(),
+                schedule.start_s.tolist(), strict=True,
+            )
+            if start_s != NO_START
+        }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ one part
+
+
+class _Run:
+    """The phases of the engine on one part.
+
+    Parameters
+    ----------
+    engine : Engine
+    part : Part
+    budget : Budget
+    kept_s : float
+        What must be left of the budget for the other parts.
+    """
+
+    def __init__(self, engine: Engine, part: Part, budget: Budget, kept_s: float) -> None:
+        self.engine, self.part, self.budget, self.kept_s = engine, part, budget, kept_s
+        self.by_model = False
+        self.limit_hit = False
+        self.proven = False
+        self.worked = False
+
+    @property
+    def left_s(self) -> float:
+        """What this part may still use, seconds."""
+        return self.budget.left_s - self.kept_s
+
+    def answer(self) -> Answer:
+        """Go through the phases until there is nothing to gain, or no time."""
+        part, budget = self.part, self.budget
+        orders = self._rules()
+        began = perf_counter()
+        first = part.search.schedule(orders[0], lambda: budget.over)
+        self.pass_s = perf_counter() - began
+        budget.lap("first")
+        if (first.start_s == NO_START).any():
+            return Answer(part, first, 0.0, limit_hit=True)
+        self.schedule, self.sum = first, part.sum(first.start_s)
+        self.bound = least = self._least()
+        if self.sum > least:
+            order = self._incumbent(orders)
+            budget.lap("incumbent")
+            self._relax()
+            budget.lap("bound")
+            if not self._closed():
+                self.limit_hit = self._clock_is_short(6)
+                if not self.limit_hit:
+                    self._search(order)
+        bound = part.cost.bound(self.sum if self.proven else self.bound, part.weights)
+        return Answer(
+            part, self.schedule, bound, self.by_model, self.limit_hit,
+            part.cost.value(first.start_s), self.worked,
+        )  # fmt: skip
+
+    def _clock_is_short(self, passes: float) -> bool:
+        """Whether the clock leaves too little for placing all jobs so many times."""
+        left_s = self.budget.until - perf_counter() - self.kept_s
+        return left_s < SAFETY * passes * self.pass_s
+
+    # ------------------------------------------------------------------- incumbent and bounds
+
+    def _rules(self) -> list[IntArray]:
+        """Orders of the jobs by rules that do well, the one that does best most often first."""
+        part = self.part
+        total = np.maximum(part.instance.system.total, 1)
+        share = (part.jobs.units[:, None] * part.jobs.request / total).max(axis=1)
+        area = share * part.jobs.expected_s
+        per_s = np.maximum(part.weights.per_s, 1)
+        keys = (area / per_s, part.jobs.expected_s / 1.0, 1 / per_s, np.arange(len(part)) / 1.0)
+        front = part.first_order[: part.locked]
+        orders: dict[bytes, IntArray] = {}
+        for key in keys:
+            order = np.argsort(key, kind="stable")
+            order = in_turn(np.concatenate((front, order[~np.isin(order, front)])), part.after)
+            orders.setdefault(order.tobytes(), order)
+        return list(orders.values())
+
+    def _least(self) -> int:
+        """What the jobs cost at least, each at its earliest start."""
+        jobs = self.part.search.jobs
+        late_s = np.maximum(self.part.earliest_s - jobs.free_until, 0)
+        self.least = jobs.per_s * late_s
+        return int(self.least.sum())
+
+    def _incumbent(self, orders: list[IntArray]) -> IntArray:
+        """Take the best of the rules' plans; returns its order."""
+        best = orders[0]
+        for order in orders[1:]:
+            if self._clock_is_short(2):
+                break
+            schedule = self.part.search.schedule(order)
+            if self.part.sum(schedule.start_s) < self.sum:
+                self._take(schedule)
+                best = order
+        return best
+
+    def _relax(self) -> None:
+        """Lower bounds: areas, prices, and a millisecond of exhausting the pool."""
+        part = self.part
+        given = families(part.instance, part.position)
+        limits = part.jobs, part.weights, part.cost.free_until_s, part.earliest_s
+        self.bound = max(self.bound, area(given, *limits))
+        if not self._closed():
+            self.bound = max(self.bound, priced(given, *limits, self.sum, PRICE_ROUNDS).sum)
+        if not self._closed() and len(part) <= EXHAUST_JOBS:
+            pool, jobs = part.pool(), part.search.jobs
+            start_s, proven = pool.improve(
+                self.schedule.start_s, jobs.free_until, jobs.per_s, EXHAUST_STEPS
+            )
+            if proven:
+                self.bound = max(self.bound, part.sum(start_s))
+
+    def _closed(self) -> bool:
+        return self.sum - self.bound <= TOLERANCE * self.sum
+
+    # ---------------------------------------------------------------------------- the search
+
+    def _search(self, order: IntArray) -> None:
+        """Local search over orders; then CP-SAT and local search in turn."""
+        engine, part = self.engine, self.part
+        self.worked = True
+        self.orders = OrderSearch(part.search, order, self.least, part.locked, engine.seed)
+        before, patience_s = self.sum, engine.patience * engine.limit_s
+        self._reorder(self.left_s * (LOCAL_SHARE if engine.cp else 1.0))
+        self.budget.lap("orders")
+        patient = patience_s > HASTE_S
+        if engine.cp and (patient or self.sum < before):
+            try:
+                self._moves(self.left_s if patient else HASTE_S)
+            except Exception:
+                # Whatever goes wrong in or around a model must not cost the decision.
+                self.budget.lap("failed")
+        over = self.left_s <= 3 * GRACE_S or self._clock_is_short(2)
+        self.limit_hit = over and not self._closed()
+
+    def _reorder(self, seconds: float) -> None:
+        """Search through orders until that brings nothing more, or for so long."""
+        until_s, idle = self.left_s - seconds, 0
+        patience = self.engine.patience * self.engine.limit_s * STEPS_PER_S
+        while self.left_s > until_s and idle < patience and not self._clock_is_short(2):
+            before = self.orders.best_cost
+            used = self._chunk()
+            idle = 0 if self.orders.best_cost < before else idle + used
+            if self.orders.idle > IDLE * len(self.part) ** 2:
+                self.orders.kick(KICK)
+        self._take_orders()
+
+    def _chunk(self) -> int:
+        """Search through orders for a moment; returns the steps that were used."""
+        used = CHUNK - self.orders.run(CHUNK)
+        self.budget.spend(used / STEPS_PER_S)
+        return used
+
+    def _take_orders(self) -> None:
+        """Take the plan of the best order if it is better than the plan so far."""
+        if self.orders.best_cost < self.sum:
+            self._take(self.part.search.schedule(self.orders.best))
+
+    def _take(self, schedule: Schedule) -> None:
+        self.schedule, self.sum = schedule, self.part.sum(schedule.start_s)
+
+    def _moves(self, seconds: float) -> None:
+        """Let CP-SAT make moves, until they bring nothing more, or for so long."""
+        engine = self.engine
+        kept_s, self.kept_s = self.kept_s, self.kept_s + max(self.left_s - seconds, 0.0)
+        moves = engine.moves(self.part, engine.seed)
+        idle_s = 0.0
+        while (
+            not self._closed()
+            and self.left_s > 2 * GRACE_S
+            and idle_s < max(engine.patience * engine.limit_s, 2 * GRACE_S)
+            and not engine.solver.given_up
+            and not self._clock_is_short(2)
+        ):
+            before_s, before = self.left_s, self.sum
+            move = moves.next(self.schedule, self.left_s)
+            self.budget.lap("build")
+            if move is None:
+                break
+            self.budget.spend(BUILD_S)
+            self._solve(move)
+            idle_s = 0.0 if self.sum < before else idle_s + before_s - self.left_s
+        self.kept_s = kept_s
+
+    def _solve(self, move: Move) -> None:
+        """Make a move; in the live regime the local search goes on beside it."""
+        engine, budget = self.engine, self.budget
+        seconds = min(max(move.share * self.left_s, GRACE_S), self.left_s - GRACE_S)
+        until = min(perf_counter() + seconds if budget.live else budget.until, budget.until)
+        transfer_s = GRACE_S + TRANSFER_S * len(move.model.proto.variables)
+        clock_s = until - perf_counter() - transfer_s
+        if clock_s < GRACE_S:
+            budget.spend(seconds)
+            return
+        given = cp_sat.SatParameters()
+        configure(given, engine.seed, seconds * DETERMINISTIC_PER_S, clock_s)
+        response = None
+        if engine.solver.begin(move.model, given, until):
+            while budget.live and not engine.solver.answered and perf_counter() < until:
+                if self._clock_is_short(2):
+                    break
+                self._chunk()
+            response = engine.solver.result(until)
+        budget.lap("solve")
+        if response is None:
+            budget.spend(seconds)
+            return
+        budget.spend(response.deterministic_s / DETERMINISTIC_PER_S)
+        found = move.answer(response)
+        self._take_orders()
+        if found.schedule is not None:
+            self.by_model = True
+            if self.part.sum(found.schedule.start_s) < self.sum:
+                self._take(found.schedule)
+                self._go_on_from(found.schedule)
+        # One that lies above a plan is false.
+        if found.bound is not None and found.bound <= self.sum:
+            self.bound = max(self.bound, found.bound)
+        budget.lap("polish")
+
+    def _go_on_from(self, schedule: Schedule) -> None:
+        """Search on through the orders near that of a schedule."""
+        part = self.part
+        front = part.first_order[: part.locked]
+        order = np.argsort(schedule.start_s, kind="stable")
+        order = np.concatenate((front, order[~np.isin(order, front)]))
+        self.orders.restart(in_turn(order, part.after))
+        self._reorder(0.1 * self.left_s)
+
+
+# ------------------------------------------------------------------------------ putting it together
+
+MODELS: Mapping[str, tuple[Variant, MakeMoves]] = {
+    **{name: (variant, Master) for name, variant in hcp.VARIANTS.items()},
+    **{
+        name: (variant, partial(Neighbourhoods, variant.formulation))
+        for name, variant in pcp.VARIANTS.items()
+    },
+}
+"""Each model's variant, and what CP-SAT is asked to do with it."""
+
+
+def make_engine(name: str, **settings: Any) -> Engine:
+    """The engine around a model of `MODELS`; for the settings see `Engine`.
+
+    Raises
+    ------
+    UsageError
+        When there is no such model or objective.
+    """
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    engine = Engine(*MODELS[name], **settings)
+    warm_up()
+    return engine
+
+
+_TOY = """{"format": "cpdispatch-instance/1", "time": 9, "resources": ["core"],
+ "groups": [{"name": "node", "nodes": 2, "capacity": [2]}],
+ "running": [{"id": 8, "start": 0, "duration": 19, "units": 1, "unit": [1], "nodes": {"0": 1}},
+             {"id": 9, "start": 0, "duration": 19, "units": 1, "unit": [1], "nodes": {"1": 1}}],
+ "queue": [{"id": 1, "submit": 0, "duration": 9, "units": 2, "unit": [2]},
+           {"id": 2, "submit": 0, "duration": 20, "units": 1, "unit": [1]},
+           {"id": 3, "submit": 0, "duration": 30, "units": 1, "unit": [1]}]}"""
+
+
+@functools.cache
+def warm_up() -> None:
+    """Load the kernels and start the solver, so that no decision's budget pays for it."""
+    shared().warm_up()
+    for name in ("pcp3", "hcp3"):
+        Engine(*MODELS[name], limit_s=60.0, patience=1e-3).dispatch(loads(_TOY))

@@ -1,0 +1,304 @@
+"""hyper: which model, with how much of the budget, by what has served on such instances.
+
+A bandit: instances are sorted into kinds by a few features; for each kind and choice there is a
+record of what it gained over the first plan, less a price for the time that it took. The choice
+with the best record is taken, with a bonus for those that were seldom tried. It learns from every
+decision; the package ships with a record to begin with, made by ``benchmarks/hyper_prior.py``.
+
+References
+----------
+Auer, Cesa-Bianchi, Fischer, "Finite-time analysis of the multiarmed bandit problem", Machine
+Learning 2002: UCB1. Galleguillos, "Constraint programming-based job dispatching for modern HPC
+applications", 2020, names the choice of a model per instance as future work.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cpdispatch.decision import Decision
+from cpdispatch.errors import InputError
+from cpdispatch.files import parse_json, read_bytes, write_bytes
+from cpdispatch.instance import Instance
+from cpdispatch.models.engine import MODELS, Answer, Budget, Engine, warm_up
+from cpdispatch.models.part import Selection
+
+FORMAT = "cpdispatch-hyper/1"
+
+SHARES = (0.1, 1.0)
+"""Of the time limit."""
+
+PRICE = 0.02
+"""What the whole time limit costs: 2 % of the wait that could be saved."""
+
+CURIOSITY = 0.02
+"""Weight of the bonus for choices that were seldom tried."""
+
+PRIOR_TRIES = 5
+"""What a choice of the record that the package ships with counts for at most, in tries."""
+
+SAVE_EVERY = 50
+"""Decisions between two savings of a record."""
+
+
+class Choice(msgspec.Struct, frozen=True, order=True):
+    """A model, ``search`` for the priority and local search alone, and a share of the limit."""
+
+    model: str
+    share: float
+
+    @property
+    def name(self) -> str:
+        """As it stands in records."""
+        return f"{self.model}@{self.share:g}"
+
+
+CHOICES = tuple(
+    Choice(model, share) for model in ("search", "hcp3", "pcp3", "pcp4", "pcp5") for share in SHARES
+)
+
+
+# --------------------------------------------------------------------------------- features
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What is looked at of an instance.
+
+    Attributes
+    ----------
+    jobs, units : int
+        Planned, and their units.
+    nodes, groups : int
+        Of the system.
+    load : float
+        The share of the scarcest resource type that is in use.
+    mix : float
+        Share of the jobs that not every group of nodes can hold.
+    slack : float
+        What is free over what the planned jobs ask for, of the scarcest resource type.
+    """
+
+    jobs: int
+    units: int
+    nodes: int
+    groups: int
+    load: float
+    mix: float
+    slack: float
+
+    @classmethod
+    def of(cls, instance: Instance, selection: Selection) -> Features:
+        """The features of an instance with these jobs to plan."""
+        system = instance.system
+        jobs = instance.queue.take(selection.position)
+        total = np.maximum(system.total, 1)
+        free = instance.free.sum(axis=0)
+        demand = jobs.units @ jobs.request
+        asked = demand > 0
+        capacity = np.array([group.capacity for group in system.groups])
+        everywhere = (capacity[:, None, :] >= jobs.request).all(axis=2).all(axis=0)
+        return cls(
+            len(jobs),
+            int(jobs.units.sum()),
+            system.nodes,
+            len(system.groups),
+            float(((system.total - free) / total).max(initial=0.0)),
+            float(np.mean(~everywhere)) if len(jobs) else 0.0,
+            float((free[asked] / demand[asked]).min(initial=math.inf)),
+        )
+
+    @property
+    def kind(self) -> str:
+        """The kind of instance: how many jobs and nodes, whether nodes differ, how scarce."""
+        size = next(text for most, text in _SIZES if self.jobs <= most)
+        nodes = "few nodes" if self.nodes <= _FEW_NODES else "many nodes"
+        mixed = "mixed" if self.mix > 0 else "uniform"
+        scarce = "ample" if self.slack >= 1 else "short" if self.slack >= 1 / 3 else "scarce"
+        return f"{size}, {nodes}, {mixed}, {scarce}"
+
+
+_SIZES = (
+    (4, "4 jobs at most"), (12, "5 to 12 jobs"), (40, "13 to 40 jobs"), (math.inf, "over 40 jobs"),
+)  # fmt: skip
+_FEW_NODES = 200
+
+
+# ----------------------------------------------------------------------------------- records
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    format: str
+    kinds: dict[str, dict[str, tuple[float, float]]]
+
+
+@dataclass(slots=True)
+class Record:
+    """Tries and mean reward of each choice for each kind of instance."""
+
+    kinds: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Record:
+        """Read a record's file.
+
+        Raises
+        ------
+        InputError
+            When it cannot be read, or is no record.
+        """
+        file = parse_json(read_bytes(path), _File, "a record of hyper", path)
+        if file.format != FORMAT:
+            raise InputError(f"is not {FORMAT}", file=path, field="format", value=file.format)
+        names = {choice.name for choice in CHOICES}
+        for kind, choices in file.kinds.items():
+            for name, (tries, mean) in choices.items():
+                where = f"kinds.{kind}.{name}"
+                if name not in names:
+                    raise InputError("is no choice", file=path, field=where, value=name)
+                if not (tries >= 0 and math.isfinite(tries) and math.isfinite(mean)):
+                    raise InputError(
+                        "needs tries, 0 or more, and a mean", file=path, field=where,
+                        value=[tries, mean],
+                    )  # fmt: skip
+        return cls(file.kinds)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the record to a file."""
+        content = msgspec.json.encode(_File(FORMAT, self.kinds), order="sorted")
+        write_bytes(path, msgspec.json.format(content, indent=1) + b"\n")
+
+    def learn(self, kind: str, choice: Choice, reward: float) -> None:
+        """Add what a choice has brought."""
+        tries, mean = self.kinds.setdefault(kind, {}).get(choice.name, (0.0, 0.0))
+        self.kinds[kind][choice.name] = (tries + 1, mean + (reward - mean) / (tries + 1))
+
+    def score(self, kind: str, choice: Choice) -> float:
+        """Mean reward and the bonus for what is not known yet; infinite when never tried."""
+        known = self.kinds.get(kind, {})
+        tries, mean = known.get(choice.name, (0.0, 0.0))
+        if tries == 0:
+            return math.inf
+        total = sum(count for count, _ in known.values())
+        return mean + CURIOSITY * math.sqrt(math.log(max(total, 2.0)) / tries)
+
+    def best(self, kind: str) -> Choice:
+        """The choice with the highest score, the first of equals."""
+        return max(CHOICES, key=lambda choice: self.score(kind, choice))
+
+
+@functools.cache
+def _shipped() -> bytes:
+    return (Path(__file__).parent / "hyper_prior.json").read_bytes()
+
+
+def prior() -> Record:
+    """The record that the package ships with, as so many tries that it can be unlearned."""
+    kinds = msgspec.json.decode(_shipped(), type=_File).kinds
+    return Record(
+        {
+            kind: {name: (min(tries, PRIOR_TRIES), mean) for name, (tries, mean) in choices.items()}
+            for kind, choices in kinds.items()
+        }
+    )
+
+
+# -------------------------------------------------------------------------------- the dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Hyper:
+    """Lets the engine use the model that has served best on such instances, and learns.
+
+    Parameters
+    ----------
+    limit_s : float
+        Budget of a decision, seconds.
+    seed : int
+    file : str
+        A record to go on from, if it exists, and to save what was learned to.
+    settings : mapping
+        Passed to `Engine`.
+    name : str
+        Name in tables.
+    """
+
+    limit_s: float = 1.0
+    seed: int = 0
+    file: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "hyper"
+    record: Record = field(default_factory=prior, repr=False, compare=False)
+    _count: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.file and Path(self.file).exists():
+            object.__setattr__(self, "record", Record.load(self.file))
+
+    def engine(self, choice: Choice) -> Engine:
+        """The engine that a choice stands for."""
+        cp = choice.model != "search"
+        settings = {"limit_s": self.limit_s * choice.share, "seed": self.seed, **self.settings}
+        return Engine(*MODELS[choice.model if cp else "pcp3"], cp=cp, **settings)
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Choose a model, let it decide, and learn from what came of it."""
+        began = Budget(self.limit_s, live=False)
+        features = Features.of(instance, self.engine(CHOICES[0]).select(instance))
+        choice = self.record.best(features.kind)
+        engine = self.engine(choice)
+        budget = Budget(engine.limit_s, engine.live)
+        budget.phases_ms["choose"] = began.elapsed_ms
+        answers = engine.answers(instance, budget)
+        if any(answer.worked for answer in answers):
+            reward = gain(answers) - PRICE * min(budget.spent_s / self.limit_s, 1.0)
+            self.record.learn(features.kind, choice, reward)
+            self._count[0] += 1
+            if self.file and self._count[0] % SAVE_EVERY == 0:
+                self.save()
+        return engine.decision(instance, answers, budget)
+
+    def save(self) -> None:
+        """Write what was learned to the file."""
+        self.record.save(self.file)
+
+    def explain(self, instance: Instance) -> dict[str, Any]:
+        """Features, kind, and each choice's tries, mean reward and score; and the choice."""
+        features = Features.of(instance, self.engine(CHOICES[0]).select(instance))
+        known = self.record.kinds.get(features.kind, {})
+        return {
+            "features": asdict(features),
+            "kind": features.kind,
+            "choice": self.record.best(features.kind).name,
+            "choices": {
+                choice.name: {
+                    "tries": known.get(choice.name, (0.0, 0.0))[0],
+                    "reward": known.get(choice.name, (0.0, 0.0))[1],
+                    "score": self.record.score(features.kind, choice),
+                }
+                for choice in CHOICES
+            },
+        }
+
+
+def gain(answers: list[Answer]) -> float:
+    """The share of the wait above the lower bound that was saved after the first plan."""
+    saved = sum(answer.first - answer.last for answer in answers)
+    above = sum(max(answer.first - answer.bound, 0.0) for answer in answers)
+    return saved / above if above > 0 else 0.0
+
+
+def make_hyper(**settings: Any) -> Hyper:
+    """The dispatcher, ready; ``record`` is its file, the rest as for `Hyper` and `Engine`."""
+    warm_up()
+    own = {key: settings.pop(key) for key in ("limit_s", "seed") if key in settings}
+    return Hyper(**own, file=settings.pop("record", ""), settings=settings)

@@ -1,0 +1,301 @@
+"""What CP-SAT is asked to do for a schedule: models that it can win on, one after the other.
+
+`Neighbourhoods` set some jobs free and plan them anew beside the others, on the nodes, with any
+formulation; all of them at once where the model is small. `Master` plans all jobs on the pool,
+and the priority search finds nodes for them in the order of these starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.heuristics.priority_search import Schedule
+from cpdispatch.models import hcp
+from cpdispatch.models.part import Part, in_turn
+from cpdispatch.models.problem import Plan, Problem
+from cpdispatch.models.search import Values, whole
+from cpdispatch.models.solver import Response
+
+SMALLEST, LARGEST = 3, 24
+"""Jobs that are set free at once."""
+
+NODES = 1000
+"""Nodes that a model may begin with; like ones are then taken together."""
+
+PARTS = 3000
+"""Parts that a model may have; see `NodeModel.size`."""
+
+PART_S = 5e-5
+"""Time to build a part of a model, seconds."""
+
+OTHER_NODES = 64
+"""Nodes that jobs are offered beside those that they use already."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a move has brought.
+
+    Attributes
+    ----------
+    schedule : Schedule or None
+        A feasible one, better or not than the one that the move began with.
+    bound : int or None
+        Lower bound of the part's weighted sum.
+    """
+
+    schedule: Schedule | None = None
+    bound: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """A model to be solved.
+
+    Attributes
+    ----------
+    model : CpModel
+    share : float
+        Of the time that is left, what it may take.
+    answer : callable
+        Makes of the solver's response what it means; nothing if it is false.
+    """
+
+    model: cp_model.CpModel
+    share: float
+    answer: Callable[[Response], Found]
+
+
+class Moves(Protocol):
+    """Proposes moves for the schedules of a part."""
+
+    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+        """A move for the schedule, built in much less than the time left; None: no more moves."""
+        ...
+
+
+MakeMoves = Callable[[Part, int], Moves]
+"""From a part and a seed."""
+
+
+class _Values:
+    """What a formulation reads its plan from, in the place of a solver."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self._values = values
+
+    def value(self, variable: cp_model.IntVar) -> int:
+        return self._values[variable.index]
+
+
+def _bound(response: Response) -> int | None:
+    """The lower bound that a response with a solution states; None without a solution."""
+    solved = response.status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return whole(response.bound) if solved and response.bound is not None else None
+
+
+# ------------------------------------------------------------------------ on the nodes
+
+
+class NodeModel(Protocol):
+    """A formulation of the problem on the nodes."""
+
+    def __init__(self, problem: Problem, plan: Plan | None = None) -> None: ...
+
+    @property
+    def model(self) -> cp_model.CpModel:
+        """The model; its objective is to be minimised and integer."""
+        ...
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every plan of the problem is one of the model: its bounds are the problem's."""
+        ...
+
+    @staticmethod
+    def size(problem: Problem) -> int:
+        """How many parts the model of a problem has, of those that there are most of."""
+        ...
+
+    def hint(self, plan: Plan) -> None:
+        """Begin the next search with this plan."""
+        ...
+
+    def read(self, solver: Values) -> Plan:
+        """The plan that a solver has found."""
+        ...
+
+
+class Neighbourhoods:
+    """Sets jobs free: all of them if the model is small, else one that waits and its rivals.
+
+    Parameters
+    ----------
+    formulation : type of NodeModel
+    part : Part
+    seed : int
+    """
+
+    def __init__(self, formulation: type[NodeModel], part: Part, seed: int) -> None:
+        self._formulation, self._part = formulation, part
+        self._random = np.random.default_rng(seed)
+        self._movable = np.flatnonzero(~part.settled)
+        self._size = 6
+        self._whole = True
+
+    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+        """The model of the jobs that are set free, with the schedule as a hint."""
+        part = self._part
+        if self._whole:
+            self._whole = False
+            everything = self._movable
+            if len(everything) == len(part) and (move := self._pose(schedule, everything, left_s)):
+                return move
+        for _ in range(_TRIALS):
+            free = self._choose(schedule)
+            if len(free) == 0:
+                return None
+            if move := self._pose(schedule, free, left_s):
+                return move
+        return None
+
+    def _pose(self, schedule: Schedule, free: IntArray, left_s: float) -> Move | None:
+        """The move that sets these jobs free; None if it is too large or cannot gain anything."""
+        part = self._part
+        everything = len(free) == len(part)
+        most = min(PARTS, left_s / 4 / PART_S)
+        candidates = part.nodes if everything else self._candidates(schedule, free, most)
+        if len(candidates) > NODES:
+            return None
+        problem, plan, nodes = part.pose(schedule, free, candidates)
+        if self._formulation.size(problem) > most:
+            self._size = max(self._size - 1, SMALLEST)
+            return None
+        before = problem.sum(plan.start_s)
+        if before <= problem.sum(problem.earliest()):
+            return None
+        formulation = self._formulation(problem, plan)
+
+        def answer(response: Response) -> Found:
+            proven = response.status == cp_model.OPTIMAL
+            bound = _bound(response)
+            if bound is None:
+                self._learn(proven, False)
+                return Found()
+            after = formulation.read(_Values(response.values))
+            sum_ = problem.sum(after.start_s)
+            self._learn(proven, sum_ < before)
+            if after.check(problem) or bound > sum_:
+                return Found()
+            exact = everything and formulation.lossless
+            return Found(part.merged(schedule, free, after, nodes), bound if exact else None)
+
+        return Move(formulation.model, 0.5 if everything else 0.1, answer)
+
+    def _candidates(self, schedule: Schedule, free: IntArray, most: float) -> IntArray:
+        """The nodes that the jobs use, and some others."""
+        owner = np.repeat(np.arange(len(self._part)), np.diff(schedule.offset))
+        used = np.unique(schedule.node[np.isin(owner, free)])
+        others = np.setdiff1d(self._part.nodes, used)
+        count = max(0, min(OTHER_NODES, int(most / (4 * len(free))) - len(used)))
+        if len(others) > count:
+            others = self._random.choice(others, count, replace=False)
+        return np.union1d(used, others)
+
+    def _choose(self, schedule: Schedule) -> IntArray:
+        """A job that starts later than it could alone, and jobs that are in its way."""
+        part, movable, start_s = self._part, self._movable, schedule.start_s
+        waits = movable[start_s[movable] > part.earliest_s[movable]]
+        if len(waits) == 0:
+            return waits
+        seed = int(self._random.choice(waits))
+        end_s = start_s + part.jobs.expected_s
+        rivals = movable[
+            (start_s[movable] < end_s[seed])
+            & (end_s[movable] > part.earliest_s[seed])
+            & (movable != seed)
+        ]
+        count = min(self._size - 1, len(rivals))
+        if count == 0:
+            return np.array([seed])
+        weight = 1.0 + 4.0 * self._meets(schedule, seed)[rivals]
+        others = self._random.choice(rivals, count, replace=False, p=weight / weight.sum())
+        return np.sort(np.append(others, seed))
+
+    def _meets(self, schedule: Schedule, job: int) -> IntArray:
+        """Whether each job has a node in common with a job, shape (jobs,)."""
+        owner = np.repeat(np.arange(len(self._part)), np.diff(schedule.offset))
+        common = np.isin(schedule.node, schedule.node[owner == job])
+        return np.minimum(np.bincount(owner[common], minlength=len(self._part)), 1)
+
+    def _learn(self, proven: bool, better: bool) -> None:
+        """Free more jobs after a proof that brought nothing, fewer when there was none."""
+        if proven and not better:
+            self._size = min(self._size + 1, LARGEST)
+        elif not proven and not better:
+            self._size = max(self._size - 1, SMALLEST)
+
+
+_TRIALS = 5
+"""Choices of jobs in a row that could gain nothing, after which there are no more moves."""
+
+
+# ------------------------------------------------------------------------- on the pool
+
+
+class Master:
+    """Plans on the pool; the nodes are the priority search's.
+
+    Parameters
+    ----------
+    part : Part
+    seed : int
+    """
+
+    def __init__(self, part: Part, seed: int) -> None:
+        self._part = part
+        self._problem = hcp.Problem(part.pool(), part.cost, part.weights)
+        self._hint: IntArray | None = None
+        self._done = False
+        self._share = 0.25
+
+    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+        """The model of the pool; it goes on from the best plan that it has found so far."""
+        if self._done or len(self._part) * PART_S > left_s / 4:
+            return None
+        problem, hint = self._problem, self._hint
+        if hint is None or problem.sum(hint) > problem.sum(schedule.start_s):
+            hint = schedule.start_s
+        model = hcp.PooledModel(problem, hint)
+
+        def answer(response: Response) -> Found:
+            self._done = self._done or response.status == cp_model.OPTIMAL
+            bound = _bound(response)
+            if bound is None:
+                self._done = True
+                return Found()
+            start_s = model.read(_Values(response.values))
+            false = not problem.pool.holds(start_s) or bound > problem.sum(start_s)
+            self._done = self._done or false or (start_s == hint).all()
+            if false:
+                return Found()
+            self._hint = start_s
+            return Found(self._placed(start_s), bound)
+
+        move = Move(model.model, self._share, answer)
+        self._share = min(2 * self._share, 1.0)
+        return move
+
+    def _placed(self, start_s: IntArray) -> Schedule:
+        """Nodes for all jobs, in the order of these starts."""
+        part = self._part
+        front = part.first_order[: part.locked]
+        order = np.argsort(start_s, kind="stable")
+        order = np.concatenate((front, order[~np.isin(order, front)]))
+        return part.search.schedule(in_turn(order, part.after))

@@ -1,0 +1,443 @@
+"""Independent parts of a dispatch problem: which jobs, on which nodes, at what cost, in what order.
+
+A part is what the engine works on. Of a part and a schedule, some jobs can be set free: what the
+others leave is the `Problem` of a formulation, with like nodes counted no more often than needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.heuristics.allocate import fits_now
+from cpdispatch.heuristics.priority_search import (
+    Held,
+    PrioritySearch,
+    Schedule,
+    held_in,
+    jobs_of,
+    timelines,
+)
+from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
+from cpdispatch.instance import NO_LATEST_S, Instance
+from cpdispatch.jobs import JobTable
+from cpdispatch.models import objective as objectives
+from cpdispatch.models.objective import Cost, Weights
+from cpdispatch.models.pooled import Pool
+from cpdispatch.models.problem import After, Plan, Problem, room
+
+# ------------------------------------------------------------------------------ which jobs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """The jobs that are planned, by priority.
+
+    Attributes
+    ----------
+    position : int64 array, shape (jobs,)
+        In the queue.
+    first : int64 array
+        Those of them, as positions in the queue, that come before all others in every plan: the
+        starved jobs by submission, then the first of the reserved ones.
+    """
+
+    position: IntArray
+    first: IntArray
+
+
+def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selection:
+    """The jobs that fit now, and the first that do not.
+
+    Parameters
+    ----------
+    order : int64 array, shape (queued,)
+        Queue positions by priority, highest first.
+    m : int
+        How many of the jobs that fit now, at most.
+    reserve : int
+        How many of those that do not stay in the plan. Nothing delays the first of them.
+    """
+    if len(order) == 0:
+        return Selection(order, order)
+    possible = _possible(instance)
+    now = fits_now(instance) & possible
+    alone = np.ones(len(order), dtype=np.bool_)
+    if instance.dependencies is not None:
+        alone = np.diff(instance.dependencies.offset) == 0
+    fitting = order[now[order]][:m]
+    waiting = order[(possible & ~now & (instance.eligible() | (reserve >= len(order))))[order]]
+    reserved = waiting[:reserve]
+    starved = np.flatnonzero(instance.starved() & possible & alone)
+    taken = np.zeros(len(order), dtype=np.bool_)
+    taken[fitting] = taken[reserved] = taken[starved] = True
+    # A starved job that comes after queued ones cannot be put first, and must not come later.
+    taken[instance.starved() & ~alone] = False
+    _without_orphans(instance, taken)
+    first = [job for job in reserved[:1] if taken[job] and alone[job] and job not in starved]
+    return Selection(
+        order[taken[order]], np.concatenate((starved, np.array(first, dtype=np.int64)))
+    )
+
+
+def _possible(instance: Instance) -> BoolArray:
+    """Whether each queued job fits the nodes in service when nothing runs."""
+    groups = instance.system.groups
+    in_service = np.ones(instance.system.nodes, dtype=np.int64)
+    in_service[instance.down] = 0
+    begin = np.cumsum([0, *(group.nodes for group in groups[:-1])])
+    count = np.add.reduceat(in_service, begin)
+    held = room(np.array([group.capacity for group in groups]), instance.queue) @ count
+    possible: BoolArray = held >= instance.queue.units
+    if instance.power is not None:
+        possible &= instance.job_power(instance.queue) <= instance.power.cap
+    return possible
+
+
+def _without_orphans(instance: Instance, taken: BoolArray) -> None:
+    """Leave out jobs that come after a queued one that is left out."""
+    given = instance.dependencies
+    if given is None:
+        return
+    owner = np.repeat(np.arange(len(taken)), np.diff(given.offset))
+    while (orphans := owner[taken[owner] & ~taken[given.position]]).size:
+        taken[orphans] = False
+
+
+# -------------------------------------------------------------------------------- the parts
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Jobs of an instance, and the nodes that they and no others could use.
+
+    Attributes
+    ----------
+    instance : Instance
+    position : int64 array, shape (jobs,)
+        In the queue, by priority.
+    jobs : JobTable
+    nodes : int64 array
+        In service.
+    locked : int
+        The jobs at so many positions in front of `first_order` stay there in every order.
+    first_order : int64 array, shape (jobs,)
+        By priority, but for the locked ones.
+    after : tuple of After
+    cost : Cost
+    weights : Weights
+    """
+
+    instance: Instance
+    position: IntArray
+    jobs: JobTable
+    nodes: IntArray
+    locked: int
+    first_order: IntArray
+    after: tuple[After, ...]
+    cost: Cost
+    weights: Weights
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @cached_property
+    def watts(self) -> IntArray:
+        """Power that each job draws, shape (jobs,)."""
+        return self.instance.job_power(self.jobs)
+
+    @cached_property
+    def early_s(self) -> IntArray:
+        """First start that each job may have, shape (jobs,)."""
+        return self.instance.earliest_s()[self.position]
+
+    @cached_property
+    def search(self) -> PrioritySearch:
+        """The priority search over all jobs of the part."""
+        lines, member = timelines(self.instance, self.nodes, held_in(self.instance))
+        return PrioritySearch(lines, member, jobs_of(
+            self.jobs, self.watts, self.early_s, self.cost.free_until_s, self.weights.per_s,
+            [(after.job, after.before, after.think_s) for after in self.after],
+        ))  # fmt: skip
+
+    @cached_property
+    def earliest_s(self) -> IntArray:
+        """Earliest start of each job if it were alone, shape (jobs,)."""
+        return self.search.earliest()
+
+    @cached_property
+    def latest_s(self) -> IntArray:
+        """Last start that each job may have, shape (jobs,).
+
+        The first reserved job may not be delayed at all. A starved one has its bound, or the start
+        that it has when the starved ones come first, if that is later.
+        """
+        latest_s = np.full(len(self), NO_LATEST_S, dtype=np.int64)
+        if self.locked:
+            front = self.first_order[: self.locked]
+            start_s = self.search.starts(self.first_order)[front]
+            bound_s = self.instance.latest_s()[self.position[front]]
+            latest_s[front] = np.where(bound_s < NO_LATEST_S, np.maximum(bound_s, start_s), start_s)
+        return latest_s
+
+    @cached_property
+    def settled(self) -> BoolArray:
+        """Whether each job must stay where the locked ones come first, shape (jobs,).
+
+        Where a starved job is later than its bound, no other may make room for it in vain: all
+        starved ones stay.
+        """
+        bound_s = self.instance.latest_s()[self.position]
+        starved: BoolArray = bound_s < NO_LATEST_S
+        return starved & bool((self.latest_s > bound_s).any())
+
+    def sum(self, start_s: IntArray) -> int:
+        """The weighted sum to minimise."""
+        return self.search.cost(start_s)
+
+    def sum_of(self, jobs: IntArray, start_s: IntArray) -> int:
+        """The weighted sum of some of the jobs."""
+        late_s = np.maximum(start_s - self.cost.free_until_s[jobs], 0)
+        return int((self.weights.per_s[jobs] * late_s).sum())
+
+    # ------------------------------------------------------------------------- relaxation
+
+    def pool(self) -> Pool:
+        """All nodes' free capacity as one pool, power last where it is capped."""
+        lines = self.search.base
+        since_s = np.unique(np.concatenate([
+            *(lines.time[c, : lines.segments[c]] for c in range(lines.size[CLASSES])),
+            lines.power_time[: lines.size[POWER]],
+        ]))  # fmt: skip
+        free = sum(
+            _over(since_s, lines, c) * (lines.last[c] - lines.first[c])
+            for c in range(lines.size[CLASSES])
+        )
+        demand = self.jobs.units[:, None] * self.jobs.request
+        if self.watts.any():
+            demand = np.column_stack((demand, self.watts))
+            free = np.column_stack((free, _power_over(since_s, lines)))
+        return Pool(since_s, np.asarray(free), demand, self.jobs.expected_s).where_short()
+
+    # ----------------------------------------------------------------- some jobs set free
+
+    def pose(
+        self, schedule: Schedule, free: IntArray, nodes: IntArray
+    ) -> tuple[Problem, Plan, IntArray]:
+        """The problem of some jobs of a schedule beside the others, which stay where they are.
+
+        Parameters
+        ----------
+        free : int64 array
+            Jobs of the part, ascending.
+        nodes : int64 array
+            Those that they may use, ascending; at least those that they use already.
+
+        Returns
+        -------
+        Problem
+            Of like nodes it has as many as the jobs could use.
+        Plan
+            What the schedule says of these jobs.
+        nodes : int64 array
+            The nodes of the problem.
+        """
+        held = held_in(self.instance).and_(_held_by(self, schedule, free))
+        lines, member = timelines(self.instance, nodes, held)
+        mine = np.isin(np.repeat(np.arange(len(self)), np.diff(schedule.offset)), free)
+        rows, nodes = _representatives(
+            lines, member, np.unique(schedule.node[mine]), int(self.jobs.units[free].sum())
+        )
+        since_s = np.unique(np.concatenate([
+            *(lines.time[c, : lines.segments[c]] for c in range(lines.size[CLASSES])),
+            lines.power_time[: lines.size[POWER]],
+        ]))  # fmt: skip
+        seen = {int(c): _over(since_s, lines, c) for c in np.unique(rows)}
+        number = {int(job): k for k, job in enumerate(free)}
+        early_s, latest_s, after = self._limits(schedule, number)
+        jobs = self.jobs.take(free)
+        asked = np.flatnonzero(jobs.request.any(axis=0))
+        problem = Problem(
+            self.position[free], jobs, self.watts[free], since_s,
+            np.stack([seen[int(c)] for c in rows], axis=1), _power_over(since_s, lines),
+            tuple(asked.tolist()), self.cost.take(free),
+            Weights(self.weights.per_s[free], self.weights.scale),
+            early_s[free], latest_s[free], after,
+        )  # fmt: skip
+        units = np.zeros_like(problem.room)
+        column = {int(node): k for k, node in enumerate(nodes)}
+        for job, k in number.items():
+            for e in range(schedule.offset[job], schedule.offset[job + 1]):
+                units[k, column[int(schedule.node[e])]] = schedule.units[e]
+        return problem, Plan(schedule.start_s[free], units), nodes
+
+    def _limits(
+        self, schedule: Schedule, number: dict[int, int]
+    ) -> tuple[IntArray, IntArray, tuple[After, ...]]:
+        """First and last starts beside jobs that stay, and who comes after whom among the rest."""
+        early_s, latest_s = self.early_s.copy(), self.latest_s.copy()
+        within = []
+        for job, before, think_s in self.after:
+            duration_s = int(self.jobs.expected_s[before])
+            if job in number and before in number:
+                within.append(After(number[job], number[before], think_s))
+            elif job in number:
+                ready = schedule.start_s[before] + duration_s + think_s
+                early_s[job] = max(early_s[job], ready)
+            elif before in number:
+                limit = schedule.start_s[job] - think_s - duration_s
+                latest_s[before] = min(latest_s[before], limit)
+        return early_s, latest_s, tuple(within)
+
+    def merged(self, schedule: Schedule, free: IntArray, plan: Plan, nodes: IntArray) -> Schedule:
+        """The schedule with another plan for the jobs that were set free; see `pose`."""
+        start_s = schedule.start_s.copy()
+        start_s[free] = plan.start_s
+        owner = np.repeat(np.arange(len(self)), np.diff(schedule.offset))
+        stays = ~np.isin(owner, free)
+        job, column = np.nonzero(plan.units)
+        owner = np.concatenate((owner[stays], free[job]))
+        node = np.concatenate((schedule.node[stays], nodes[column]))
+        units = np.concatenate((schedule.units[stays], plan.units[job, column]))
+        by_job = np.argsort(owner, kind="stable")
+        offset = np.searchsorted(owner[by_job], np.arange(len(self) + 1))
+        return Schedule(start_s, offset, node[by_job], units[by_job])
+
+
+def _held_by(part: Part, schedule: Schedule, but: IntArray) -> Held:
+    """What the jobs of a schedule hold, but for some."""
+    owner = np.repeat(np.arange(len(part)), np.diff(schedule.offset))
+    stays = ~np.isin(owner, but)
+    owner, jobs = owner[stays], part.jobs
+    others = np.setdiff1d(np.arange(len(part)), but)
+    end_s = schedule.start_s + jobs.expected_s
+    return Held(
+        schedule.start_s[owner], end_s[owner], schedule.node[stays],
+        jobs.request[owner] * schedule.units[stays][:, None],
+        schedule.start_s[others], end_s[others], part.watts[others],
+    )  # fmt: skip
+
+
+def _representatives(
+    lines: Timelines, member: IntArray, used: IntArray, most: int
+) -> tuple[IntArray, IntArray]:
+    """Classes and nodes, ``most`` of each class, but all that are ``used`` already."""
+    rows, nodes = [], []
+    for c in range(lines.size[CLASSES]):
+        here = member[lines.first[c] : lines.last[c]]
+        mine = np.isin(here, used)
+        kept = np.concatenate((here[mine], here[~mine][: max(most - int(mine.sum()), 0)]))
+        rows.append(np.full(len(kept), c))
+        nodes.append(kept)
+    return np.concatenate(rows), np.concatenate(nodes)
+
+
+def _over(since_s: IntArray, lines: Timelines, c: int) -> IntArray:
+    """What a node of a class has free in other segments, shape (segments, resources)."""
+    time = lines.time[c, : lines.segments[c]]
+    free: IntArray = lines.free[c, np.searchsorted(time, since_s, side="right") - 1]
+    return free
+
+
+def _power_over(since_s: IntArray, lines: Timelines) -> IntArray:
+    """The power that is left in other segments; plenty without a cap."""
+    count = lines.size[POWER]
+    if count == 0:
+        return np.full(len(since_s), np.iinfo(np.int64).max // 4)
+    at = np.searchsorted(lines.power_time[:count], since_s, side="right") - 1
+    return lines.power_free[at]
+
+
+# ------------------------------------------------------------------------------ decomposition
+
+
+def parts_of(instance: Instance, selection: Selection, objective: str) -> list[Part]:
+    """The independent parts of a problem, those with the job of highest priority first.
+
+    Jobs belong together that could use nodes of the same group, that come after one another, or
+    that share a cap on power.
+    """
+    position = selection.position
+    jobs = instance.queue.take(position)
+    groups = instance.system.groups
+    could: BoolArray = room(np.array([group.capacity for group in groups]), jobs) > 0
+    count = len(position)
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(count))
+    graph.add_edges_from((job, count + group) for job, group in np.argwhere(could).tolist())
+    after = _pairs(instance, position)
+    graph.add_edges_from((pair.job, pair.before) for pair in after)
+    if instance.power is not None:
+        nx.add_path(graph, range(count))
+    components = [
+        np.array(sorted(vertex for vertex in component if vertex < count), dtype=np.int64)
+        for component in nx.connected_components(graph)
+    ]
+    begin = np.cumsum([0, *(group.nodes for group in groups)])
+    in_service = np.setdiff1d(np.arange(instance.system.nodes), instance.down)
+    group_of = np.searchsorted(begin, in_service, side="right") - 1
+    return [
+        _part(
+            instance, selection, objective, members,
+            in_service[np.isin(group_of, np.flatnonzero(np.any(could[members], axis=0)))],
+            [pair for pair in after if pair.job in members],
+        )
+        for members in sorted(components, key=lambda members: members[0])
+    ]  # fmt: skip
+
+
+def _part(
+    instance: Instance,
+    selection: Selection,
+    objective: str,
+    members: IntArray,
+    nodes: IntArray,
+    after: Iterable[After],
+) -> Part:
+    position = selection.position[members]
+    number = {int(member): k for k, member in enumerate(members)}
+    jobs = instance.queue.take(position)
+    cost = objectives.of(objective, instance.queue).take(position)
+    place = {int(queued): k for k, queued in enumerate(position)}
+    front = [place[int(queued)] for queued in selection.first if int(queued) in place]
+    pairs = tuple(After(number[a.job], number[a.before], a.think_s) for a in after)
+    rest = np.setdiff1d(np.arange(len(position)), front)
+    order = in_turn(np.concatenate((np.array(front, dtype=np.int64), rest)), pairs)
+    end_s = int(max(instance.running.end_s.max(initial=instance.now), *(
+        [instance.now, *(r.end_s for r in instance.reservations)]
+    )))  # fmt: skip
+    end_s = max(end_s, int(instance.earliest_s()[position].max(initial=0)))
+    horizon_s = end_s + int(jobs.expected_s.sum()) + sum(pair.think_s for pair in pairs)
+    return Part(
+        instance, position, jobs, nodes, len(front), order, pairs, cost, cost.weights(horizon_s)
+    )
+
+
+def in_turn(order: IntArray, after: Iterable[After]) -> IntArray:
+    """An order in which every job comes after its predecessors, else the same."""
+    graph = nx.DiGraph((pair.before, pair.job) for pair in after)
+    if not graph:
+        return order
+    graph.add_nodes_from(order.tolist())
+    rank = {int(job): k for k, job in enumerate(order)}
+    return np.array(
+        list(nx.lexicographical_topological_sort(graph, key=rank.__getitem__)), dtype=np.int64
+    )
+
+
+def _pairs(instance: Instance, position: IntArray) -> list[After]:
+    """Which of the jobs at these queue positions come after which."""
+    given = instance.dependencies
+    if given is None:
+        return []
+    number = {int(queued): k for k, queued in enumerate(position)}
+    return [
+        After(number[queued], number[int(before)], int(given.think_s[queued]))
+        for queued in number
+        for before in given.position[given.offset[queued] : given.offset[queued + 1]]
+    ]

@@ -60,7 +60,7 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
             best_fit,
             *holds(instance),
             power_unit(instance),
-            instance.power_free(),
+            max(instance.power_free(), 0),
         )
     )
 
@@ -76,7 +76,7 @@ def fits_now(instance: Instance) -> NDArray[np.bool_]:
         instance.queue.block,
         *holds(instance),
         power_unit(instance),
-        instance.power_free(),
+        max(instance.power_free(), 0),
     )
     return answer if instance.dependencies is None else answer & instance.eligible()
 

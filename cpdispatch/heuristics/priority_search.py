@@ -202,7 +202,7 @@ def resume(
     """Place the jobs of an order from the last kept state before position ``begin`` on.
 
     Returns the cost of the whole order and the work. The order is given up, and ``limit`` is
-    returned, as soon as it must cost that, or costs more than the kept one does up to a position
+    returned, as soon as it must cost that, or costs no less than the kept one up to a position
     well behind ``same_from``, from which on both have the same jobs: what it lost until then it
     hardly gets back. With ``keep`` it is not given up but takes the kept one's place.
     """

@@ -32,7 +32,7 @@ from cpdispatch.models.hcp import (
     Variant,
     slowdown_priority,
 )
-from cpdispatch.models.moves import MakeMoves, Master, Move, Neighbourhoods
+from cpdispatch.models.moves import InTurn, MakeMoves, Master, Move, Neighbourhoods
 from cpdispatch.models.part import Part, Selection, in_turn, parts_of, select
 from cpdispatch.models.search import DETERMINISTIC_PER_S, RESERVE_S, configure
 from cpdispatch.models.solver import Solver, shared
@@ -62,7 +62,7 @@ LOCAL_SHARE = 0.6
 KICK = 3
 """Moves of a kick."""
 
-HASTE_S = 0.1
+HASTE_S = 0.03
 """What CP-SAT may take where there is no patience for more."""
 
 BUILD_S = 0.005
@@ -525,7 +525,7 @@ class _Run:
 MODELS: Mapping[str, tuple[Variant, MakeMoves]] = {
     **{name: (variant, Master) for name, variant in hcp.VARIANTS.items()},
     **{
-        name: (variant, partial(Neighbourhoods, variant.formulation))
+        name: (variant, partial(InTurn, (Master, partial(Neighbourhoods, variant.formulation))))
         for name, variant in pcp.VARIANTS.items()
     },
 }
@@ -560,5 +560,11 @@ _TOY = """{"format": "cpdispatch-instance/1", "time": 9, "resources": ["core"],
 def warm_up() -> None:
     """Load the kernels and start the solver, so that no decision's budget pays for it."""
     shared().warm_up()
+    toy = loads(_TOY)
     for name in ("pcp3", "hcp3"):
-        Engine(*MODELS[name], limit_s=60.0, patience=1e-3).dispatch(loads(_TOY))
+        engine = Engine(*MODELS[name], limit_s=60.0, patience=1e-3)
+        engine.dispatch(toy)
+        for part in parts_of(toy, engine.select(toy), engine.objective):
+            orders = OrderSearch(part.search, part.first_order, part.weights.per_s, part.locked)
+            orders.run(1)
+            orders.kick(KICK)

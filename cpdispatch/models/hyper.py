@@ -37,6 +37,9 @@ FORMAT = "cpdispatch-hyper/1"
 SHARES = (0.1, 1.0)
 """Of the time limit."""
 
+LEAST_S = 0.05
+"""What a choice gets of the limit at least."""
+
 PRICE = 0.02
 """What the whole time limit costs: 2 % of the wait that could be saved."""
 
@@ -247,7 +250,8 @@ class Hyper:
     def engine(self, choice: Choice) -> Engine:
         """The engine that a choice stands for."""
         cp = choice.model != "search"
-        settings = {"limit_s": self.limit_s * choice.share, "seed": self.seed, **self.settings}
+        limit_s = max(self.limit_s * choice.share, min(self.limit_s, LEAST_S))
+        settings = {"limit_s": limit_s, "seed": self.seed, **self.settings}
         return Engine(*MODELS[choice.model if cp else "pcp3"], cp=cp, **settings)
 
     def dispatch(self, instance: Instance) -> Decision:

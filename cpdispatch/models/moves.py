@@ -2,7 +2,7 @@
 
 `Neighbourhoods` set some jobs free and plan them anew beside the others, on the nodes, with any
 formulation; all of them at once where the model is small. `Master` plans all jobs on the pool,
-and the priority search finds nodes for them in the order of these starts.
+and the priority search finds nodes for them in the order of these starts. `InTurn` is both.
 """
 
 from __future__ import annotations
@@ -299,3 +299,28 @@ class Master:
         order = np.argsort(start_s, kind="stable")
         order = np.concatenate((front, order[~np.isin(order, front)]))
         return part.search.schedule(in_turn(order, part.after))
+
+
+# ------------------------------------------------------------------------------ one after the other
+
+
+class InTurn:
+    """Moves of several kinds: those of the next one when the one before has no more.
+
+    Parameters
+    ----------
+    kinds : sequence of callable
+    part : Part
+    seed : int
+    """
+
+    def __init__(self, kinds: Sequence[MakeMoves], part: Part, seed: int) -> None:
+        self._kinds = [make(part, seed) for make in kinds]
+
+    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+        """A move of the first kind that has one."""
+        while self._kinds:
+            if move := self._kinds[0].next(schedule, left_s):
+                return move
+            del self._kinds[0]
+        return None

@@ -23,6 +23,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics import priority_search
 from cpdispatch.heuristics.priority_search import (
+    BEHIND,
     NEVER,
     Held,
     OrderSearch,
@@ -528,7 +529,11 @@ def test_a_job_that_draws_nothing_is_not_put_off_by_the_cap_on_power() -> None:
     found = starts(job(1, 5, 1, 4, 0), job(2, 5, 1, 0, 1), running=busy,
                    power={"cap": 3, "unit": [0, 3]})  # fmt: skip
     assert found == [100, 110]
-    assert starts(job(1, 5, 1, 4, 0), running=busy, power={"cap": 2, "unit": [0, 3]}) == [100]
+    over = queued(job(1, 5, 1, 4, 0), running=busy, power={"cap": 2, "unit": [0, 3]})
+    case = case_of(over)
+    assert case.search.starts(case.order).tolist() == [100]
+    assert case.search.base.power_time.tolist() == [100, 110]
+    assert case.search.base.power_free.tolist() == [0, 2]
 
 
 def test_a_job_comes_its_think_time_after_the_last_of_those_before_it() -> None:
@@ -566,13 +571,18 @@ def size_of(lines: Timelines) -> int:
 
 
 def again_from(
-    orders: OrderSearch, begin: int, order: IntArray, limit: int = NEVER, keep: bool = False
+    orders: OrderSearch,
+    begin: int,
+    order: IntArray,
+    limit: int = NEVER,
+    keep: bool = False,
+    same_from: int = NEVER // 2,
 ) -> tuple[int, int]:
-    """`resume`, which never gives an order up but for its limit."""
+    """`resume`, which by default never gives an order up but for its limit."""
     search, start_s = orders._search, orders._start.copy()
     found = resume(
         orders._trail, orders._stride, begin, search._lines, search._window, search.jobs, order,
-        start_s, search._slices, orders._least, limit, len(order), keep,
+        start_s, search._slices, orders._least, limit, same_from, keep,
     )  # fmt: skip
     return int(found[0]), int(found[1])
 
@@ -658,6 +668,21 @@ def test_an_order_is_given_up_as_soon_as_it_must_cost_too_much() -> None:
     (cost, early), (same, late) = (again_from(one, 0, last, 2100) for one in (knows, guesses))
     assert cost == same == 2100
     assert early < late == again_from(guesses, 0, last)[1]
+
+
+def test_an_order_that_is_behind_well_after_its_change_is_given_up_one_ahead_is_not() -> None:
+    jobs = [job(k, 5 + k % 9, 1, 4, 0) for k in range(90)]
+    case = case_of(queued(*jobs, groups=one_node(4, 0)))
+    orders = case.orders()
+    worse, better = case.order.copy(), case.order.copy()
+    worse[[3, 8]], better[[8, 9]] = [8, 3], [9, 8]
+    assert scratch(case, better) < orders.cost < scratch(case, worse)
+    every = again_from(orders, 0, case.order)[1]
+    cost, work = again_from(orders, 0, worse, same_from=8)
+    assert cost == NEVER
+    assert work < every * (8 + BEHIND + 2) / 90
+    assert again_from(orders, 0, worse, same_from=90 - BEHIND)[0] == scratch(case, worse)
+    assert again_from(orders, 0, better, same_from=9)[0] == scratch(case, better)
 
 
 @many

@@ -180,5 +180,5 @@ def test_the_registry_passes_settings_on() -> None:
     assert isinstance(hyper, Hyper)
     engine = hyper.engine(Choice("pcp4", 0.1))
     assert (engine.limit_s, engine.seed, engine.objective, engine.reserve) == (
-        pytest.approx(0.03), 7, "wait", 0,
+        pytest.approx(0.05), 7, "wait", 0,
     )  # fmt: skip

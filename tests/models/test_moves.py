@@ -233,19 +233,17 @@ def test_at_first_all_jobs_are_set_free_and_then_one_that_waits_and_its_rivals(
 
 
 def test_the_rivals_of_a_job_run_between_its_earliest_start_and_its_end() -> None:
-    part, schedule = a_crowd(20)
+    before = [job(k, 5, 1, 4, 0) for k in range(2)]
+    rivals = [job(k, 3 + k, 1, 4, 0, earliest=200) for k in range(2, 12)]
+    after = [job(k, 5, 1, 4, 0, earliest=500) for k in range(12, 14)]
+    part = only(queued(*before, *rivals, *after))
+    schedule = schedule_of(part)
     watched = spied(PcpModel)
     neighbourhoods = Neighbourhoods(watched, part, 0)
-    neighbourhoods.next(schedule, AMPLE_S)
-    end_s = schedule.start_s + part.jobs.expected_s
     for _ in range(20):
-        neighbourhoods.next(schedule, AMPLE_S)
-        jobs = np.flatnonzero(np.isin(part.position, watched.seen[-1][0].position))
-        waits = jobs[schedule.start_s[jobs] > part.earliest_s[jobs]]
-        assert any(
-            ((schedule.start_s[jobs] < end_s[k]) & (end_s[jobs] > part.earliest_s[k])).all()
-            for k in waits
-        )
+        assert neighbourhoods.next(schedule, AMPLE_S) is not None
+    waiting = set(part.position[(part.jobs.id >= 2) & (part.jobs.id < 12)].tolist())
+    assert all(set(jobs) <= waiting for jobs in freed(watched)[1:])
 
 
 def test_jobs_on_common_nodes_are_freed_together_more_often() -> None:
@@ -366,8 +364,9 @@ def test_a_smaller_model_is_built_where_that_of_all_jobs_is_too_large(
 
 
 def test_besides_the_nodes_in_use_but_some_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    many_nodes = {"groups": [{"name": "a", "nodes": 9, "capacity": [4, 1]}]}
-    part = only(queued(*(job(k, 5 + k, 3, 4, 0) for k in range(12)), **many_nodes))
+    nodes = [{"name": "a", "nodes": 9, "capacity": [4, 1]}]
+    busy = [running(90 + k, 999, [1, 0], k) for k in range(6)]
+    part = only(queued(*(job(k, 5 + k, 3, 4, 0) for k in range(12)), groups=nodes, running=busy))
     schedule = schedule_of(part)
     monkeypatch.setattr(moves, "OTHER_NODES", 2)
     watched = spied(PcpModel)
@@ -546,8 +545,8 @@ def test_it_ends_with_a_proof_with_nothing_new_and_with_a_false_answer(said: str
 
 def test_a_pool_of_too_many_jobs_for_the_time_left_is_not_modelled() -> None:
     part, schedule = a_crowd(30)
-    assert Master(part, 0).next(schedule, 0.005) is None
-    assert Master(part, 0).next(schedule, 0.01) is not None
+    assert Master(part, 0).next(schedule, 1e-4) is None
+    assert Master(part, 0).next(schedule, AMPLE_S) is not None
 
 
 def test_the_locked_jobs_come_first_whatever_the_pool_says() -> None:

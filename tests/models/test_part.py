@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import solution, verify
@@ -136,6 +136,7 @@ def starts_now(instance: Instance, position: int) -> bool:
 def test_the_first_that_fit_now_are_planned_and_the_first_that_do_not(
     instance: Instance, m: int, reserve: int, random: Any
 ) -> None:
+    assume(instance.power_free() >= 0)
     order = list(range(len(instance.queue)))
     random.shuffle(order)
     reserve = min(reserve, len(order) - 1)
@@ -195,6 +196,12 @@ def test_a_job_that_nodes_in_service_cannot_hold_is_not_planned() -> None:
     assert selected(queued(*jobs)).position.tolist() == [0, 1]
     assert selected(queued(*jobs, down=[0])).position.tolist() == [1]
     assert selected(queued(*jobs, power={"cap": 4, "unit": [1, 0]})).position.tolist() == [1]
+
+
+def test_jobs_that_come_after_one_that_is_not_planned_are_not_either() -> None:
+    chain = [job(1, 5, 1, 1, 0, after=[2]), job(2, 5, 1, 1, 0, after=[3]),
+             job(3, 5, 1, 1, 0, after=[4]), job(4, 5, 1, 5, 0), job(5, 5, 1, 1, 0)]  # fmt: skip
+    assert selected(queued(*chain)).position.tolist() == [4]
 
 
 def test_the_first_reserved_job_comes_first_unless_it_is_starved() -> None:
@@ -577,6 +584,11 @@ def test_a_job_between_two_that_stay_keeps_its_distance_to_both() -> None:
     assert problem.latest_s is not None
     assert (problem.early_s.tolist(), problem.latest_s.tolist()) == ([108], [108])
     assert problem.after == ()
+
+
+def test_two_free_jobs_keep_their_distance_to_each_other() -> None:
+    part = only(queued(job(1, 5, 1, 1, 0), job(2, 5, 1, 1, 0, after=[1], think=3)))
+    assert [row[2] for row in problem_of_all(part).after] == [3]
 
 
 def test_many_like_nodes_are_but_as_many_as_the_jobs_have_units() -> None:

@@ -1,0 +1,794 @@
+"""The engine: what it answers is sound and says nothing false, whatever models and solvers do."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from cpdispatch import verify
+from cpdispatch.decision import NO_START, Decision, Reason
+from cpdispatch.errors import UsageError
+from cpdispatch.heuristics import priority_search
+from cpdispatch.instance import Instance
+from cpdispatch.models import engine as module
+from cpdispatch.models.engine import MODELS, Budget, Engine, make_engine, warm_up
+from cpdispatch.models.hyper import Hyper
+from cpdispatch.models.objective import OBJECTIVES
+from cpdispatch.models.part import parts_of
+from cpdispatch.models.solver import GIVE_UP_AFTER, Response, Solver, shared
+from tests.models.cases import (
+    EXAMPLES,
+    RESERVED,
+    WATTS,
+    crowd,
+    crowded,
+    job,
+    queued,
+    running,
+)
+from tests.models.exhaustive import _Tree, best_plan, possible
+from tests.models.test_part import (
+    ALL,
+    ONE_EACH,
+    STARVING,
+    alone,
+    crowds,
+    starts_now,
+    wrong,
+)
+from tests.models.test_solver import FAULTS, SILENT, TOOLS
+from tests.strategies import Plan, before, release
+
+names = st.sampled_from(sorted(MODELS))
+objectives = st.sampled_from(sorted(OBJECTIVES))
+many = settings(max_examples=EXAMPLES, deadline=None)
+fewer = settings(max_examples=max(1, EXAMPLES // 3), deadline=None)
+
+LATE_S = 1.5
+"""By how much an answer may come too late on a machine that is very busy."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    warm_up()
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """CP-SAT is asked almost at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LOCAL_SHARE", 0.02)
+        patch.setattr(module, "HASTE_S", 0.0)
+        yield
+
+
+def engine(name: str, **settings: Any) -> Engine:
+    """An engine that does not take long."""
+    return Engine(*MODELS[name], **({"limit_s": 0.2, "patience": 0.2, "reserve": ALL} | settings))
+
+
+def starts(decision: Decision) -> dict[int, int]:
+    """Start by queue position, of the jobs that have one."""
+    return {k: s for k, s in enumerate(decision.start_s.tolist()) if s != NO_START}
+
+
+def check(instance: Instance, one: Engine, decision: Decision) -> None:
+    """Nothing is wrong with the decision, and its certificate is what can be known of it."""
+    told = decision.certificate
+    assert wrong(instance, decision) == []
+    assert (told.model, told.objective) == (one.variant.name, one.objective)
+    assert told.regime == ("live" if one.live else "deterministic")
+    assert told.value == float(verify.objective_value(instance, one.objective, starts(decision)))
+    assert {"select", "decompose", "answer"} <= set(told.phases_ms)
+    assert "failed" not in told.phases_ms
+    assert min(told.phases_ms.values()) >= 0
+    assert told.bound is not None
+    assert told.bound <= told.value
+    closed = told.value - told.bound <= 1e-6 * max(1.0, told.value)
+    assert (told.status == "optimal") == closed
+    assert told.status in ("optimal", "feasible", "heuristic")
+
+
+# -------------------------------------------------------------------------------------- the twin
+
+
+class _InTurn(_Tree):
+    """The exhaustive twin of jobs that come after others."""
+
+    def search(self, plan: Plan, spent: Fraction, last: tuple[int, int]) -> None:
+        left = [position for position in self.jobs if position not in plan]
+        least = sum((self.cost(position, max(last[0], 0)) for position in left), spent)
+        if self.best is not None and least >= self.best:
+            return
+        if not left:
+            if self.accept(plan):
+                self.best, self.plan = spent, dict(plan)
+            return
+        able = [k for k in left if set(before(self.instance, k)) <= set(plan)]
+        children = []
+        for position in able:
+            ready = release(self.instance, plan, position) - self.instance.now
+            for where in self.ways[position]:
+                second = self.earliest(position, where, max(ready, last[0]))
+                if (second, position) > last:
+                    children.append((second, position, where))
+        for second, position, where in sorted(children, key=lambda child: child[:2]):
+            self.take(position, where, second, 1)
+            plan[position] = self.instance.now + second, where
+            self.search(plan, spent + self.cost(position, second), (second, position))
+            del plan[position]
+            self.take(position, where, second, -1)
+
+
+def optimum(instance: Instance, one: Engine) -> float:
+    """The least value of all plans of the jobs that are selected which keep what is promised."""
+    latest_s = {
+        position: latest
+        for part in parts_of(instance, one.select(instance), one.objective)
+        for position, latest in zip(part.position.tolist(), part.latest_s.tolist(), strict=True)
+    }
+    tree = _InTurn(
+        instance, list(latest_s), one.objective,
+        lambda plan: all(start <= latest_s[k] for k, (start, _) in plan.items()),
+    )  # fmt: skip
+    tree.search({}, Fraction(0), (0, -1))
+    assert tree.best is not None
+    return float(tree.best)
+
+
+@fewer
+@given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]))
+def test_the_twin_in_turn_is_the_exhaustive_twin_where_no_job_comes_after_another(
+    instance: Instance, objective: str
+) -> None:
+    chosen = possible(instance)
+    best = best_plan(instance, chosen, objective)
+    tree = _InTurn(instance, chosen, objective, lambda plan: True)
+    tree.search({}, Fraction(0), (0, -1))
+    assert best is not None
+    assert tree.best == best[0]
+
+
+def test_the_twin_in_turn_lets_jobs_wait_for_those_that_they_come_after() -> None:
+    rows = [job(1, 5, 1, 1, 0), job(2, 3, 1, 1, 0, after=[1], think=4)]
+    assert optimum(queued(*rows), engine("pcp3", objective="wait")) == 209
+
+
+# -------------------------------------------------------------------------- decisions of all models
+
+
+@settings(max_examples=4 * EXAMPLES, deadline=None)
+@given(
+    crowds(starvation=True), names, objectives,
+    st.sampled_from([0, 1, 2, ALL]), st.sampled_from([1, 3, 1000]), st.booleans(),
+)  # fmt: skip
+def test_decisions_and_their_certificates_pass_the_independent_checker(
+    instance: Instance, name: str, objective: str, reserve: int, m: int, live: bool
+) -> None:
+    one = engine(name, objective=objective, reserve=reserve, m=m, live=live)
+    with eager():
+        check(instance, one, one.dispatch(instance))
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@fewer
+@given(crowds(most=3, max_nodes=3, starvation=True), objectives)
+def test_no_value_is_below_the_optimum_and_no_bound_above_it(
+    name: str, instance: Instance, objective: str
+) -> None:
+    one = engine(name, objective=objective)
+    with eager():
+        told = one.dispatch(instance).certificate
+    best = optimum(instance, one)
+    assert told.value is not None
+    assert told.bound is not None
+    assert told.value >= best * (1 - 1e-12)
+    assert told.bound <= best * (1 + 1e-12)
+    if told.status == "optimal":
+        assert told.value == pytest.approx(best, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_by_default_each_model_has_its_own_objective(name: str) -> None:
+    one = make_engine(name)
+    assert one.objective == MODELS[name][0].objective
+    assert one.name == name
+    check(crowd(3), one, one.dispatch(crowd(3)))
+
+
+PIECES: dict[str, Any] = {"groups": [{"name": "a", "nodes": 2, "capacity": [4, 1]}]}
+
+PROVABLE = {
+    "alike": [(6, 2, 2, 0), (10, 2, 2, 1), (12, 2, 2, 0), (9, 2, 2, 0)],
+    "mixed": [(10, 1, 3, 0), (5, 1, 3, 0), (8, 1, 2, 0), (10, 1, 3, 0)],
+    "wide": [(5, 2, 3, 0), (11, 1, 2, 0), (2, 2, 3, 0), (8, 1, 3, 0), (7, 1, 1, 0)],
+    "narrow": [(9, 1, 2, 0), (11, 1, 2, 0), (9, 2, 3, 0), (2, 2, 3, 0)],
+}
+"""Duration, units, cores and GPUs of jobs; of them the search alone proves nothing."""
+
+
+def provable(case: str) -> Instance:
+    return queued(*(job(k, *row) for k, row in enumerate(PROVABLE[case])), **PIECES)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [*((name, case) for name in ("pcp", "pcp3", "pcp4") for case in PROVABLE), ("pcp5", "alike")],
+)
+def test_the_optimum_is_proven_where_the_search_alone_proves_nothing(name: str, case: str) -> None:
+    instance = provable(case)
+    bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
+    with eager():
+        one = engine(name, objective="wait", limit_s=2.0, patience=1.0)
+        decision = one.dispatch(instance)
+    check(instance, one, decision)
+    best = optimum(instance, one)
+    assert bare.status == "heuristic"
+    assert decision.certificate.status == "optimal"
+    assert decision.certificate.value == best
+    assert decision.certificate.bound == pytest.approx(best, rel=1e-6)
+    assert not decision.certificate.limit_hit
+
+
+def test_boxes_in_one_piece_prove_nothing_of_jobs_of_different_heights() -> None:
+    instance = provable("narrow")
+    bare = engine("pcp5", objective="wait", cp=False).dispatch(instance).certificate
+    with eager():
+        told = engine("pcp5", objective="wait", patience=1.0).dispatch(instance).certificate
+    assert "solve" in told.phases_ms
+    assert told.status == "feasible"
+    assert told.bound == bare.bound
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_what_starts_as_early_as_it_could_alone_is_optimal_at_once(name: str) -> None:
+    instance = queued(job(1, 5, 1, 4, 0), job(2, 9, 1, 2, 1), running=[running(9, 9, [1, 0], 1)])
+    told = engine(name).dispatch(instance).certificate
+    assert told.status == "optimal"
+    assert not {"incumbent", "bound", "orders", "solve"} & set(told.phases_ms)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_an_empty_queue_gives_an_empty_decision(name: str) -> None:
+    decision = engine(name).dispatch(queued())
+    assert len(decision.start_s) == len(decision.reason) == len(decision.placements) == 0
+    assert decision.certificate.status == "optimal"
+    assert decision.certificate.value == decision.certificate.bound == 0
+
+
+def test_unknown_models_and_objectives_are_refused() -> None:
+    with pytest.raises(UsageError, match="pcp9"):
+        make_engine("pcp9")
+    with pytest.raises(UsageError, match="happiness"):
+        make_engine("pcp3", objective="happiness")
+
+
+def test_jobs_that_start_are_placed_and_so_are_those_that_are_planned() -> None:
+    instance = queued(job(1, 50, 2, 4, 0), job(2, 5, 1, 4, 0))
+    decision = engine("pcp3", objective="wait").dispatch(instance)
+    assert starts(decision) == {0: 105, 1: 100}
+    assert decision.reason.tolist() == [Reason.WAITS, Reason.BACKFILLED]
+    assert decision.placements.as_dict()[0] == {0: 1, 1: 1}
+
+
+# ------------------------------------------------------------------------------- the reserved jobs
+
+
+@many
+@given(crowds(), names, st.integers(1, 3))
+def test_the_first_reserved_job_starts_when_it_would_if_no_job_started_now(
+    instance: Instance, name: str, reserve: int
+) -> None:
+    one = engine(name, reserve=reserve, objective="slowdown")
+    first = one.select(instance).first.tolist()
+    with eager():
+        decision = one.dispatch(instance)
+    for position in first:
+        assert decision.start_s[position] == alone(instance, position)
+
+
+@many
+@given(crowds(), names, st.sampled_from([1, 2, 1000]))
+def test_without_reserved_jobs_only_those_that_can_start_now_are_planned(
+    instance: Instance, name: str, m: int
+) -> None:
+    decision = engine(name, reserve=0, m=m).dispatch(instance)
+    assert len(starts(decision)) <= m
+    empty = replace(instance, down=np.empty(0, dtype=np.int64))
+    for position in range(len(instance.queue)):
+        if decision.start_s[position] == NO_START:
+            never = position not in possible(empty)
+            reason = Reason.NEVER_FITS if never else Reason.WAITS
+            assert decision.reason[position] == reason
+        else:
+            assert starts_now(instance, position)
+
+
+def kept_waiting(reserve: int) -> dict[int, int]:
+    """Starts by id where a wide job waits for 109 and others would keep it waiting longer."""
+    rows = [job(1, 50, 2, 4, 0), job(2, 9, 1, 4, 0), job(3, 10, 1, 4, 0, submit=90)]
+    instance = queued(*rows, running=[running(9, 14, [1, 0], 0)])
+    decision = engine("pcp3", reserve=reserve, objective="wait").dispatch(instance)
+    ids = instance.queue.id.tolist()
+    return {ids[position]: start for position, start in starts(decision).items()}
+
+
+def test_a_job_that_does_not_fit_now_is_kept_waiting_unless_it_is_reserved() -> None:
+    assert kept_waiting(0) == {2: 100, 3: 109}
+    assert kept_waiting(1) == {1: 109, 2: 100, 3: 159}
+
+
+# ---------------------------------------------------------------- starved jobs, jobs in a sequence
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_no_starved_job_makes_room_for_others_where_one_is_late(name: str) -> None:
+    rows = [job(1, 20, 1, 4, 0, submit=40), job(2, 20, 1, 4, 1, submit=50),
+            job(3, 10, 1, 4, 0, submit=99)]  # fmt: skip
+    instance = queued(*rows, **STARVING)
+    one = engine(name, objective="slowdown", patience=1.0)
+    with eager():
+        decision = one.dispatch(instance)
+    check(instance, one, decision)
+    assert starts(decision) == {0: 100, 1: 120, 2: 103}
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_starved_job_is_planned_within_its_bound_though_that_costs_more(name: str) -> None:
+    rows = [job(1, 50, 2, 4, 0), *(job(k, 5, 2, 4, 0, submit=90) for k in range(2, 6))]
+    starving = {"starvation": {"threshold": 50, "bound": 55}}
+    for more, latest in (({}, 120), (starving, 105)):
+        instance = queued(*rows, **more)
+        one = engine(name, objective="wait", patience=1.0)
+        with eager():
+            decision = one.dispatch(instance)
+        check(instance, one, decision)
+        # The search over orders leaves it where it is; a model may use what its bound allows.
+        assert decision.start_s[0] in (latest, 100 if more else latest)
+
+
+@many
+@given(crowds(), names, objectives)
+def test_planned_starts_keep_to_the_sequence_and_to_the_time_to_think(
+    instance: Instance, name: str, objective: str
+) -> None:
+    with eager():
+        decision = engine(name, objective=objective).dispatch(instance)
+    found, places = starts(decision), decision.placements.as_dict()
+    plan = {position: (start, places[position]) for position, start in found.items()}
+    for position, start in found.items():
+        assert start >= release(instance, plan, position)
+
+
+# ------------------------------------------------------------------------------------- the parts
+
+APART = [
+    [job(1, 9, 2, 4, 0), job(2, 5, 1, 4, 0), job(3, 7, 1, 4, 0)],
+    [job(4, 8, 3, 0, 2), job(5, 5, 2, 0, 1), job(6, 3, 1, 0, 2)],
+]
+"""Jobs of two kinds of nodes."""
+
+
+@pytest.mark.parametrize("name", ["pcp3", "pcp4", "pcp5", "hcp3"])
+def test_parts_are_solved_apart_and_their_bounds_add_up(name: str) -> None:
+    halves = [queued(*rows, **ONE_EACH) for rows in APART]
+    both = queued(*APART[0], *APART[1], **ONE_EACH)
+    one = engine(name, objective="wait", limit_s=5.0)
+    apart, together = [one.dispatch(half) for half in halves], one.dispatch(both)
+    check(both, one, together)
+    assert [decision.certificate.status for decision in apart] == ["optimal"] * 2
+    bounds = [decision.certificate.bound for decision in apart]
+    assert together.certificate.bound == pytest.approx(sum(filter(None, bounds)))
+    assert together.start_s.tolist() == [s for one_ in apart for s in one_.start_s.tolist()]
+
+
+def parts_solved(monkeypatch: pytest.MonkeyPatch, instance: Instance) -> list[list[int]]:
+    """Ids of the jobs that are solved together."""
+    seen: list[list[int]] = []
+    solve = Engine.solve
+
+    def spy(self: Engine, part: Any, budget: Budget, share: float = 1.0) -> Any:
+        seen.append(sorted(part.jobs.id.tolist()))
+        return solve(self, part, budget, share)
+
+    monkeypatch.setattr(Engine, "solve", spy)
+    engine("pcp3").dispatch(instance)
+    return sorted(seen)
+
+
+def test_a_power_cap_or_a_sequence_joins_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [*APART[0], *APART[1]]
+    assert parts_solved(monkeypatch, queued(*rows, **ONE_EACH)) == [[1, 2, 3], [4, 5, 6]]
+    power = WATTS | {"cap": 99}
+    assert parts_solved(monkeypatch, queued(*rows, power=power, **ONE_EACH)) == [[1, 2, 3, 4, 5, 6]]
+    rows[3] = rows[3] | {"after": [1]}
+    assert parts_solved(monkeypatch, queued(*rows, **ONE_EACH)) == [[1, 2, 3, 4, 5, 6]]
+
+
+def test_each_part_has_the_share_of_the_budget_that_its_jobs_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares = []
+
+    def spy(self: Engine, part: Any, budget: Budget, share: float = 1.0) -> Any:
+        shares.append((len(part), share))
+        return solve(self, part, budget, share)
+
+    solve = Engine.solve
+    monkeypatch.setattr(Engine, "solve", spy)
+    engine("pcp3").dispatch(queued(*APART[0][:1], *APART[1], **ONE_EACH))
+    assert shares == [(3, 0.75), (1, 1.0)]
+
+
+# ------------------------------------------------------------------------ when the solver fails
+
+
+class Scripted(Solver):
+    """A solver without a process, which says what it is told to."""
+
+    def __init__(self, say: Callable[[cp_model.CpModel], Response | None]) -> None:
+        super().__init__(("no such program",))
+        self.say, self.asked = say, 0
+        self.model: cp_model.CpModel | None = None
+
+    def begin(self, model: cp_model.CpModel, parameters: Any, until: float) -> bool:
+        self.asked += 1
+        self.model = model
+        return True
+
+    @property
+    def answered(self) -> bool:
+        return True
+
+    def result(self, until: float) -> Response | None:
+        assert self.model is not None
+        return self.say(self.model)
+
+
+def values(model: cp_model.CpModel) -> list[int]:
+    """The hint, by variable."""
+    hint = model.proto.solution_hint
+    told = dict(zip(hint.vars, hint.values, strict=True))
+    return [told.get(k, 0) for k in range(len(model.proto.variables))]
+
+
+def cost(model: cp_model.CpModel, of: list[int]) -> float:
+    objective = model.proto.objective
+    terms = zip(objective.coeffs, objective.vars, strict=True)
+    return float(sum(weight * of[k] for weight, k in terms) + objective.offset)
+
+
+def said(
+    model: cp_model.CpModel, status: Any, bound: float | None, of: list[int] | None = None
+) -> Response:
+    told = values(model) if of is None else of
+    return Response(status, cost(model, values(model)), bound, tuple(told), 0.01, 0.001)
+
+
+def last_one_second_later(model: cp_model.CpModel) -> Response:
+    """A plan that is worse than the hint, and a bound to match."""
+    told = values(model)
+    jobs = sum(constraint.has_interval() for constraint in model.proto.constraints)
+    coeffs = dict(zip(model.proto.objective.vars, model.proto.objective.coeffs, strict=True))
+    starts_ = [k for k in range(min(jobs, len(told))) if k in coeffs]
+    last = max(starts_, key=lambda k: told[k])
+    bound = cost(model, told) + coeffs[last]
+    told[last] += 1
+    return said(model, cp_model.OPTIMAL, bound, told)
+
+
+def fails(_: cp_model.CpModel) -> Response:
+    raise RuntimeError("crash")
+
+
+NOTHING = (None, None, (), 0.01, 0.001)
+
+SAYS: dict[str, Callable[[cp_model.CpModel], Response | None]] = {
+    "nothing": lambda model: None,
+    "unknown": lambda model: Response(cp_model.UNKNOWN, *NOTHING),
+    "infeasible": lambda model: Response(cp_model.INFEASIBLE, *NOTHING),
+    "invalid": lambda model: Response(cp_model.MODEL_INVALID, *NOTHING),
+    "all_now": lambda model: said(model, cp_model.OPTIMAL, 0.0, [0] * len(values(model))),
+    "the_past": lambda model: said(model, cp_model.FEASIBLE, 0.0, [-9] * len(values(model))),
+    "never": lambda model: said(model, cp_model.FEASIBLE, 0.0, [10**15] * len(values(model))),
+    "no_integer": lambda model: said(model, cp_model.FEASIBLE, 0.0, [10**30] * len(values(model))),
+    "too_few": lambda model: said(model, cp_model.OPTIMAL, 0.0, values(model)[:1]),
+    "none": lambda model: said(model, cp_model.OPTIMAL, 0.0, []),
+    "bound_above": lambda model: said(model, cp_model.OPTIMAL, 2.0**50),
+    "no_bound": lambda model: said(model, cp_model.FEASIBLE, None),
+    "no_number": lambda model: said(model, cp_model.FEASIBLE, math.nan),
+    "endless_bound": lambda model: said(model, cp_model.OPTIMAL, math.inf),
+    "objective_below": lambda model: replace(
+        said(model, cp_model.OPTIMAL, -1.0), objective=-(10.0**9)
+    ),
+    "worse_and_optimal": last_one_second_later,
+    "raises": fails,
+}
+"""What a solver may say, by name."""
+
+
+def faultless(name: str, instance: Instance) -> Decision:
+    """What the search alone decides."""
+    with eager():
+        return engine(name, cp=False).dispatch(instance)
+
+
+@pytest.mark.parametrize("name", ["pcp3", "pcp4", "pcp5", "hcp3"])
+@pytest.mark.parametrize("fault", SAYS)
+def test_a_solver_that_fails_or_lies_costs_no_decision(name: str, fault: str) -> None:
+    instance, solver = crowd(14), Scripted(SAYS[fault])
+    with eager():
+        decision = engine(name, solver=solver).dispatch(instance)
+    told, bare = decision.certificate, faultless(name, instance).certificate
+    assert solver.asked > 0
+    assert wrong(instance, decision) == []
+    assert told.value is not None
+    assert bare.value is not None
+    assert told.value <= bare.value
+    assert bare.status == "heuristic"
+    assert told.status in ("heuristic", "feasible")
+    assert told.bound == bare.bound
+
+
+def test_a_solver_that_lies_makes_no_plan_optimal_that_is_not() -> None:
+    """The one that is certified is found to be worse than another."""
+    instance = provable("mixed")
+    with eager():
+        lied = engine("pcp4", objective="wait", solver=Scripted(last_one_second_later))
+        told = lied.dispatch(instance).certificate
+    assert told.status == "feasible"
+    assert told.bound is not None
+    assert told.bound <= optimum(instance, lied)
+
+
+@pytest.mark.parametrize("name", ["pcp3", "hcp3"])
+@pytest.mark.parametrize("live", [False, True])
+def test_a_solver_that_cannot_be_asked_costs_no_decision(
+    monkeypatch: pytest.MonkeyPatch, name: str, live: bool
+) -> None:
+    solver = Scripted(fails)
+    instance, bare = crowd(14), faultless(name, crowd(14)).certificate
+    for begin in (lambda *_: False, lambda model, *_: fails(model)):
+        monkeypatch.setattr(solver, "begin", begin)
+        with eager():
+            decision = engine(name, solver=solver, live=live).dispatch(instance)
+        assert wrong(instance, decision) == []
+        assert decision.certificate.status == "heuristic"
+        assert decision.certificate.bound == bare.bound
+        assert decision.certificate.value is not None
+        assert bare.value is not None
+        assert decision.certificate.value <= bare.value
+
+
+def test_what_went_wrong_in_or_around_a_model_is_told() -> None:
+    with eager():
+        failed = engine("pcp3", solver=Scripted(fails)).dispatch(crowd(14)).certificate
+    assert "failed" in failed.phases_ms
+
+
+def test_a_solver_that_has_given_up_is_not_asked() -> None:
+    solver = Scripted(SAYS["unknown"])
+    solver._failures = GIVE_UP_AFTER
+    with eager():
+        decision = engine("pcp3", solver=solver).dispatch(crowd(14))
+    assert solver.asked == 0
+    assert decision.certificate.status == "heuristic"
+
+
+def test_an_interrupt_while_the_solver_works_is_passed_on() -> None:
+    def interrupt(_: cp_model.CpModel) -> Response:
+        raise KeyboardInterrupt
+
+    with eager(), pytest.raises(KeyboardInterrupt):
+        engine("pcp3", solver=Scripted(interrupt)).dispatch(crowd(14))
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Iterator[Callable[[str], Solver]]:
+    """Makes a solver whose process is faulty."""
+    made = []
+
+    def make(fault: str) -> Solver:
+        path = tmp_path / "worker.py"
+        path.write_text(TOOLS + fault)
+        made.append(Solver((sys.executable, str(path)), 20.0))
+        return made[-1]
+
+    yield make
+    for solver in made:
+        solver.close()
+
+
+IN_A_PROCESS = {
+    "never_ready": "time.sleep(600)",
+    **{name: FAULTS[name] for name in (
+        *SILENT, "exits_at_once", "exits_while_solving", "crashes", "prints_garbage",
+        "too_few_values", "unknown_status", "closes_its_pipes",
+    )},
+    "infeasible": "ready()\nwhile True: say(header(problem(), status=3, count=0))",
+}  # fmt: skip
+"""What the solver's process may do, by name."""
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["deterministic", "live"])
+@pytest.mark.parametrize("fault", IN_A_PROCESS)
+def test_whatever_the_solvers_process_does_the_answer_is_there_in_time(
+    faulty: Callable[[str], Solver], fault: str, live: bool
+) -> None:
+    solver, instance = faulty(IN_A_PROCESS[fault]), crowd(14)
+    if fault not in ("never_ready", "exits_at_once"):
+        assert solver.warm_up()
+    one = engine("pcp3", solver=solver, live=live)
+    bare = faultless("pcp3", instance).certificate
+    for _ in range(2):
+        with eager():
+            began = perf_counter()
+            decision = one.dispatch(instance)
+            lasted_s = perf_counter() - began
+        assert lasted_s < one.limit_s + LATE_S
+        assert wrong(instance, decision) == []
+        assert decision.certificate.status == "heuristic"
+        assert decision.certificate.bound == bare.bound
+        assert decision.certificate.value is not None
+        assert bare.value is not None
+        assert decision.certificate.value <= bare.value
+
+
+# ---------------------------------------------------------------------------- budgets that are over
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_budget_for_less_than_all_jobs_gives_the_beginning_of_a_plan(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(priority_search, "_BATCH", 2)
+    instance = crowd(14)
+    decision = engine(name, limit_s=1e-6).dispatch(instance)
+    told = decision.certificate
+    assert wrong(instance, decision) == []
+    assert len(starts(decision)) == 2
+    assert told.limit_hit
+    assert told.bound is None
+    assert told.status == "heuristic"
+    assert told.value == float(verify.objective_value(instance, told.objective, starts(decision)))
+
+
+@many
+@given(crowds(starvation=True), names, st.integers(1, 3))
+def test_the_beginning_of_a_plan_is_sound_and_nothing_is_said_of_its_quality(
+    instance: Instance, name: str, batch: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(priority_search, "_BATCH", batch)
+        one = engine(name, limit_s=1e-6)
+        decision = one.dispatch(instance)
+    assert wrong(instance, decision) == []
+    told, chosen = decision.certificate, one.select(instance)
+    if len(starts(decision)) < len(chosen.position):
+        assert told.limit_hit
+        assert told.bound is None
+        assert told.status == "heuristic"
+    if len(parts_of(instance, chosen, one.objective)) == 1:
+        assert set(chosen.first[:batch].tolist()) <= set(starts(decision))
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_budget_for_all_jobs_but_no_search_gives_the_first_plan(name: str) -> None:
+    instance, one = crowd(14), engine(name, limit_s=1e-6)
+    decision = one.dispatch(instance)
+    check(instance, one, decision)
+    assert decision.certificate.status == "heuristic"
+    assert decision.certificate.limit_hit
+    assert not {"orders", "solve"} & set(decision.certificate.phases_ms)
+
+
+def test_a_budget_that_is_ample_is_not_hit() -> None:
+    with eager():
+        told = engine("pcp3", limit_s=10.0, patience=2e-3).dispatch(crowd(14)).certificate
+    assert told.status != "optimal"
+    assert "solve" in told.phases_ms
+    assert not told.limit_hit
+
+
+def test_without_patience_there_is_no_search() -> None:
+    told = engine("pcp3", limit_s=60.0, patience=0.0).dispatch(crowd(14)).certificate
+    assert told.status == "heuristic"
+    assert "solve" not in told.phases_ms
+
+
+# ----------------------------------------------------------------------------------- determinism
+
+
+def clock(step_s: float) -> Callable[[], float]:
+    """A clock that is long behind the solver's, and only moves when it is looked at."""
+    now_s = perf_counter() + 1000.0
+
+    def look() -> float:
+        nonlocal now_s
+        now_s += step_s
+        return now_s
+
+    return look
+
+
+@pytest.mark.parametrize("name", ["pcp", "pcp3", "pcp4", "pcp5", "hcp", "hcp3"])
+def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """But for one that says that the time is over."""
+    monkeypatch.setattr(module, "LOCAL_SHARE", 0.2)
+    monkeypatch.setattr(module, "HASTE_S", 0.0)
+    decisions = []
+    for step_s in (0.0, 1e-6, 3e-4):
+        monkeypatch.setattr(module, "perf_counter", clock(step_s))
+        decisions.append(engine(name, limit_s=1.0, patience=0.1, seed=3).dispatch(crowd(18)))
+    first = decisions[0]
+    assert "solve" in first.certificate.phases_ms
+    for other in decisions[1:]:
+        assert other.start_s.tolist() == first.start_s.tolist()
+        assert other.reason.tolist() == first.reason.tolist()
+        assert other.placements.as_dict() == first.placements.as_dict()
+        assert replace(other.certificate, phases_ms={}) == replace(first.certificate, phases_ms={})
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_in_the_live_regime_the_clock_decides(name: str) -> None:
+    instance, one = crowd(18), engine(name, live=True)
+    with eager():
+        decision = one.dispatch(instance)
+    check(instance, one, decision)
+    assert "solve" in decision.certificate.phases_ms
+
+
+# ------------------------------------------------------------------------------------- checkpoints
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_an_engine_survives_a_checkpoint(name: str) -> None:
+    one = engine(name, limit_s=60.0, patience=1e-4, seed=7, live=name == "pcp3")
+    again = pickle.loads(pickle.dumps(one))
+    assert replace(again, moves=one.moves) == one
+    assert again.solver is shared()
+    first, second = one.dispatch(crowd(6)), again.dispatch(crowd(6))
+    assert first.start_s.tolist() == second.start_s.tolist()
+    assert replace(first.certificate, phases_ms={}) == replace(second.certificate, phases_ms={})
+
+
+def test_what_is_left_of_any_solver_is_the_shared_one() -> None:
+    assert pickle.loads(pickle.dumps(Solver(("no such program",)))) is shared()
+
+
+def test_hyper_survives_a_checkpoint_with_what_it_has_learned() -> None:
+    one = Hyper(limit_s=0.1, settings={"reserve": ALL})
+    for jobs in (14, 15, 16):
+        one.dispatch(crowd(jobs))
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one
+    assert again.record.kinds == one.record.kinds
+    check_sound = again.dispatch(crowd(14))
+    assert wrong(crowd(14), check_sound) == []
+
+
+def test_reservations_nodes_out_of_service_and_a_power_cap_are_kept() -> None:
+    rows = [job(1, 9, 1, 4, 0), job(2, 2, 1, 1, 0), job(3, 20, 1, 2, 1), job(4, 6, 1, 4, 0)]
+    for more in ({"reservations": RESERVED}, {"down": [1]}, {"power": WATTS}):
+        instance = queued(*rows, **more)
+        one = engine("pcp4", objective="wait", patience=1.0)
+        with eager():
+            decision = one.dispatch(instance)
+        check(instance, one, decision)
+        assert decision.certificate.value == pytest.approx(optimum(instance, one))

@@ -1,6 +1,6 @@
 """Plain list scheduling, shortest job first: what the models are measured against.
 
-    python benchmarks/corpus.py instances --models pcp3 --baseline benchmarks.shortest_first:RULE
+python benchmarks/corpus.py instances --models pcp3 --baseline benchmarks.shortest_first:RULE
 """
 
 from __future__ import annotations

@@ -417,11 +417,13 @@ class _Run:
         self.budget.lap("orders")
         patient = patience_s > HASTE_S
         if engine.cp and (patient or self.sum < before):
+            kept_s = self.kept_s
             try:
                 self._moves(self.left_s if patient else HASTE_S)
             except Exception:
                 # Whatever goes wrong in or around a model must not cost the decision.
                 self.budget.lap("failed")
+            self.kept_s = kept_s
         over = self.left_s <= 3 * GRACE_S or self._clock_is_short(2)
         self.limit_hit = over and not self._closed()
 
@@ -454,7 +456,7 @@ class _Run:
     def _moves(self, seconds: float) -> None:
         """Let CP-SAT make moves, until they bring nothing more, or for so long."""
         engine = self.engine
-        kept_s, self.kept_s = self.kept_s, self.kept_s + max(self.left_s - seconds, 0.0)
+        self.kept_s += max(self.left_s - seconds, 0.0)
         moves = engine.moves(self.part, engine.seed)
         idle_s = 0.0
         while (
@@ -468,11 +470,10 @@ class _Run:
             move = moves.next(self.schedule, self.left_s)
             self.budget.lap("build")
             if move is None:
-                break
+                return
             self.budget.spend(BUILD_S)
             self._solve(move)
             idle_s = 0.0 if self.sum < before else idle_s + before_s - self.left_s
-        self.kept_s = kept_s
 
     def _solve(self, move: Move) -> None:
         """Make a move; in the live regime the local search goes on beside it."""

@@ -233,7 +233,7 @@ def test_the_optimum_is_proven_where_the_search_alone_proves_nothing(name: str, 
     instance = provable(case)
     bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
     with eager():
-        one = engine(name, objective="wait", limit_s=2.0, patience=1.0)
+        one = engine(name, objective="wait", limit_s=8.0, patience=1.0)
         decision = one.dispatch(instance)
     check(instance, one, decision)
     best = optimum(instance, one)
@@ -521,10 +521,14 @@ SAYS: dict[str, Callable[[cp_model.CpModel], Response | None]] = {
 """What a solver may say, by name."""
 
 
+AMPLE: dict[str, Any] = {"limit_s": 4.0, "patience": 0.01}
+"""The usual patience, and a limit that even a busy machine does not come to."""
+
+
 def faultless(name: str, instance: Instance) -> Decision:
     """What the search alone decides."""
     with eager():
-        return engine(name, cp=False).dispatch(instance)
+        return engine(name, cp=False, **AMPLE).dispatch(instance)
 
 
 @pytest.mark.parametrize("name", ["pcp3", "pcp4", "pcp5", "hcp3"])
@@ -532,7 +536,7 @@ def faultless(name: str, instance: Instance) -> Decision:
 def test_a_solver_that_fails_or_lies_costs_no_decision(name: str, fault: str) -> None:
     instance, solver = crowd(14), Scripted(SAYS[fault])
     with eager():
-        decision = engine(name, solver=solver).dispatch(instance)
+        decision = engine(name, solver=solver, **AMPLE).dispatch(instance)
     told, bare = decision.certificate, faultless(name, instance).certificate
     assert solver.asked > 0
     assert wrong(instance, decision) == []
@@ -578,6 +582,13 @@ def test_what_went_wrong_in_or_around_a_model_is_told() -> None:
     with eager():
         failed = engine("pcp3", solver=Scripted(fails)).dispatch(crowd(14)).certificate
     assert "failed" in failed.phases_ms
+
+
+def test_a_failure_is_not_taken_for_the_end_of_the_time() -> None:
+    one = engine("pcp3", limit_s=10.0, patience=5e-3, solver=Scripted(fails))
+    told = one.dispatch(crowd(30)).certificate
+    assert "failed" in told.phases_ms
+    assert not told.limit_hit
 
 
 def test_a_solver_that_has_given_up_is_not_asked() -> None:

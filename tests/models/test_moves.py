@@ -16,7 +16,7 @@ from cpdispatch.heuristics.priority_search import Schedule
 from cpdispatch.instance import Instance
 from cpdispatch.models import hcp, moves
 from cpdispatch.models.hcp import PooledModel
-from cpdispatch.models.moves import LARGEST, SMALLEST, Found, Master, Move, Neighbourhoods
+from cpdispatch.models.moves import LARGEST, SMALLEST, Found, InTurn, Master, Move, Neighbourhoods
 from cpdispatch.models.part import Part
 from cpdispatch.models.pcp import PcpModel
 from cpdispatch.models.pcp4 import Pcp4Model
@@ -561,3 +561,33 @@ def test_the_locked_jobs_come_first_whatever_the_pool_says() -> None:
     assert found.schedule is not None
     starts = dict(zip(part.jobs.id.tolist(), found.schedule.start_s.tolist(), strict=True))
     assert starts[1] == 104
+
+
+# --------------------------------------------------------------------------- one after the other
+
+
+class Few:
+    """So many moves, then none; counts the questions."""
+
+    def __init__(self, moves_left: int) -> None:
+        self.moves_left, self.asked = moves_left, 0
+
+    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+        self.asked += 1
+        self.moves_left -= 1
+        model = cp_model.CpModel()
+        return Move(model, 0.1, lambda response: Found()) if self.moves_left >= 0 else None
+
+
+def test_the_next_kind_of_moves_follows_when_the_one_before_has_no_more() -> None:
+    part, schedule = a_crowd(3)
+    kinds = [Few(2), Few(0), Few(1)]
+    in_turn = InTurn([lambda part, seed, kind=kind: kind for kind in kinds], part, 0)  # type: ignore[misc]
+    found = [in_turn.next(schedule, AMPLE_S) is not None for _ in range(5)]
+    assert found == [True, True, True, False, False]
+    assert [kind.asked for kind in kinds] == [3, 1, 2]
+
+
+def test_of_no_kinds_there_is_no_move() -> None:
+    part, schedule = a_crowd(3)
+    assert InTurn([], part, 0).next(schedule, AMPLE_S) is None

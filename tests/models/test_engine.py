@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,12 +24,16 @@ from cpdispatch import verify
 from cpdispatch.decision import NO_START, Decision, Reason
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics import priority_search
+from cpdispatch.heuristics.priority_search import Schedule
 from cpdispatch.instance import Instance
 from cpdispatch.models import engine as module
 from cpdispatch.models.engine import MODELS, Budget, Engine, make_engine, warm_up
 from cpdispatch.models.hyper import Hyper
+from cpdispatch.models.moves import Move, Neighbourhoods
 from cpdispatch.models.objective import OBJECTIVES
 from cpdispatch.models.part import parts_of
+from cpdispatch.models.pcp import PcpModel
+from cpdispatch.models.search import DETERMINISTIC_PER_S
 from cpdispatch.models.solver import GIVE_UP_AFTER, Response, Solver, shared
 from tests.models.cases import (
     EXAMPLES,
@@ -39,6 +44,7 @@ from tests.models.cases import (
     job,
     queued,
     running,
+    solver,
 )
 from tests.models.exhaustive import _Tree, best_plan, possible
 from tests.models.test_part import (
@@ -444,10 +450,12 @@ class Scripted(Solver):
         super().__init__(("no such program",))
         self.say, self.asked = say, 0
         self.model: cp_model.CpModel | None = None
+        self.given: list[Any] = []
 
     def begin(self, model: cp_model.CpModel, parameters: Any, until: float) -> bool:
         self.asked += 1
         self.model = model
+        self.given.append(parameters)
         return True
 
     @property
@@ -480,7 +488,7 @@ def said(
 
 
 def last_one_second_later(model: cp_model.CpModel) -> Response:
-    """A plan that is worse than the hint, and a bound to match."""
+    """A plan that is worse than the hint, said to be the best."""
     told = values(model)
     jobs = sum(constraint.has_interval() for constraint in model.proto.constraints)
     coeffs = dict(zip(model.proto.objective.vars, model.proto.objective.coeffs, strict=True))
@@ -559,6 +567,50 @@ def test_a_solver_that_lies_makes_no_plan_optimal_that_is_not() -> None:
     assert told.bound <= optimum(instance, lied)
 
 
+def solved(model: cp_model.CpModel) -> Response:
+    """The best plan, without a proof."""
+    one = solver()
+    assert one.solve(model) == cp_model.OPTIMAL
+    return said(model, cp_model.FEASIBLE, 0.0, list(one.response_proto.solution))
+
+
+@pytest.mark.parametrize("name", ["pcp3", "pcp4", "pcp5"])
+def test_a_better_plan_is_not_given_up_for_a_worse_one(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def says(model: cp_model.CpModel) -> Response:
+        return solved(model) if scripted.asked <= 3 else last_one_second_later(model)
+
+    instance, scripted = provable("alike"), Scripted(says)
+    bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
+    # The search does not end with the best plan.
+    monkeypatch.setattr(module, "TOLERANCE", -1.0)
+    with eager():
+        one = engine(name, objective="wait", solver=scripted, patience=1.0)
+        told = one.dispatch(instance).certificate
+    assert scripted.asked > 3
+    assert bare.value == 416
+    assert told.value == 415
+
+
+def test_a_search_has_one_worker_the_seed_and_limits_within_the_budget() -> None:
+    scripted = Scripted(SAYS["unknown"])
+    with eager():
+        engine("pcp3", seed=11, solver=scripted, patience=1.0).dispatch(crowd(14))
+    assert len(scripted.given) > 1
+    for given_ in scripted.given:
+        assert (given_.num_workers, given_.random_seed) == (1, 11)
+        assert 0 < given_.max_deterministic_time < 0.2 * DETERMINISTIC_PER_S
+        assert 0 < given_.max_time_in_seconds < 0.2
+
+
+def test_a_search_without_an_answer_costs_what_it_could_have_taken() -> None:
+    scripted = Scripted(SAYS["nothing"])
+    with eager():
+        engine("pcp3", limit_s=10.0, patience=0.02, solver=scripted).dispatch(crowd(14))
+    assert scripted.asked == 1
+
+
 @pytest.mark.parametrize("name", ["pcp3", "hcp3"])
 @pytest.mark.parametrize("live", [False, True])
 def test_a_solver_that_cannot_be_asked_costs_no_decision(
@@ -620,8 +672,8 @@ def faulty(tmp_path: Path) -> Iterator[Callable[[str], Solver]]:
         return made[-1]
 
     yield make
-    for solver in made:
-        solver.close()
+    for one in made:
+        one.close()
 
 
 IN_A_PROCESS = {
@@ -741,19 +793,60 @@ def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """But for one that says that the time is over."""
+    budgets, decisions = [], []
+
+    class Kept(Budget):
+        def __init__(self, limit_s: float, live: bool) -> None:
+            super().__init__(limit_s, live)
+            budgets.append(self)
+
+    monkeypatch.setattr(module, "Budget", Kept)
     monkeypatch.setattr(module, "LOCAL_SHARE", 0.2)
-    monkeypatch.setattr(module, "HASTE_S", 0.0)
-    decisions = []
-    for step_s in (0.0, 1e-6, 3e-4):
+    for step_s in (0.0, 1e-6, 2e-3):
         monkeypatch.setattr(module, "perf_counter", clock(step_s))
-        decisions.append(engine(name, limit_s=1.0, patience=0.1, seed=3).dispatch(crowd(18)))
+        decisions.append(engine(name, limit_s=0.6, patience=1.0, seed=3).dispatch(crowd(18)))
     first = decisions[0]
+    assert len({round(budget.spent_s, 9) for budget in budgets}) == 1
     assert "solve" in first.certificate.phases_ms
     for other in decisions[1:]:
         assert other.start_s.tolist() == first.start_s.tolist()
         assert other.reason.tolist() == first.reason.tolist()
         assert other.placements.as_dict() == first.placements.as_dict()
         assert replace(other.certificate, phases_ms={}) == replace(first.certificate, phases_ms={})
+
+
+def test_another_seed_searches_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "perf_counter", clock(0.0))
+    starts_ = [
+        engine("pcp3", limit_s=1.0, patience=0.02, cp=False, seed=seed).dispatch(crowd(40)).start_s
+        for seed in (1, 1, 2)
+    ]
+    assert starts_[0].tolist() == starts_[1].tolist() != starts_[2].tolist()
+
+
+def test_when_the_time_on_the_clock_is_over_no_further_model_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late_s, built = 0.0, 0
+
+    def says(_: cp_model.CpModel) -> Response:
+        nonlocal late_s
+        late_s = 99.0
+        return Response(cp_model.UNKNOWN, *NOTHING)
+
+    class Counted(Neighbourhoods):
+        def next(self, schedule: Schedule, left_s: float) -> Move | None:
+            nonlocal built
+            built += 1
+            return super().next(schedule, left_s)
+
+    began_s = perf_counter()
+    monkeypatch.setattr(module, "perf_counter", lambda: began_s + late_s)
+    one = engine("pcp3", patience=1.0, solver=Scripted(says))
+    with eager():
+        told = replace(one, moves=partial(Counted, PcpModel)).dispatch(crowd(14)).certificate
+    assert built == 1
+    assert told.limit_hit
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,10 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 ByteArray: TypeAlias = NDArray[np.int8]
 
 
-def sealed(array: IntArray) -> IntArray:
+Array = TypeVar("Array", bound=NDArray[Any])
+
+
+def sealed(array: Array) -> Array:
     """Mark an array read-only and return it."""
     array.flags.writeable = False
     return array

@@ -25,7 +25,7 @@ def _models() -> dict[str, str]:
 def _policies() -> dict[str, str]:
     from cpdispatch.heuristics.policies import SUMMARIES
 
-    return {policy.name.lower(): text for policy, text in SUMMARIES.items()}
+    return dict(SUMMARIES)
 
 
 def _predictors() -> dict[str, str]:

@@ -20,9 +20,14 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
     def kernel(function: Function) -> Function:
         """Return the function as it is: there is no compiler on this platform."""
         return function
+
+    def is_compiled(function: object) -> bool:
+        """Whether compiled kernels can call a function: there are none on this platform."""
+        return callable(function)
 else:
     from numba import njit
     from numba.core import event
+    from numba.core.dispatcher import Dispatcher
 
     class _Announcer(event.Listener):
         """Says once, on standard error, that kernels are being compiled."""
@@ -46,3 +51,7 @@ else:
     def kernel(function: Function) -> Function:
         """Compile a function on its first call and cache the result beside the package."""
         return cast(Function, njit(cache=True)(function))
+
+    def is_compiled(function: object) -> bool:
+        """Whether compiled kernels can call a function: whether numba has compiled it."""
+        return isinstance(function, Dispatcher)

@@ -114,7 +114,31 @@ def _share(value: Any) -> float:
 def _policy(value: Any) -> Any:
     from cpdispatch.heuristics import policies
 
-    return policies.find(str(value))
+    if isinstance(value, Mapping):
+        return _weighted(dict(value))
+    module, colon, function = str(value).partition(":")
+    if not colon:
+        return policies.find(str(value))
+    found = _attribute(module, function, f"policy {value}")
+    if not callable(found):
+        raise UsageError(f"policy {value}: it is no function")
+    return policies.own(found, str(value))
+
+
+def _weighted(table: dict[str, Any]) -> Any:
+    """The policy of a TOML table: a mix with its weights, a polynomial with its coefficients."""
+    from cpdispatch.heuristics import policies
+
+    kinds = {"mix": ("weights", policies.mix), "polynomial": ("coefficients", policies.polynomial)}
+    kind = table.pop("policy", None)
+    if kind not in kinds:
+        raise unknown("policy", str(kind), kinds)
+    field, make = kinds[kind]
+    numbers = table.pop(field, None)
+    if not isinstance(numbers, dict) or table:
+        wrong = ", ".join(table) or f"{field} = {numbers!r}"
+        raise UsageError(f"a policy table has policy and {field} (a table of numbers), not {wrong}")
+    return make(numbers)
 
 
 def _objective(value: Any) -> str:
@@ -283,6 +307,8 @@ def _named(name: str, given: dict[str, Any], settings: Settings, spec: str) -> D
             values[key] = entry.parameters[key](value)
         except (ValueError, TypeError) as error:
             raise UsageError(f"dispatcher {name}, {key}={value}: {error}") from error
+        except UsageError as error:
+            raise UsageError(f"dispatcher {spec}, {key}: {error}") from error
     dispatcher = entry.make(settings, values)
     return _relabelled(dispatcher, spec if spec != name else name)
 
@@ -306,16 +332,7 @@ def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _imported(module: str, attribute: str, spec: str) -> Dispatcher:
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise UsageError(f"dispatcher {spec}: {module} cannot be imported: {error}") from error
-    finally:
-        sys.path.pop(0)
-    if not attribute or not hasattr(found, attribute):
-        raise UsageError(f"dispatcher {spec}: {module} has no attribute {attribute!r}")
-    found = getattr(found, attribute)
+    found = _attribute(module, attribute, f"dispatcher {spec}")
     dispatcher: Any = (
         found() if isinstance(found, type) or not hasattr(found, "dispatch") else found
     )
@@ -325,3 +342,17 @@ def _imported(module: str, attribute: str, spec: str) -> Dispatcher:
         dispatcher.name = spec
     checked: Dispatcher = dispatcher
     return checked
+
+
+def _attribute(module: str, attribute: str, what: str) -> Any:
+    """An attribute of a user's module, which may be in the current folder."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"{what}: {module} cannot be imported: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not attribute or not hasattr(found, attribute):
+        raise UsageError(f"{what}: {module} has no attribute {attribute!r}")
+    return getattr(found, attribute)

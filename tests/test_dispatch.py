@@ -11,7 +11,7 @@ from cpdispatch import dispatch, verify
 from cpdispatch.dispatch import REGISTRY, Settings
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.heuristics.backfill import ALL, Backfill
-from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
 from tests.strategies import instances
 
@@ -25,9 +25,9 @@ def backfill(spec: str) -> Backfill:
 def test_easy_has_two_orders_in_its_name_or_as_parameters() -> None:
     plain, named = backfill("easy"), backfill("easy-saf-spf")
     spelt = backfill("easy:primary=saf,backfill=spf,threshold=200000,allocate=best-fit")
-    assert (plain.primary, plain.secondary, plain.depth) == (Policy.FCFS, Policy.FCFS, 1)
-    assert (named.primary, named.secondary) == (Policy.SAF, Policy.SPF)
-    assert (spelt.primary, spelt.secondary) == (Policy.SAF, Policy.SPF)
+    assert (plain.primary, plain.secondary, plain.depth) == (find("fcfs"), find("fcfs"), 1)
+    assert (named.primary, named.secondary) == (find("saf"), find("spf"))
+    assert (spelt.primary, spelt.secondary) == (find("saf"), find("spf"))
     assert (spelt.threshold_s, spelt.best_fit) == (200_000, True)
     assert (plain.threshold_s, plain.best_fit) == (NO_THRESHOLD, False)
 
@@ -35,15 +35,15 @@ def test_easy_has_two_orders_in_its_name_or_as_parameters() -> None:
 @pytest.mark.parametrize(
     ("spec", "primary", "depth"),
     [
-        ("fifo", Policy.FCFS, 0),
-        ("sjf", Policy.SPF, 0),
-        ("ljf", Policy.LPF, 0),
-        ("easy:depth=3", Policy.FCFS, 3),
-        ("easy:depth=all", Policy.FCFS, ALL),
-        ("conservative", Policy.FCFS, ALL),
+        ("fifo", find("fcfs"), 0),
+        ("sjf", find("spf"), 0),
+        ("ljf", find("lpf"), 0),
+        ("easy:depth=3", find("fcfs"), 3),
+        ("easy:depth=all", find("fcfs"), ALL),
+        ("conservative", find("fcfs"), ALL),
     ],
 )
-def test_the_family_differs_by_order_and_depth(spec: str, primary: Policy, depth: int) -> None:
+def test_the_family_differs_by_order_and_depth(spec: str, primary: Order, depth: int) -> None:
     made = backfill(spec)
     assert (made.primary, made.secondary, made.depth) == (primary, primary, depth)
 
@@ -57,7 +57,7 @@ def test_a_toml_file_holds_a_dispatcher_with_its_parameters(tmp_path: Path) -> N
     path = tmp_path / "mine.toml"
     path.write_text('dispatcher = "easy"\nprimary = "saf"\nbackfill = "spf"\nthreshold = 7200\n')
     made = backfill(str(path))
-    assert (made.primary, made.secondary, made.threshold_s) == (Policy.SAF, Policy.SPF, 7200)
+    assert (made.primary, made.secondary, made.threshold_s) == (find("saf"), find("spf"), 7200)
 
 
 def test_a_toml_file_without_a_dispatcher_is_refused(tmp_path: Path) -> None:

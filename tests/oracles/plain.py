@@ -29,6 +29,15 @@ KEYS: dict[str, Callable[[float, float, float, float], float]] = {
     "sexp": lambda s, p, q, w: (w + p) / p,
     "srf": lambda s, p, q, w: p / q,
     "lrf": lambda s, p, q, w: -p / q,
+    "wfp3": lambda s, p, q, w: -((w / p) ** 3) * q,
+    "unicef": lambda s, p, q, w: (
+        -w / (math.log2(q) * p) if q > 1 else (-math.inf if w > 0 else 0.0)
+    ),
+    "f1": lambda s, p, q, w: math.log10(p) * q + 870 * math.log10(max(s, 1)),
+    "f2": lambda s, p, q, w: math.sqrt(p) * q + 25600 * math.log10(max(s, 1)),
+    "f3": lambda s, p, q, w: p * q + 6860000 * math.log10(max(s, 1)),
+    "f4": lambda s, p, q, w: p * math.sqrt(q) + 530000 * math.log10(max(s, 1)),
+    "lin": lambda s, p, q, w: 3.24e-2 + 1.15e-7 * p + 2.61e-5 * q - 1.57e-7 * s,
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cpdispatch import verify
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.backfill import ALL, Backfill
-from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy, rank
+from cpdispatch.heuristics.policies import Order, find
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.simulate.simulation import Simulation
@@ -22,6 +22,8 @@ from tests.strategies import instances, systems, workloads
 
 Promise = tuple[int, int]
 """To which job, for which start."""
+TWELVE = [find(name) for name in list(plain.KEYS)[:12]]
+orders = st.sampled_from(TWELVE)
 
 
 @st.composite
@@ -47,17 +49,17 @@ def promises(
     return made, dict(starts)
 
 
-def first_in_line(instance: Instance, policy: Policy) -> int:
+def first_in_line(instance: Instance, policy: Order) -> int:
     def key(job: Job) -> float:
         processors = max(1, job.units * job.request[0])
         wait = instance.now - job.submit_s
-        return plain.KEYS[policy.name.lower()](job.submit_s, job.expected_s, processors, wait)
+        return plain.KEYS[policy.name](job.submit_s, job.expected_s, processors, wait)
 
     return min(instance.queue, key=key).id
 
 
-@pytest.mark.parametrize(("primary", "secondary"), list(product(Policy, Policy)))
-def test_the_promise_to_the_first_job_never_moves_later(primary: Policy, secondary: Policy) -> None:
+@pytest.mark.parametrize(("primary", "secondary"), list(product(TWELVE, TWELVE)))
+def test_the_promise_to_the_first_job_never_moves_later(primary: Order, secondary: Order) -> None:
     @settings(max_examples=15, deadline=None)
     @given(cases(), st.booleans())
     def check(case: tuple[Workload, System], best_fit: bool) -> None:
@@ -74,11 +76,11 @@ def test_the_promise_to_the_first_job_never_moves_later(primary: Policy, seconda
 
 
 @settings(max_examples=300, deadline=None)
-@given(cases(), st.sampled_from(Policy), st.booleans(), st.sampled_from(["instant", "event"]))
+@given(cases(), orders, st.booleans(), st.sampled_from(["instant", "event"]))
 def test_under_fcfs_no_reserved_job_starts_later_than_first_promised(
-    case: tuple[Workload, System], secondary: Policy, best_fit: bool, trigger: str
+    case: tuple[Workload, System], secondary: Order, best_fit: bool, trigger: str
 ) -> None:
-    made, starts = promises(case, Backfill(Policy.FCFS, secondary, best_fit=best_fit), trigger)
+    made, starts = promises(case, Backfill(find("fcfs"), secondary, best_fit=best_fit), trigger)
     first: dict[int, int] = {}
     for job, start in (promise for _, reserved in made for promise in reserved):
         first.setdefault(job, start)
@@ -86,10 +88,10 @@ def test_under_fcfs_no_reserved_job_starts_later_than_first_promised(
 
 
 @settings(max_examples=500, deadline=None)
-@given(cases(), st.sampled_from(Policy), st.sampled_from(Policy), st.sampled_from([2, 3, ALL]),
+@given(cases(), orders, orders, st.sampled_from([2, 3, ALL]),
        st.booleans())  # fmt: skip
 def test_beyond_depth_one_every_promise_is_kept_and_only_moves_earlier(
-    case: tuple[Workload, System], primary: Policy, secondary: Policy, depth: int, best_fit: bool
+    case: tuple[Workload, System], primary: Order, secondary: Order, depth: int, best_fit: bool
 ) -> None:
     made, starts = promises(case, Backfill(primary, secondary, depth=depth, best_fit=best_fit))
     last: dict[int, int] = {}
@@ -100,13 +102,13 @@ def test_beyond_depth_one_every_promise_is_kept_and_only_moves_earlier(
 
 
 @settings(max_examples=300, deadline=None)
-@given(instances(reservations=False, power=True), st.sampled_from(Policy), st.booleans())
+@given(instances(reservations=False, power=True), orders, st.booleans())
 def test_planning_one_reservation_ahead_is_easy(
-    instance: Instance, policy: Policy, best_fit: bool
+    instance: Instance, policy: Order, best_fit: bool
 ) -> None:
     dispatcher = Backfill(policy, policy, best_fit=best_fit)
     easy = dispatcher.dispatch(instance)
-    ranked = rank(policy, instance.now, instance.queue.block, NO_THRESHOLD)
+    ranked = policy.rank(instance.now, instance.queue.block)
     start, reason, _ = dispatcher._plan(instance, ranked, ranked)
     assert (start == instance.now).tolist() == (easy.start_s == instance.now).tolist()
     fits_some_day = reason != Reason.NEVER_FITS
@@ -114,9 +116,9 @@ def test_planning_one_reservation_ahead_is_easy(
 
 
 @settings(max_examples=300, deadline=None)
-@given(instances(), st.sampled_from(Policy), st.sampled_from([0, 1, 2, ALL]), st.booleans())
+@given(instances(), orders, st.sampled_from([0, 1, 2, ALL]), st.booleans())
 def test_every_backfilling_decision_is_feasible(
-    instance: Instance, policy: Policy, depth: int, best_fit: bool
+    instance: Instance, policy: Order, depth: int, best_fit: bool
 ) -> None:
     decision = Backfill(policy, depth=depth, best_fit=best_fit).dispatch(instance)
     assert verify.decision(instance, decision) == []

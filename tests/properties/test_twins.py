@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import verify
 from cpdispatch.heuristics.backfill import ALL, Backfill
-from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
+from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
 from cpdispatch.simulate.run import run_of
 from cpdispatch.simulate.simulation import Simulation
@@ -34,8 +32,8 @@ def same_schedule(
     workload: Workload, system: System, rules: plain.Rules, trigger: str = "instant"
 ) -> None:
     dispatcher = Backfill(
-        Policy[rules.primary.upper()],
-        Policy[rules.secondary.upper()],
+        find(rules.primary),
+        find(rules.secondary),
         NO_THRESHOLD if math.isinf(rules.threshold) else int(rules.threshold),
         ALL if math.isinf(rules.depth) else int(rules.depth),
         rules.best_fit,
@@ -81,20 +79,3 @@ def test_deep_reservations_give_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, depth: float, best: bool
 ) -> None:
     same_schedule(*case, plain.Rules(primary, secondary, depth=depth, best_fit=best))
-
-
-@pytest.mark.parametrize("policy", sorted(plain.KEYS))
-def test_every_policy_orders_a_queue_as_its_formula_says(policy: str) -> None:
-    from cpdispatch.heuristics.policies import rank
-    from cpdispatch.jobs import job_block
-
-    submit, expected, units = [0, 0, 3, 5, 9], [40, 7, 7, 90, 1], [2, 9, 9, 1, 4]
-    block = job_block(
-        id=range(5), submit_s=submit, units=units, requested_s=expected, request=[[1]] * 5
-    )
-    order = rank(Policy[policy.upper()], 10, block, NO_THRESHOLD).tolist()
-    keys = [
-        plain.KEYS[policy](s, p, q, 10 - s) for s, p, q in zip(submit, expected, units, strict=True)
-    ]
-    assert order == sorted(range(5), key=lambda j: keys[j])
-    assert np.unique(order).size == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cpdispatch.instance import Instance, Starvation
     from cpdispatch.jobs import Workload
+    from cpdispatch.replays import Plan, Told
     from cpdispatch.simulate import Run
     from cpdispatch.solution import Solution
     from cpdispatch.system import System
@@ -126,6 +127,14 @@ class Rules:
     limit: str = "1s"
     seed: int = 0
 
+    def of_runs(self) -> dict[str, Any]:
+        """The arguments of every run."""
+        return {
+            "predictor": self.predict, "trigger": self.trigger, "correction": self.correction,
+            "kill_at_limit": self.kill_at_limit, "dependencies": self.dependencies,
+            "starvation": self.starvation_bound(),
+        }  # fmt: skip
+
     def starvation_bound(self) -> Starvation | None:
         """The starvation bound that every instance carries."""
         from cpdispatch.instance import Starvation
@@ -154,11 +163,11 @@ class Output:
     Parameters
     ----------
     out
-        Folder for the results; with several dispatchers, a folder each in it.
+        Folder for the results; with several runs, a folder each in it.
     resume
-        Go on with an interrupted run in --out.
+        Go on with the interrupted runs in --out.
     overwrite
-        Replace the run in --out.
+        Replace the runs in --out.
     checkpoint
         Time between two checkpoints in --out.
     dump_instances
@@ -174,93 +183,93 @@ class Output:
     dump_instances: Path | None = None
     dump_every: int = 100
 
-    def folders(self, names: tuple[str, ...]) -> list[Path | None]:
-        """The folder of each dispatcher's run, ready to be written into."""
-        from cpdispatch.simulate.replay import claim
+    def plan(self, limit_s: float, rules: dict[str, Any]) -> Plan:
+        """What all runs have in common."""
+        from cpdispatch.replays import Plan
 
-        if self.out is None:
-            if self.resume or self.overwrite:
-                raise UsageError("--resume and --overwrite need --out")
-            return [None] * len(names)
-        found = [self.out] if len(names) == 1 else [self.out / _safe(name) for name in names]
-        for folder in found:
-            claim(folder, resume=self.resume, overwrite=self.overwrite)
-        return list(found)
-
-    def dumper(self, name: str) -> Callable[[Instance], None] | None:
-        """What dumps one instance in so many."""
-        from cpdispatch.instance import dump
-
+        if self.out is None and (self.resume or self.overwrite):
+            raise UsageError("--resume and --overwrite need --out")
         if self.dump_every < 1:
             raise UsageError(f"--dump-every {self.dump_every}: 1 or more is needed")
-        folder, met = self.dump_instances, 0
+        return Plan(
+            "", 0, limit_s, rules, self.out and self.out.absolute(), seconds(self.checkpoint),
+            self.dump_instances and self.dump_instances.absolute(), self.dump_every,
+        )  # fmt: skip
 
-        def seen(instance: Instance) -> None:
-            nonlocal met
-            met += 1
-            if folder is not None and met % self.dump_every == 0:
-                dump(instance, folder / f"{_safe(name)}-{met:08d}-at-{instance.now}.json.gz")
+    def claim(self, plans: Iterable[Plan]) -> None:
+        """Make the folder of each run ready to be written into."""
+        from cpdispatch.simulate.replay import claim
 
-        return None if folder is None else seen
+        for plan in plans:
+            if plan.folder is not None:
+                claim(plan.folder, resume=self.resume, overwrite=self.overwrite)
 
 
-def _safe(name: str) -> str:
-    """A dispatcher's name as a file's."""
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where several runs are made.
+
+    Parameters
+    ----------
+    cores
+        So many runs at a time; 0: one on each core. Side by side they slow each other down: to
+        compare decision times, use 1.
+    cluster
+        Address of a Dask cluster's scheduler (tcp://host:8786), or the file that it wrote.
+    """
+
+    cores: int = 0
+    cluster: str | None = None
 
 
 @app.command
 def simulate(
-    trace: str | None = None,
-    *,
+    *traces: str,
     dispatcher: Annotated[
         tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
     ] = (),
+    seeds: int = 1,
     log: Log = Log(),
     rules: Rules = Rules(),
     output: Output = Output(),
+    where: Where = Where(),
     json: Json = False,
 ) -> int:
-    """Replay a log through one or more dispatchers and compare them.
+    """Replay logs through one or more dispatchers and compare them.
 
-    Without TRACE: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp3.
+    Without TRACES: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp3.
 
     Parameters
     ----------
-    trace
-        A log: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
+    traces
+        Logs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     dispatcher
         A name with or without parameters (easy-saf-spf, hcp3:limit=0.5), a TOML file, or
         package.module:attribute; may be given several times.
+    seeds
+        So many runs of each, with the seeds from --seed on.
     json
         Print one JSON object.
     """
-    from cpdispatch.dispatch import Settings
-    from cpdispatch.simulate.replay import Watch, finished, simulate
+    from cpdispatch.campaign import Workers
+    from cpdispatch.replays import Campaign
 
-    names = dispatcher or (("easy", "hcp3") if trace is None else ("easy",))
-    if len(set(names)) < len(names):
-        raise UsageError("the same dispatcher is named twice")
-    workload, machine = log.read(trace, rules.seed)
-    settings = Settings(seconds(rules.limit), rules.seed)
-    checkpoint_s = seconds(output.checkpoint)
-    starvation = rules.starvation_bound()
-    runs = []
+    if seeds < 1:
+        raise UsageError(f"--seeds {seeds}: 1 or more is needed")
+    workers = Workers(where.cores, where.cluster)
+    names = dispatcher or (("easy",) if traces else ("easy", "hcp3"))
+    numbers = range(rules.seed, rules.seed + seeds)
+    logs = [log.read(trace, rules.seed) for trace in traces]
+    campaign = Campaign(logs or [log.read(None, k) for k in numbers], names, numbers, not traces)
+    limit_s = seconds(rules.limit)
+    plans = campaign.plans(output.plan(limit_s, rules.of_runs()))
+    campaign.check(limit_s, rules.predict)
+    output.claim(plan for _, plan in plans)
     with _stoppable() as stop, _progress() as show:
-        for name, folder in zip(names, output.folders(names), strict=True):
-            watch = Watch(
-                show(name), output.dumper(name), folder, checkpoint_s, output.resume, stop
-            )
-            run = simulate(
-                workload, machine, name, predictor=rules.predict, trigger=rules.trigger,
-                correction=rules.correction, kill_at_limit=rules.kill_at_limit,
-                dependencies=rules.dependencies, starvation=starvation,
-                settings=settings, watch=watch,
-            )  # fmt: skip
-            if folder is not None:
-                finished(run, folder)
-            runs.append(run)
-    _print_runs(runs, json)
+        advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
+        told = campaign.run(plans, workers, lambda done, runs: advance(done / runs), stop)
+    _print_runs(told, json)
     return DONE
 
 
@@ -454,7 +463,9 @@ def compare(*runs: Path, json: Json = False) -> int:
     """
     if not runs:
         raise UsageError("compare needs the folder of a run")
-    _print_runs([run for _, run in _load_runs(list(runs))], json)
+    from cpdispatch.replays import Told
+
+    _print_runs([Told(run.about, run.metrics) for _, run in _load_runs(list(runs))], json)
     return DONE
 
 
@@ -530,6 +541,26 @@ def _explain(path: Path, record: Path | None, json: bool) -> int:
     return DONE
 
 
+# Imported when they are called.
+app.command(
+    "cpdispatch.commands.workloads:generate",
+    help="Make a workload like a log's, or one of the Lublin-Feitelson model.",
+)
+app.command(
+    "cpdispatch.commands.workloads:resample",
+    help="Make a workload of random weeks of a log's users.",
+)
+app.command(
+    "cpdispatch.commands.learn:tune",
+    help="Find the best two orders and threshold of EASY on one half of a log.",
+)
+app.command(
+    "cpdispatch.commands.learn:app",
+    name="learn",
+    help="Learn a policy: mixed weights, or a regression.",
+)
+
+
 # --------------------------------------------------------------------------------- helpers
 
 
@@ -560,28 +591,35 @@ def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:
     from cpdispatch.simulate.run import ABOUT, Run
 
     for folder in folders:
-        inner = sorted(path.parent for path in folder.glob(f"*/{ABOUT}"))
+        inner = sorted(path.parent for path in folder.glob(f"**/{ABOUT}"))
         for path in [folder] if (folder / ABOUT).exists() or not inner else inner:
             yield path, Run.load(path)
 
 
-def _print_runs(runs: list[Run], json: bool) -> None:
+def _print_runs(told: Sequence[Told], json: bool) -> None:
+    from cpdispatch import replays
     from cpdispatch.analyze import compare
 
-    rows = [compare.row(run.about, run.metrics) for run in runs]
     if json:
-        _print_json({"runs": rows})
+        _print_json({"runs": replays.rows(told)})
         return
     console = _console()
-    for number, table in enumerate(compare.tables(rows, console.width)):
-        if number:
+    for title, rows in replays.tables(told):
+        if title:
+            console.print(f"[bold]{title}[/]\n")
+        for number, table in enumerate(compare.tables(rows, console.width)):
+            if number:
+                console.print()
+            console.print(table)
+        sentence = compare.verdict(rows)
+        if sentence:
+            console.print(f"\n{sentence}")
+        for seeds in sorted({row["seeds"] for row in rows if row.get("seeds", 1) > 1}):
+            console.print(f"Each figure is the mean of {seeds} runs, one a seed.", style="dim")
+        for line in compare.notes(rows):
+            console.print(line, style="dim")
+        if title:
             console.print()
-        console.print(table)
-    sentence = compare.verdict(rows)
-    if sentence:
-        console.print(f"\n{sentence}")
-    for line in compare.notes(rows):
-        console.print(line, style="dim")
 
 
 def _print_json(data: dict[str, Any]) -> None:

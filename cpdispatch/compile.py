@@ -21,6 +21,8 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Return the function as it is: there is no compiler on this platform."""
         return function
 
+    inlined = kernel
+
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: there are none on this platform."""
         return callable(function)
@@ -51,6 +53,10 @@ else:
     def kernel(function: Function) -> Function:
         """Compile a function on its first call and cache the result beside the package."""
         return cast(Function, njit(cache=True)(function))
+
+    def inlined(function: Function) -> Function:
+        """Compile a function into each of its callers: for what is called at each event."""
+        return cast(Function, njit(cache=True, forceinline=True)(function))
 
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: whether numba has compiled it."""

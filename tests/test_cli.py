@@ -258,6 +258,158 @@ def test_a_starvation_bound_is_two_durations(text: str, bound: tuple[int, int]) 
     assert (found.threshold_s, found.bound_s) == bound
 
 
+# --------------------------------------------------------------------------------- campaigns
+
+
+@pytest.fixture
+def logs(log: Path, chain: Path) -> list[Path]:
+    return [log, chain]
+
+
+def untimed(run: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in run.items() if k != "seconds" and not k.startswith("decision_ms")}
+
+
+def test_logs_under_dispatchers_with_seeds_are_the_same_runs_on_one_core_and_on_two(
+    logs: list[Path], tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    all_of_them = ["simulate", *logs, "-d", "easy", "-d", "fifo", "--seeds", 2, "--seed", 5]
+    one = json(capsysbinary, *all_of_them, "--cores", 1)["runs"]
+    assert [(run["workload"], run["dispatcher"], run["seed"]) for run in one] == [
+        (log.stem, name, seed) for log in logs for name in ("easy", "fifo") for seed in (5, 6)
+    ]
+    out = tmp_path / "out"
+    two = json(capsysbinary, *all_of_them, "--cores", 2, "--out", out)["runs"]
+    assert list(map(untimed, two)) == list(map(untimed, one))
+    assert sorted(str(path.parent.relative_to(out)) for path in out.rglob("run.json")) == sorted(
+        f"{log.stem}/{name}/seed-{seed}"
+        for log in logs for name in ("easy", "fifo") for seed in (5, 6)
+    )  # fmt: skip
+    compared = json(capsysbinary, "compare", out)["runs"]
+    assert sorted(map(str, map(untimed, compared))) == sorted(map(str, map(untimed, one)))
+
+
+def test_a_campaign_is_told_a_table_a_log_with_the_mean_over_the_seeds(
+    logs: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-d", "easy", "-d", "fifo", "--seeds", 2, "--cores", 1]
+    code, out, err = said(capsys, "simulate", *logs, *options)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert [line for line in lines if " on " in line] == ["small on 4", "chain on 4"]
+    assert [line.split() for line in lines].count(["easy", "fifo"]) == 2
+    assert lines.count("Each figure is the mean of 2 runs, one a seed.") == 2
+
+
+def test_a_seed_draws_its_own_sample_and_the_mean_is_over_both(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    first, second = json(capsysbinary, "simulate", *JOBS, "-d", "easy", "--seeds", 2, "--cores", 1)[
+        "runs"
+    ]
+    (other,) = json(capsysbinary, "simulate", *JOBS, "-d", "easy", "--seed", 1)["runs"]
+    assert untimed(second) == untimed(other)
+    assert cli.run(["simulate", *JOBS, "-d", "easy", "--seeds", "2", "--cores", "1"]) == 0
+    mean = (first["bounded_slowdown_mean"] + second["bounded_slowdown_mean"]) / 2
+    assert f" {mean:.2f}\n" in capsysbinary.readouterr().out.decode()
+
+
+def test_the_dumps_of_runs_side_by_side_are_told_apart(
+    logs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dumps = tmp_path / "dumps"
+    options = ["--dump-instances", dumps, "--dump-every", 1, "--cores", 1]
+    assert said(capsys, "simulate", *logs, *options)[0] == 0
+    assert {path.parent.name for path in dumps.rglob("*.gz")} == {"small", "chain"}
+
+
+MORTAL = """
+import os, signal
+from pathlib import Path
+from cpdispatch.dispatch import make
+class Mortal:
+    name = "mortals.mortal:Mortal"
+    def __init__(self):
+        self.easy, self.calls = make("easy"), 0
+    def dispatch(self, instance):
+        self.calls += 1
+        marker = Path(os.environ["MARKER"])
+        if self.calls == 300 and (MODE == "always" or not marker.exists()):
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.easy.dispatch(instance)
+"""
+
+
+@pytest.mark.parametrize("mode", ["once", "always"])
+def test_a_killed_run_of_a_campaign_is_done_again_and_named_if_that_is_of_no_use(
+    mode: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mortals").mkdir()
+    (tmp_path / "mortals" / "mortal.py").write_text(MORTAL.replace("MODE", repr(mode)))
+    out = tmp_path / "out"
+    command = [*CPDISPATCH, "simulate", *JOBS, "--cores", "2", "--json", "--out", str(out)]
+    command += ["-d", "mortals.mortal:Mortal", "-d", "easy"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "MARKER": str(tmp_path / "marker")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert Run.load(out / "easy").metrics["jobs"] == 300
+    if mode == "always":
+        assert done.returncode == 2
+        assert done.stderr == (
+            "cpdispatch: 1 of 2 tasks failed: eurora-sample, mortals.mortal:Mortal: its worker "
+            "was killed 3 times: it may have run out of memory; use fewer cores\n"
+        )
+    else:
+        mortal, easy = msgspec.json.decode(done.stdout)["runs"]
+        assert mortal["wait_s_mean"] == easy["wait_s_mean"]
+
+
+def test_an_interrupted_campaign_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    slow = ["simulate", "-d", "conservative", "-d", "easy:depth=all"]
+    slow += ["--jobs", "2000", "--cores", "2", "--json"]
+    command = [*CPDISPATCH, *slow, "--out", str(out), "--checkpoint", "1ms"]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while running.poll() is None and len(list(out.rglob("checkpoint.pickle"))) < 2:
+        os.sched_yield()
+    os.killpg(running.pid, signal.SIGINT)
+    text, err = running.communicate()
+    assert (running.returncode, text) == (130, "")
+    assert err == "cpdispatch: interrupted: 0 of 2 tasks are done\n"
+    assert len(list(out.rglob("checkpoint.pickle"))) == 2
+    done = subprocess.run([*command, "--resume"], capture_output=True, check=True)
+    whole = subprocess.run([*CPDISPATCH, *slow], capture_output=True, check=True)
+    resumed, plain = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))
+    assert list(map(untimed, resumed)) == list(map(untimed, plain))
+    assert not list(out.rglob("checkpoint.pickle"))
+
+
+def test_a_resumed_campaign_makes_only_the_runs_that_are_missing(
+    logs: list[Path], tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    out = tmp_path / "out"
+    options = [*logs, "-d", "easy", "-d", "fifo", "--cores", 1, "--out", out]
+    json(capsysbinary, "simulate", *options)
+    gone = out / "chain" / "fifo" / "run.json"
+    kept = {path: path.stat().st_ino for path in out.rglob("*.parquet") if "fifo" not in str(path)}
+    gone.unlink()
+    runs = json(capsysbinary, "simulate", *options, "--resume")["runs"]
+    assert len(runs) == 4
+    assert gone.exists()
+    assert {path: path.stat().st_ino for path in kept} == kept
+
+
+def same_name(log: Path) -> list[object]:
+    other = log.parent / "other" / log.name
+    other.parent.mkdir()
+    other.write_text(LOG)
+    return ["simulate", log, other]
+
+
 def twice(log: Path) -> list[object]:
     files = [log.parent / folder / "same.json" for folder in ("a", "b")]
     for file in files:
@@ -328,6 +480,13 @@ BAD = {
     "an endless threshold": (
         lambda log: ["simulate", log, "--starvation", "1e20,5"],
         "1e20,5: whole seconds",
+    ),
+    "no seeds": (lambda log: ["simulate", log, "--seeds", "0"], "--seeds 0: 1 or more"),
+    "less than no cores": (lambda log: ["simulate", log, "--cores", "-2"], "--cores -2: 1 or more"),
+    "two logs of one name": (same_name, "two logs are named small"),
+    "an unknown dispatcher beside another": (
+        lambda log: ["simulate", log, "-d", "easy", "-d", "esy", "--out", log.parent / "out"],
+        "did you mean easy",
     ),
     "no jobs": (lambda log: ["simulate", log, "--jobs", "0"], "1 or more"),
     "a date without a clock": (lambda log: ["simulate", log, "--from", "2020-01-01"], "UnixStart"),
@@ -403,8 +562,7 @@ def test_an_interrupted_run_says_so_saves_itself_and_resumes(tmp_path: Path) -> 
     done = subprocess.run([*command, "--resume", "--json"], capture_output=True, check=True)
     whole = subprocess.run([*CPDISPATCH, *slow, "--json"], capture_output=True, check=True)
     (resumed,), (plain,) = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))
-    untimed = {key for key in plain if key != "seconds" and not key.startswith("decision_ms")}
-    assert {key: resumed[key] for key in untimed} == {key: plain[key] for key in untimed}
+    assert untimed(resumed) == untimed(plain)
     assert Run.load(out).metrics["jobs"] == 2000
 
 

@@ -29,7 +29,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_bytes, write_bytes
 from cpdispatch.instance import Instance
-from cpdispatch.models.engine import MODELS, Answer, Budget, Engine, warm_up
+from cpdispatch.models.engine import MODELS, Answer, Budget, Engine, no_collection, warm_up
 from cpdispatch.models.part import Selection
 
 FORMAT = "cpdispatch-hyper/1"
@@ -254,6 +254,7 @@ class Hyper:
         settings = {"limit_s": limit_s, "seed": self.seed, **self.settings}
         return Engine(*MODELS[choice.model if cp else "pcp3"], cp=cp, **settings)
 
+    @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
         """Choose a model, let it decide, and learn from what came of it."""
         began = Budget(self.limit_s, live=False)

@@ -13,6 +13,8 @@ from typing import Protocol
 from cpdispatch.errors import unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
+from cpdispatch.predict.last import Last2
+from cpdispatch.predict.profile import Profile
 from cpdispatch.predict.walltime import Walltime
 
 
@@ -43,6 +45,8 @@ class Entry:
 
 PREDICTORS: Mapping[str, Entry] = {
     "walltime": Entry("the requested time", lambda _: Walltime()),
+    "last2": Entry("the mean of the user's last two runtimes", lambda _: Last2()),
+    "profile": Entry("the runtime of the user's last job of the same profile (D1)", Profile.of),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""

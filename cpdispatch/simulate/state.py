@@ -25,7 +25,7 @@ CORRECTIONS = {"minimal": MINIMAL, "incremental": INCREMENTAL, "requested": REQU
 """What becomes of an expected end that has passed, by name; see `correct`."""
 
 _NEVER = int(np.iinfo(np.int64).max)
-_INCREMENTS_S = np.array(
+INCREMENTS_S = np.array(
     [60, 300, 900, 1800, 3600, 7200, 18000, 36000, 72000, 180000, 360000], dtype=np.int64
 )
 
@@ -57,8 +57,8 @@ def correct(
                 times[1, i] = limit
             else:
                 while times[1, i] <= now:
-                    step = min(hidden[STEP, i], _INCREMENTS_S.shape[0] - 1)
-                    times[1, i] = min(times[1, i] + _INCREMENTS_S[step], limit)
+                    step = min(hidden[STEP, i], INCREMENTS_S.shape[0] - 1)
+                    times[1, i] = min(times[1, i] + INCREMENTS_S[step], limit)
                     hidden[STEP, i] += 1
         earliest = min(earliest, times[1, i])
     return earliest

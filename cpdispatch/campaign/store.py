@@ -1,0 +1,82 @@
+"""A folder in which a campaign keeps its results, so that an interrupted one goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cpdispatch.campaign.tasks import Done
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.files import parse_json, read_bytes, write_bytes
+
+MANIFEST = "campaign.json"
+FORMAT = "cpdispatch-campaign/1"
+_NAME_MAX = 80
+
+
+class Store:
+    """The folder of one campaign: its manifest, and a file a result.
+
+    Parameters
+    ----------
+    folder : Path
+        New, empty, or of the same campaign.
+    about : mapping of str to JSON values
+        What the campaign is: all that results depend on beside a task's key.
+
+    Raises
+    ------
+    UsageError
+        When the folder is of another campaign, or holds something else.
+    InputError
+        When its manifest is damaged.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        self._folder = folder
+        wanted = msgspec.json.decode(msgspec.json.encode({"format": FORMAT, **about}))
+        path = folder / MANIFEST
+        if path.exists():
+            _check(parse_json(read_bytes(path), dict[str, Any], "a campaign", path), wanted, folder)
+        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} holds something else than a campaign: choose another one")
+        else:
+            write_bytes(path, msgspec.json.format(msgspec.json.encode(wanted), indent=1))
+
+    def _path(self, key: str) -> Path:
+        safe = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "_" for c in key)
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        return self._folder / f"{safe[:_NAME_MAX]}-{digest}.pickle"
+
+    def find(self, key: str) -> Done | None:
+        """The result of a task that was done before."""
+        path = self._path(key)
+        if not path.exists():
+            return None
+        content = read_bytes(path)
+        try:
+            pickle.loads(content)
+        except Exception as error:
+            raise InputError(
+                f"is damaged: {error}", file=path, advice="delete it, and the task is done again"
+            ) from error
+        return Done(content)
+
+    def keep(self, key: str, done: Done) -> None:
+        """Write a result, atomically."""
+        write_bytes(self._path(key), done.packed)
+
+
+def _check(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
+    """Raise when a folder's campaign differs from the wanted one."""
+    for key in sorted({*found, *wanted}):
+        if found.get(key) != wanted.get(key):
+            raise UsageError(
+                f"{folder} belongs to another campaign: its {key} is {found.get(key)!r}, not "
+                f"{wanted.get(key)!r}; use the same arguments or another folder"
+            )

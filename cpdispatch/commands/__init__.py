@@ -1,0 +1,1 @@
+"""Commands of the command line that are imported when they are called."""

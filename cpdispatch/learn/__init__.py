@@ -1,0 +1,1 @@
+"""Policies learned from simulation: tuned pairs, mixed policies, regressions."""

@@ -1,0 +1,314 @@
+"""Tuning EASY: every pair of orders with every threshold, picked on one half of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cpdispatch.arrays import FloatArray
+from cpdispatch.errors import UsageError, unknown
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD, find
+from cpdispatch.jobs import Workload
+from cpdispatch.learn import results
+from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
+from cpdispatch.learn.place import HERE, Place, about
+from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, at_least, halves, made_up
+from cpdispatch.system import System
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEVEN = ("fcfs", "lcfs", "spf", "lpf", "sqf", "lqf", "lexp")
+TWELVE = (*SEVEN, "saf", "laf", "sexp", "srf", "lrf")
+THRESHOLDS_S = (NO_THRESHOLD, 18_000, 36_000, 72_000, 200_000)
+"""No threshold, 5 h, 10 h, 20 h, 2.31 days."""
+DECILES = tuple(range(10, 100, 10))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What is tried, and what for.
+
+    Attributes
+    ----------
+    policies : tuple of str
+        Orders, each tried as P_R with each as P_B: `SEVEN` makes 49 pairs, `TWELVE` 144.
+    thresholds_s : tuple of int
+        Thresholds T in seconds, `NO_THRESHOLD` among them for none.
+    weeks : int
+        Weeks made up of each half.
+    objective : str
+        A name in `OBJECTIVES`.
+    max_wait : float or None
+        Pick only among choices whose maximum wait on the training weeks, relative to that of
+        EASY-FCFS-FCFS, is so large at most.
+    seed : int
+    """
+
+    policies: tuple[str, ...] = SEVEN
+    thresholds_s: tuple[int, ...] = THRESHOLDS_S
+    weeks: int = 50
+    objective: str = "wait"
+    max_wait: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self.weeks, 1, "--weeks")
+        at_least(self.seed, 0, "--seed")
+        for name in self.policies:
+            find(name)
+        for given, option in ((self.policies, "--policies"), (self.thresholds_s, "--thresholds")):
+            if not given:
+                raise UsageError(f"{option}: one or more is needed")
+        for threshold_s in self.thresholds_s:
+            at_least(threshold_s, 1, "--thresholds")
+        if self.max_wait is not None and not self.max_wait >= 1:
+            raise UsageError(f"--max-wait {self.max_wait:g}: 1 or more is needed")
+        if self.objective not in OBJECTIVES:
+            raise unknown("objective", self.objective, OBJECTIVES)
+
+    @property
+    def simulated(self) -> dict[str, Any]:
+        """The settings that simulations depend on; the others only say what is picked of them."""
+        return {
+            "policies": self.policies,
+            "thresholds_s": self.thresholds_s,
+            "weeks": self.weeks,
+            "seed": self.seed,
+        }
+
+    @property
+    def choices(self) -> list[Choice]:
+        """EASY-FCFS-FCFS without threshold, the baseline, and then every pair with every T."""
+        tried = product(self.policies, self.policies, self.thresholds_s)
+        return [BASELINE, *(c for c in (Choice(*t) for t in tried) if c != BASELINE)]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A pair of orders and a threshold."""
+
+    primary: str
+    backfill: str
+    threshold_s: int
+
+    @property
+    def dispatcher(self) -> Backfill:
+        """EASY with them."""
+        return Backfill(find(self.primary), find(self.backfill), self.threshold_s)
+
+    def __str__(self) -> str:
+        limit = "" if self.threshold_s == NO_THRESHOLD else f", T = {self.threshold_s:,} s"
+        return f"{self.primary.upper()}-{self.backfill.upper()}{limit}"
+
+
+BASELINE = Choice("fcfs", "fcfs", NO_THRESHOLD)
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What a tuning found.
+
+    Attributes
+    ----------
+    tuning : Tuning
+    log : str
+    picked : Choice
+        The best of the training weeks.
+    pairs : DataFrame
+        One row a half and choice: the mean over the weeks of each of `MEASURES`, and
+        ``*_relative`` to that of EASY-FCFS-FCFS.
+    deciles : DataFrame
+        One row a half, threshold, measure and decile, of the picked pair of orders: the decile over
+        the weeks of the week's measure relative to EASY-FCFS-FCFS in the same week.
+    """
+
+    tuning: Tuning
+    log: str
+    picked: Choice
+    pairs: pd.DataFrame
+    deciles: pd.DataFrame
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The picked choice, and how it does on both halves."""
+        rows = self.pairs
+        chosen = rows[
+            (rows.primary == self.picked.primary)
+            & (rows.backfill == self.picked.backfill)
+            & (rows.threshold_s == _shown(self.picked.threshold_s))
+        ]
+        return {
+            "log": self.log,
+            "weeks": self.tuning.weeks,
+            "seed": self.tuning.seed,
+            "objective": self.tuning.objective,
+            "max_wait": self.tuning.max_wait,
+            "pairs": len(self.tuning.policies) ** 2,
+            "thresholds_s": [_shown(t) for t in self.tuning.thresholds_s],
+            "primary": self.picked.primary,
+            "backfill": self.picked.backfill,
+            "threshold_s": _shown(self.picked.threshold_s),
+            **{
+                row["half"]: {name: float(row[name]) for name in (*MEASURES, *_RELATIVE)}
+                for row in chosen.to_dict("records")
+            },
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write pairs.csv, deciles.csv, tune.json, policy.toml and the pictures into a folder."""
+        from cpdispatch.learn import pictures, policy_file
+
+        results.write_table(folder / "pairs.csv", self.pairs)
+        results.write_table(folder / "deciles.csv", self.deciles)
+        results.write_json(folder / "tune.json", self.summary)
+        policy_file.write(folder / "policy.toml", self.picked.dispatcher, self._remarks())
+        pictures.save(pictures.pairs(self), folder / "pairs.png")
+        pictures.save(pictures.thresholds(self), folder / "thresholds.png")
+
+    def _remarks(self) -> list[str]:
+        tuning, test = self.tuning, self.summary[TEST]
+        measure = OBJECTIVES[tuning.objective]
+        return [
+            f"Tuned on {self.log}: {len(tuning.choices)} choices, {tuning.weeks} weeks made up of",
+            f"its first half, seed {tuning.seed}, by {measure}. On as many of its second half,",
+            f"relative to EASY-FCFS-FCFS: {measure} {test[measure + '_relative']:.3f}, "
+            f"wait_s_max {test['wait_s_max_relative']:.3f}.",
+        ]
+
+
+_RELATIVE = tuple(f"{name}_relative" for name in MEASURES)
+
+
+def _shown(threshold_s: int) -> int:
+    """A threshold in tables: -1 for none."""
+    return -1 if threshold_s == NO_THRESHOLD else threshold_s
+
+
+def tune(
+    workload: Workload,
+    system: System,
+    tuning: Tuning = Tuning(),
+    place: Place = HERE,
+) -> Tuned:
+    """Try every pair of orders with every threshold; pick on the first half, tell on the second.
+
+    The log is split at its temporal midpoint. Of each half, weeks are made up: of each user a
+    random week of that user's. Each is replayed from an empty system, and all its jobs count.
+
+    Parameters
+    ----------
+    workload : Workload
+        Fitted to the system.
+    system : System
+    tuning : Tuning
+    place : Place
+        Where the weeks are simulated.
+
+    Raises
+    ------
+    InputError
+        When the log is shorter than two weeks.
+
+    References
+    ----------
+    Lelong, Reis, Trystram, "Tuning EASY-Backfilling Queues", JSSPP 2017.
+    """
+    choices = tuning.choices
+    parts = halves(workload)
+    weeks = {
+        half: made_up(parts[half], tuning.weeks, 2 * tuning.seed + number)
+        for number, half in enumerate(HALVES)
+    }
+    measured = np.stack(
+        place.each(
+            "tune",
+            _measured,
+            (system, choices),
+            [(week,) for half in HALVES for week in weeks[half]],
+            about(workload, system, tuning.simulated),
+        )
+    )
+    learned = len(weeks[TRAIN])
+    by_half = {TRAIN: measured[:learned], TEST: measured[learned:]}
+    best = best_of(tuning, by_half[TRAIN].mean(axis=0))
+    return Tuned(
+        tuning,
+        workload.name,
+        choices[best],
+        _pairs(choices, by_half),
+        _deciles(tuning, choices, best, by_half),
+    )
+
+
+def _measured(common: tuple[System, Sequence[Choice]], week: Workload) -> FloatArray:
+    """`MEASURES` of each choice in a week, shape (choices, 3)."""
+    system, choices = common
+    meter = Meter(week, system)
+    return np.stack([meter.measure(choice.dispatcher) for choice in choices])
+
+
+def best_of(tuning: Tuning, mean: FloatArray) -> int:
+    """The best of the choices by their mean measures, shape (choices, 3)."""
+    value = mean[:, MEASURES.index(OBJECTIVES[tuning.objective])].copy()
+    if tuning.max_wait is not None:
+        longest = mean[:, MEASURES.index("wait_s_max")]
+        value[longest > tuning.max_wait * longest[0]] = np.inf
+    return int(value.argmin())
+
+
+def _pairs(choices: Sequence[Choice], by_half: dict[str, FloatArray]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for half, measured in by_half.items():
+        mean = measured.mean(axis=0)
+        share = relative(mean, mean[:1])
+        for number, choice in enumerate(choices):
+            rows.append(
+                (
+                    *(half, choice.primary, choice.backfill, _shown(choice.threshold_s)),
+                    *mean[number].tolist(),
+                    *share[number].tolist(),
+                )
+            )
+    return pd.DataFrame(
+        rows, columns=["half", "primary", "backfill", "threshold_s", *MEASURES, *_RELATIVE]
+    )
+
+
+def _deciles(
+    tuning: Tuning, choices: Sequence[Choice], best: int, by_half: dict[str, FloatArray]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for half, threshold_s in product(HALVES, tuning.thresholds_s):
+        wanted = Choice(choices[best].primary, choices[best].backfill, threshold_s)
+        measured = by_half[half]
+        share = relative(measured[:, choices.index(wanted)], measured[:, 0])
+        for number, name in enumerate(MEASURES):
+            values = deciles(share[:, number])
+            rows += [
+                (half, _shown(threshold_s), name, percent, value)
+                for percent, value in zip(DECILES, values.tolist(), strict=True)
+            ]
+    return pd.DataFrame(rows, columns=["half", "threshold_s", "measure", "percent", "relative"])
+
+
+def relative(measured: FloatArray, baseline: FloatArray) -> FloatArray:
+    """Measures relative to a baseline's: 1 where both are 0, infinite where only the latter is."""
+    nothing = np.where(measured == 0, 1.0, np.inf) + np.zeros_like(baseline)
+    return np.divide(measured, baseline, out=nothing, where=baseline > 0)
+
+
+def deciles(values: FloatArray) -> FloatArray:
+    """The 10th to the 90th percentile, shape (9,), each one of the values."""
+    found: FloatArray = np.percentile(values, DECILES, method="inverted_cdf")
+    return found

@@ -1,0 +1,73 @@
+"""Weeks to learn on and weeks to test on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.workloads import resample
+from cpdispatch.workloads.clock import DAY_S, WEEK_S
+
+TRAIN, TEST = "train", "test"
+HALVES = (TRAIN, TEST)
+
+
+def halves(workload: Workload) -> dict[str, Workload]:
+    """Split a log at its temporal midpoint, into a half to learn from and a half for tests.
+
+    Raises
+    ------
+    InputError
+        When the log is shorter than two weeks, so that a half would not hold one.
+    """
+    submit = workload.table.submit_s
+    span_s = int(submit[-1] - submit[0])
+    if span_s < 2 * WEEK_S:
+        raise InputError(
+            f"the log spans {span_s / DAY_S:.1f} days: a week to learn on and a week to test on "
+            "are needed",
+            file=workload.name,
+            advice="use a log of two weeks or more",
+        )
+    middle = int(np.searchsorted(submit, submit[0] + (span_s + 1) // 2))
+    # The first job is in the first half and the last in the second, whatever is between.
+    parts = (np.arange(middle), np.arange(middle, len(workload)))
+    return {half: workload.take(part) for half, part in zip(HALVES, parts, strict=True)}
+
+
+def consecutive(workload: Workload) -> list[Workload]:
+    """The weeks of a log one after the other, each on a clock that starts with its first job."""
+    return [rebased(week, int(week.table.submit_s[0])) for week in resample.weeks(workload)]
+
+
+def made_up(workload: Workload, count: int, seed: int) -> list[Workload]:
+    """Weeks made up of a log's users, of each a random week of that user's.
+
+    Each is on a clock that starts with the week; a week in which nobody was active is left out.
+
+    References
+    ----------
+    Lelong, Reis, Trystram, "Tuning EASY-Backfilling Queues", JSSPP 2017.
+    """
+    made = resample.resample(workload, count, seed)
+    week = made.table.submit_s // WEEK_S
+    return [
+        rebased(made.take(np.flatnonzero(week == number)), int(number) * WEEK_S)
+        for number in np.unique(week)
+    ]
+
+
+def rebased(workload: Workload, origin_s: int) -> Workload:
+    """The same jobs on a clock that shows 0 at ``origin_s``."""
+    block = workload.table.block.copy()
+    block[Column.SUBMIT] -= origin_s
+    return replace(workload, table=JobTable(block, workload.table.labels))
+
+
+def at_least(value: int, least: int, option: str) -> None:
+    """Raise `UsageError` when a number of an option is too small."""
+    if value < least:
+        raise UsageError(f"{option} {value}: {least} or more is needed")

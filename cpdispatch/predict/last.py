@@ -1,0 +1,39 @@
+"""The mean of the user's last two runtimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
+from cpdispatch.predict.memory import MEAN_OF_TWO, Memory, by_key
+
+
+@dataclass(slots=True)
+class Last2:
+    """Predicts the mean of the real runtimes of the user's two jobs that ended last.
+
+    Until two have ended, and for jobs without a user, the requested time.
+
+    References
+    ----------
+    Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather than user
+    runtime estimates", IEEE TPDS 2007.
+    """
+
+    name: str = "last2"
+    _runtimes: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def predict(self, job: Job, now: int) -> float:
+        """Return the mean of the two runtimes, in whole seconds."""
+        last = self._runtimes.get(job.user, ())
+        return sum(last) // 2 if len(last) == 2 else job.requested_s
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """Keep the runtime as the user's last."""
+        if job.user != UNKNOWN:
+            self._runtimes[job.user] = (*self._runtimes.get(job.user, ()), runtime_s)[-2:]
+
+    def memory(self, workload: Workload) -> Memory:
+        """The same predictor for compiled replays."""
+        user = workload.table.column(Column.USER)
+        return by_key(MEAN_OF_TWO, [[user]], user != UNKNOWN)

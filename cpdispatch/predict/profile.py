@@ -1,0 +1,91 @@
+"""The runtime of the user's last job of the same profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
+from cpdispatch.predict.memory import FIRST_MATCH, Memory, by_key
+
+Key = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Profile:
+    """Predicts the runtime of the user's last job that matches, tried in turn.
+
+    Name, queue, requested time and resources; the same with the name's prefix (the name without its
+    trailing number); name, queue and requested time; prefix, queue and requested time; name;
+    prefix. Else, and for jobs without a user, the requested time. Logs without job names
+    have the executable's number as the name.
+
+    Attributes
+    ----------
+    prefix : tuple of int
+        Of each executable, the first one with the same prefix; empty when each is its own.
+
+    References
+    ----------
+    Galleguillos, Kiziltan, Sirbu, Babaoglu, "Constraint programming-based job dispatching for
+    modern HPC applications", CP 2019; algorithm 2 of the dissertation (D1).
+    """
+
+    prefix: tuple[int, ...] = ()
+    name: str = "profile"
+    _runtimes: dict[Key, int] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, workload: Workload) -> Profile:
+        """The predictor for a workload: prefixes come from its names of executables."""
+        return cls(_prefixes(workload.table.labels.get("executable", ())))
+
+    def predict(self, job: Job, now: int) -> float:
+        """Return the runtime of the last match."""
+        if job.user == UNKNOWN:
+            return job.requested_s
+        known = (self._runtimes.get(key) for key in self._keys(job))
+        return next((runtime for runtime in known if runtime is not None), job.requested_s)
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """Keep the runtime as the last one of each of the job's profiles."""
+        if job.user != UNKNOWN:
+            self._runtimes.update(dict.fromkeys(self._keys(job), runtime_s))
+
+    def memory(self, workload: Workload) -> Memory:
+        """The same predictor for compiled replays."""
+        table = workload.table
+        user, name = table.column(Column.USER), table.column(Column.EXECUTABLE)
+        queue, requested = table.column(Column.QUEUE), table.requested_s
+        prefix = np.array(self.prefix, dtype=np.int64)[name] if self.prefix else name
+        prefix = np.where(name == UNKNOWN, UNKNOWN, prefix)
+        resources = [table.units, *table.block[Column.REQUEST :]]
+        groups = [
+            [user, part, *rest]
+            for rest in ([queue, requested, *resources], [queue, requested], [])
+            for part in (name, prefix)
+        ]
+        return by_key(FIRST_MATCH, groups, user != UNKNOWN)
+
+    def _keys(self, job: Job) -> list[Key]:
+        name = job.executable
+        prefix = self.prefix[name] if self.prefix and name != UNKNOWN else name
+        return [
+            (kind, job.user, part, *rest)
+            for kind, rest in (
+                ("full", (job.queue, job.requested_s, job.units, *job.request)),
+                ("queue", (job.queue, job.requested_s)),
+                ("name", ()),
+            )
+            for kind, part in ((kind, name), (kind + " by prefix", prefix))
+        ]
+
+
+def _prefixes(names: tuple[str, ...]) -> tuple[int, ...]:
+    """Of each name, the first one with the same prefix."""
+    first: dict[str, int] = {}
+    return tuple(
+        first.setdefault(name.rstrip("0123456789") or name, position)
+        for position, name in enumerate(names)
+    )

@@ -1,0 +1,273 @@
+"""Many replays as one campaign: each log under each dispatcher with each seed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cpdispatch.campaign import Shared, Task, Workers, asked_to_stop, completed, report
+from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from cpdispatch.instance import Instance
+    from cpdispatch.jobs import Workload
+    from cpdispatch.simulate import Run
+    from cpdispatch.system import System
+
+Row = dict[str, Any]
+_OF_ONE_RUN = ("seed", "seconds", "workload_sha256", "notes", "python", "metrics", "classes")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a run is made, and where it is kept.
+
+    Attributes
+    ----------
+    dispatcher : str
+        As on the command line.
+    seed : int
+    limit_s : float
+        Of each decision.
+    rules : mapping
+        Further arguments of `cpdispatch.simulate.simulate`.
+    folder : Path or None
+        Where the run and its checkpoints are kept; emptied for it, or of the same run.
+    checkpoint_s : float
+    dump_folder : Path or None
+        Where one instance in ``dump_every`` is dumped.
+    dump_every : int
+    """
+
+    dispatcher: str
+    seed: int = 0
+    limit_s: float = 1.0
+    rules: Mapping[str, Any] | None = None
+    folder: Path | None = None
+    checkpoint_s: float = 30.0
+    dump_folder: Path | None = None
+    dump_every: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told of a run; the run itself where its maker could not save it."""
+
+    about: dict[str, Any]
+    metrics: dict[str, float]
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Runs that differ by log, dispatcher and seed.
+
+    Attributes
+    ----------
+    logs : sequence of (Workload, System)
+        Each log, fitted to its machine; with ``of_seed``, one for each seed.
+    dispatchers : sequence of str
+    seeds : sequence of int
+    of_seed : bool
+        Whether the logs are the samples of the seeds.
+    """
+
+    logs: Sequence[tuple[Workload, System]]
+    dispatchers: Sequence[str]
+    seeds: Sequence[int]
+    of_seed: bool = False
+
+    def check(self, limit_s: float, predictor: str) -> None:
+        """Raise now what would be wrong with every run: names, logs that cannot be told apart."""
+        from cpdispatch import dispatch, predict
+
+        if len(set(self.dispatchers)) < len(self.dispatchers):
+            raise UsageError("the same dispatcher is named twice")
+        names = [workload.name for workload, _ in self.logs]
+        for name in names:
+            if names.count(name) > 1 and not self.of_seed:
+                raise UsageError(
+                    f"two logs are named {name}: their results could not be told apart"
+                )
+        for dispatcher in self.dispatchers:
+            dispatch.make(dispatcher, dispatch.Settings(limit_s))
+        predict.make(predictor, self.logs[0][0])
+
+    def plans(self, plan: Plan) -> list[tuple[int, Plan]]:
+        """The log and the plan of each run; each has a folder in that of the given one."""
+        logs = [0] if self.of_seed else range(len(self.logs))
+        found = []
+        for log, dispatcher, (number, seed) in product(
+            logs, self.dispatchers, enumerate(self.seeds)
+        ):
+            within = [safe(self.logs[log][0].name)] * (len(logs) > 1)
+            apart = [f"seed-{seed}"] * (len(self.seeds) > 1)
+            named = [safe(dispatcher)] * (len(self.dispatchers) > 1)
+            made = replace(
+                plan,
+                dispatcher=dispatcher,
+                seed=seed,
+                folder=plan.folder and plan.folder.joinpath(*within, *named, *apart),
+                dump_folder=plan.dump_folder and plan.dump_folder.joinpath(*within, *apart),
+            )
+            found.append((number if self.of_seed else log, made))
+        return found
+
+    def run(
+        self,
+        plans: Sequence[tuple[int, Plan]],
+        workers: Workers,
+        progress: Callable[[float, int], None],
+        stop: Callable[[], bool],
+    ) -> list[Told]:
+        """Make the runs, and save those that are to be; they come in the order of the plans.
+
+        Raises
+        ------
+        CampaignError
+            When some failed; the others are saved.
+        InterruptedRunError
+            When ``stop`` said so; a later campaign in the same folders goes on from there.
+        """
+        from cpdispatch.simulate.replay import finished
+
+        shared = {str(number): log for number, log in enumerate(self.logs)}
+        of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
+        told: dict[str, Told] = {}
+        with _sign(plans if workers.cluster else []) as sign:
+            tasks = [
+                Task(key, (Shared(str(log)), plan, sign)) for key, (log, plan) in of_key.items()
+            ]
+            for key, found in completed(
+                tasks, replay, shared=shared, workers=workers, progress=progress, stop=stop
+            ):
+                log, plan = of_key[key]
+                if found.run is not None and plan.folder is not None:
+                    finished(replace(found.run, workload=self.logs[log][0]), plan.folder)
+                told[key] = replace(found, run=None)
+        return [told[key] for key in of_key]
+
+    def _key(self, log: int, plan: Plan) -> str:
+        seed = f", seed {plan.seed}" if len(self.seeds) > 1 else ""
+        return f"{self.logs[log][0].name}, {plan.dispatcher}{seed}"
+
+
+def replay(log: tuple[Workload, System], plan: Plan, sign: Path | None) -> Told:
+    """Make one run.
+
+    Parameters
+    ----------
+    log : (Workload, System)
+    plan : Plan
+    sign : Path or None
+        A file that is there if the plan's folder is the same here as where the campaign runs.
+    """
+    from cpdispatch.dispatch import Settings
+    from cpdispatch.simulate.replay import Watch, finished, simulate
+    from cpdispatch.simulate.run import ABOUT
+
+    workload, system = log
+    folder = plan.folder if sign is None or sign.exists() else None
+    saved = folder is not None and (folder / ABOUT).exists()
+    watch = Watch(
+        report, dumper(plan), folder, plan.checkpoint_s, folder is not None, asked_to_stop
+    )
+    run = simulate(
+        workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed), watch=watch,
+        **(plan.rules or {}),
+    )  # fmt: skip
+    if folder is not None and not saved:
+        finished(run, folder)
+    unsaved = plan.folder is not None and folder is None
+    return Told(run.about, run.metrics, replace(run, workload=None) if unsaved else None)
+
+
+@contextmanager
+def _sign(plans: Sequence[tuple[int, Plan]]) -> Iterator[Path | None]:
+    """A file by which workers elsewhere recognise the folders of the runs."""
+    folders = [plan.folder for _, plan in plans if plan.folder is not None]
+    if not folders:
+        yield None
+        return
+    sign = folders[0].absolute() / f".cpdispatch-{uuid.uuid4().hex}"
+    sign.parent.mkdir(parents=True, exist_ok=True)
+    sign.touch()
+    try:
+        yield sign
+    finally:
+        sign.unlink(missing_ok=True)
+
+
+def dumper(plan: Plan) -> Callable[[Instance], None] | None:
+    """What dumps one instance in so many."""
+    from cpdispatch.instance import dump
+
+    folder, met = plan.dump_folder, 0
+    if folder is None:
+        return None
+
+    def seen(instance: Instance) -> None:
+        nonlocal met
+        met += 1
+        if met % plan.dump_every == 0:
+            name = f"{safe(plan.dispatcher)}-{met:08d}-at-{instance.now}.json.gz"
+            dump(instance, folder / name)
+
+    return seen
+
+
+def safe(name: str) -> str:
+    """A name as a file's."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+
+
+# ------------------------------------------------------------------------------------- reports
+
+
+def rows(told: Sequence[Told]) -> list[Row]:
+    """One row of figures a run, for programs."""
+    from cpdispatch.analyze import compare
+
+    return [
+        {**compare.row(run.about, run.metrics), "seed": run.about.get("seed", 0)} for run in told
+    ]
+
+
+def tables(told: Sequence[Told]) -> list[tuple[str, list[Row]]]:
+    """The rows that people compare: a title and a list for each log, the seeds averaged.
+
+    The title of a single log is empty.
+    """
+    alike: dict[bytes, list[Row]] = {}
+    for run, row in zip(told, rows(told), strict=True):
+        about = {key: value for key, value in run.about.items() if key not in _OF_ONE_RUN}
+        alike.setdefault(msgspec.json.encode(about, order="sorted"), []).append(row)
+    merged: list[Row] = []
+    for of_seeds in alike.values():
+        told_apart = len({row["seed"] for row in of_seeds}) == len(of_seeds)
+        merged += [_mean(of_seeds)] if told_apart else of_seeds
+    by_log: dict[str, list[Row]] = {}
+    for row in merged:
+        by_log.setdefault(row["workload"], []).append(row)
+    several = len(by_log) > 1
+    return [
+        (f"{log} on {of_log[0]['system']}" if several else "", of_log)
+        for log, of_log in by_log.items()
+    ]
+
+
+def _mean(alike: Sequence[Row]) -> Row:
+    """The mean of each figure over runs that differ by their seed alone."""
+    mean = dict(alike[0])
+    for key, value in mean.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            values = [row[key] for row in alike if key in row]
+            mean[key] = value if len(set(values)) == 1 else sum(values) / len(values)
+    return {**mean, "seeds": len(alike)}

@@ -1,0 +1,96 @@
+"""Where compiled replays keep what: a bundle of int64 arrays, passed one by one.
+
+Taking arrays out of tuples counts references, which made a replay four times as slow. A replay can
+be left after any number of events, looked at, saved, and gone on with.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.decision import Reason
+
+NEVER = int(np.iinfo(np.int64).max)
+IN_TURN, BACKFILLED, WAITS = int(Reason.STARTED), int(Reason.BACKFILLED), int(Reason.WAITS)
+
+# Scalars: the clock; jobs submitted, queued, running and started so far (the serial number of the
+# next completion); completions to come; free processors of a pool; the first job that has not
+# passed the threshold; dispatches so far; the job whose key is being computed; entries of
+# placements so far; changes of nodes so far.
+NOW, NEXT, QUEUED, RUNNING, SERIAL, PENDING, FREE, LATE, DISPATCHES, CURRENT = range(10)
+ENTRIES, CHANGES = 10, 11
+
+# What stands of the last dispatch: the job that was blocked, -1 when nothing does; its shadow time,
+# -1 when nobody asked for it; whether both kinds of capacity have been compared; the first
+# job that had not been submitted then.
+BLOCKED, SHADOW, COMPARED, SEEN = range(12, 16)
+SCALARS = 16
+
+# What is known of the jobs, in the order of submission: submission, processors (units times the
+# request of the first resource type), requested time, runtime (cut at the limit, if there is
+# one), units, and which vector of requests a unit has.
+SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE = range(6)
+
+# What becomes of the jobs: expected duration at submission, start, end (-1 until known), reason,
+# expected end while it runs and how often that was corrected, its first placement entry and
+# how many there are.
+EXPECTED, START, END, REASON, DUE_OF, STEP, FIRST, COUNT = range(8)
+
+# The running jobs by ascending expected end (job, that end, processors); a binary heap of the
+# completions to come (end, serial number); the job of each serial number.
+JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL = range(6)
+
+# A queue by ascending (key, job): the job, its processors.
+WHO, WANTS = range(2)
+
+# Rules: the orders and whether their keys change while jobs wait, whether one queue serves both,
+# the threshold, the reservation depth, best fit, the trigger, the correction.
+PRIMARY, PRIMARY_CHANGES, SECONDARY, SECONDARY_CHANGES, SAME = range(5)
+THRESHOLD, DEPTH, BEST_FIT, BY_EVENT, CORRECTION = range(5, 10)
+
+
+class State(NamedTuple):
+    """The state of a replay, in the order in which `loop.go` takes it."""
+
+    at: IntArray
+    given: IntArray
+    fate: IntArray
+    first: IntArray
+    """The queue in the primary order."""
+    first_key: FloatArray
+    second: IntArray
+    """The queue in the secondary order, unless one serves both."""
+    second_key: FloatArray
+    run: IntArray
+    times: IntArray
+    """When each dispatch was; without room nothing is recorded."""
+    counts: NDArray[np.int32]
+    """Jobs queued, running and started at each dispatch, shape (3, dispatches)."""
+
+
+def fresh(given: IntArray, processors: int, *, recorded: bool, same: bool) -> State:
+    """The state before the first event. What is never touched costs no memory."""
+    jobs = given.shape[1]
+    at = np.zeros(SCALARS, dtype=np.int64)
+    at[FREE], at[BLOCKED] = processors, -1
+    fate = np.empty((8, jobs), dtype=np.int64)
+    fate[[START, END]] = -1
+    fate[REASON] = WAITS
+    fate[[STEP, COUNT]] = 0
+    others = 0 if same else jobs
+    return State(
+        at,
+        given,
+        fate,
+        np.empty((2, jobs), dtype=np.int64),
+        np.empty(jobs),
+        np.empty((2, others), dtype=np.int64),
+        np.empty(others),
+        np.empty((6, jobs), dtype=np.int64),
+        np.empty(2 * jobs if recorded else 0, dtype=np.int64),
+        np.empty((3, 2 * jobs if recorded else 0), dtype=np.int32),
+    )

@@ -1,0 +1,174 @@
+"""The loop of a compiled replay over events, and one dispatch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.compile import kernel
+from cpdispatch.heuristics.policies import NO_THRESHOLD
+from cpdispatch.predict.memory import Memory, expect
+from cpdispatch.simulate.compiled import nodes as on_nodes
+from cpdispatch.simulate.compiled import pool as on_pool
+from cpdispatch.simulate.compiled.deep import dispatch_deep
+from cpdispatch.simulate.compiled.layout import (
+    BEST_FIT,
+    BLOCKED,
+    BY_EVENT,
+    CORRECTION,
+    DEPTH,
+    DISPATCHES,
+    EXPECTED,
+    FREE,
+    HEAP_END,
+    NEED,
+    NEVER,
+    NEXT,
+    NOW,
+    PENDING,
+    PRIMARY,
+    PRIMARY_CHANGES,
+    QUEUED,
+    REQUESTED,
+    RUNNING,
+    SAME,
+    SECONDARY,
+    SECONDARY_CHANGES,
+    SEEN,
+    SERIAL,
+    SUBMIT,
+    THRESHOLD,
+    WHO,
+)
+from cpdispatch.simulate.compiled.queue import (
+    enqueue,
+    let_late_ones_first,
+    sort_anew,
+    without_started,
+)
+from cpdispatch.simulate.compiled.running import complete, correct
+
+
+@kernel
+def go(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
+    counts: NDArray[np.int32],
+    memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
+    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any,
+) -> bool:  # fmt: skip
+    """Go on for about so many events; whether the replay is over.
+
+    Arguments may be None, and what they are for is then left out of the compiled code: a user's own
+    policies; ``nodes`` on a processor pool; ``deep`` up to one reservation.
+    """
+    jobs = given.shape[1]
+    while events > 0:
+        submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
+        end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
+        if submit == NEVER and end == NEVER:
+            return True
+        now = at[NOW] = min(submit, end)
+        by_event = rule[BY_EVENT] != 0
+        submitting = submit == now and not (by_event and end < submit)
+        completing = end == now and not (by_event and submitting)
+        events -= 1
+        while completing:
+            ended = complete(at, given, fate, run, memory)
+            at[BLOCKED] = -1
+            if nodes is not None:
+                on_nodes.give_back(at, fate, given, nodes, ended, 1)
+            completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
+        fits = True
+        while submitting:
+            job = at[NEXT]
+            at[NEXT] += 1
+            fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
+            enqueue(
+                at, given, fate, first, first_key, job,
+                rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
+            )  # fmt: skip
+            if not rule[SAME]:
+                enqueue(
+                    at, given, fate, second, second_key, job,
+                    rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
+                )  # fmt: skip
+            at[QUEUED] += 1
+            if by_event:
+                gone, ending = correct(at, given, fate, run, rule[CORRECTION])
+                if nodes is None:
+                    fits = given[NEED, job] <= at[FREE] + ending
+                else:
+                    on_nodes.lend(at, fate, given, run, nodes, gone, 1)
+                    fits = on_nodes.job_fits(at, given, nodes, job)
+                    on_nodes.lend(at, fate, given, run, nodes, gone, -1)
+            submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
+        if fits and at[QUEUED] > 0:
+            dispatch(
+                at, given, fate, first, first_key, second, second_key, run, times, counts,
+                rule, first_weights, second_weights, own_first, own_second, nodes, deep,
+            )  # fmt: skip
+    return False
+
+
+@kernel
+def dispatch(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
+    counts: NDArray[np.int32],
+    rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
+    own_first: Any, own_second: Any, nodes: Any, deep: Any,
+) -> None:  # fmt: skip
+    """One pass: start in the primary order, reserve, backfill in the secondary order."""
+    now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
+    ended, ending = correct(at, given, fate, run, rule[CORRECTION])
+    running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
+    if rule[PRIMARY_CHANGES]:
+        sort_anew(
+            at, given, fate, first, first_key,
+            rule[PRIMARY], first_weights, rule[THRESHOLD], own_first,
+        )  # fmt: skip
+    elif rule[THRESHOLD] != NO_THRESHOLD:
+        let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
+    head = 0
+    if deep is None:
+        if nodes is None:
+            head = on_pool.start_in_turn(at, given, fate, run, first, ending)
+        else:
+            on_nodes.lend(at, fate, given, run, nodes, ended, 1)
+            head = on_nodes.start_in_turn(at, given, fate, run, first, nodes, best_fit)
+            if head > 0:
+                at[BLOCKED] = -1
+    if head < queued and rule[DEPTH] > 0:
+        if rule[SECONDARY_CHANGES] and not rule[SAME]:
+            sort_anew(
+                at, given, fate, second, second_key,
+                rule[SECONDARY], second_weights, NO_THRESHOLD, own_second,
+            )  # fmt: skip
+        queue = first if rule[SAME] else second
+        if deep is not None:
+            dispatch_deep(
+                at, given, fate, run, first, queue, nodes, deep, rule[DEPTH], best_fit, ended
+            )
+        elif nodes is None:
+            on_pool.backfill(at, given, fate, run, queue, first[WHO, head], ended, ending)
+        else:
+            blocked = first[WHO, head]
+            on_nodes.backfill(at, given, fate, run, queue, nodes, blocked, ended, best_fit)
+    if nodes is not None and deep is None:
+        on_nodes.lend(at, fate, given, run, nodes, ended, -1)
+    if at[SERIAL] > serial:
+        without_started(fate, first, first_key, queued)
+        if not rule[SAME]:
+            without_started(fate, second, second_key, queued)
+        at[QUEUED] = queued - (at[SERIAL] - serial)
+        at[BLOCKED] = -1
+    at[SEEN] = at[NEXT]
+    if times.shape[0] > 0:
+        row = at[DISPATCHES]
+        times[row], counts[0, row] = now, queued
+        counts[1, row], counts[2, row] = running, at[SERIAL] - serial
+    at[DISPATCHES] += 1

@@ -1,0 +1,158 @@
+"""Replays in compiled code of every dispatcher of the backfilling family.
+
+`cpdispatch.simulate.simulate` takes this way by itself; what learns policies calls `Replays`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD
+from cpdispatch.jobs import Column, Workload
+from cpdispatch.predict.memory import Memory, given
+from cpdispatch.simulate.compiled import layout, loop
+from cpdispatch.simulate.compiled.deep import Deep, deep_of
+from cpdispatch.simulate.compiled.nodes import Nodes, nodes_of
+from cpdispatch.simulate.state import CORRECTIONS
+from cpdispatch.system import System
+
+_EVENTS = 1 << 16
+_NO_WEIGHTS = np.empty(0)
+
+
+class Replays:
+    """Replays of one workload on one system, again and again.
+
+    Parameters
+    ----------
+    workload : Workload
+        Fitted to the system.
+    system : System
+    runtime_s : int array, shape (jobs,), optional
+        Runtimes as the simulation has them; the real ones when left out.
+
+    Attributes
+    ----------
+    rows : int64 array
+        Rows of the workload that fit the system, in the order of submission.
+    """
+
+    def __init__(
+        self, workload: Workload, system: System, runtime_s: IntArray | None = None
+    ) -> None:
+        table = workload.table
+        runnable = system_fits(system, table)
+        self.rows = np.flatnonzero(runnable)
+        self.runnable = runnable
+        self.workload = workload
+        self.system = system
+        request = table.block[Column.REQUEST :]
+        self.asks, shape = np.unique(request[:, self.rows], axis=1, return_inverse=True)
+        need = table.units * request[0]
+        runtime_s = workload.runtime_s if runtime_s is None else runtime_s
+        columns = (table.submit_s, need, table.requested_s, runtime_s, table.units)
+        self.given = np.stack([*(column[self.rows] for column in columns), shape.reshape(-1)])
+        self.walltime = given(self.given[layout.REQUESTED])
+        self.is_pool = system.capacity.shape == (1, 1) and bool((self.given[layout.NEED] > 0).all())
+
+    @property
+    def entries_max(self) -> int:
+        """Entries of placements that all jobs together may have."""
+        return int(np.minimum(self.given[layout.UNITS], self.system.nodes).sum())
+
+    def starts(self, dispatcher: Backfill, expected_s: IntArray | None = None) -> IntArray:
+        """Start of each job in seconds, -1 for those that never fit; shape (jobs,).
+
+        Parameters
+        ----------
+        dispatcher : Backfill
+        expected_s : int array, shape (jobs,), optional
+            Predictions; the requested times when left out.
+        """
+        memory = self.walltime if expected_s is None else given(expected_s[self.rows])
+        replay = Replay(self, dispatcher, memory)
+        while not replay.go(_EVENTS):
+            pass
+        start = np.full(len(self.workload), -1, dtype=np.int64)
+        start[self.rows] = replay.state.fate[layout.START]
+        return start
+
+
+class Replay:
+    """One compiled replay under way.
+
+    Parameters
+    ----------
+    prepared : Replays
+    dispatcher : Backfill
+    memory : Memory
+        What predicts.
+    trigger, correction : str
+        See `cpdispatch.simulate.simulation.Simulation`.
+    recorded : bool
+        Keep a record of each dispatch.
+    """
+
+    def __init__(
+        self, prepared: Replays, dispatcher: Backfill, memory: Memory,
+        *, trigger: str = "instant", correction: str = "minimal", recorded: bool = False,
+    ) -> None:  # fmt: skip
+        self.prepared = prepared
+        self.dispatcher = dispatcher
+        self.memory = memory
+        first, second = dispatcher.primary, dispatcher.secondary
+        same = first == second and dispatcher.threshold_s == NO_THRESHOLD
+        self.rule = np.array(
+            [
+                first.policy, first.changes, second.policy, second.changes, same,
+                dispatcher.threshold_s, min(dispatcher.depth, layout.NEVER), dispatcher.best_fit,
+                trigger == "event", CORRECTIONS[correction],
+            ],
+            dtype=np.int64,
+        )  # fmt: skip
+        processors = int(prepared.system.total[0])
+        self.state = layout.fresh(prepared.given, processors, recorded=recorded, same=same)
+        self.nodes: Nodes | None = None
+        self.deep: Deep | None = None
+        if dispatcher.depth > 1 or not prepared.is_pool:
+            capacity = prepared.system.capacity.copy()
+            asks = np.ascontiguousarray(prepared.asks.T)
+            self.nodes = nodes_of(capacity, asks, prepared.entries_max)
+        if dispatcher.depth > 1:
+            block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
+            self.deep = deep_of(block, prepared.entries_max)
+
+    def go(self, events: int) -> bool:
+        """Go on for about so many events; whether the replay is over.
+
+        Raises
+        ------
+        UsageError
+            When a user's policy raises, or returns no number, for a job: it is named.
+        """
+        first, second = self.dispatcher.primary, self.dispatcher.secondary
+        if first.own is None and second.own is None:
+            return self._go(events)
+        try:
+            return self._go(events)
+        except Exception as error:
+            row = self.prepared.rows[self.state.at[layout.CURRENT]]
+            what = (
+                str(error)
+                if isinstance(error, ValueError) and "nan" in str(error)
+                else f"raised {error!r}"
+            )
+            job = int(self.prepared.workload.table.id[row])
+            raise (first if first.own is not None else second).failed(job, what) from error
+
+    def _go(self, events: int) -> bool:
+        first, second = self.dispatcher.primary, self.dispatcher.secondary
+        return bool(
+            loop.go(
+                *self.state, self.memory, self.rule, first.vector, second.vector,
+                events, first.own, second.own, self.nodes, self.deep,
+            )
+        )  # fmt: skip

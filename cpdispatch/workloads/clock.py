@@ -1,0 +1,136 @@
+"""What a log's clock says on the wall: local time, from the header of the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.errors import UsageError
+from cpdispatch.jobs import Workload
+
+DAY_S = 86_400
+WEEK_S = 7 * DAY_S
+SLOTS = 48
+"""Half hours of a day."""
+SLOT_S = DAY_S // SLOTS
+DAYS_MAX = 400_000
+"""Most days that are looked at one by one: a mistyped time must not ask for more."""
+
+YEAR_10000_S = 253_402_300_800
+
+_FIELD = re.compile(r"^;\s*(\w+)\s*:\s*(.*?)\s*$")
+# What a made workload has of its own; the other lines of a log's header stay true of it.
+_STALE = {
+    "version", "unixstarttime", "timezone", "timezonestring", "starttime", "endtime", "maxjobs",
+    "maxrecords", "maxruntime", "preemption",
+}  # fmt: skip
+
+
+def wall_s(workload: Workload) -> IntArray:
+    """Local time of every submission, in seconds since 1970, shape (jobs,).
+
+    The header's ``UnixStartTime`` says when the log's time 0 was; without it, that is taken for
+    midnight of 1 January 1970, a Thursday. ``TimeZoneString`` (with its summer time) or else
+    ``TimeZone`` (seconds) says how far local time is from UTC; without them it is UTC.
+    """
+    fields = _fields(workload.header)
+    start = fields.get("unixstarttime", "")
+    # Generators write 0 for what they do not know.
+    if not start.isdigit() or not DAY_S <= int(start) < YEAR_10000_S:
+        return workload.table.submit_s
+    utc_s = workload.table.submit_s + int(start)
+    zone = _zone(fields.get("timezonestring", ""))
+    if zone is not None:
+        days, of_day = np.unique(utc_s // DAY_S, return_inverse=True)
+        offsets = [_offset_s(zone, int(day) * DAY_S + DAY_S // 2) for day in days]
+        return np.asarray(utc_s + np.array(offsets, dtype=np.int64)[of_day], dtype=np.int64)
+    shift = fields.get("timezone", "0")
+    known = shift.removeprefix("-").isdigit() and abs(int(shift)) < DAY_S
+    return utc_s + (int(shift) if known else 0)
+
+
+def midnight_s(workload: Workload) -> int:
+    """Local midnight before the first submission, in seconds as `wall_s` counts them."""
+    # Where summer time ends, the first job need not have the earliest local time.
+    return int(wall_s(workload).min()) // DAY_S * DAY_S
+
+
+def slot_of(wall: IntArray) -> IntArray:
+    """Half hour of the day, from 0 to 47."""
+    return wall % DAY_S // SLOT_S
+
+
+def weekday_of(wall: IntArray) -> IntArray:
+    """Day of the week, 0 for Monday."""
+    return (wall // DAY_S + 3) % 7
+
+
+def month_of(wall: IntArray) -> IntArray:
+    """Month of the year, 0 for January."""
+    days = (wall // DAY_S).astype("datetime64[D]")
+    return np.asarray(days.astype("datetime64[M]").astype(np.int64) % 12, dtype=np.int64)
+
+
+def by_day(wall: IntArray, kind: Callable[[IntArray], IntArray], count: int) -> FloatArray:
+    """Submissions on a day of each kind, over those on a mean day, shape (count,).
+
+    Parameters
+    ----------
+    wall : int64 array, shape (jobs,)
+        Local times, see `wall_s`.
+    kind : function
+        `weekday_of` or `month_of`.
+    count : int
+        Number of kinds. One that no day from the first job to the last is of has NaN.
+
+    Raises
+    ------
+    UsageError
+        When the first and the last job are further apart than any log's.
+    """
+    first, last = int(wall.min()) // DAY_S, int(wall.max()) // DAY_S
+    if last - first > DAYS_MAX:
+        raise UsageError(
+            f"the jobs are submitted over {last - first:,} days, {DAYS_MAX:,} at most can be "
+            "looked at: correct the submission times"
+        )
+    noons = np.arange(first, last + 1) * DAY_S + DAY_S // 2
+    days = np.bincount(kind(noons), minlength=count)
+    jobs = np.bincount(kind(wall), minlength=count)
+    return np.where(days > 0, jobs / np.maximum(days, 1) / (len(wall) / len(noons)), np.nan)
+
+
+def header(source: tuple[str, ...], start_s: int, note: str) -> tuple[str, ...]:
+    """Comment lines of a workload made from another, whose time 0 is ``start_s`` on the wall."""
+    kept = [
+        line
+        for line in source
+        if not (found := _FIELD.match(line)) or found[1].lower() not in _STALE
+    ]
+    return (
+        "; Version: 2.2", *kept, f"; UnixStartTime: {start_s}", "; TimeZone: 0", f"; Note: {note}",
+    )  # fmt: skip
+
+
+def _fields(lines: tuple[str, ...]) -> dict[str, str]:
+    found = [_FIELD.match(line) for line in lines]
+    return {match[1].lower(): match[2] for match in reversed(found) if match}
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ValueError, OSError, KeyError):  # misspelt, or a machine without the data
+        return None
+
+
+def _offset_s(zone: tzinfo, unix_s: int) -> int:
+    shift = (
+        datetime.fromtimestamp(min(unix_s, YEAR_10000_S - WEEK_S), UTC).astimezone(zone).utcoffset()
+    )
+    return 0 if shift is None else int(shift.total_seconds())

@@ -1,0 +1,482 @@
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cpdispatch import campaign, cli, replays
+from cpdispatch.arrays import IntArray
+from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, run
+from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
+from cpdispatch.simulate import Run
+
+HERE, TWO = Workers(cores=1), Workers(cores=2)
+LOG = """; MaxProcs: 4
+1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1
+2 3 -1 10 4 -1 -1 4 20 -1 1 2 1 -1 1 -1 -1 -1
+3 5 -1 4 1 -1 -1 1 5 -1 1 2 1 -1 1 -1 -1 -1
+"""
+ADVICE = "it may have run out of memory; use fewer cores"
+
+
+# ------------------------------------------------------------------------------------- tasks
+
+
+def scaled(columns: dict[str, IntArray], factor: int) -> int:
+    return int(columns["ones"].sum()) * factor
+
+
+def about_columns(columns: dict[str, IntArray]) -> tuple[str, bool, bool]:
+    ones = columns["ones"]
+    return type(ones).__name__, ones.flags.writeable, ones.flags.owndata
+
+
+def killed_once(marker: str, value: int) -> int:
+    if not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
+def killed_always(number: int) -> int:
+    if number == 1:
+        os._exit(137)
+    return number
+
+
+def noted(folder: str, number: int) -> int:
+    """Leaves a file for each time it runs."""
+    (Path(folder) / f"{number}-{time.monotonic_ns()}").touch()
+    return number**2
+
+
+def failing(number: int) -> float:
+    return 1 / number
+
+
+def refused(number: int) -> int:
+    raise InputError("is wrong", file="some.swf", line=number)
+
+
+def unpicklable() -> Any:
+    return lambda: None
+
+
+def patient(folder: str, number: int) -> int:
+    """Goes on until it is told to stop, and then says so in a file."""
+    if number == 0:
+        return 0
+    (Path(folder) / f"began-{number}").touch()
+    for _ in range(600):
+        if campaign.asked_to_stop():
+            (Path(folder) / f"stopped-{number}").touch()
+            raise InterruptedRunError("told to stop")
+        time.sleep(0.05)
+    return number
+
+
+def telling(number: int) -> int:
+    campaign.report(0.5)
+    time.sleep(1.0)
+    return number
+
+
+def threads() -> str | None:
+    return os.environ.get("OMP_NUM_THREADS")
+
+
+def gathered(into: dict[str, Any], count: int, function: Any, workers: Workers) -> None:
+    """Do numbered tasks; the results that come before an exception are seen."""
+    into.update(completed(numbers(count), function, workers=workers))
+
+
+def numbers(count: int) -> list[Task]:
+    return [Task(f"number {n}", (n,)) for n in range(count)]
+
+
+# ---------------------------------------------------------------------------------- one machine
+
+
+@pytest.fixture
+def columns() -> dict[str, IntArray]:
+    return {"ones": np.ones(100_000, dtype=np.int64), "none": np.zeros(0, dtype=np.int64)}
+
+
+@pytest.mark.parametrize("workers", [HERE, TWO])
+def test_results_come_in_the_order_of_the_tasks(
+    workers: Workers, columns: dict[str, IntArray]
+) -> None:
+    tasks = [Task(f"times {n}", (Shared("columns"), n)) for n in (3, 1, 2)]
+    found = run(tasks, scaled, shared={"columns": columns}, workers=workers)
+    assert list(found.items()) == [("times 3", 300_000), ("times 1", 100_000), ("times 2", 200_000)]
+
+
+def test_workers_have_one_read_only_copy_of_the_columns(columns: dict[str, IntArray]) -> None:
+    tasks = [Task("a", (Shared("columns"),)), Task("b", (Shared("columns"),))]
+    found = run(tasks, about_columns, shared={"columns": columns}, workers=TWO)
+    assert found == {"a": ("ndarray", False, False), "b": ("ndarray", False, False)}
+
+
+def test_a_worker_computes_with_one_thread() -> None:
+    assert run([Task("a"), Task("b")], threads, workers=TWO) == {"a": "1", "b": "1"}
+
+
+def test_a_task_whose_worker_is_killed_is_done_again(tmp_path: Path) -> None:
+    tasks = [Task(str(n), (str(tmp_path / str(n % 2)), n)) for n in range(6)]
+    assert run(tasks, killed_once, workers=TWO) == {str(n): n for n in range(6)}
+
+
+def test_a_task_that_kills_every_worker_is_named_and_the_others_are_done() -> None:
+    found: dict[str, Any] = {}
+    with pytest.raises(CampaignError) as caught:
+        gathered(found, 5, killed_always, TWO)
+    assert found == {f"number {n}": n for n in (0, 2, 3, 4)}
+    assert str(caught.value) == (
+        f"1 of 5 tasks failed: number 1: its worker was killed 3 times: {ADVICE}"
+    )
+
+
+@pytest.mark.parametrize("workers", [HERE, TWO])
+def test_an_exception_names_its_task_and_holds_up_no_other(workers: Workers) -> None:
+    found: dict[str, Any] = {}
+    with pytest.raises(
+        CampaignError, match=r"1 of 3 .*number 0: ZeroDivisionError: .*\(test_campaign.py:\d+\)"
+    ) as caught:
+        gathered(found, 3, failing, workers)
+    assert found == {"number 1": 1.0, "number 2": 0.5}
+    assert "in failing" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("workers", [HERE, TWO])
+def test_when_all_fail_only_some_are_tried(workers: Workers) -> None:
+    with pytest.raises(CampaignError) as caught:
+        run(numbers(100), refused, workers=workers)
+    assert campaign.FAILURES_MAX <= len(caught.value.failed) <= campaign.FAILURES_MAX + 2
+    assert "number 0: some.swf:0: is wrong (found" not in str(caught.value)
+    assert "number 0: some.swf:0: is wrong; number 1:" in str(caught.value)
+    left = 100 - len(caught.value.failed)
+    assert str(caught.value).endswith(f"more; so many failed that {left} were not begun")
+
+
+def test_the_error_of_a_single_task_in_this_process_is_raised_as_it_is() -> None:
+    with pytest.raises(InputError, match=r"^some.swf:0: is wrong$"):
+        run(numbers(1), refused, workers=HERE)
+    with pytest.raises(ZeroDivisionError):
+        run(numbers(1), failing)
+
+
+@pytest.mark.parametrize("workers", [HERE, TWO])
+def test_a_result_that_cannot_be_pickled_is_that_tasks_failure(workers: Workers) -> None:
+    with pytest.raises(CampaignError, match="a: its result cannot be pickled"):
+        run([Task("a"), Task("b")], unpicklable, workers=workers)
+
+
+def test_a_function_that_cannot_be_sent_is_one_clear_error() -> None:
+    with pytest.raises(CampaignError, match="it cannot be sent to a worker"):
+        run(numbers(2), lambda number: number, workers=TWO)
+
+
+def test_two_tasks_of_one_key_are_refused() -> None:
+    with pytest.raises(ValueError, match="same key"):
+        run([Task("a"), Task("a")], threads)
+
+
+def test_less_than_no_cores_are_refused() -> None:
+    with pytest.raises(UsageError, match="--cores -1"):
+        Workers(cores=-1)
+
+
+@pytest.mark.parametrize("workers", [HERE, TWO])
+def test_progress_is_told_to_the_end_and_of_parts(workers: Workers) -> None:
+    told: list[tuple[float, int]] = []
+    run(numbers(2), telling, workers=workers, progress=lambda *now: told.append(now))
+    assert told[0] == (0.0, 2)
+    assert told[-1] == (2.0, 2)
+    assert any(done % 1 > 0 for done, _ in told)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+# ------------------------------------------------------------------------- interrupted and resumed
+
+
+def wish(folder: Path, began: int) -> Callable[[], bool]:
+    """Wish to stop once so many tasks are under way."""
+    return lambda: len(list(folder.glob("began-*"))) >= began
+
+
+@pytest.mark.parametrize(("workers", "under_way"), [(HERE, 1), (TWO, 2)])
+def test_tasks_are_told_to_stop_and_what_is_done_is_kept(
+    workers: Workers, under_way: int, tmp_path: Path
+) -> None:
+    tasks = [Task(str(n), (str(tmp_path), n)) for n in range(4)]
+    kept = tmp_path / "kept"
+    with pytest.raises(InterruptedRunError, match="interrupted: 1 of 4 tasks are done"):
+        run(tasks, patient, workers=workers, folder=kept, about={}, stop=wish(tmp_path, under_way))
+    assert len(list(tmp_path.glob("stopped-*"))) == under_way
+    assert len(list(kept.glob("*.pickle"))) == 1
+
+
+@pytest.mark.parametrize("workers", [HERE, TWO])
+def test_an_interrupted_campaign_does_only_what_is_missing(
+    workers: Workers, tmp_path: Path
+) -> None:
+    notes, folder = tmp_path / "notes", tmp_path / "folder"
+    notes.mkdir()
+    tasks = [Task(f"a/b {n}", (str(notes), n)) for n in range(8)]
+    whole = {f"a/b {n}": n**2 for n in range(8)}
+    some = run(tasks[2:5], noted, workers=workers, folder=folder, about={"limit": 1})
+    told: list[tuple[float, int]] = []
+    found = run(
+        tasks, noted, workers=workers, folder=folder, about={"limit": 1},
+        progress=lambda *now: told.append(now),
+    )  # fmt: skip
+    assert found == {**whole, **some}
+    assert list(found) == list(whole)
+    assert sorted(path.name.split("-")[0] for path in notes.iterdir()) == [str(n) for n in range(8)]
+    assert (told[0], told[-1]) == ((3.0, 8), (8.0, 8))
+
+
+def test_a_folder_of_another_campaign_is_refused(tmp_path: Path) -> None:
+    run(numbers(2), failing_not, workers=HERE, folder=tmp_path / "one", about={"limit": 1})
+    with pytest.raises(UsageError, match="another campaign: its limit is 1, not 2"):
+        run(numbers(2), failing_not, workers=HERE, folder=tmp_path / "one", about={"limit": 2})
+    with pytest.raises(UsageError, match="another campaign: its function is"):
+        run(numbers(2), telling, workers=HERE, folder=tmp_path / "one", about={"limit": 1})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(UsageError, match="holds something else"):
+        run(numbers(2), failing_not, workers=HERE, folder=tmp_path / "other", about={})
+    with pytest.raises(ValueError, match="what it is about"):
+        run(numbers(2), failing_not, workers=HERE, folder=tmp_path / "one")
+
+
+def failing_not(number: int) -> int:
+    return number
+
+
+def test_a_damaged_result_is_one_clear_error(tmp_path: Path) -> None:
+    run(numbers(2), failing_not, workers=HERE, folder=tmp_path, about={})
+    path = next(tmp_path.glob("number_1-*.pickle"))
+    path.write_bytes(path.read_bytes()[:3])
+    with pytest.raises(InputError, match=r"number_1-\w+\.pickle: is damaged.*delete it"):
+        run(numbers(2), failing_not, workers=HERE, folder=tmp_path, about={})
+
+
+CAMPAIGN = """
+import signal, sys
+from pathlib import Path
+from cpdispatch.campaign import Task, Workers, run
+from cpdispatch.errors import InterruptedRunError
+from tests.test_campaign import patient
+wished = []
+signal.signal(signal.SIGINT, lambda *_: wished.append(1))
+folder = sys.argv[1]
+try:
+    run([Task(str(n), (folder, n)) for n in range(4)], patient, workers=Workers(cores=2),
+        folder=Path(folder) / "kept", about={}, stop=lambda: bool(wished))
+except InterruptedRunError as error:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_campaign_leaves_no_process_and_no_temporary_file(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    root = Path(__file__).parent.parent
+    running = subprocess.Popen(
+        [sys.executable, "-c", CAMPAIGN, str(tmp_path)],
+        cwd=root,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(root)},
+        start_new_session=True,
+    )
+    while len(list(tmp_path.glob("began-*"))) < 2:
+        assert running.poll() is None
+        time.sleep(0.05)
+    if how is signal.SIGINT:
+        os.killpg(running.pid, how)
+        assert running.wait() == 130
+    else:
+        running.kill()
+        running.wait()
+    until = time.monotonic() + 10
+    while (of_session(running.pid) or any(temporary.iterdir())) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert of_session(running.pid) == []
+    assert list(temporary.iterdir()) == []
+    assert len(list(tmp_path.glob("stopped-*"))) == 2
+
+
+def of_session(leader: int) -> list[str]:
+    """The processes, zombies aside, of a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(path.parent.name)
+    return found
+
+
+# --------------------------------------------------------------------------------------- a cluster
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[Any]:
+    distributed = pytest.importorskip(
+        "distributed", reason="the cluster needs Dask: pip install '.[cluster]'"
+    )
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def there(dask: Any) -> Workers:
+    return Workers(cluster=dask.scheduler_address)
+
+
+def slow(columns: dict[str, IntArray], folder: str, number: int) -> int:
+    (Path(folder) / f"began-{number}-{os.getpid()}").touch()
+    time.sleep(0.3)
+    return int(columns["ones"].sum()) + number
+
+
+def test_a_cluster_gives_the_same_results(there: Workers, columns: dict[str, IntArray]) -> None:
+    tasks = [Task(f"times {n}", (Shared("columns"), n)) for n in (3, 1, 2)]
+    found = run(tasks, scaled, shared={"columns": columns}, workers=there)
+    assert found == run(tasks, scaled, shared={"columns": columns}, workers=TWO)
+    assert list(found) == [task.key for task in tasks]
+
+
+def test_a_cluster_that_loses_a_worker_half_way_gives_every_result_once(
+    there: Workers, columns: dict[str, IntArray], tmp_path: Path
+) -> None:
+    tasks = [Task(str(n), (Shared("columns"), str(tmp_path), n)) for n in range(12)]
+    met, killed = [], None
+    for key, value in completed(tasks, slow, shared={"columns": columns}, workers=there):
+        met.append((key, value))
+        if len(met) == 6:
+            killed = int(max(tmp_path.iterdir(), key=os.path.getmtime).name.split("-")[2])
+            os.kill(killed, signal.SIGKILL)
+    assert killed is not None
+    assert sorted(met) == sorted((str(n), 100_000 + n) for n in range(12))
+    assert len({path.name.split("-")[2] for path in tmp_path.iterdir()}) >= 2
+
+
+def test_a_cluster_that_loses_all_workers_goes_on_with_new_ones(
+    there: Workers, columns: dict[str, IntArray], tmp_path: Path
+) -> None:
+    tasks = [Task(str(n), (Shared("columns"), str(tmp_path), n)) for n in range(6)]
+    met = []
+    for key, value in completed(tasks, slow, shared={"columns": columns}, workers=there):
+        met.append((key, value))
+        if len(met) == 2:
+            for process in {int(path.name.split("-")[2]) for path in tmp_path.iterdir()}:
+                os.kill(process, signal.SIGKILL)
+    assert sorted(met) == sorted((str(n), 100_000 + n) for n in range(6))
+
+
+def test_on_a_cluster_too_an_exception_names_its_task(there: Workers) -> None:
+    with pytest.raises(CampaignError, match=r"1 of 3 .*number 0: ZeroDivisionError"):
+        run(numbers(3), failing, workers=there)
+
+
+def test_on_a_cluster_too_tasks_are_told_to_stop(there: Workers, tmp_path: Path) -> None:
+    tasks = [Task(str(n), (str(tmp_path), n)) for n in range(4)]
+    with pytest.raises(InterruptedRunError, match=r"interrupted: [01] of 4 tasks are done"):
+        run(tasks, patient, workers=there, folder=tmp_path / "kept", about={},
+            stop=wish(tmp_path, 2))  # fmt: skip
+    until = time.monotonic() + 10
+    while len(list(tmp_path.glob("stopped-*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(list(tmp_path.glob("stopped-*"))) == 2
+
+
+def test_workers_of_another_version_are_refused(
+    there: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "__version__", "99.0")
+    with pytest.raises(UsageError, match=r"has cpdispatch \S+, the campaign 99.0: install"):
+        run(numbers(2), failing_not, workers=there)
+
+
+def test_an_address_that_does_not_answer_is_one_clear_error(
+    dask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "ANSWER_S", 1.0)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        port = mute.getsockname()[1]
+        for address in (f"tcp://127.0.0.1:{port}", "tcp://127.0.0.1:9", "no cluster"):
+            began = time.monotonic()
+            with pytest.raises(UsageError, match=f"no cluster answers at {address} .*: check"):
+                run(numbers(2), failing_not, workers=Workers(cluster=address))
+            assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_log_is_simulated_on_a_cluster_that_sees_the_folder_or_not(
+    seen: bool, there: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not seen:
+
+        @contextmanager
+        def elsewhere(plans: object) -> Iterator[Path]:
+            yield tmp_path / "not there"
+
+        monkeypatch.setattr(replays, "_sign", elsewhere)
+    log = tmp_path / "small.swf"
+    log.write_text(LOG)
+    out = tmp_path / "out"
+    names = ["-d", "easy", "-d", "hcp3"]
+    assert cli.run(
+        ["simulate", str(log), *names, "--cluster", str(there.cluster), "--out", str(out)]
+    ) == 0  # fmt: skip
+    assert (
+        cli.run(["simulate", str(log), *names, "--cores", "1", "--out", str(tmp_path / "a")]) == 0
+    )
+    for name in ("easy", "hcp3"):
+        files = sorted(path.name for path in (out / name).iterdir())
+        assert files == ["decisions.parquet", "jobs.parquet", "run.json", "schedule.swf"]
+        here = Run.load(tmp_path / "a" / name)
+        assert Run.load(out / name).job_table.equals(here.job_table)
+
+
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(CpdispatchError, match=r"pip install 'cpdispatch\[cluster\]'"):
+        run(numbers(2), failing_not, workers=Workers(cluster="tcp://127.0.0.1:1"))
+
+
+def killed_late(number: int) -> int:
+    # A Dask nanny does not replace a worker that dies while the nanny is still starting it.
+    time.sleep(0.5)
+    return killed_always(number)
+
+
+def test_on_a_cluster_too_a_task_that_kills_every_worker_is_named(there: Workers) -> None:
+    """The last of those with this cluster, which may have no workers for some time then."""
+    found: dict[str, Any] = {}
+    with pytest.raises(CampaignError, match=r"1 of 4 .*number 1: its worker was killed 4 times.*"
+                       "more memory, or fewer processes"):  # fmt: skip
+        gathered(found, 4, killed_late, there)
+    assert found == {f"number {n}": n for n in (0, 2, 3)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -23,12 +24,18 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
 
     inlined = kernel
 
+    @contextmanager
+    def uncached(*kernels: Any) -> Iterator[None]:
+        """Do as always: there is no cache on this platform."""
+        yield
+
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: there are none on this platform."""
         return callable(function)
 else:
     from numba import njit
     from numba.core import event
+    from numba.core.caching import NullCache
     from numba.core.dispatcher import Dispatcher
 
     class _Announcer(event.Listener):
@@ -57,6 +64,22 @@ else:
     def inlined(function: Function) -> Function:
         """Compile a function into each of its callers: for what is called at each event."""
         return cast(Function, njit(cache=True, forceinline=True)(function))
+
+    @contextmanager
+    def uncached(*kernels: Any) -> Iterator[None]:
+        """Keep what is compiled meanwhile out of the caches of these kernels.
+
+        A user's function becomes part of what is compiled for it: a cache that knows it would
+        import the user's module whenever it is read.
+        """
+        caches = [kernel._cache for kernel in kernels]
+        for kernel in kernels:
+            kernel._cache = NullCache()
+        try:
+            yield
+        finally:
+            for kernel, cache in zip(kernels, caches, strict=True):
+                kernel._cache = cache
 
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: whether numba has compiled it."""

@@ -64,6 +64,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "dependencies": about.get("dependencies", False),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
+        "decision_ms_p99": None,
         **metrics,
         "seconds": about["seconds"],
     }

@@ -55,6 +55,11 @@ class Backfill:
     name: str = "easy"
     _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
 
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing is promised yet."""
+        return not self._promises
+
     @eligible_only
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance; with a depth above 1, remember what was promised."""

@@ -44,7 +44,7 @@ def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
             if have < ask[r]:
                 return 0
             if most * ask[r] > have:
-                most = have // ask[r]
+                most = have if ask[r] == 1 else have // ask[r]
     return most
 
 

@@ -55,13 +55,13 @@ CHUNK = 5_000
 SAFETY = 1.5
 """How much longer than the first one a pass over all jobs may take."""
 
-IDLE = 4
+IDLE = 0.25
 """Orders without a better one, times the jobs' square, after which the local search is kicked."""
 
 LOCAL_SHARE = 0.6
 """Of what is left, what the local search may take before CP-SAT is asked."""
 
-KICK = 3
+KICK = 6
 """Moves of a kick."""
 
 HASTE_S = 0.03

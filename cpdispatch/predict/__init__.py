@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cpdispatch.errors import unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.last import Last2
+from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
 from cpdispatch.predict.walltime import Walltime
 
@@ -32,6 +33,15 @@ class Predictor(Protocol):
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """Take note of the runtime of a job that has just ended."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Predictor, Protocol):
+    """A predictor that compiled replays can do the work of."""
+
+    def memory(self, workload: Workload) -> Memory:
+        """The same predictor, as it is before it has learned anything, for a workload."""
         ...
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cpdispatch.jobs import Job, Workload
+from cpdispatch.predict.memory import Memory, given
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,7 @@ class Actual:
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """There is nothing to learn."""
+
+    def memory(self, workload: Workload) -> Memory:
+        """The same predictor for compiled replays."""
+        return given(workload.runtime_s)

@@ -55,6 +55,13 @@ def by_key(kind: int, columns: list[list[IntArray]], known: IntArray) -> Memory:
     return Memory(kind, np.empty(0, dtype=np.int64), np.stack(keys), none, none.copy())
 
 
+def take(memory: Memory, rows: IntArray) -> Memory:
+    """The memory of these jobs alone."""
+    given = memory.given[rows] if memory.kind == GIVEN else memory.given
+    key = memory.key if memory.kind == GIVEN else memory.key[:, rows]
+    return memory._replace(given=given, key=key)
+
+
 @kernel
 def expect(memory: Memory, job: int, requested: int) -> int:
     """Expected duration of a job at its submission: 1 s or more, the requested time at most."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cpdispatch.jobs import Job
+from cpdispatch.jobs import Job, Workload
+from cpdispatch.predict.memory import Memory, given
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,7 @@ class Walltime:
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """There is nothing to learn."""
+
+    def memory(self, workload: Workload) -> Memory:
+        """The same predictor for compiled replays."""
+        return given(workload.table.requested_s)

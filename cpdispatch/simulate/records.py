@@ -51,6 +51,28 @@ class Records:
         self._node.frombytes(placements.node.astype(np.int32).tobytes())
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
 
+    def all_placed(
+        self, rows: IntArray, first: IntArray, count: IntArray, node: IntArray, units: IntArray
+    ) -> None:
+        """Remember the nodes of all jobs at once: each has ``count`` entries from ``first`` on."""
+        self._first[rows], self._count[rows] = first, count
+        self._node.frombytes(node.astype(np.int32).tobytes())
+        self._units.frombytes(units.astype(np.int32).tobytes())
+
+    def replayed(self, model: str, times: IntArray, counts: NDArray[np.int32]) -> None:
+        """Remember all dispatches at once: when, and jobs queued, running and started.
+
+        How long each took is not known.
+        """
+        self._time.frombytes(times.tobytes())
+        self._ms.frombytes(np.full(len(times), np.nan).tobytes())
+        for name, row in zip(self._counts, counts, strict=True):
+            self._counts[name].frombytes(row.tobytes())
+        for name, text in (("model", model), ("status", "heuristic")):
+            code = np.full(len(times), self._number(text), dtype=np.int16)
+            self._texts[name].frombytes(code.tobytes())
+        self._limit_hit.frombytes(bytes(len(times)))
+
     def dispatched(
         self, now: int, queue: int, running: int, decision: Decision, started: int, ms: float
     ) -> None:

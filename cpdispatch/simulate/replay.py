@@ -19,15 +19,18 @@ from cpdispatch import dispatch, predict
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.files import read_bytes, writing
+from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
-from cpdispatch.predict import Predictor
+from cpdispatch.predict import Predictor, Remembering
+from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
 from cpdispatch.simulate.run import ABOUT, Run, run_of, system_as_dict
 from cpdispatch.simulate.simulation import Simulation
 from cpdispatch.system import System
 
 CHECKPOINT = "checkpoint.pickle"
 _EVERY = 256
+_MOMENT_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def simulate(
     starvation: Starvation | None = None,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
+    compiled: bool = True,
 ) -> Run:
     """Replay a workload on a system through a dispatcher.
 
@@ -90,6 +94,9 @@ def simulate(
         Time limit and seed of a dispatcher that is given by name.
     watch : Watch
         Progress, checkpoints, resumption.
+    compiled : bool
+        Let compiled code go through the events where that gives the same schedule: dispatchers of
+        the backfilling family. It does not know how long each dispatch takes.
 
     Returns
     -------
@@ -102,21 +109,32 @@ def simulate(
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
+    untaught = isinstance(predictor, str)
     if isinstance(predictor, str):
         predictor = predict.make(predictor, workload)
-    if isinstance(dispatcher, str):
-        warm_up(dispatcher, settings)
-        dispatcher = dispatch.make(dispatcher, settings)
-    simulation = Simulation(
-        workload,
-        system,
-        predictor=predictor,
-        trigger=trigger,
-        correction=correction,
-        kill_at_limit=kill_at_limit,
-        dependencies=dependencies,
-        starvation=starvation,
-    )
+    made = dispatch.make(dispatcher, settings) if isinstance(dispatcher, str) else dispatcher
+    simulation: Simulation | CompiledSimulation
+    if (
+        compiled
+        and isinstance(made, Backfill)
+        and replayable(made)
+        and isinstance(predictor, Remembering)
+        and untaught
+        and watch.seen is None
+        and not dependencies
+        and starvation is None
+    ):
+        simulation = CompiledSimulation(
+            workload, system, made, predictor,
+            trigger=trigger, correction=correction, kill_at_limit=kill_at_limit,
+        )  # fmt: skip
+    else:
+        if isinstance(dispatcher, str):
+            warm_up(dispatcher, settings)
+        simulation = Simulation(
+            workload, system, predictor=predictor, trigger=trigger, correction=correction,
+            kill_at_limit=kill_at_limit, dependencies=dependencies, starvation=starvation,
+        )  # fmt: skip
     about = {
         "version": version("cpdispatch"),
         "python": platform.python_version(),
@@ -124,7 +142,7 @@ def simulate(
         "workload_sha256": fingerprint(workload, dependencies),
         "notes": {**workload.notes, **simulation.notes},
         "system": system_as_dict(system),
-        "dispatcher": dispatcher.name,
+        "dispatcher": made.name,
         "predictor": predictor.name,
         "trigger": trigger,
         "correction": correction,
@@ -134,7 +152,7 @@ def simulate(
         "limit_s": settings.limit_s,
         "seed": settings.seed,
     }
-    replay = _Replay(about, simulation, dispatcher)
+    replay = _Replay(about, simulation, made)
     if watch.resume and watch.folder is not None:
         if (watch.folder / ABOUT).exists():
             done = Run.load(watch.folder)
@@ -143,7 +161,8 @@ def simulate(
         if (watch.folder / CHECKPOINT).exists():
             replay = _restored(watch.folder / CHECKPOINT, replay)
     replay.go(watch)
-    return run_of(replay.simulation, {**about, "seconds": replay.seconds})
+    by_kernel = isinstance(replay.simulation, CompiledSimulation)
+    return run_of(replay.simulation, {**about, "compiled": by_kernel, "seconds": replay.seconds})
 
 
 def warm_up(dispatcher: str, settings: Settings) -> None:
@@ -167,38 +186,62 @@ class _Replay:
     """A replay under way: all that a checkpoint holds."""
 
     def __init__(
-        self, about: dict[str, Any], simulation: Simulation, dispatcher: Dispatcher
+        self,
+        about: dict[str, Any],
+        simulation: Simulation | CompiledSimulation,
+        dispatcher: Dispatcher,
     ) -> None:
         self.about = about
         self.simulation = simulation
         self.dispatcher = dispatcher
         self.seconds = 0.0
+        self._events = _EVERY
 
     def go(self, watch: Watch) -> None:
         """Replay to the end, or until asked to stop."""
-        simulation, dispatcher = self.simulation, self.dispatcher
         began = saved = perf_counter()
-        before, count = self.seconds, 0
-        while (instance := simulation.advance()) is not None:
-            if watch.seen is not None:
-                watch.seen(instance)
-            simulation.apply(dispatcher.dispatch(instance))
-            count += 1
-            stop = watch.stop()
-            if count % _EVERY and not stop:
-                continue
+        before, over = self.seconds, False
+        while not over:
+            over, stop = self._some(watch)
             now = perf_counter()
             self.seconds = before + now - began
             if watch.progress is not None:
-                watch.progress(simulation.progress)
+                watch.progress(1.0 if over else self.simulation.progress)
             if watch.folder is not None and (stop or now - saved >= watch.checkpoint_s):
                 self.save(watch.folder)
                 saved = now
             if stop:
-                raise InterruptedRunError(f"interrupted at {simulation.progress:.0%} of the log")
-        self.seconds = before + perf_counter() - began
-        if watch.progress is not None:
-            watch.progress(1.0)
+                raise InterruptedRunError(
+                    f"interrupted at {self.simulation.progress:.0%} of the log"
+                )
+
+    def _some(self, watch: Watch) -> tuple[bool, bool]:
+        """Replay a moment's worth of decisions; whether the replay is over, and is to stop."""
+        simulation = self.simulation
+        if isinstance(simulation, CompiledSimulation):
+            over = self._some_compiled(simulation)
+            return over, not over and watch.stop()
+        for _ in range(_EVERY):
+            instance = simulation.advance()
+            if instance is None:
+                return True, False
+            if watch.seen is not None:
+                watch.seen(instance)
+            simulation.apply(self.dispatcher.dispatch(instance))
+            if watch.stop():
+                return False, True
+        return False, False
+
+    def _some_compiled(self, simulation: CompiledSimulation) -> bool:
+        """As many events as took less than `_MOMENT_S` so far, at least one."""
+        began = perf_counter()
+        over = simulation.go(self._events)
+        took = perf_counter() - began
+        if took < _MOMENT_S:
+            self._events *= 2
+        elif took > 2 * _MOMENT_S:
+            self._events = max(self._events // 2, 1)
+        return over
 
     def save(self, folder: Path) -> None:
         """Write the checkpoint, atomically."""
@@ -219,6 +262,12 @@ def _restored(path: Path, fresh: _Replay) -> _Replay:
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
         raise InputError(f"is damaged: {error}", file=path, advice="use --overwrite") from error
     check_same_run(replay.about, fresh.about, path)
+    if isinstance(replay.simulation, CompiledSimulation):
+        if not isinstance(fresh.simulation, CompiledSimulation):
+            raise UsageError(f"{path} belongs to a compiled replay, which meets no instances")
+        fresh.simulation.go_on_from(replay.simulation)
+        fresh.seconds = replay.seconds
+        return fresh
     replay.simulation.workload = fresh.simulation.workload
     restored: _Replay = replay
     return restored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,8 @@ from cpdispatch.decision import Reason
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import Order, find
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Job, Workload
+from cpdispatch.jobs import Column, Job, JobTable, Workload
+from cpdispatch.simulate import simulate
 from cpdispatch.simulate.simulation import Simulation
 from cpdispatch.system import System
 from tests.oracles import plain
@@ -122,3 +124,23 @@ def test_every_backfilling_decision_is_feasible(
 ) -> None:
     decision = Backfill(policy, depth=depth, best_fit=best_fit).dispatch(instance)
     assert verify.decision(instance, decision) == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(), st.booleans(), st.booleans())
+def test_smallest_first_in_both_queues_backfills_nothing(
+    case: tuple[Workload, System], best_fit: bool, actual: bool
+) -> None:
+    """Proposition 1 of Zrigui's thesis: when the smallest job does not fit, none does.
+
+    It speaks of processors alone: jobs of one unit with several resources may fit where a smaller
+    one does not.
+    """
+    workload, system = case
+    pool = System.pool(int(system.total[0]) + 1)
+    cores = JobTable(workload.table.block[: Column.REQUEST + 1].copy())
+    jobs = replace(workload, resources=pool.resources, table=cores)
+    sqf = find("sqf")
+    predictor = "actual" if actual else "walltime"
+    run = simulate(jobs, pool, Backfill(sqf, sqf, best_fit=best_fit), predictor=predictor)
+    assert "backfilled" not in run.job_table.column("reason").to_pylist()

@@ -16,10 +16,10 @@ from cpdispatch import verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.instance import Starvation
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulate import Run, Watch, simulate
-from cpdispatch.simulate.replay import CHECKPOINT, claim, finished
-from cpdispatch.system import NAMED
+from cpdispatch.simulate.replay import CHECKPOINT, _Replay, claim, finished
+from cpdispatch.system import NAMED, System
 from cpdispatch.workloads.generate import eurora_sample
 
 EURORA = NAMED["eurora"]
@@ -54,10 +54,9 @@ def test_a_run_that_was_stopped_and_resumed_is_the_run_that_was_not(
     sample: Workload, tmp_path: Path, dispatcher: str, decisions: int
 ) -> None:
     whole = simulate(sample, EURORA, dispatcher)
+    interrupted = Watch(folder=tmp_path, stop=stop_after(decisions))
     with pytest.raises(InterruptedRunError, match="interrupted at"):
-        simulate(
-            sample, EURORA, dispatcher, watch=Watch(folder=tmp_path, stop=stop_after(decisions))
-        )
+        simulate(sample, EURORA, dispatcher, watch=interrupted, compiled=False)
     assert (tmp_path / CHECKPOINT).exists()
     resumed = simulate(sample, EURORA, dispatcher, watch=Watch(folder=tmp_path, resume=True))
     assert same(whole, resumed)
@@ -112,11 +111,43 @@ def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
     assert same(again, simulate(sample, EURORA, "easy"))
 
 
+@pytest.mark.parametrize(
+    ("dispatcher", "pool"),
+    [("easy", False), ("easy:allocate=best-fit,depth=3", False), ("easy-lexp-saf", True),
+     ("conservative", True)],
+)  # fmt: skip
+@pytest.mark.parametrize("predictor", ["walltime", "last2", "profile"])
+@pytest.mark.parametrize("moments", [1, 40])
+def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    dispatcher: str, pool: bool, predictor: str, moments: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("cpdispatch.simulate.replay._EVERY", 11)
+    monkeypatch.setattr("cpdispatch.simulate.replay._MOMENT_S", 1e9)
+    monkeypatch.setattr(_Replay, "_some_compiled", lambda self, simulation: simulation.go(11))
+    machine, jobs = EURORA, eurora_sample(400, seed=1)
+    if pool:
+        machine = System.pool(1024)
+        cores = JobTable(jobs.table.block[: Column.REQUEST + 1].copy(), jobs.table.labels)
+        jobs = replace(jobs, resources=("core",), table=cores)
+
+    def run(**how: Any) -> Run:
+        return simulate(jobs, machine, dispatcher, predictor=predictor, watch=Watch(**how))
+
+    whole = run()
+    assert whole.about["compiled"]
+    with pytest.raises(InterruptedRunError, match="interrupted at"):
+        run(folder=tmp_path, stop=stop_after(moments))
+    resumed = run(folder=tmp_path, resume=True)
+    assert same(whole, resumed)
+    assert same(resumed, simulate(jobs, machine, dispatcher, predictor=predictor, compiled=False))
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from cpdispatch.simulate import Watch, simulate
-from cpdispatch.system import NAMED
+from cpdispatch.system import NAMED, System
 from cpdispatch.workloads.generate import eurora_sample
 folder = Path(sys.argv[1])
 def seen(instance):
@@ -144,7 +175,9 @@ def test_a_run_that_was_killed_resumes_to_the_same_result(sample: Workload, tmp_
 
 def test_a_checkpoint_of_other_arguments_is_refused(sample: Workload, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
-        simulate(sample, EURORA, "easy", watch=Watch(folder=tmp_path, stop=stop_after(5)))
+        simulate(
+            sample, EURORA, "easy", watch=Watch(folder=tmp_path, stop=stop_after(5)), compiled=False
+        )
     resume = Watch(folder=tmp_path, resume=True)
     with pytest.raises(UsageError, match="its dispatcher is 'easy', not 'fifo'"):
         simulate(sample, EURORA, "fifo", watch=resume)

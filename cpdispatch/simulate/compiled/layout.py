@@ -25,15 +25,23 @@ NOW, NEXT, QUEUED, RUNNING, SERIAL, PENDING, FREE, LATE, DISPATCHES, CURRENT = r
 ENTRIES, CHANGES = 10, 11
 
 # What stands of the last dispatch: the job that was blocked, -1 when nothing does; its shadow time,
-# -1 when nobody asked for it; whether both kinds of capacity have been compared; the first
-# job that had not been submitted then.
-BLOCKED, SHADOW, COMPARED, SEEN = range(12, 16)
-SCALARS = 16
+# and whether that is up to date; whether ``both`` is; the first job that had not been
+# submitted then.
+BLOCKED, SHADOW, RESERVED, COMPARED, SEEN = 12, 13, 21, 14, 15
+
+# Where the first waiting job may be in the queue in the primary order, and where both queues end.
+# Jobs that have started stay in them until there are too many of them.
+HEAD, FIRST_SIZE, SECOND_SIZE = range(16, 19)
+
+# The job for which the capacity at its shadow time is kept up to date, -1 for none, and how many of
+# its units fit then.
+AHEAD_JOB, AHEAD_ROOMS = range(19, 21)
+SCALARS = 22
 
 # What is known of the jobs, in the order of submission: submission, processors (units times the
 # request of the first resource type), requested time, runtime (cut at the limit, if there is
-# one), units, and which vector of requests a unit has.
-SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE = range(6)
+# one), units, which vector of requests a unit has, and which pair of these two the job is.
+SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE, KIND = range(7)
 
 # What becomes of the jobs: expected duration at submission, start, end (-1 until known), reason,
 # expected end while it runs and how often that was corrected, its first placement entry and
@@ -76,7 +84,7 @@ def fresh(given: IntArray, processors: int, *, recorded: bool, same: bool) -> St
     """The state before the first event. What is never touched costs no memory."""
     jobs = given.shape[1]
     at = np.zeros(SCALARS, dtype=np.int64)
-    at[FREE], at[BLOCKED] = processors, -1
+    at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
     fate = np.empty((8, jobs), dtype=np.int64)
     fate[[START, END]] = -1
     fate[REASON] = WAITS

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import kernel
-from cpdispatch.heuristics.policies import NO_THRESHOLD
+from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 from cpdispatch.predict.memory import Memory, expect
 from cpdispatch.simulate.compiled import nodes as on_nodes
 from cpdispatch.simulate.compiled import pool as on_pool
@@ -22,7 +22,9 @@ from cpdispatch.simulate.compiled.layout import (
     DEPTH,
     DISPATCHES,
     EXPECTED,
+    FIRST_SIZE,
     FREE,
+    HEAD,
     HEAP_END,
     NEED,
     NEVER,
@@ -35,6 +37,7 @@ from cpdispatch.simulate.compiled.layout import (
     REQUESTED,
     RUNNING,
     SAME,
+    SECOND_SIZE,
     SECONDARY,
     SECONDARY_CHANGES,
     SEEN,
@@ -45,8 +48,10 @@ from cpdispatch.simulate.compiled.layout import (
 )
 from cpdispatch.simulate.compiled.queue import (
     enqueue,
+    key_under,
     let_late_ones_first,
     sort_anew,
+    tidy,
     without_started,
 )
 from cpdispatch.simulate.compiled.running import complete, correct
@@ -80,7 +85,7 @@ def go(
             ended = complete(at, given, fate, run, memory)
             at[BLOCKED] = -1
             if nodes is not None:
-                on_nodes.give_back(at, fate, given, nodes, ended, 1)
+                on_nodes.end(at, fate, given, nodes, ended)
             completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
         fits = True
         while submitting:
@@ -89,14 +94,17 @@ def go(
             fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
             enqueue(
                 at, given, fate, first, first_key, job,
-                rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
+                rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first, FIRST_SIZE,
             )  # fmt: skip
             if not rule[SAME]:
                 enqueue(
                     at, given, fate, second, second_key, job,
                     rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
+                    SECOND_SIZE,
                 )  # fmt: skip
             at[QUEUED] += 1
+            if nodes is not None:
+                on_nodes.wait(given, fate, nodes, job)
             if by_event:
                 gone, ending = correct(at, given, fate, run, rule[CORRECTION])
                 if nodes is None:
@@ -129,46 +137,51 @@ def dispatch(
     if rule[PRIMARY_CHANGES]:
         sort_anew(
             at, given, fate, first, first_key,
-            rule[PRIMARY], first_weights, rule[THRESHOLD], own_first,
+            rule[PRIMARY], first_weights, rule[THRESHOLD], own_first, FIRST_SIZE,
         )  # fmt: skip
     elif rule[THRESHOLD] != NO_THRESHOLD:
         let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
-    head = 0
-    if deep is None:
-        if nodes is None:
-            head = on_pool.start_in_turn(at, given, fate, run, first, ending)
-        else:
-            on_nodes.lend(at, fate, given, run, nodes, ended, 1)
-            head = on_nodes.start_in_turn(at, given, fate, run, first, nodes, best_fit)
-            if head > 0:
-                at[BLOCKED] = -1
-    if head < queued and rule[DEPTH] > 0:
+    if deep is not None:
+        without_started(at, fate, first, first_key, FIRST_SIZE)
+        if not rule[SAME]:
+            without_started(at, fate, second, second_key, SECOND_SIZE)
+    elif nodes is None:
+        on_pool.start_in_turn(at, given, fate, run, first, ending)
+    else:
+        on_nodes.lend(at, fate, given, run, nodes, ended, 1)
+        on_nodes.start_in_turn(at, given, fate, run, first, nodes, best_fit)
+    if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
         if rule[SECONDARY_CHANGES] and not rule[SAME]:
             sort_anew(
                 at, given, fate, second, second_key,
-                rule[SECONDARY], second_weights, NO_THRESHOLD, own_second,
+                rule[SECONDARY], second_weights, NO_THRESHOLD, own_second, SECOND_SIZE,
             )  # fmt: skip
         queue = first if rule[SAME] else second
+        size = at[FIRST_SIZE] if rule[SAME] else at[SECOND_SIZE]
+        blocked = first[WHO, at[HEAD]]
         if deep is not None:
             dispatch_deep(
                 at, given, fate, run, first, queue, nodes, deep, rule[DEPTH], best_fit, ended
             )
         elif nodes is None:
-            on_pool.backfill(at, given, fate, run, queue, first[WHO, head], ended, ending)
+            on_pool.backfill(at, given, fate, run, queue, size, blocked, ended, ending)
         else:
-            blocked = first[WHO, head]
-            on_nodes.backfill(at, given, fate, run, queue, nodes, blocked, ended, best_fit)
+            on_nodes.backfill(at, given, fate, run, queue, nodes, size, blocked, ended, best_fit)
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
     if at[SERIAL] > serial:
-        without_started(fate, first, first_key, queued)
-        if not rule[SAME]:
-            without_started(fate, second, second_key, queued)
-        at[QUEUED] = queued - (at[SERIAL] - serial)
+        at[QUEUED] -= at[SERIAL] - serial
         at[BLOCKED] = -1
+        tidy(at, fate, first, first_key, FIRST_SIZE)
+        if not rule[SAME]:
+            tidy(at, fate, second, second_key, SECOND_SIZE)
     at[SEEN] = at[NEXT]
     if times.shape[0] > 0:
         row = at[DISPATCHES]
         times[row], counts[0, row] = now, queued
         counts[1, row], counts[2, row] = running, at[SERIAL] - serial
     at[DISPATCHES] += 1
+
+
+WITH_OWN = (go, dispatch, sort_anew, enqueue, key_under, key_of)
+"""Kernels that are compiled anew for a user's own policy."""

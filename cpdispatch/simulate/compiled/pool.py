@@ -8,13 +8,14 @@ from cpdispatch.simulate.compiled.layout import (
     BACKFILLED,
     DUE,
     EXPECTED,
+    FIRST_SIZE,
     FREE,
+    HEAD,
     HELD,
     IN_TURN,
     NEED,
     NEVER,
     NOW,
-    QUEUED,
     RUNNING,
     START,
     WANTS,
@@ -26,13 +27,15 @@ from cpdispatch.simulate.compiled.running import begin
 @inlined
 def start_in_turn(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray, ending: int
-) -> int:
-    """Start jobs in the primary order until one does not fit; how many started."""
-    head = 0
-    while head < at[QUEUED] and first[WANTS, head] <= at[FREE] + ending:
-        begin(at, given, fate, run, first[WHO, head], IN_TURN)
-        head += 1
-    return head
+) -> None:
+    """Start jobs in the primary order until one does not fit: the head."""
+    while at[HEAD] < at[FIRST_SIZE]:
+        job = first[WHO, at[HEAD]]
+        if fate[START, job] < 0:
+            if first[WANTS, at[HEAD]] > at[FREE] + ending:
+                break
+            begin(at, given, fate, run, job, IN_TURN)
+        at[HEAD] += 1
 
 
 @inlined
@@ -52,11 +55,11 @@ def _shadow(at: IntArray, run: IntArray, ended: int, free: int, need: int) -> tu
 @inlined
 def backfill(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, queue: IntArray,
-    blocked: int, ended: int, ending: int,
+    size: int, blocked: int, ended: int, ending: int,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked."""
     now, shadow, extra = at[NOW], -1, 0
-    for k in range(at[QUEUED]):
+    for k in range(size):
         if at[FREE] + ending == 0:
             return
         need = queue[WANTS, k]

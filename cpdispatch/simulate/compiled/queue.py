@@ -12,6 +12,8 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 from cpdispatch.simulate.compiled.layout import (
     CURRENT,
     EXPECTED,
+    FIRST_SIZE,
+    HEAD,
     LATE,
     NEED,
     NEXT,
@@ -25,9 +27,11 @@ from cpdispatch.simulate.compiled.layout import (
 
 
 @inlined
-def insert(queue: IntArray, keys: FloatArray, size: int, key: float, job: int, need: int) -> None:
+def insert(
+    queue: IntArray, keys: FloatArray, low: int, size: int, key: float, job: int, need: int
+) -> None:
     """Put a job where (key, job) belongs."""
-    low, high = 0, size
+    high = size
     while low < high:
         middle = (low + high) // 2
         if keys[middle] < key or (keys[middle] == key and queue[WHO, middle] < job):
@@ -42,10 +46,11 @@ def insert(queue: IntArray, keys: FloatArray, size: int, key: float, job: int, n
 
 
 @inlined
-def _key(
+def key_under(
     at: IntArray, given: IntArray, fate: IntArray, policy: int, weights: FloatArray, job: int,
     own: Any,
 ) -> float:  # fmt: skip
+    """Key of a job under a policy now."""
     at[CURRENT] = job
     expected, need = float(fate[EXPECTED, job]), float(max(given[NEED, job], 1))
     key = key_of(policy, weights, at[NOW], given[SUBMIT, job], expected, need, own)
@@ -57,14 +62,15 @@ def _key(
 @kernel
 def sort_anew(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    policy: int, weights: FloatArray, threshold_s: int, own: Any,
+    policy: int, weights: FloatArray, threshold_s: int, own: Any, size_at: int,
 ) -> None:  # fmt: skip
     """Compute keys anew and sort by insertion: the order hardly changes between two dispatches."""
-    now, size = at[NOW], at[QUEUED]
+    without_started(at, fate, queue, keys, size_at)
+    now, size = at[NOW], at[size_at]
     for k in range(size):
         job = queue[WHO, k]
         late = threshold_s != NO_THRESHOLD and now - given[SUBMIT, job] > threshold_s
-        keys[k] = -np.inf if late else _key(at, given, fate, policy, weights, job, own)
+        keys[k] = -np.inf if late else key_under(at, given, fate, policy, weights, job, own)
     for k in range(1, size):
         job, need, key = queue[WHO, k], queue[WANTS, k], keys[k]
         i = k
@@ -75,15 +81,27 @@ def sort_anew(
         queue[WHO, i], queue[WANTS, i], keys[i] = job, need, key
 
 
-@inlined
-def without_started(fate: IntArray, queue: IntArray, keys: FloatArray, size: int) -> None:
+@kernel
+def without_started(
+    at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_at: int
+) -> None:
     """Close the gaps of the jobs that have started."""
     to = 0
-    for k in range(size):
+    for k in range(at[size_at]):
         job = queue[WHO, k]
         if fate[START, job] < 0:
             queue[WHO, to], queue[WANTS, to], keys[to] = job, queue[WANTS, k], keys[k]
             to += 1
+    at[size_at] = to
+    if size_at == FIRST_SIZE:
+        at[HEAD] = 0
+
+
+@inlined
+def tidy(at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_at: int) -> None:
+    """Close the gaps once most of a queue is gaps."""
+    if at[size_at] > 2 * at[QUEUED] + 32:
+        without_started(at, fate, queue, keys, size_at)
 
 
 @kernel
@@ -97,24 +115,27 @@ def let_late_ones_first(
         at[LATE] += 1
         if fate[START, job] >= 0:
             continue
-        k = 0
+        k = at[HEAD]
         while queue[WHO, k] != job:
             k += 1
-        for i in range(k, at[QUEUED] - 1):
+        size = at[FIRST_SIZE] - 1
+        for i in range(k, size):
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i + 1], queue[WANTS, i + 1]
             keys[i] = keys[i + 1]
-        insert(queue, keys, at[QUEUED] - 1, -np.inf, job, given[NEED, job])
+        insert(queue, keys, at[HEAD], size, -np.inf, job, given[NEED, job])
 
 
 @inlined
 def enqueue(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, job: int,
-    policy: int, weights: FloatArray, changes: int, own: Any,
+    policy: int, weights: FloatArray, changes: int, own: Any, size_at: int,
 ) -> None:  # fmt: skip
     """Put a job into a queue; keys that change are computed when they are needed."""
-    size = at[QUEUED]
+    size = at[size_at]
+    at[size_at] += 1
     if changes:
         queue[WHO, size], queue[WANTS, size] = job, given[NEED, job]
     else:
-        key = _key(at, given, fate, policy, weights, job, own)
-        insert(queue, keys, size, key, job, given[NEED, job])
+        key = key_under(at, given, fate, policy, weights, job, own)
+        low = at[HEAD] if size_at == FIRST_SIZE else 0
+        insert(queue, keys, low, size, key, job, given[NEED, job])

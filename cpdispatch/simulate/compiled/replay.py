@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.compile import uncached
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD
@@ -20,7 +23,6 @@ from cpdispatch.simulate.state import CORRECTIONS
 from cpdispatch.system import System
 
 _EVENTS = 1 << 16
-_NO_WEIGHTS = np.empty(0)
 
 
 class Replays:
@@ -54,7 +56,10 @@ class Replays:
         need = table.units * request[0]
         runtime_s = workload.runtime_s if runtime_s is None else runtime_s
         columns = (table.submit_s, need, table.requested_s, runtime_s, table.units)
-        self.given = np.stack([*(column[self.rows] for column in columns), shape.reshape(-1)])
+        rows = [*(column[self.rows] for column in columns), shape.reshape(-1)]
+        kinds = np.stack((rows[layout.SHAPE], rows[layout.UNITS]))
+        self.kinds, kind = np.unique(kinds, axis=1, return_inverse=True)
+        self.given = np.stack([*rows, kind.reshape(-1)])
         self.walltime = given(self.given[layout.REQUESTED])
         self.is_pool = system.capacity.shape == (1, 1) and bool((self.given[layout.NEED] > 0).all())
 
@@ -120,7 +125,7 @@ class Replay:
         if dispatcher.depth > 1 or not prepared.is_pool:
             capacity = prepared.system.capacity.copy()
             asks = np.ascontiguousarray(prepared.asks.T)
-            self.nodes = nodes_of(capacity, asks, prepared.entries_max)
+            self.nodes = nodes_of(capacity, asks, prepared.kinds, prepared.entries_max)
         if dispatcher.depth > 1:
             block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
             self.deep = deep_of(block, prepared.entries_max)
@@ -137,16 +142,64 @@ class Replay:
         if first.own is None and second.own is None:
             return self._go(events)
         try:
-            return self._go(events)
+            with uncached(*loop.WITH_OWN):
+                return self._go(events)
         except Exception as error:
             row = self.prepared.rows[self.state.at[layout.CURRENT]]
-            what = (
-                str(error)
-                if isinstance(error, ValueError) and "nan" in str(error)
-                else f"raised {error!r}"
-            )
+            what = str(error) if str(error) == "returned nan" else f"raised {error!r}"
             job = int(self.prepared.workload.table.id[row])
             raise (first if first.own is not None else second).failed(job, what) from error
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint needs to go on: of each array the part that is in use."""
+        state, at = self.state, self.state.at
+        started = max(int(at[layout.SERIAL]), int(at[layout.RUNNING]), int(at[layout.PENDING]))
+        count, used = int(at[layout.DISPATCHES]), int(at[layout.ENTRIES])
+        parts: dict[str, Any] = {
+            "at": at,
+            "fate": state.fate[:, : at[layout.NEXT]],
+            "first": state.first[:, : at[layout.FIRST_SIZE]],
+            "first_key": state.first_key[: at[layout.FIRST_SIZE]],
+            "second": state.second[:, : at[layout.SECOND_SIZE]],
+            "second_key": state.second_key[: at[layout.SECOND_SIZE]],
+            "run": state.run[:, :started],
+            "times": state.times[:count],
+            "counts": state.counts[:, :count],
+            "memory": (self.memory.last, self.memory.before),
+        }
+        if self.nodes is not None:
+            nodes = self.nodes
+            parts["nodes"] = (
+                nodes.free, nodes.pool, nodes.kinds, nodes.node[:used], nodes.units[:used]
+            )  # fmt: skip
+        if self.deep is not None:
+            _, first, many = self.deep.promise
+            end = int((first + many)[many > 0].max(initial=0))
+            parts["deep"] = (self.deep.promise, self.deep.node[:end], self.deep.units[:end])
+        return parts
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        state = self.state
+        for name in ("at", "times", "first_key", "second_key"):
+            getattr(state, name)[: len(saved[name])] = saved[name]
+        for name in ("fate", "first", "second", "run", "counts"):
+            getattr(state, name)[:, : saved[name].shape[1]] = saved[name]
+        for mine, theirs in zip(
+            (self.memory.last, self.memory.before), saved["memory"], strict=True
+        ):
+            mine[:] = theirs
+        if self.nodes is not None:
+            nodes = self.nodes
+            arrays = (nodes.free, nodes.pool, nodes.kinds, nodes.node, nodes.units)
+            for array, part in zip(arrays, saved["nodes"], strict=True):
+                array[: len(part)] = part
+            # What is derived of them is computed anew.
+            state.at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
+        if self.deep is not None:
+            deep = (self.deep.promise, self.deep.node, self.deep.units)
+            for array, part in zip(deep, saved["deep"], strict=True):
+                array[: len(part)] = part
 
     def _go(self, events: int) -> bool:
         first, second = self.dispatcher.primary, self.dispatcher.secondary

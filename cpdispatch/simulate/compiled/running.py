@@ -6,6 +6,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.predict.memory import Memory, remember
 from cpdispatch.simulate.compiled.layout import (
+    AHEAD_JOB,
     BLOCKED,
     BY_SERIAL,
     DUE,
@@ -25,6 +26,7 @@ from cpdispatch.simulate.compiled.layout import (
     RUNNING,
     RUNTIME,
     SERIAL,
+    SHADOW,
     START,
     STEP,
 )
@@ -34,12 +36,16 @@ from cpdispatch.simulate.state import REQUESTED as _REQUESTED
 
 
 @inlined
+def _copy(run: IntArray, place: int, to: int) -> None:
+    run[JOB, to], run[DUE, to], run[HELD, to] = run[JOB, place], run[DUE, place], run[HELD, place]
+
+
+@inlined
 def run_until(run: IntArray, fate: IntArray, size: int, job: int, need: int, due: int) -> None:
     """Insert a running job by its expected end."""
     k = size
     while k > 0 and run[DUE, k - 1] > due:
-        run[JOB, k], run[DUE, k] = run[JOB, k - 1], run[DUE, k - 1]
-        run[HELD, k] = run[HELD, k - 1]
+        _copy(run, k - 1, k)
         k -= 1
     run[JOB, k], run[DUE, k], run[HELD, k] = job, due, need
     fate[DUE_OF, job] = due
@@ -49,8 +55,7 @@ def run_until(run: IntArray, fate: IntArray, size: int, job: int, need: int, due
 def leave(run: IntArray, size: int, place: int) -> None:
     """Close the gap of the running job at a place."""
     for i in range(place, size - 1):
-        run[JOB, i], run[DUE, i] = run[JOB, i + 1], run[DUE, i + 1]
-        run[HELD, i] = run[HELD, i + 1]
+        _copy(run, i + 1, i)
 
 
 @inlined
@@ -132,20 +137,29 @@ def correct(
     processors; they come first in ``run``.
     """
     now = at[NOW]
-    ending = k = 0
+    ended = ending = k = 0
     while k < at[RUNNING] and run[DUE, k] <= now:
-        job, need, due = run[JOB, k], run[HELD, k], run[DUE, k]
+        job, due = run[JOB, k], run[DUE, k]
         start = fate[START, job]
         if start + given[RUNTIME, job] <= now:
-            ending += need
-            k += 1
+            for i in range(k, ended, -1):
+                _copy(run, i - 1, i)
+            run[JOB, ended], run[DUE, ended], run[HELD, ended] = job, due, given[NEED, job]
+            ending += given[NEED, job]
+            ended, k = ended + 1, k + 1
             continue
         limit = start + given[REQUESTED, job]
+        later, fate[STEP, job] = corrected(now, correction, due, limit, fate[STEP, job])
         at[BLOCKED] = -1
-        due, fate[STEP, job] = corrected(now, correction, due, limit, fate[STEP, job])
-        leave(run, at[RUNNING], k)
-        run_until(run, fate, at[RUNNING] - 1, job, need, due)
-    return k, ending
+        if due <= at[SHADOW] < later:
+            at[AHEAD_JOB] = -1
+        if later == now + 1:  # all others end later: it may stay where it is
+            run[DUE, k] = fate[DUE_OF, job] = later
+            k += 1
+        else:
+            leave(run, at[RUNNING], k)
+            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], later)
+    return ended, ending
 
 
 @inlined

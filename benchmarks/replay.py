@@ -32,9 +32,9 @@ def measure(path: str, system_name: str, filter: str, dispatcher: str) -> tuple[
 
     system = find(system_name)
     workload = fit(read(path, filter, int(system.total[0])), system)
-    simulate(select(workload, 200), system, dispatcher)
+    simulate(select(workload, 200), system, dispatcher, compiled=False)
     gc.collect()
-    run = simulate(workload, system, dispatcher)
+    run = simulate(workload, system, dispatcher, compiled=False)
     seconds, jobs = run.about["seconds"], len(workload)
     inside = run.decision_table.column("ms").to_numpy().sum() / 1e3
     events = jobs + run.metrics["jobs"]

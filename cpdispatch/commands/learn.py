@@ -85,7 +85,7 @@ class Work:
         for table in tables:
             console.print(table)
         if self.out is not None:
-            console.print(f"Tables, pictures and policy file: [bold]{self.out}[/]")
+            console.print(f"Tables, pictures and policy file: [bold]{self.out}[/]", soft_wrap=True)
         return DONE
 
 

@@ -321,7 +321,8 @@ def _done(
     load = "" if told["load"] is None else f", load {told['load']:.3f}"
     console.print(
         f"[bold]{out}[/]: {len(made):,} jobs in {told['days']:.1f} days{load}, "
-        f"{told['serial']:.1%} serial"
+        f"{told['serial']:.1%} serial",
+        soft_wrap=True,
     )
     for rule, count in told["notes"].items():
         console.print(f"{rule}: {count:,} jobs", style="dim")

@@ -36,12 +36,17 @@ class Records:
         self.reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
         self._first = np.zeros(jobs, dtype=np.int64)
         self._count = np.zeros(jobs, dtype=np.int64)
-        self._node, self._units = array("i"), array("i")
-        self._time, self._ms = array("q"), array("d")
-        self._counts = {name: array("i") for name in ("queue", "running", "started")}
+        # Growing arrays; after a compiled replay, whole ones of NumPy.
+        self._node: Any = array("i")
+        self._units: Any = array("i")
+        self._time: Any = array("q")
+        self._ms: Any = array("d")
+        self._counts: dict[str, Any] = {
+            name: array("i") for name in ("queue", "running", "started")
+        }
         self._known: dict[str, array[float]] = {}
-        self._texts = {name: array("h") for name in ("model", "status")}
-        self._limit_hit = array("b")
+        self._texts: dict[str, Any] = {name: array("h") for name in ("model", "status")}
+        self._limit_hit: Any = array("b")
         self._names: dict[str, int] = {}
 
     def placed(self, rows: IntArray, placements: Placements) -> None:
@@ -56,22 +61,19 @@ class Records:
     ) -> None:
         """Remember the nodes of all jobs at once: each has ``count`` entries from ``first`` on."""
         self._first[rows], self._count[rows] = first, count
-        self._node.frombytes(node.astype(np.int32).tobytes())
-        self._units.frombytes(units.astype(np.int32).tobytes())
+        self._node, self._units = node.astype(np.int32), units.astype(np.int32)
 
     def replayed(self, model: str, times: IntArray, counts: NDArray[np.int32]) -> None:
         """Remember all dispatches at once: when, and jobs queued, running and started.
 
         How long each took is not known.
         """
-        self._time.frombytes(times.tobytes())
-        self._ms.frombytes(np.full(len(times), np.nan).tobytes())
-        for name, row in zip(self._counts, counts, strict=True):
-            self._counts[name].frombytes(row.tobytes())
+        rows = len(times)
+        self._time, self._ms = times, np.full(rows, np.nan)
+        self._counts = dict(zip(self._counts, counts, strict=True))
         for name, text in (("model", model), ("status", "heuristic")):
-            code = np.full(len(times), self._number(text), dtype=np.int16)
-            self._texts[name].frombytes(code.tobytes())
-        self._limit_hit.frombytes(bytes(len(times)))
+            self._texts[name] = np.full(rows, self._number(text), dtype=np.int16)
+        self._limit_hit = np.zeros(rows, dtype=np.bool_)
 
     def dispatched(
         self, now: int, queue: int, running: int, decision: Decision, started: int, ms: float

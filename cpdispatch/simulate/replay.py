@@ -321,5 +321,5 @@ def fingerprint(workload: Workload, dependencies: bool = False) -> str:
     if dependencies:
         columns += [workload.preceding, workload.think_s]
     for column in columns:
-        digest.update(column.tobytes())
+        digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()

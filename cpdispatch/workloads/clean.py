@@ -115,7 +115,7 @@ def clean(raw: RawLog, filter: str = "all", processors: int | None = None) -> Wo
     positions = np.flatnonzero(jobs.keep)
     if not len(positions):
         raise _empty(raw, filter, jobs.notes)
-    id = _numbered(raw.id[positions], jobs)
+    id = _numbered(raw.id[positions].astype(np.int64), jobs)
     submit_s = raw.submit_s[positions]
     late = submit_s < np.maximum.accumulate(submit_s)
     if late.any():
@@ -227,9 +227,9 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         name=log_name(raw.path),
         resources=tuple(raw.request),
         table=JobTable(block, raw.labels),
-        runtime_s=sealed(raw.runtime_s[positions]),
-        preceding=sealed(np.maximum(raw.preceding[positions], UNKNOWN)),
-        think_s=sealed(np.maximum(raw.think_s[positions], UNKNOWN)),
+        runtime_s=sealed(raw.runtime_s[positions].astype(np.int64)),
+        preceding=sealed(np.maximum(raw.preceding[positions], UNKNOWN).astype(np.int64)),
+        think_s=sealed(np.maximum(raw.think_s[positions], UNKNOWN).astype(np.int64)),
         processors=raw.processors,
         notes=notes,
         header=raw.header,

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -128,13 +129,17 @@ def _machine(header: tuple[str, ...]) -> int | None:
     return None
 
 
-def _columns(text: bytes, path: Path) -> tuple[IntArray, BoolArray]:
+_INT32_MAX = int(np.iinfo(np.int32).max)
+
+
+def _columns(text: bytes, path: Path) -> tuple[Any, BoolArray]:
     """The needed fields, shape (14, jobs), and of which jobs a fraction was rounded."""
     if b"\r" in text:
         text = text.replace(b"\r", b"\n")
-    # Rows beyond the real number of jobs are never touched, so they cost no memory.
+    # Rows beyond the real number of jobs are never touched, so they cost no memory; four bytes a
+    # number do for nearly every log.
     lines = text.count(b"\n") + 1
-    columns = np.empty((len(_NEEDED), lines), dtype=np.int64)
+    columns: Any = np.empty((len(_NEEDED), lines), dtype=np.int32)
     rounded = np.zeros(lines, dtype=np.bool_)
     jobs, needed, stream = 0, list(_NEEDED), io.BytesIO(text)
     # NumPy's reader takes two thirds of the time of pandas', whose import alone costs 75 MB.
@@ -153,6 +158,8 @@ def _columns(text: bytes, path: Path) -> tuple[IntArray, BoolArray]:
             if not _in_range(chunk):
                 raise _misread(text, path)
             whole = np.rint(chunk)
+            if columns.dtype == np.int32 and np.abs(whole).max() > _INT32_MAX:
+                columns = columns.astype(np.int64)
             rows = slice(jobs, jobs + len(chunk))
             rounded[rows] = (whole != chunk)[:, needed].any(axis=1)
             columns[:, rows] = whole[:, needed].T

@@ -138,7 +138,9 @@ def test_smallest_first_in_both_queues_backfills_nothing(
     """
     workload, system = case
     pool = System.pool(int(system.total[0]) + 1)
-    cores = JobTable(workload.table.block[: Column.REQUEST + 1].copy())
+    block = workload.table.block[: Column.REQUEST + 1].copy()
+    block[Column.REQUEST] = np.maximum(block[Column.REQUEST], 1)
+    cores = JobTable(block)
     jobs = replace(workload, resources=pool.resources, table=cores)
     sqf = find("sqf")
     predictor = "actual" if actual else "walltime"

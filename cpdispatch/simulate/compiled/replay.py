@@ -52,14 +52,20 @@ class Replays:
         self.workload = workload
         self.system = system
         request = table.block[Column.REQUEST :]
-        self.asks, shape = np.unique(request[:, self.rows], axis=1, return_inverse=True)
-        need = table.units * request[0]
         runtime_s = workload.runtime_s if runtime_s is None else runtime_s
-        columns = (table.submit_s, need, table.requested_s, runtime_s, table.units)
-        rows = [*(column[self.rows] for column in columns), shape.reshape(-1)]
-        kinds = np.stack((rows[layout.SHAPE], rows[layout.UNITS]))
-        self.kinds, kind = np.unique(kinds, axis=1, return_inverse=True)
-        self.given = np.stack([*rows, kind.reshape(-1)])
+        self.given = np.empty((7, len(self.rows)), dtype=np.int64)
+        rows = (layout.SUBMIT, layout.REQUESTED, layout.RUNTIME, layout.UNITS)
+        columns = (table.submit_s, table.requested_s, runtime_s, table.units)
+        for row, column in zip(rows, columns, strict=True):
+            self.given[row] = column[self.rows]
+        self.given[layout.NEED] = self.given[layout.UNITS] * request[0, self.rows]
+        shape = _numbered(request[:, self.rows])
+        kind = _numbered(np.stack((shape, self.given[layout.UNITS])))
+        self.given[layout.SHAPE], self.given[layout.KIND] = shape, kind
+        one_of_each = np.unique(shape, return_index=True)[1]
+        self.asks = np.ascontiguousarray(request[:, self.rows[one_of_each]].T)
+        one_of_each = np.unique(kind, return_index=True)[1]
+        self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one_of_each]
         self.walltime = given(self.given[layout.REQUESTED])
         self.is_pool = system.capacity.shape == (1, 1) and bool((self.given[layout.NEED] > 0).all())
 
@@ -84,6 +90,15 @@ class Replays:
         start = np.full(len(self.workload), -1, dtype=np.int64)
         start[self.rows] = replay.state.fate[layout.START]
         return start
+
+
+def _numbered(columns: IntArray) -> IntArray:
+    """The same number for the same column, in ascending order of the columns; shape (columns,)."""
+    number = np.zeros(columns.shape[1], dtype=np.int64)
+    for row in columns:
+        values, code = np.unique(row, return_inverse=True)
+        number = np.unique(number * len(values) + code, return_inverse=True)[1]
+    return number
 
 
 class Replay:
@@ -124,8 +139,7 @@ class Replay:
         self.deep: Deep | None = None
         if dispatcher.depth > 1 or not prepared.is_pool:
             capacity = prepared.system.capacity.copy()
-            asks = np.ascontiguousarray(prepared.asks.T)
-            self.nodes = nodes_of(capacity, asks, prepared.kinds, prepared.entries_max)
+            self.nodes = nodes_of(capacity, prepared.asks, prepared.kinds, prepared.entries_max)
         if dispatcher.depth > 1:
             block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
             self.deep = deep_of(block, prepared.entries_max)

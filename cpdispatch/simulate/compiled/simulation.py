@@ -67,26 +67,30 @@ class CompiledSimulation:
         self.records.reason[~prepared.runnable] = Reason.NEVER_FITS
         self._name = dispatcher.name
         memory = take(predictor.memory(workload), prepared.rows)
-        self._replay = Replay(
+        self._replay: Replay | None = Replay(
             prepared, dispatcher, memory, trigger=trigger, correction=correction, recorded=True
         )
         self._replay.go(0)  # compiles, before any clock runs
 
     def go(self, events: int) -> bool:
         """Go on for about so many events; whether the simulation is over."""
+        assert self._replay is not None
         over = self._replay.go(events)
         if over:
-            self._record()
+            self._record(self._replay)
+            self._replay = None  # the largest thing in memory, needed no more
         return over
 
     @property
     def progress(self) -> float:
         """Share of the jobs that have been submitted so far."""
+        if self._replay is None:
+            return 1.0
         state = self._replay.state
         return float(state.at[layout.NEXT] / max(state.given.shape[1], 1))
 
-    def _record(self) -> None:
-        replay, records = self._replay, self.records
+    def _record(self, replay: Replay) -> None:
+        records = self.records
         state, rows = replay.state, replay.prepared.rows
         records.expected_s[rows] = state.fate[layout.EXPECTED]
         records.start_s[rows] = state.fate[layout.START]
@@ -107,8 +111,10 @@ class CompiledSimulation:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a checkpoint needs: what is not in the log, and of that only what is in use."""
+        assert self._replay is not None
         return {"saved": self._replay.saved()}
 
     def go_on_from(self, other: CompiledSimulation) -> None:
         """Take over the state of one that was restored from a checkpoint of the same run."""
+        assert self._replay is not None
         self._replay.restore(other.__dict__["saved"])

@@ -1,0 +1,223 @@
+"""How fast whole replays are: compiled, by the general loop, in plain Python, by AccaSim.
+
+    python benchmarks/kernels.py ../shared/traces
+
+Loops only: reading and compiling are excluded. Slow ones replay the first jobs of a log only, and
+their rate is over those. AccaSim runs in a process of its own, with its EASY and first fit; give
+--accasim the Python that has it. Nothing else should be running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+
+from cpdispatch import dispatch
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.jobs import Column, Workload
+from cpdispatch.simulate import simulate
+from cpdispatch.simulate.compiled import Replays
+from cpdispatch.system import NodeGroup, System, find
+from cpdispatch.workloads import read
+from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads.select import select
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+RICC = System("ricc", ("core", "mem"), (NodeGroup("ricc", 1024, (8, 12 * 1024)),), 1024)
+STATIC = ("easy", "easy-fcfs-spf", "easy-saf-saf", "fifo")
+CHANGING = ("easy-lexp-lexp", "easy-wfp3-wfp3")
+CASES = (
+    ("KTH-SP2-1996-2", find("100"), "strong", (*STATIC, *CHANGING)),
+    ("CTC-SP2-1996-3.1-cln", find("338"), "strong", (*STATIC, *CHANGING)),
+    ("HPC2N-2002-2.2-cln", find("seth"), "all", (*STATIC, *CHANGING)),
+    ("RICC-2010-2", RICC, "all", ("easy", "easy-saf-saf")),
+)
+GENERAL_JOBS, PLAIN_JOBS, TWIN_JOBS, ACCASIM_JOBS = 10_000, 10_000, 1_000, 5_000
+
+
+def rate(jobs: int, replay: Callable[[], object], repeat: int = 1) -> float:
+    """Jobs a second of the fastest of some replays."""
+    times = []
+    for _ in range(repeat):
+        began = perf_counter()
+        replay()
+        times.append(perf_counter() - began)
+    return jobs / min(times)
+
+
+def compiled(workload: Workload, system: System, spec: str) -> float:
+    prepared, made = Replays(workload, system), dispatch.make(spec)
+    assert isinstance(made, Backfill)
+    prepared.starts(made)
+    return rate(len(workload), lambda: prepared.starts(made), repeat=5)
+
+
+def general(workload: Workload, system: System, spec: str) -> float:
+    first = select(workload, GENERAL_JOBS)
+    simulate(select(workload, 200), system, spec, compiled=False)
+    return rate(len(first), lambda: simulate(first, system, spec, compiled=False))
+
+
+def by_hand(workload: Workload, system: System) -> float:
+    first, processors = select(workload, PLAIN_JOBS), int(system.total[0])
+    return rate(len(first), lambda: plain_easy(first, processors))
+
+
+def plain_easy(workload: Workload, processors: int) -> None:
+    """EASY on a pool as simulators in plain Python have it: lists, a heap, one job at a time."""
+    table = workload.table
+    jobs = list(zip(table.submit_s.tolist(), table.units.tolist(), table.requested_s.tolist(),
+                    workload.runtime_s.tolist(), strict=True))  # fmt: skip
+    queue: list[tuple[int, int, int, int]] = []
+    running: list[tuple[int, int]] = []
+    ends: list[tuple[int, int, int]] = []
+    free, at, started = processors, 0, 0
+
+    def start(job: tuple[int, int, int, int], now: int) -> None:
+        nonlocal free, started
+        free -= job[1]
+        started += 1
+        running.append((now + job[2], job[1]))
+        heapq.heappush(ends, (now + job[3], started, job[1]))
+        due[started] = (now + job[2], job[1])
+
+    due: dict[int, tuple[int, int]] = {}
+    while at < len(jobs) or ends:
+        now = min(jobs[at][0] if at < len(jobs) else ends[0][0], ends[0][0] if ends else 1 << 62)
+        while ends and ends[0][0] == now:
+            _, serial, processors_back = heapq.heappop(ends)
+            free += processors_back
+            running.remove(due.pop(serial))
+        while at < len(jobs) and jobs[at][0] == now:
+            queue.append(jobs[at])
+            at += 1
+        while queue and queue[0][1] <= free:
+            start(queue.pop(0), now)
+        if not queue:
+            continue
+        have, shadow, extra = free, now, 0
+        for end, back in sorted(running):
+            shadow = end
+            have += back
+            if have >= queue[0][1]:
+                extra = have - queue[0][1]
+                break
+        for job in queue[1:]:
+            outlives = now + job[2] > shadow
+            if job[1] <= free and (not outlives or job[1] <= extra):
+                extra -= job[1] if outlives else 0
+                start(job, now)
+                queue.remove(job)
+
+
+def twin(workload: Workload, system: System) -> float:
+    from tests.oracles import plain
+
+    first = select(workload, TWIN_JOBS)
+    expected = first.table.requested_s.tolist()
+    return rate(len(first), lambda: plain.replay(first, system, plain.Rules(), expected))
+
+
+ACCASIM = """
+import json, sys, time
+from pathlib import Path
+from tests.adapters import inside
+from cpdispatch.adapters import accasim
+schedulers = accasim.imported("base.scheduler_class")
+allocators = accasim.imported("base.allocator_class")
+made = schedulers.EASYBackfilling(allocators.FirstFit())
+accasim.scheduler = lambda *arguments: made
+case = json.loads(Path(sys.argv[1]).read_text())
+began = time.perf_counter()
+inside.play(case, Path(sys.argv[1]).parent)
+print(time.perf_counter() - began)
+"""
+
+
+def by_accasim(workload: Workload, system: System, python: str) -> float:
+    """Jobs a second of AccaSim's own EASY, reading from memory, nothing written."""
+    first = select(workload, ACCASIM_JOBS)
+    (group,), kinds = system.groups, system.resources
+    table = first.table
+    jobs = [
+        {
+            "job_id": str(k), "queued_time": int(table.submit_s[k]),
+            "duration": int(first.runtime_s[k]), "expected_duration": int(table.requested_s[k]),
+            "requested_nodes": int(table.units[k]), "queue": "all",
+            "requested_resources": {
+                kind: int(table.block[Column.REQUEST + r, k]) for r, kind in enumerate(kinds)
+            },
+        }
+        for k in range(len(first))
+    ]  # fmt: skip
+    capacity = dict(zip(kinds, group.capacity, strict=True))
+    case = {"system": {"groups": {"g": capacity}, "resources": {"g": group.nodes}}, "jobs": jobs,
+            "dispatcher": "easy", "limit_s": 1.0}  # fmt: skip
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "case.json"
+        path.write_text(json.dumps(case))
+        done = subprocess.run(
+            [python, "-c", ACCASIM, str(path)], capture_output=True, text=True, check=False,
+            cwd=Path(__file__).resolve().parent.parent,
+        )  # fmt: skip
+    if done.returncode:
+        print(done.stderr[-2000:], file=sys.stderr)
+        return float("nan")
+    return len(jobs) / float(done.stdout.split()[-1])
+
+
+def all_pairs(workload: Workload, system: System) -> float:
+    """Seconds of a workload under all 144 pairs of the twelve orders."""
+    prepared = Replays(workload, system)
+    names = ["fcfs", "lcfs", "spf", "lpf", "sqf", "lqf", "saf", "laf", "lexp", "sexp", "srf", "lrf"]
+    made = [dispatch.make(f"easy-{first}-{second}") for first in names for second in names]
+    began = perf_counter()
+    for dispatcher in made:
+        assert isinstance(dispatcher, Backfill)
+        prepared.starts(dispatcher)
+    return perf_counter() - began
+
+
+def main() -> None:
+    """Print the tables of docs/performance.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("--accasim", default="", metavar="PYTHON", help="a Python that has AccaSim")
+    given = parser.parse_args()
+    print("| log | system | dispatcher | compiled | general loop | plain EASY | twin | AccaSim |")
+    print("|---|---|---|--:|--:|--:|--:|--:|")
+    for log, system, filter, specs in CASES:
+        path = given.traces / f"{log}.swf.gz"
+        if not path.exists():
+            print(f"{path} is missing", file=sys.stderr)
+            continue
+        workload = fit(read(path, filter, int(system.total[0])), system)
+        for spec in specs:
+            cells = [compiled(workload, system, spec), general(workload, system, spec)]
+            if spec == "easy":
+                on_pool = system.nodes == 1
+                cells.append(by_hand(workload, system) if on_pool else float("nan"))
+                cells.append(twin(workload, system) if system.nodes < 200 else float("nan"))
+                if given.accasim:
+                    cells.append(by_accasim(workload, system, given.accasim))
+            shown = ["-" if np.isnan(cell) else f"{cell:,.0f}" for cell in cells]
+            shown += ["-"] * (5 - len(shown))
+            print(f"| {log} | {system.name} | {spec} | {' | '.join(shown)} |", flush=True)
+        if log.startswith("KTH"):
+            year = select(workload, int((workload.table.submit_s < 365 * 86_400).sum()))
+            print(f"{len(year):,} jobs of a year of KTH, all 144 pairs: "
+                  f"{all_pairs(year, system):.1f} s", file=sys.stderr)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

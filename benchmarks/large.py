@@ -1,0 +1,62 @@
+"""A log of MetaCentrum's size, 5.7 million jobs on 495 nodes: made, read, replayed, all measured.
+
+    python benchmarks/large.py FOLDER
+
+The log is made in FOLDER unless it is there already. Jobs come from the Lublin-Feitelson model for
+128 processors, at a load of 0.75 of the 8,412 cores. Reading and replaying happen in one
+process, by the command that a user would run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+JOBS, CORES, LARGEST_JOB, LOAD = 5_700_000, 8_412, 128, 0.75
+SYSTEM = {
+    "name": "metacentrum-sized",
+    "resources": ["core"],
+    "groups": [
+        {"name": "wide", "nodes": 492, "capacity": [17]},
+        {"name": "thin", "nodes": 3, "capacity": [16]},
+    ],
+}
+
+
+def make(folder: Path) -> tuple[Path, Path]:
+    """The log and its system, as files."""
+    from cpdispatch.workloads import lublin, swf
+
+    log, system = folder / "large.swf", folder / "large.json"
+    system.write_text(json.dumps(SYSTEM))
+    if not log.exists():
+        load = LOAD * CORES / LARGEST_JOB
+        swf.write(lublin.generate(JOBS, processors=LARGEST_JOB, load=load), log)
+    return log, system
+
+
+def main() -> None:
+    """Print seconds and peak memory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    log, system = make(parser.parse_args().folder)
+    command = [
+        sys.executable, "-m", "cpdispatch.cli", "simulate", str(log), "--system", str(system),
+        "-d", "reject", "-d", "easy", "--cores", "1", "--json",
+    ]  # fmt: skip
+    began = perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds = perf_counter() - began
+    peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    for run in json.loads(done.stdout)["runs"]:
+        print(f"{run['dispatcher']}: {run['jobs']:,} jobs started, {run['seconds']:.1f} s")
+    print(f"in all {seconds:.1f} s, peak {peak_mb:,.0f} MB, log {log.stat().st_size / 1e6:,.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

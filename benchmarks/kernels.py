@@ -145,22 +145,27 @@ print(time.perf_counter() - began)
 
 
 def by_accasim(workload: Workload, system: System, python: str) -> float:
-    """Jobs a second of AccaSim's own EASY, reading from memory, nothing written."""
+    """Jobs a second of AccaSim's own EASY, reading from memory, nothing written.
+
+    It divides by zero where a job asks for none of a resource type: those types are left out.
+    """
     first = select(workload, ACCASIM_JOBS)
-    (group,), kinds = system.groups, system.resources
-    table = first.table
+    (group,), table = system.groups, first.table
+    asked = (table.request > 0).all(axis=0)
+    kinds = [kind if asks else "" for kind, asks in zip(system.resources, asked, strict=True)]
     jobs = [
         {
             "job_id": str(k), "queued_time": int(table.submit_s[k]),
             "duration": int(first.runtime_s[k]), "expected_duration": int(table.requested_s[k]),
             "requested_nodes": int(table.units[k]), "queue": "all",
             "requested_resources": {
-                kind: int(table.block[Column.REQUEST + r, k]) for r, kind in enumerate(kinds)
+                kind: int(table.block[Column.REQUEST + r, k])
+                for r, kind in enumerate(kinds) if kind
             },
         }
         for k in range(len(first))
     ]  # fmt: skip
-    capacity = dict(zip(kinds, group.capacity, strict=True))
+    capacity = {kind: c for kind, c in zip(kinds, group.capacity, strict=True) if kind}
     case = {"system": {"groups": {"g": capacity}, "resources": {"g": group.nodes}}, "jobs": jobs,
             "dispatcher": "easy", "limit_s": 1.0}  # fmt: skip
     with TemporaryDirectory() as folder:

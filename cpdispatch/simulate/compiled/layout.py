@@ -52,7 +52,7 @@ EXPECTED, START, END, REASON, DUE_OF, STEP, FIRST, COUNT = range(8)
 # completions to come (end, serial number); the job of each serial number.
 JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL = range(6)
 
-# A queue by ascending (key, job): the job, its processors.
+# A queue by ascending (key, job): the job, and its processors on a pool, its kind on nodes.
 WHO, WANTS = range(2)
 
 # Rules: the orders and whether their keys change while jobs wait, whether one queue serves both,

@@ -26,6 +26,7 @@ from cpdispatch.simulate.compiled.layout import (
     FREE,
     HEAD,
     HEAP_END,
+    KIND,
     NEED,
     NEVER,
     NEXT,
@@ -70,7 +71,7 @@ def go(
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
     policies; ``nodes`` on a processor pool; ``deep`` up to one reservation.
     """
-    jobs = given.shape[1]
+    jobs, wants = given.shape[1], NEED if nodes is None else KIND
     while events > 0:
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
@@ -94,13 +95,14 @@ def go(
             fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
             enqueue(
                 at, given, fate, first, first_key, job,
-                rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first, FIRST_SIZE,
+                rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
+                FIRST_SIZE, wants,
             )  # fmt: skip
             if not rule[SAME]:
                 enqueue(
                     at, given, fate, second, second_key, job,
                     rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
-                    SECOND_SIZE,
+                    SECOND_SIZE, wants,
                 )  # fmt: skip
             at[QUEUED] += 1
             if nodes is not None:
@@ -134,13 +136,14 @@ def dispatch(
     now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
     ended, ending = correct(at, given, fate, run, rule[CORRECTION])
     running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
+    wants = NEED if nodes is None else KIND
     if rule[PRIMARY_CHANGES]:
         sort_anew(
             at, given, fate, first, first_key,
             rule[PRIMARY], first_weights, rule[THRESHOLD], own_first, FIRST_SIZE,
         )  # fmt: skip
     elif rule[THRESHOLD] != NO_THRESHOLD:
-        let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
+        let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD], wants)
     if deep is not None:
         without_started(at, fate, first, first_key, FIRST_SIZE)
         if not rule[SAME]:

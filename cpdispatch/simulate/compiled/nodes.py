@@ -39,6 +39,7 @@ from cpdispatch.simulate.compiled.layout import (
     SHAPE,
     START,
     UNITS,
+    WANTS,
     WHO,
 )
 from cpdispatch.simulate.compiled.running import begin
@@ -445,9 +446,11 @@ def backfill(
         if kinds[_OPEN, kind]:
             kinds[_LEAST, kind] = NEVER
     for k in range(size if left > 0 else 0):
+        kind = queue[WANTS, k]
+        if not kinds[_OPEN, kind]:
+            continue
         job = queue[WHO, k]
-        kind = given[KIND, job]
-        if not kinds[_OPEN, kind] or fate[START, job] >= 0:
+        if fate[START, job] >= 0:
             continue
         left -= 1
         expected = fate[EXPECTED, job]

@@ -99,15 +99,15 @@ def without_started(
 
 @inlined
 def tidy(at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_at: int) -> None:
-    """Close the gaps once most of a queue is gaps."""
-    if at[size_at] > 2 * at[QUEUED] + 32:
+    """Close the gaps once a fifth of a queue is gaps."""
+    if 4 * at[size_at] > 5 * at[QUEUED] + 128:
         without_started(at, fate, queue, keys, size_at)
 
 
 @kernel
 def let_late_ones_first(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    threshold_s: int,
+    threshold_s: int, wants: int,
 ) -> None:  # fmt: skip
     """Move jobs that have passed the threshold to the front of a queue with lasting keys."""
     while at[LATE] < at[NEXT] and at[NOW] - given[SUBMIT, at[LATE]] > threshold_s:
@@ -122,20 +122,20 @@ def let_late_ones_first(
         for i in range(k, size):
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i + 1], queue[WANTS, i + 1]
             keys[i] = keys[i + 1]
-        insert(queue, keys, at[HEAD], size, -np.inf, job, given[NEED, job])
+        insert(queue, keys, at[HEAD], size, -np.inf, job, given[wants, job])
 
 
 @inlined
 def enqueue(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, job: int,
-    policy: int, weights: FloatArray, changes: int, own: Any, size_at: int,
+    policy: int, weights: FloatArray, changes: int, own: Any, size_at: int, wants: int,
 ) -> None:  # fmt: skip
     """Put a job into a queue; keys that change are computed when they are needed."""
     size = at[size_at]
     at[size_at] += 1
     if changes:
-        queue[WHO, size], queue[WANTS, size] = job, given[NEED, job]
+        queue[WHO, size], queue[WANTS, size] = job, given[wants, job]
     else:
         key = key_under(at, given, fate, policy, weights, job, own)
         low = at[HEAD] if size_at == FIRST_SIZE else 0
-        insert(queue, keys, low, size, key, job, given[NEED, job])
+        insert(queue, keys, low, size, key, job, given[wants, job])

@@ -26,7 +26,8 @@ from cpdispatch.heuristics.priority_search import OrderSearch, Schedule
 from cpdispatch.instance import Instance, loads
 from cpdispatch.models import hcp, pcp
 from cpdispatch.models import objective as objectives
-from cpdispatch.models.bounds import area, families, priced
+from cpdispatch.models.bounds import area, priced
+from cpdispatch.models.families import families
 from cpdispatch.models.hcp import (
     EXHAUST_STEPS,
     OPTIMAL_GAP,

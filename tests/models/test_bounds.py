@@ -14,7 +14,10 @@ from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 from cpdispatch.models import bounds
-from cpdispatch.models.bounds import Families, Priced
+from cpdispatch.models import families as pooled
+from cpdispatch.models import prices as pricing
+from cpdispatch.models.bounds import Priced
+from cpdispatch.models.families import Families
 from cpdispatch.models.objective import OBJECTIVES, Weights
 from cpdispatch.models.problem import Problem
 from tests.models.cases import (
@@ -40,7 +43,7 @@ class Case:
         self, instance: Instance, objective: str = "wait", chosen: Sequence[int] | None = None
     ) -> None:
         self.problem: Problem = problem_of(instance, "pcp3", objective, chosen)
-        self.families = bounds.families(instance, self.problem.position)
+        self.families = pooled.families(instance, self.problem.position)
         self.weights = self.problem.weights
 
     @property
@@ -85,7 +88,7 @@ def test_every_plan_of_the_nodes_keeps_every_capacity(instance: Instance, random
     random.shuffle(order)
     found = plan(instance, order)
     chosen = sorted(found)
-    families = bounds.families(instance, np.array(chosen, dtype=np.int64))
+    families = pooled.families(instance, np.array(chosen, dtype=np.int64))
     start_s = np.array([found[position][0] for position in chosen], dtype=np.int64)
     duration_s = instance.queue.expected_s[chosen]
     for time in {instance.now, *families.since_s.tolist(), *start_s.tolist()}:
@@ -104,7 +107,7 @@ FAT: dict[str, Any] = {
 def names(*jobs: dict[str, Any], **more: Any) -> dict[str, list[int]]:
     """What is free of each capacity over time."""
     instance = queued(*jobs, **more)
-    families = bounds.families(instance, np.arange(len(jobs)))
+    families = pooled.families(instance, np.arange(len(jobs)))
     return dict(zip(families.name, families.free.tolist(), strict=True))
 
 
@@ -118,7 +121,7 @@ def test_a_resource_is_pooled_until_running_jobs_give_theirs_back() -> None:
 
 def test_running_jobs_may_be_taken_as_ended() -> None:
     busy = queued(*(job(k, 5, 1, 1, 0) for k in range(9)), running=[running(20, 9, [2, 0], 0)])
-    families = bounds.families(busy, np.arange(9), np.array([True]))
+    families = pooled.families(busy, np.arange(9), np.array([True]))
     assert families.free.tolist() == [[8]]
     assert families.since_s.tolist() == [100]
 
@@ -129,7 +132,7 @@ def test_what_there_is_always_enough_of_is_no_capacity() -> None:
 
 def test_jobs_that_cannot_leave_some_nodes_share_what_those_have() -> None:
     jobs = [job(1, 5, 1, 2, 8), job(2, 5, 1, 2, 9), job(3, 5, 1, 1, 7)]
-    families = bounds.families(queued(*jobs, **FAT), np.arange(3))
+    families = pooled.families(queued(*jobs, **FAT), np.arange(3))
     found = dict(zip(families.name, families.demand.tolist(), strict=True))
     assert found["core of fat"] == [2, 2, 1]
     assert found["mem of fat"] == [8, 9, 7]
@@ -163,11 +166,11 @@ def test_units_are_counted_where_they_fit() -> None:
 def test_there_is_room_for_what_every_resource_is_enough_for(
     free: list[int], shape: list[int], room: int
 ) -> None:
-    assert bounds._room(np.array(free), np.array(shape)) == room
+    assert pooled._room(np.array(free), np.array(shape)) == room
 
 
 def test_a_unit_counts_as_many_as_it_holds() -> None:
-    families = bounds.families(queued(*(job(k, 5, 2, 1 + k, 0) for k in range(4))), np.arange(4))
+    families = pooled.families(queued(*(job(k, 5, 2, 1 + k, 0) for k in range(4))), np.arange(4))
     found = dict(zip(families.name, families.demand.tolist(), strict=True))
     assert found["core"] == [1, 2, 3, 4]
     assert found["units of 2 core"] == [0, 1, 1, 2]
@@ -180,7 +183,7 @@ def test_power_is_a_capacity() -> None:
 
 
 def test_no_jobs_share_nothing() -> None:
-    families = bounds.families(queued(job(1, 5, 1, 1, 0)), np.arange(0))
+    families = pooled.families(queued(job(1, 5, 1, 1, 0)), np.arange(0))
     assert len(families) == 0
     case = waits(queued(job(1, 5, 1, 1, 0)))
     assert case.priced(100).sum == case.area() == case.per_job() == 100
@@ -191,7 +194,7 @@ def test_no_jobs_share_nothing() -> None:
 def test_a_usable_part_is_the_largest_sum_of_demands(demand: list[int], most: int) -> None:
     sums = {sum(some) for n in range(len(demand) + 1) for some in combinations(demand, n)}
     expected = [max(s for s in sums if s <= free) for free in range(most + 1)]
-    assert bounds._usable(np.sort(np.array(demand)), most).tolist() == expected
+    assert pooled._usable(np.sort(np.array(demand)), most).tolist() == expected
 
 
 # ---------------------------------------------------------------------------------------- validity
@@ -393,7 +396,7 @@ def test_large_capacities_are_not_rounded_down(steps: list[tuple[int, int]], cut
     nearest = bounds._not_below(free)
     assert all(Fraction(x) >= y for x, y in zip(nearest[0].tolist(), free[0].tolist(), strict=True))
     end = int(since[-1]) + cut
-    supply = bounds._supply(since.astype(np.float64), nearest, np.array([0.0, end]))
+    supply = pricing.supply_of(since.astype(np.float64), nearest, np.array([0.0, end]))
     exact = sum(length * rate for length, rate in steps)
     assert exact <= Fraction(float(supply[0, 0])) <= exact * (1 + Fraction(1, 10**12))
 
@@ -402,7 +405,7 @@ def test_large_capacities_are_not_rounded_down(steps: list[tuple[int, int]], cut
 
 
 @st.composite
-def fluids(draw: st.DrawFn) -> tuple[FloatArray, FloatArray, bounds._Classes]:
+def fluids(draw: st.DrawFn) -> tuple[FloatArray, FloatArray, pricing.Classes]:
     """Segments and what is free in them, and classes of jobs of one family."""
     steps = draw(st.lists(st.integers(1, 20), max_size=4))
     since = np.cumsum([0, *steps]).astype(np.float64)
@@ -414,14 +417,14 @@ def fluids(draw: st.DrawFn) -> tuple[FloatArray, FloatArray, bounds._Classes]:
         return np.array(draw(values), dtype=np.float64)
 
     release = column(0, 30)
-    classes = bounds._Classes(
+    classes = pricing.Classes(
         column(0, 6)[None], column(1, 12), column(0, 9), release, release + column(0, 15),
         column(1, 3),
     )  # fmt: skip
     return since, np.array([*free, draw(st.integers(1, 6))], dtype=np.float64), classes
 
 
-def fluid_twin(since: FloatArray, free: FloatArray, classes: bounds._Classes) -> Fraction:
+def fluid_twin(since: FloatArray, free: FloatArray, classes: pricing.Classes) -> Fraction:
     """Weighted mean busy times: by ratio, each job takes the first capacity that is left it."""
     left = [
         (int(a), int(b), Fraction(f))
@@ -456,7 +459,7 @@ def fluid_twin(since: FloatArray, free: FloatArray, classes: bounds._Classes) ->
 @settings(deadline=None, max_examples=10 * EXAMPLES)
 @given(fluids())
 def test_the_fluid_is_that_of_the_twin_and_costs_no_more(
-    given_: tuple[FloatArray, FloatArray, bounds._Classes],
+    given_: tuple[FloatArray, FloatArray, pricing.Classes],
 ) -> None:
     since, free, classes = given_
     every = np.ones(len(classes.jobs), dtype=np.bool_)
@@ -468,7 +471,7 @@ def test_the_fluid_is_that_of_the_twin_and_costs_no_more(
 
 
 def cost_twin(
-    grid: FloatArray, prices: FloatArray, classes: bounds._Classes, j: int, start: int
+    grid: FloatArray, prices: FloatArray, classes: pricing.Classes, j: int, start: int
 ) -> Fraction:
     """What a job costs and pays that starts then."""
     facts = [int(fact[j]) for fact in classes[1:5]]
@@ -484,7 +487,7 @@ def cost_twin(
 @settings(deadline=None, max_examples=5 * EXAMPLES)
 @given(fluids(), st.data())
 def test_the_value_of_prices_and_the_latest_starts_are_those_of_the_twin(
-    given_: tuple[FloatArray, FloatArray, bounds._Classes], data: st.DataObject
+    given_: tuple[FloatArray, FloatArray, pricing.Classes], data: st.DataObject
 ) -> None:
     since, free, classes = given_
     cuts = data.draw(st.sets(st.integers(1, 60), min_size=1, max_size=6))
@@ -493,9 +496,9 @@ def test_the_value_of_prices_and_the_latest_starts_are_those_of_the_twin(
     cells = len(grid) - 1
     prices = np.array([data.draw(st.lists(level, min_size=cells, max_size=cells))])
     slack = data.draw(st.floats(0, 40))
-    supply = bounds._supply(since, free[None], grid)
-    value, slip = bounds._value(grid, supply, prices, classes)
-    latest, later = (bounds._latest(grid, prices, classes, slack + d) for d in (0, 1e-6))
+    supply = pricing.supply_of(since, free[None], grid)
+    value, slip = pricing.value_of(grid, supply, prices, classes)
+    latest, later = (pricing.latest_of(grid, prices, classes, slack + d) for d in (0, 1e-6))
     exact = -sum(
         (Fraction(float(p)) * held_until(since, free, int(a), int(b))
          for p, a, b in zip(prices[0], grid[:-1], grid[1:], strict=True)), Fraction(0)

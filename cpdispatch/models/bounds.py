@@ -1,12 +1,12 @@
 """Lower bounds of the weighted sum of the starts, over all plans of some jobs on the nodes.
 
-A plan of the nodes keeps many pooled capacities at every instant: each resource of all nodes, each
-resource of the nodes that some jobs are confined to, the number of units of a shape that fit into
-what the nodes have free, the power cap. `cpdispatch.models.families` collects them; from these alone, `area` bounds
-the weighted sum in closed form and `priced` by prices of the capacities over time.
+A plan of the nodes keeps many pooled capacities at every instant, which
+`cpdispatch.models.families` collects; from these alone, `area` bounds the weighted sum in closed
+form and `priced` by prices of the capacities over time.
 
 All of it holds for every plan: any set of capacities, of jobs or of prices gives a valid bound, and
-rounding is paid for (see `_gain` and `cpdispatch.models.prices.value_of`). What is chosen well only makes the bound better.
+rounding is paid for (see `_gain` and `cpdispatch.models.prices.value_of`). What is chosen well only
+makes the bound better.
 
 References
 ----------

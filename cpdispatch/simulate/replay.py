@@ -20,6 +20,7 @@ from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.files import read_bytes, writing
 from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.predict import Predictor, Remembering
@@ -116,7 +117,7 @@ def simulate(
     simulation: Simulation | CompiledSimulation
     if (
         compiled
-        and isinstance(made, Backfill)
+        and isinstance(made, Backfill | Reject)
         and replayable(made)
         and isinstance(predictor, Remembering)
         and untaught
@@ -207,7 +208,8 @@ class _Replay:
             self.seconds = before + now - began
             if watch.progress is not None:
                 watch.progress(1.0 if over else self.simulation.progress)
-            if watch.folder is not None and (stop or now - saved >= watch.checkpoint_s):
+            due = stop or (not over and now - saved >= watch.checkpoint_s)
+            if due and watch.folder is not None:
                 self.save(watch.folder)
                 saved = now
             if stop:

@@ -16,6 +16,7 @@ from cpdispatch.errors import UsageError
 from cpdispatch.heuristics import policies
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, SUMMARIES, find
+from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
 from cpdispatch.simulate import Run, simulate
 from cpdispatch.system import System
@@ -56,7 +57,7 @@ def cases(draw: st.DrawFn, pool: bool) -> tuple[Workload, System]:
 
 
 def both(
-    workload: Workload, system: System, dispatcher: Backfill, rules: dict[str, Any]
+    workload: Workload, system: System, dispatcher: Backfill | Reject, rules: dict[str, Any]
 ) -> tuple[Run, Run]:
     compiled = simulate(workload, system, replace(dispatcher), **rules)
     general = simulate(workload, system, replace(dispatcher), compiled=False, **rules)
@@ -90,6 +91,13 @@ def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: An
 @given(st.booleans().flatmap(cases), backfillings((2, 3, ALL)), rules)
 def test_with_promises(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
+    assert same(compiled, general)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.booleans().flatmap(cases), rules)
+def test_of_a_dispatcher_that_refuses_everything(case: tuple[Workload, System], rules: Any) -> None:
+    compiled, general = both(*case, Reject(), rules)
     assert same(compiled, general)
 
 

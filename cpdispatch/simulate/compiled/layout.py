@@ -16,6 +16,10 @@ from cpdispatch.decision import Reason
 
 NEVER = int(np.iinfo(np.int64).max)
 IN_TURN, BACKFILLED, WAITS = int(Reason.STARTED), int(Reason.BACKFILLED), int(Reason.WAITS)
+REJECTED = int(Reason.REJECTED)
+
+REJECT = -1
+"""The reservation depth of the dispatcher that refuses every job."""
 
 # Scalars: the clock; jobs submitted, queued, running and started so far (the serial number of the
 # next completion); completions to come; free processors of a pool; the first job that has not

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import inlined, kernel
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 from cpdispatch.predict.memory import Memory, expect
 from cpdispatch.simulate.compiled import nodes as on_nodes
@@ -35,6 +35,9 @@ from cpdispatch.simulate.compiled.layout import (
     PRIMARY,
     PRIMARY_CHANGES,
     QUEUED,
+    REASON,
+    REJECT,
+    REJECTED,
     REQUESTED,
     RUNNING,
     SAME,
@@ -124,6 +127,19 @@ def go(
     return False
 
 
+@inlined
+def _record(
+    at: IntArray, times: IntArray, counts: NDArray[np.int32], now: int, queued: int, running: int,
+    started: int,
+) -> None:  # fmt: skip
+    """Keep a record of a dispatch, where there is room for records."""
+    row = at[DISPATCHES]
+    if times.shape[0] > 0:
+        times[row], counts[0, row] = now, queued
+        counts[1, row], counts[2, row] = running, started
+    at[DISPATCHES] += 1
+
+
 @kernel
 def dispatch(
     at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
@@ -134,6 +150,12 @@ def dispatch(
 ) -> None:  # fmt: skip
     """One pass: start in the primary order, reserve, backfill in the secondary order."""
     now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
+    if rule[DEPTH] == REJECT:
+        for k in range(at[FIRST_SIZE]):
+            fate[REASON, first[WHO, k]] = REJECTED
+        at[QUEUED] = at[FIRST_SIZE] = 0
+        _record(at, times, counts, now, queued, 0, 0)
+        return
     ended, ending = correct(at, given, fate, run, rule[CORRECTION])
     running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
     wants = NEED if nodes is None else KIND
@@ -179,11 +201,7 @@ def dispatch(
         if not rule[SAME]:
             tidy(at, fate, second, second_key, SECOND_SIZE)
     at[SEEN] = at[NEXT]
-    if times.shape[0] > 0:
-        row = at[DISPATCHES]
-        times[row], counts[0, row] = now, queued
-        counts[1, row], counts[2, row] = running, at[SERIAL] - serial
-    at[DISPATCHES] += 1
+    _record(at, times, counts, now, queued, running, at[SERIAL] - serial)
 
 
 WITH_OWN = (go, dispatch, sort_anew, enqueue, key_under, key_of)

@@ -14,6 +14,7 @@ from cpdispatch.compile import uncached
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD
+from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict.memory import Memory, given
 from cpdispatch.simulate.compiled import layout, loop
@@ -107,7 +108,7 @@ class Replay:
     Parameters
     ----------
     prepared : Replays
-    dispatcher : Backfill
+    dispatcher : Backfill or Reject
     memory : Memory
         What predicts.
     trigger, correction : str
@@ -117,10 +118,12 @@ class Replay:
     """
 
     def __init__(
-        self, prepared: Replays, dispatcher: Backfill, memory: Memory,
+        self, prepared: Replays, dispatcher: Backfill | Reject, memory: Memory,
         *, trigger: str = "instant", correction: str = "minimal", recorded: bool = False,
     ) -> None:  # fmt: skip
         self.prepared = prepared
+        if isinstance(dispatcher, Reject):
+            dispatcher = Backfill(depth=layout.REJECT)
         self.dispatcher = dispatcher
         self.memory = memory
         first, second = dispatcher.primary, dispatcher.secondary

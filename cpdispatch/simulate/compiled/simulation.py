@@ -8,6 +8,7 @@ import numpy as np
 
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import Remembering
 from cpdispatch.predict.memory import take
@@ -17,8 +18,10 @@ from cpdispatch.simulate.records import Records
 from cpdispatch.system import System
 
 
-def replayable(dispatcher: Backfill) -> bool:
+def replayable(dispatcher: Backfill | Reject) -> bool:
     """Whether compiled code gives the same schedule: nothing is promised yet, keys are compiled."""
+    if isinstance(dispatcher, Reject):
+        return True
     orders = dispatcher.primary, dispatcher.secondary
     return type(dispatcher) is Backfill and dispatcher.fresh and all(o.compiled for o in orders)
 
@@ -32,7 +35,7 @@ class CompiledSimulation:
     ----------
     workload, system, trigger, correction, kill_at_limit
         As of a `Simulation`.
-    dispatcher : Backfill
+    dispatcher : Backfill or Reject
     predictor : Remembering
         One that has learned nothing yet.
 
@@ -48,7 +51,7 @@ class CompiledSimulation:
         self,
         workload: Workload,
         system: System,
-        dispatcher: Backfill,
+        dispatcher: Backfill | Reject,
         predictor: Remembering,
         *,
         trigger: str,
@@ -99,9 +102,10 @@ class CompiledSimulation:
         count = int(state.at[layout.DISPATCHES])
         records.replayed(self._name, state.times[:count], state.counts[:, :count])
         if replay.nodes is None:
-            one = np.ones(len(rows), dtype=np.int64)
-            units = state.given[layout.UNITS]
-            records.all_placed(rows, np.cumsum(one) - 1, one, 0 * units, units)
+            started = state.fate[layout.START] >= 0
+            count = started.astype(np.int64)
+            units = state.given[layout.UNITS, started]
+            records.all_placed(rows, np.cumsum(count) - count, count, 0 * units, units)
         else:
             used = int(state.at[layout.ENTRIES])
             records.all_placed(

@@ -110,31 +110,32 @@ def simulate(
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
-    untaught = isinstance(predictor, str)
-    if isinstance(predictor, str):
-        predictor = predict.make(predictor, workload)
+    known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
     made = dispatch.make(dispatcher, settings) if isinstance(dispatcher, str) else dispatcher
+    rules: dict[str, Any] = {
+        "trigger": trigger,
+        "correction": correction,
+        "kill_at_limit": kill_at_limit,
+    }
     simulation: Simulation | CompiledSimulation
     if (
         compiled
         and isinstance(made, Backfill | Reject)
         and replayable(made)
-        and isinstance(predictor, Remembering)
-        and untaught
+        # One of the user's may have learned something already.
+        and isinstance(predictor, str)
+        and isinstance(known, Remembering)
         and watch.seen is None
         and not dependencies
         and starvation is None
     ):
-        simulation = CompiledSimulation(
-            workload, system, made, predictor,
-            trigger=trigger, correction=correction, kill_at_limit=kill_at_limit,
-        )  # fmt: skip
+        simulation = CompiledSimulation(workload, system, made, known, **rules)
     else:
         if isinstance(dispatcher, str):
             warm_up(dispatcher, settings)
         simulation = Simulation(
-            workload, system, predictor=predictor, trigger=trigger, correction=correction,
-            kill_at_limit=kill_at_limit, dependencies=dependencies, starvation=starvation,
+            workload, system, predictor=known, dependencies=dependencies, starvation=starvation,
+            **rules,
         )  # fmt: skip
     about = {
         "version": version("cpdispatch"),
@@ -144,10 +145,8 @@ def simulate(
         "notes": {**workload.notes, **simulation.notes},
         "system": system_as_dict(system),
         "dispatcher": made.name,
-        "predictor": predictor.name,
-        "trigger": trigger,
-        "correction": correction,
-        "kill_at_limit": kill_at_limit,
+        "predictor": known.name,
+        **rules,
         "dependencies": dependencies,
         "starvation": None if starvation is None else asdict(starvation),
         "limit_s": settings.limit_s,

@@ -306,7 +306,7 @@ def _reserve(
         _reserve_anew(at, given, fate, run, nodes, ended)
     units = given[UNITS, at[BLOCKED]]
     k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
-    while at[AHEAD_ROOMS] < units:
+    while at[AHEAD_ROOMS] < units and k < at[RUNNING]:
         at[SHADOW] = run[DUE, k]
         while k < at[RUNNING] and run[DUE, k] == at[SHADOW]:
             _look_ahead(at, fate, given, nodes, run[JOB, k], 1)

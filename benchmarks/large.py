@@ -52,7 +52,7 @@ def main() -> None:
     began = perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds = perf_counter() - began
-    peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
     for run in json.loads(done.stdout)["runs"]:
         print(f"{run['dispatcher']}: {run['jobs']:,} jobs started, {run['seconds']:.1f} s")
     print(f"in all {seconds:.1f} s, peak {peak_mb:,.0f} MB, log {log.stat().st_size / 1e6:,.0f} MB")

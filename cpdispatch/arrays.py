@@ -17,6 +17,27 @@ ByteArray: TypeAlias = NDArray[np.int8]
 Array = TypeVar("Array", bound=NDArray[Any])
 
 
+def compact(column: IntArray) -> IntArray:
+    """The same column; where all values are equal, it has one in memory."""
+    constant = len(column) > 0 and bool((column == column[0]).all())
+    return np.broadcast_to(column[0], column.shape) if constant else column
+
+
+def is_compact(column: NDArray[Any]) -> bool:
+    """Whether all values of a column are one in memory."""
+    return column.strides == (0,)
+
+
+def packed(column: IntArray) -> IntArray:
+    """What to pickle of a column, since pickles know no strides: the one value of a compact one."""
+    return column[:1] if is_compact(column) else column
+
+
+def unpacked(column: IntArray, length: int) -> IntArray:
+    """The column of this length of which `packed` was pickled."""
+    return column if len(column) == length else np.broadcast_to(column, (length,))
+
+
 def sealed(array: Array) -> Array:
     """Mark an array read-only and return it."""
     array.flags.writeable = False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import IntArray, packed, sealed, unpacked
 from cpdispatch.errors import InputError
 
 
@@ -80,26 +80,32 @@ class JobTable:
 
     Parameters
     ----------
-    block : int64 array, shape (Column.REQUEST + resources, jobs)
-        Sealed by this call.
+    columns : int64 array, shape (Column.REQUEST + resources, jobs), or sequence of its rows
+        Sealed by this call. Rows by themselves may share memory, or be `compact`: that is how
+        large logs are kept.
     labels : mapping of column name to names
         Names behind the numbers of the columns in `LABELLED`, where the source had names.
     """
 
-    __slots__ = ("block", "labels")
+    __slots__ = ("columns", "labels")
 
     def __init__(
-        self, block: IntArray, labels: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        columns: IntArray | Sequence[IntArray],
+        labels: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        block.flags.writeable = False
-        self.block = block
+        self.columns = (
+            sealed(columns)
+            if isinstance(columns, np.ndarray)
+            else tuple(sealed(column) for column in columns)
+        )
         self.labels = {} if labels is None else labels
 
     def __len__(self) -> int:
-        return int(self.block.shape[1])
+        return len(self.columns[0])
 
     def __getitem__(self, position: int) -> Job:
-        values = self.block[:, position].tolist()
+        values = self.values(position).tolist()
         first = Column.REQUEST
         return Job(
             values[Column.ID],
@@ -112,12 +118,27 @@ class JobTable:
     def __iter__(self) -> Iterator[Job]:
         return (self[position] for position in range(len(self)))
 
-    def __reduce__(self) -> tuple[type[JobTable], tuple[IntArray, Mapping[str, tuple[str, ...]]]]:
-        return JobTable, (self.block, self.labels)
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.columns, np.ndarray):
+            return JobTable, (self.columns, self.labels)
+        return _table, ([packed(column) for column in self.columns], len(self), self.labels)
 
-    def column(self, which: Column) -> IntArray:
+    @property
+    def block(self) -> IntArray:
+        """All columns as one array, shape (columns, jobs): made anew where they are apart."""
+        if isinstance(self.columns, np.ndarray):
+            return self.columns
+        return sealed(np.stack(self.columns))
+
+    def values(self, position: int) -> IntArray:
+        """One column of the block, all that is known of a job, shape (columns,)."""
+        if isinstance(self.columns, np.ndarray):
+            return self.columns[:, position]
+        return np.array([column.item(position) for column in self.columns])
+
+    def column(self, which: int) -> IntArray:
         """One row of the block, shape (jobs,)."""
-        row: IntArray = self.block[which]
+        row: IntArray = self.columns[which]
         return row
 
     @property
@@ -153,11 +174,11 @@ class JobTable:
     @property
     def request(self) -> IntArray:
         """Per-unit requests, shape (jobs, resources)."""
-        return self.block[Column.REQUEST :].T
+        return np.asarray(self.columns[Column.REQUEST :]).T
 
     def label(self, column: str, position: int) -> str:
         """Name of a job's user, group, queue, executable or partition; its number if unnamed."""
-        number = int(self.block[Column[column.upper()], position])
+        number = int(self.column(Column[column.upper()])[position])
         names = self.labels.get(column)
         if number == UNKNOWN:
             return ""
@@ -165,7 +186,15 @@ class JobTable:
 
     def take(self, positions: IntArray) -> JobTable:
         """The table of the jobs at these positions, in this order."""
-        return JobTable(np.ascontiguousarray(self.block[:, positions]), self.labels)
+        if isinstance(self.columns, np.ndarray):
+            return JobTable(np.ascontiguousarray(self.columns[:, positions]), self.labels)
+        return JobTable(np.stack([column[positions] for column in self.columns]), self.labels)
+
+
+def _table(
+    columns: Sequence[IntArray], jobs: int, labels: Mapping[str, tuple[str, ...]]
+) -> JobTable:
+    return JobTable([unpacked(column, jobs) for column in columns], labels)
 
 
 def job_block(
@@ -253,7 +282,8 @@ class Workload:
             raise InputError("the log holds no job that can be run", file=self.name)
         if np.any(np.diff(self.table.submit_s) < 0):
             raise ValueError("a workload's jobs must be sorted by submission")
-        if np.unique(self.table.id).size != jobs:
+        # Not by `np.unique`: its hash table of a large log is slow, and holds on to memory.
+        if not (np.diff(np.sort(self.table.id)) > 0).all():
             raise ValueError("a workload's job ids must be unique")
         for column in (self.runtime_s, self.preceding, self.think_s):
             if column.shape != (jobs,):
@@ -262,6 +292,10 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _workload, (parts | {name: packed(parts[name]) for name in _COLUMNS},)
 
     def take(self, positions: IntArray) -> Workload:
         """The workload of the jobs at these (ascending) positions."""
@@ -272,3 +306,11 @@ class Workload:
             preceding=self.preceding[positions],
             think_s=self.think_s[positions],
         )
+
+
+_COLUMNS = ("runtime_s", "preceding", "think_s")
+
+
+def _workload(parts: dict[str, Any]) -> Workload:
+    jobs = len(parts["table"])
+    return Workload(**parts | {name: unpacked(parts[name], jobs) for name in _COLUMNS})

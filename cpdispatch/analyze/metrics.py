@@ -49,6 +49,8 @@ class Schedule:
 
     def take(self, which: NDArray[np.bool_]) -> Schedule:
         """The schedule of some of the jobs."""
+        if which.all():
+            return self
         return Schedule(
             self.submit_s[which],
             self.start_s[which],
@@ -157,10 +159,18 @@ def queue_length(schedule: Schedule) -> tuple[IntArray, IntArray]:
 
 
 def queue_length_mean(schedule: Schedule) -> float:
-    """Mean over time of the number of waiting jobs."""
-    time, length = queue_length(schedule)
-    span = np.diff(time)
-    return float((length[:-1] @ span) / max(span.sum(), 1))
+    """Mean over time of the number of waiting jobs: the sum of the waits over the time."""
+    last = max(schedule.submit_s.max(), schedule.start_s.max())
+    first = min(schedule.submit_s.min(), schedule.start_s.min())
+    return float(wait_s(schedule).sum() / max(last - first, 1))
+
+
+def queue_length_max(schedule: Schedule) -> int:
+    """The most jobs that wait at a time: just after one of the submissions."""
+    submit, start = np.sort(schedule.submit_s), np.sort(schedule.start_s)
+    waiting = np.searchsorted(submit, submit, side="right")
+    waiting -= np.searchsorted(start, submit, side="right")
+    return int(waiting.max())
 
 
 def by_class(schedule: Schedule) -> dict[str, dict[str, float]]:
@@ -212,7 +222,7 @@ def summary(schedule: Schedule, decision_ms: FloatArray) -> dict[str, float]:
             "makespan_s": makespan_s(schedule),
             "throughput_per_h": throughput_per_h(schedule),
             "queue_length_mean": queue_length_mean(schedule),
-            "queue_length_max": int(queue_length(schedule)[1].max()),
+            "queue_length_max": queue_length_max(schedule),
             "backfilled": int(schedule.backfilled.sum()),
         }
     figures["decisions"] = len(decision_ms)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
 from cpdispatch.jobs import UNKNOWN
 
@@ -31,7 +31,7 @@ class Memory(NamedTuple):
 def given(seconds: IntArray) -> Memory:
     """Predictions that are known beforehand, such as requested times."""
     none = np.empty(0, dtype=np.int64)
-    return Memory(GIVEN, seconds, none.reshape(0, 0), none, none.copy())
+    return Memory(GIVEN, _known(seconds), none.reshape(0, 0), none, none.copy())
 
 
 def by_key(kind: int, columns: list[list[IntArray]], known: IntArray) -> Memory:
@@ -52,14 +52,19 @@ def by_key(kind: int, columns: list[list[IntArray]], known: IntArray) -> Memory:
         keys.append(np.where(known, codes.reshape(-1) + total, UNKNOWN))
         total += int(codes.max(initial=-1)) + 1
     none = np.full(total, _NOTHING, dtype=np.int64)
-    return Memory(kind, np.empty(0, dtype=np.int64), np.stack(keys), none, none.copy())
+    return Memory(kind, _known(np.empty(0, dtype=np.int64)), np.stack(keys), none, none.copy())
 
 
-def take(memory: Memory, rows: IntArray) -> Memory:
+def take(memory: Memory, rows: IntArray | slice) -> Memory:
     """The memory of these jobs alone."""
-    given = memory.given[rows] if memory.kind == GIVEN else memory.given
-    key = memory.key if memory.kind == GIVEN else memory.key[:, rows]
+    given = _known(memory.given[rows]) if memory.kind == GIVEN else memory.given
+    key = memory.key if memory.kind == GIVEN else np.ascontiguousarray(memory.key[:, rows])
     return memory._replace(given=given, key=key)
+
+
+def _known(seconds: IntArray) -> IntArray:
+    """Predictions as kernels take them, read-only: one compilation serves all kinds of memory."""
+    return sealed(np.ascontiguousarray(seconds)[:])
 
 
 @kernel

@@ -60,7 +60,7 @@ class Profile:
         queue, requested = table.column(Column.QUEUE), table.requested_s
         prefix = np.array(self.prefix, dtype=np.int64)[name] if self.prefix else name
         prefix = np.where(name == UNKNOWN, UNKNOWN, prefix)
-        resources = [table.units, *table.block[Column.REQUEST :]]
+        resources = [table.units, *table.columns[Column.REQUEST :]]
         groups = [
             [user, part, *rest]
             for rest in ([queue, requested, *resources], [queue, requested], [])

@@ -6,22 +6,29 @@ whether one of its series is meant: 80 MB in all for a log of 200,000 jobs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, is_compact
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    Column = pa.Array[Any] | pa.ChunkedArray[Any]
 
-def numbers(column: NDArray[Any]) -> pa.Array[Any]:
+PART = 1 << 15
+"""Rows of a compact column that are in memory, again and again."""
+
+
+def numbers(column: NDArray[Any]) -> Column:
     """A column of integers or floats, not copied."""
     import pyarrow as pa
 
+    if is_compact(column) and len(column) > PART:
+        return _repeated(column, numbers)
     kind = pa.from_numpy_dtype(column.dtype)
     return pa.Array.from_buffers(kind, len(column), [None, _buffer(column)])
 
@@ -33,10 +40,12 @@ def flags(column: NDArray[np.bool_]) -> pa.Array[Any]:
     return pa.Array.from_buffers(pa.bool_(), len(column), [None, _bits(column)])
 
 
-def texts(codes: NDArray[Any], names: Sequence[str]) -> pa.Array[Any]:
+def texts(codes: NDArray[Any], names: Sequence[str]) -> Column:
     """A column of repeated texts, the k-th ``names[codes[k]]``; null where the code is negative."""
     import pyarrow as pa
 
+    if is_compact(codes) and len(codes) > PART:
+        return _repeated(codes, lambda part: texts(part, names))
     encoded = [name.encode() for name in names]
     cuts = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     data = pa.py_buffer(b"".join(encoded))
@@ -46,11 +55,20 @@ def texts(codes: NDArray[Any], names: Sequence[str]) -> pa.Array[Any]:
     return pa.DictionaryArray.from_arrays(indices, dictionary)
 
 
+def _repeated(column: NDArray[Any], make: Callable[[NDArray[Any]], Any]) -> pa.ChunkedArray[Any]:
+    """A column of one value: the same part again and again."""
+    import pyarrow as pa
+
+    whole, rest = divmod(len(column), PART)
+    part = make(column[:PART])
+    return pa.chunked_array([part] * whole + [part[:rest]] * (rest > 0))
+
+
 def lists(offset: IntArray, values: NDArray[Any]) -> pa.Array[Any]:
     """A column of lists: the k-th holds ``values[offset[k]:offset[k + 1]]``."""
     import pyarrow as pa
 
-    items = numbers(values)
+    items: Any = numbers(values)
     kind = pa.large_list(items.type)
     buffers = [None, _buffer(offset)]
     return pa.Array.from_buffers(kind, len(offset) - 1, buffers, children=[items])

@@ -13,6 +13,7 @@ from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.jobs import Workload
 
 NOT_STARTED = -1
+_JOBS = 1 << 16  # whose placements are put in order at once
 
 
 class Records:
@@ -57,11 +58,12 @@ class Records:
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
 
     def all_placed(
-        self, rows: IntArray, first: IntArray, count: IntArray, node: IntArray, units: IntArray
-    ) -> None:
+        self, rows: IntArray | slice, first: IntArray, count: IntArray,
+        node: NDArray[Any], units: NDArray[Any],
+    ) -> None:  # fmt: skip
         """Remember the nodes of all jobs at once: each has ``count`` entries from ``first`` on."""
         self._first[rows], self._count[rows] = first, count
-        self._node, self._units = node.astype(np.int32), units.astype(np.int32)
+        self._node, self._units = (part.astype(np.int32, copy=False) for part in (node, units))
 
     def replayed(self, model: str, times: IntArray, counts: NDArray[np.int32]) -> None:
         """Remember all dispatches at once: when, and jobs queued, running and started.
@@ -69,10 +71,10 @@ class Records:
         How long each took is not known.
         """
         rows = len(times)
-        self._time, self._ms = times, np.full(rows, np.nan)
+        self._time, self._ms = times, np.broadcast_to(np.nan, rows)
         self._counts = dict(zip(self._counts, counts, strict=True))
         for name, text in (("model", model), ("status", "heuristic")):
-            self._texts[name] = np.full(rows, self._number(text), dtype=np.int16)
+            self._texts[name] = np.broadcast_to(np.int16(self._number(text)), rows)
         self._limit_hit = np.zeros(rows, dtype=np.bool_)
 
     def dispatched(
@@ -110,10 +112,18 @@ class Records:
 
     def placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
         """Offset, node and units in the order of the workload's rows."""
-        offset = np.concatenate(([0], np.cumsum(self._count)))
-        pick = np.repeat(self._first - offset[:-1], self._count) + np.arange(offset[-1])
-        node = np.frombuffer(self._node, dtype=np.int32)[pick]
-        return offset, node, np.frombuffer(self._units, dtype=np.int32)[pick]
+        offset = np.zeros(len(self._count) + 1, dtype=np.int64)
+        np.cumsum(self._count, out=offset[1:])
+        recorded = _whole(self._node, np.int32), _whole(self._units, np.int32)
+        node, units = np.empty((2, offset[-1]), dtype=np.int32)
+        for begin in range(0, len(self._count), _JOBS):
+            jobs = slice(begin, begin + _JOBS)
+            count = self._count[jobs]
+            entries = slice(offset[begin], offset[begin] + count.sum())
+            shift = self._first[jobs] - offset[begin : begin + len(count)]
+            pick = np.repeat(shift, count) + np.arange(entries.start, entries.stop)
+            node[entries], units[entries] = recorded[0][pick], recorded[1][pick]
+        return offset, node, units
 
     def decisions(
         self,
@@ -125,13 +135,19 @@ class Records:
         Phases are in ``<phase>_ms``; what is unknown is NaN.
         """
         names, rows = list(self._names), len(self._time)
-        texts = {n: (np.frombuffer(c, dtype=np.int16), names) for n, c in self._texts.items()}
-        numbers: dict[str, NDArray[Any]] = {"time": np.frombuffer(self._time, dtype=np.int64)}
-        for name, counts in self._counts.items():
-            numbers[name] = np.frombuffer(counts, dtype=np.int32)
-        numbers["ms"] = np.frombuffer(self._ms, dtype=np.float64)
+        texts = {name: (_whole(codes, np.int16), names) for name, codes in self._texts.items()}
+        numbers = {"time": _whole(self._time, np.int64)}
+        numbers |= {name: _whole(counts, np.int32) for name, counts in self._counts.items()}
+        numbers["ms"] = _whole(self._ms, np.float64)
         for name in dict.fromkeys(("objective", "bound", "gap", *self._known)):
-            numbers[name] = np.full(rows, np.nan)
-            known = self._known.get(name, ())
-            numbers[name][: len(known)] = known
-        return numbers, texts, np.frombuffer(self._limit_hit, dtype=np.bool_)
+            numbers[name] = np.broadcast_to(np.nan, rows)
+            if name in self._known:
+                known = self._known[name]
+                numbers[name] = np.full(rows, np.nan)
+                numbers[name][: len(known)] = known
+        return numbers, texts, _whole(self._limit_hit, np.bool_)
+
+
+def _whole(column: Any, dtype: Any) -> NDArray[Any]:
+    """A growing array as NumPy's; one of NumPy as it is."""
+    return column if isinstance(column, np.ndarray) else np.frombuffer(column, dtype=dtype)

@@ -318,7 +318,7 @@ def finished(run: Run, folder: Path) -> None:
 def fingerprint(workload: Workload, dependencies: bool = False) -> str:
     """SHA-256 of what a workload's jobs are, and of what they depend on where that matters."""
     digest = hashlib.sha256(repr(workload.resources).encode())
-    columns = [workload.table.block, workload.runtime_s]
+    columns = [*workload.table.columns, workload.runtime_s]
     if dependencies:
         columns += [workload.preceding, workload.think_s]
     for column in columns:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
 SWF_COMPLETED, SWF_CANCELLED = 1, 5
-_ROW_GROUP = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +117,7 @@ class Run:
         folder = Path(folder)
         for name, table in ((JOBS, self.job_table), (DECISIONS, self.decision_table)):
             with replacing(folder / name) as temporary:
-                pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
+                pq.write_table(table, temporary, compression="zstd", row_group_size=arrow.PART)
         if self.workload is not None:
             self._write_swf(self.workload, folder / SCHEDULE)
         about = {**self.about, "metrics": self.metrics, "classes": self.by_class()}
@@ -175,7 +174,7 @@ def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
 
     table, records = simulation.workload.table, simulation.records
     offset, node, units = records.placements()
-    columns = {
+    columns: dict[str, Any] = {
         "id": arrow.numbers(table.id),
         "submit": arrow.numbers(table.submit_s),
         "start": arrow.numbers(records.start_s),
@@ -193,7 +192,7 @@ def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
         columns["preceding"] = arrow.numbers(simulation.workload.preceding)
         columns["think_s"] = arrow.numbers(simulation.workload.think_s)
     for kind, name in enumerate(simulation.system.resources):
-        columns[f"request_{name}"] = arrow.numbers(table.block[Column.REQUEST + kind])
+        columns[f"request_{name}"] = arrow.numbers(table.column(Column.REQUEST + kind))
     for name in LABELLED:
         codes, labels = table.column(Column[name.upper()]), table.labels.get(name)
         columns[name] = arrow.numbers(codes) if labels is None else arrow.texts(codes, labels)

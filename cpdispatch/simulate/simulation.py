@@ -223,7 +223,7 @@ class Simulation:
         job = table[row]
         expected_s = max(1, min(int(self.predictor.predict(job, self.now)), job.requested_s))
         self.records.expected_s[row] = expected_s
-        self._state.submit(row, table.block[:, row], expected_s)
+        self._state.submit(row, table.values(row), expected_s)
         self._live[row] = job
         return job
 

@@ -193,7 +193,7 @@ class State:
         self.starvation = starvation
         self.labels = workload.table.labels
         self.correction = CORRECTIONS[correction]
-        rows = workload.table.block.shape[0]
+        rows = len(workload.table.columns)
         self.queue = np.empty((rows, 64), dtype=np.int64)
         self.queue_hidden = np.empty((2, 64), dtype=np.int64)
         self.queued = 0

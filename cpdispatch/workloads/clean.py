@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, JobTable, Workload
 
@@ -205,31 +205,35 @@ def _empty(raw: RawLog, filter: str, notes: Mapping[str, int]) -> InputError:
 
 
 def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, int]) -> Workload:
-    # Row by row into the block: a second copy of a large log's columns is never alive.
-    block = np.empty((Column.REQUEST + len(raw.request), len(id)), dtype=np.int64)
-    block[Column.ID] = id
-    block[Column.EWT] = 1
-    columns: list[tuple[int, IntArray | int]] = [
-        (Column.SUBMIT, raw.submit_s),
-        (Column.UNITS, raw.units),
-        (Column.REQUESTED, raw.requested_s),
-        (Column.EXPECTED, raw.requested_s),
-        *enumerate(raw.request.values(), start=Column.REQUEST),
-    ]
-    for row, values in columns:
-        block[row] = values[positions] if isinstance(values, np.ndarray) else values
-    for name in LABELLED:
-        named = raw.named.get(name)
-        block[Column[name.upper()]] = (
-            UNKNOWN if named is None else np.maximum(named[positions], UNKNOWN)
-        )
+    whole = len(positions) == len(raw.id) and bool((np.diff(positions) > 0).all())
+
+    def column(values: IntArray | int | None, least: int | None = None) -> IntArray:
+        """The values of these jobs, no less than the least; unknown without values."""
+        if not isinstance(values, np.ndarray):
+            constant = np.int64(UNKNOWN if values is None else values)
+            return np.broadcast_to(constant, id.shape)
+        kept = values if whole else values[positions]
+        kept = kept if least is None else np.maximum(kept, least)
+        return compact(kept.astype(np.int64))
+
+    requested_s = column(raw.requested_s)
+    columns = {
+        Column.ID: id,
+        Column.SUBMIT: column(raw.submit_s),
+        Column.UNITS: column(raw.units),
+        Column.REQUESTED: requested_s,
+        Column.EXPECTED: requested_s,
+        Column.EWT: column(1),
+        **{Column[name.upper()]: column(raw.named.get(name), UNKNOWN) for name in LABELLED},
+    }
+    table = [columns[which] for which in Column if which != Column.REQUEST]
     return Workload(
         name=log_name(raw.path),
         resources=tuple(raw.request),
-        table=JobTable(block, raw.labels),
-        runtime_s=sealed(raw.runtime_s[positions].astype(np.int64)),
-        preceding=sealed(np.maximum(raw.preceding[positions], UNKNOWN).astype(np.int64)),
-        think_s=sealed(np.maximum(raw.think_s[positions], UNKNOWN).astype(np.int64)),
+        table=JobTable([*table, *map(column, raw.request.values())], raw.labels),
+        runtime_s=column(raw.runtime_s),
+        preceding=column(raw.preceding, UNKNOWN),
+        think_s=column(raw.think_s, UNKNOWN),
         processors=raw.processors,
         notes=notes,
         header=raw.header,

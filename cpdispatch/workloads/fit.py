@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError, unknown
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import LIMIT, System
@@ -95,16 +95,15 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
     for name, column in request.items():
         if name not in system.resources and column.any():
             _lacking(workload, system, name, column, notes)
-    block = np.zeros((Column.REQUEST + len(system.resources), len(workload)), dtype=np.int64)
-    block[: Column.REQUEST] = workload.table.block[: Column.REQUEST]
-    block[Column.UNITS] = units
-    for row, name in enumerate(system.resources, start=Column.REQUEST):
-        if name in request:
-            block[row] = request[name]
+    # What stays as it is takes no memory again.
+    columns = list(workload.table.columns[: Column.REQUEST])
+    columns[Column.UNITS] = units
+    none = np.broadcast_to(np.int64(0), len(workload))
+    columns += [compact(request.get(name, none)) for name in system.resources]
     return replace(
         workload,
         resources=system.resources,
-        table=JobTable(block, workload.table.labels),
+        table=JobTable(columns, workload.table.labels),
         notes=notes,
         memory_unit_kb=system.memory_unit_kb,
         per_processor=False,
@@ -112,7 +111,8 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
 
 
 def _request(workload: Workload) -> dict[str, IntArray]:
-    return dict(zip(workload.resources, workload.table.request.T, strict=True))
+    columns = workload.table.columns[Column.REQUEST :]
+    return dict(zip(workload.resources, columns, strict=True))
 
 
 def _times(column: IntArray, factor: IntArray | int, workload: Workload, name: str) -> IntArray:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cpdispatch.analyze import metrics
 from cpdispatch.analyze.metrics import Schedule
@@ -65,6 +69,19 @@ def test_queue_length_is_exact_to_the_second() -> None:
         100: 0,
     }
     assert metrics.queue_length_mean(THREE) == pytest.approx((10 * 1 + 30 * 2 + 50 * 1) / 100)
+    assert metrics.queue_length_max(THREE) == 2
+
+
+times = st.tuples(st.integers(0, 9), st.integers(0, 9), st.just(0), st.just(1))
+
+
+@given(st.lists(times, min_size=1, max_size=9))
+def test_mean_and_maximum_of_the_queue_are_those_of_its_length(waits: list[Any]) -> None:
+    jobs = schedule([(submit, submit + wait, end, units) for submit, wait, end, units in waits])
+    time, length = metrics.queue_length(jobs)
+    area = sum(length[:-1] * np.diff(time))
+    assert metrics.queue_length_mean(jobs) == area / max(time[-1] - time[0], 1)
+    assert metrics.queue_length_max(jobs) == length.max()
 
 
 def test_classes_are_cut_at_one_and_five_hours() -> None:

@@ -89,10 +89,9 @@ def fresh(given: IntArray, processors: int, *, recorded: bool, same: bool) -> St
     jobs = given.shape[1]
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
-    fate = np.empty((8, jobs), dtype=np.int64)
-    fate[[START, END]] = -1
+    fate = np.zeros((8, jobs), dtype=np.int64)
+    fate[START] = fate[END] = -1
     fate[REASON] = WAITS
-    fate[[STEP, COUNT]] = 0
     others = 0 if same else jobs
     return State(
         at,

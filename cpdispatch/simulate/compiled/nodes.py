@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from cpdispatch.simulate.compiled.layout import (
 from cpdispatch.simulate.compiled.running import begin
 
 _WAITING, _LEAST, _OPEN = 2, 3, 4
+_INT32_MAX = int(np.iinfo(np.int32).max)
 _LOG = 1 << 12
 """Changes of nodes that are remembered, a power of two."""
 
@@ -63,7 +64,7 @@ class Nodes(NamedTuple):
     """The most units that a job of each shape has."""
     node: IntArray
     units: IntArray
-    """Entries of placements in the order of the starts."""
+    """Entries of placements in the order of the starts: of int32, where the largest job allows."""
     log: IntArray
     """Nodes whose free capacity changed last: a ring."""
     room: IntArray
@@ -96,14 +97,15 @@ def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) 
     shapes, count = len(asks), len(capacity)
     most = np.zeros(shapes, dtype=np.int64)
     np.maximum.at(most, kinds[0], kinds[1])
+    entry: Any = np.int32 if most.max(initial=0) <= _INT32_MAX else np.int64
     return Nodes(
         capacity,
         capacity.copy(),
         capacity.sum(axis=0),
         asks,
         most,
-        np.empty(entries, dtype=np.int64),
-        np.empty(entries, dtype=np.int64),
+        np.empty(entries, dtype=entry),
+        np.empty(entries, dtype=entry),
         np.empty(_LOG, dtype=np.int64),
         np.empty((shapes, count), dtype=np.int64),
         np.zeros(shapes, dtype=np.int64),

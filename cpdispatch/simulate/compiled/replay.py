@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import uncached
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
@@ -24,6 +25,7 @@ from cpdispatch.simulate.state import CORRECTIONS
 from cpdispatch.system import System
 
 _EVENTS = 1 << 16
+_JOBS = 1 << 16  # looked at at once
 
 
 class Replays:
@@ -39,34 +41,38 @@ class Replays:
 
     Attributes
     ----------
-    rows : int64 array
-        Rows of the workload that fit the system, in the order of submission.
+    rows : slice or int64 array
+        Rows of the workload that fit the system, in the order of submission: all, or which.
     """
 
     def __init__(
         self, workload: Workload, system: System, runtime_s: IntArray | None = None
     ) -> None:
-        table = workload.table
-        runnable = system_fits(system, table)
-        self.rows = np.flatnonzero(runnable)
-        self.runnable = runnable
+        table, jobs = workload.table, len(workload)
+        self.runnable = np.concatenate(
+            [
+                system_fits(system, table.take(np.arange(low, min(low + _JOBS, jobs))))
+                for low in range(0, jobs, _JOBS)
+            ]
+        )
+        all_fit = bool(self.runnable.all())
+        self.rows = slice(None) if all_fit else np.flatnonzero(self.runnable)
         self.workload = workload
         self.system = system
-        request = table.block[Column.REQUEST :]
         runtime_s = workload.runtime_s if runtime_s is None else runtime_s
-        self.given = np.empty((7, len(self.rows)), dtype=np.int64)
+        # Rows of zeros that are not written cost no memory.
+        self.given = np.zeros((7, np.count_nonzero(self.runnable)), dtype=np.int64)
         rows = (layout.SUBMIT, layout.REQUESTED, layout.RUNTIME, layout.UNITS)
         columns = (table.submit_s, table.requested_s, runtime_s, table.units)
         for row, column in zip(rows, columns, strict=True):
             self.given[row] = column[self.rows]
-        self.given[layout.NEED] = self.given[layout.UNITS] * request[0, self.rows]
-        shape = _numbered(request[:, self.rows])
-        kind = _numbered(np.stack((shape, self.given[layout.UNITS])))
-        self.given[layout.SHAPE], self.given[layout.KIND] = shape, kind
-        one_of_each = np.unique(shape, return_index=True)[1]
-        self.asks = np.ascontiguousarray(request[:, self.rows[one_of_each]].T)
-        one_of_each = np.unique(kind, return_index=True)[1]
-        self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one_of_each]
+        request = [column[self.rows] for column in table.columns[Column.REQUEST :]]
+        units = self.given[layout.UNITS]
+        np.multiply(units, request[0], out=self.given[layout.NEED])
+        one = _number(request, self.given[layout.SHAPE])
+        self.asks = np.stack([column[one] for column in request], axis=1)
+        one = _number([self.given[layout.SHAPE], units], self.given[layout.KIND])
+        self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one]
         self.walltime = given(self.given[layout.REQUESTED])
         self.is_pool = system.capacity.shape == (1, 1) and bool((self.given[layout.NEED] > 0).all())
 
@@ -74,6 +80,10 @@ class Replays:
     def entries_max(self) -> int:
         """Entries of placements that all jobs together may have."""
         return int(np.minimum(self.given[layout.UNITS], self.system.nodes).sum())
+
+    def row(self, job: int) -> int:
+        """The row of the workload that a job of the replay is."""
+        return job if isinstance(self.rows, slice) else int(self.rows[job])
 
     def starts(self, dispatcher: Backfill, expected_s: IntArray | None = None) -> IntArray:
         """Start of each job in seconds, -1 for those that never fit; shape (jobs,).
@@ -93,13 +103,40 @@ class Replays:
         return start
 
 
-def _numbered(columns: IntArray) -> IntArray:
-    """The same number for the same column, in ascending order of the columns; shape (columns,)."""
-    number = np.zeros(columns.shape[1], dtype=np.int64)
-    for row in columns:
-        values, code = np.unique(row, return_inverse=True)
-        number = np.unique(number * len(values) + code, return_inverse=True)[1]
-    return number
+def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:
+    """Give jobs that are alike in all columns a number, in ascending order of the values.
+
+    Parameters
+    ----------
+    columns : sequence of int64 array, shape (jobs,)
+    number : int64 array, shape (jobs,)
+        Zeros, to be written.
+
+    Returns
+    -------
+    int64 array, shape (numbers,)
+        A job of each number.
+    """
+    count = min(len(number), 1)
+    for column in columns:
+        if (column != column[:1]).any():
+            values, code = _codes(column)
+            count, number[:] = _codes(number * values + code)
+    one = np.zeros(count, dtype=np.int64)
+    one[number] = np.arange(len(number))
+    return one
+
+
+def _codes(column: IntArray) -> tuple[int, IntArray]:
+    """How many values there are, and of each job the position of its value among them."""
+    least = column.min()
+    span = int(column.max() - least) + 1
+    if span > len(column):
+        values, code = np.unique(column, return_inverse=True)
+        return len(values), code
+    taken = np.zeros(span, dtype=np.bool_)
+    taken[column - least] = True
+    return int(taken.sum()), (np.cumsum(taken) - 1)[column - least]
 
 
 class Replay:
@@ -145,7 +182,7 @@ class Replay:
             self.nodes = nodes_of(capacity, prepared.asks, prepared.kinds, prepared.entries_max)
         if dispatcher.depth > 1:
             block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
-            self.deep = deep_of(block, prepared.entries_max)
+            self.deep = deep_of(sealed(block[:]), prepared.entries_max)
 
     def go(self, events: int) -> bool:
         """Go on for about so many events; whether the replay is over.
@@ -162,7 +199,7 @@ class Replay:
             with uncached(*loop.WITH_OWN):
                 return self._go(events)
         except Exception as error:
-            row = self.prepared.rows[self.state.at[layout.CURRENT]]
+            row = self.prepared.row(int(self.state.at[layout.CURRENT]))
             what = str(error) if str(error) == "returned nan" else f"raised {error!r}"
             job = int(self.prepared.workload.table.id[row])
             raise (first if first.own is not None else second).failed(job, what) from error

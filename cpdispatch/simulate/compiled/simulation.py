@@ -42,7 +42,7 @@ class CompiledSimulation:
     Attributes
     ----------
     records : Records
-        Complete when the simulation is over.
+        There when the simulation is over.
     """
 
     dependencies = False
@@ -61,13 +61,12 @@ class CompiledSimulation:
         self.workload = workload
         self.system = system
         self.notes: dict[str, int] = {}
-        self.records = Records(workload)
-        runtime_s, limit_s = workload.runtime_s, workload.table.requested_s
+        self.records: Records
+        self._kill_at_limit = kill_at_limit
+        runtime_s = workload.runtime_s
         if kill_at_limit:
-            runtime_s = np.minimum(runtime_s, limit_s)
-        self.records.killed[:] = runtime_s < workload.runtime_s
+            runtime_s = np.minimum(runtime_s, workload.table.requested_s)
         prepared = Replays(workload, system, runtime_s)
-        self.records.reason[~prepared.runnable] = Reason.NEVER_FITS
         self._name = dispatcher.name
         memory = take(predictor.memory(workload), prepared.rows)
         self._replay: Replay | None = Replay(
@@ -80,8 +79,7 @@ class CompiledSimulation:
         assert self._replay is not None
         over = self._replay.go(events)
         if over:
-            self._record(self._replay)
-            self._replay = None  # the largest thing in memory, needed no more
+            self._record()
         return over
 
     @property
@@ -92,26 +90,35 @@ class CompiledSimulation:
         state = self._replay.state
         return float(state.at[layout.NEXT] / max(state.given.shape[1], 1))
 
-    def _record(self, replay: Replay) -> None:
-        records = self.records
-        state, rows = replay.state, replay.prepared.rows
-        records.expected_s[rows] = state.fate[layout.EXPECTED]
-        records.start_s[rows] = state.fate[layout.START]
-        records.end_s[rows] = state.fate[layout.END]
-        records.reason[rows] = state.fate[layout.REASON]
-        count = int(state.at[layout.DISPATCHES])
-        records.replayed(self._name, state.times[:count], state.counts[:, :count])
-        if replay.nodes is None:
-            started = state.fate[layout.START] >= 0
-            count = started.astype(np.int64)
-            units = state.given[layout.UNITS, started]
-            records.all_placed(rows, np.cumsum(count) - count, count, 0 * units, units)
+    def _record(self) -> None:
+        """Make the records of what was replayed, the largest thing in memory, which goes."""
+        replay, self._replay = self._replay, None
+        assert replay is not None
+        at, fate, nodes = replay.state.at, replay.state.fate, replay.nodes
+        times, counts, prepared = replay.state.times, replay.state.counts, replay.prepared
+        rows, runnable = prepared.rows, prepared.runnable
+        del replay, prepared
+        table = self.workload.table
+        self.records = records = Records(self.workload)
+        if self._kill_at_limit:
+            np.greater(self.workload.runtime_s, table.requested_s, out=records.killed)
+        records.reason[~runnable] = Reason.NEVER_FITS
+        records.expected_s[rows] = fate[layout.EXPECTED]
+        records.start_s[rows] = fate[layout.START]
+        records.end_s[rows] = fate[layout.END]
+        records.reason[rows] = fate[layout.REASON]
+        count = int(at[layout.DISPATCHES])
+        records.replayed(self._name, times[:count], counts[:, :count])
+        if nodes is None:
+            started = records.start_s >= 0
+            one = started.astype(np.int64)
+            units = table.units[started]
+            records.all_placed(slice(None), np.cumsum(one) - one, one, 0 * units, units)
         else:
-            used = int(state.at[layout.ENTRIES])
+            used = int(at[layout.ENTRIES])
             records.all_placed(
-                rows, state.fate[layout.FIRST], state.fate[layout.COUNT],
-                replay.nodes.node[:used], replay.nodes.units[:used],
-            )  # fmt: skip
+                rows, fate[layout.FIRST], fate[layout.COUNT], nodes.node[:used], nodes.units[:used]
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         """What a checkpoint needs: what is not in the log, and of that only what is in use."""

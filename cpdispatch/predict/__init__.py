@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 from cpdispatch.errors import unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
+from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
@@ -77,6 +78,7 @@ PREDICTORS: Mapping[str, Entry] = {
     "walltime": Entry("the requested time", lambda _: Walltime()),
     "last2": Entry("the mean of the user's last two runtimes", lambda _: Last2()),
     "profile": Entry("the runtime of the user's last job of the same profile (D1)", Profile.of),
+    "confident": Entry("profile, but the requested time of users who use it up (D2)", Confident.of),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""

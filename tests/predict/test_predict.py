@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cpdispatch.errors import UsageError
@@ -116,3 +118,17 @@ def test_refresh_needs_a_predictor_that_can_be_asked_again() -> None:
         play(ROWS, correction="refresh")
     with pytest.raises(UsageError, match="last2 cannot be asked about running jobs"):
         simulate(workload(ROWS), System.pool(4), predictor="last2", correction="refresh")
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "expected"),
+    [([], 100), ([50, 90], 90), ([80, 80, 79], 79), ([80, 80, 80], 100), ([10, 80, 80, 80], 100)],
+)
+def test_confident_is_the_requested_time_of_users_who_use_it_up(
+    runtimes: list[int], expected: int
+) -> None:
+    predictor = make("confident", workload(ROWS))
+    job = replace(workload(ROWS).table[0], user=3)
+    for runtime in runtimes:
+        predictor.learn(job, runtime)
+    assert predictor.predict(job, 0) == expected

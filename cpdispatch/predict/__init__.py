@@ -16,6 +16,7 @@ from cpdispatch.errors import unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.confident import Confident
+from cpdispatch.predict.eloss import ELoss
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
@@ -79,6 +80,7 @@ PREDICTORS: Mapping[str, Entry] = {
     "last2": Entry("the mean of the user's last two runtimes", lambda _: Last2()),
     "profile": Entry("the runtime of the user's last job of the same profile (D1)", Profile.of),
     "confident": Entry("profile, but the requested time of users who use it up (D2)", Confident.of),
+    "eloss": Entry("on-line polynomial regression with asymmetric loss", lambda _: ELoss()),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""

@@ -30,7 +30,7 @@ from cpdispatch.predict import Predictor, Refreshing, Watching
 Make = Callable[[Workload], Predictor]
 START, END, SUBMIT, RUNS = range(4)
 """Kinds of events, in the order of those of one instant."""
-_SOME, _MANY = 300, 40_000
+_SOME, _MANY = 300, 50_000
 _Any = TypeVar("_Any")
 
 
@@ -213,7 +213,7 @@ def _bounded(make: Make) -> None:
             predictor.predict(job, job.submit_s)
             if isinstance(predictor, Watching):
                 predictor.start(job, job.submit_s)
-            if row % 8:
+            if row % 3:
                 predictor.learn(job, row % 600)
         sizes.append(len(pickle.dumps(predictor)))
     if sizes[1] > 1.1 * sizes[0]:

@@ -11,7 +11,7 @@ from cpdispatch.predict.memory import FIRST_MATCH, Memory, by_key
 from cpdispatch.predict.recent import Recent
 
 Key = tuple[object, ...]
-PROFILES = 200_000
+PROFILES = 180_000
 """Keys that are remembered, six a job: more than any public log has (Gaia, the most, has 175,198),
 so that `Profile.memory`, which forgets none, gives the same predictions."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -30,6 +30,10 @@ class Recent(Generic[Key, Value]):
     def get(self, key: Key) -> Value | None:
         """The value of a key; None where there is none (any more)."""
         return self._values.get(key)
+
+    def values(self) -> Collection[Value]:
+        """The values, in the order in which their keys were set."""
+        return self._values.values()
 
     def set(self, key: Key, value: Value) -> None:
         """Give a key its value; the key that was set longest ago goes when there are too many."""

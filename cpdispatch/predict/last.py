@@ -9,7 +9,7 @@ from cpdispatch.predict.memory import MEAN_OF_TWO, Memory, by_key
 from cpdispatch.predict.recent import Recent
 
 USERS = 20_000
-"""Users whose jobs are remembered: many times those of any public log."""
+"""Users whose jobs are remembered: many times those of any log of the tests."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from cpdispatch.predict.recent import Recent
 
 Key = tuple[object, ...]
 PROFILES = 180_000
-"""Keys that are remembered, six a job: more than any public log has (Gaia, the most, has 175,198),
+"""Keys that are remembered, six a job: more than any log of the tests has (Gaia 175,198),
 so that `Profile.memory`, which forgets none, gives the same predictions."""
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cpdispatch.jobs import UNKNOWN, Job, Workload
+from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.last import USERS
+from cpdispatch.predict.memory import SHARE_OF, USED_UP, Memory, unless_used_up
 from cpdispatch.predict.profile import Profile
 from cpdispatch.predict.recent import Recent
 
-JOBS, GOOD = 3, 0.8
+JOBS = 3
 
 
 @dataclass(slots=True)
@@ -27,9 +28,7 @@ class Confident:
 
     profile: Profile = field(default_factory=Profile)
     name: str = "confident"
-    _shares: Recent[int, tuple[float, ...]] = field(
-        default_factory=lambda: Recent(USERS), repr=False
-    )
+    _shares: Recent[int, tuple[int, ...]] = field(default_factory=lambda: Recent(USERS), repr=False)
 
     @classmethod
     def of(cls, workload: Workload) -> Confident:
@@ -39,7 +38,7 @@ class Confident:
     def predict(self, job: Job, now: int) -> float:
         """Return the requested time or the runtime of the last match."""
         shares = self._shares.get(job.user) or ()
-        if len(shares) == JOBS and sum(shares) / JOBS >= GOOD:
+        if len(shares) == JOBS and sum(shares) >= USED_UP:
             return job.requested_s
         return self.profile.predict(job, now)
 
@@ -48,4 +47,11 @@ class Confident:
         self.profile.learn(job, runtime_s)
         if job.user != UNKNOWN:
             shares = self._shares.get(job.user) or ()
-            self._shares.set(job.user, (*shares, runtime_s / job.requested_s)[-JOBS:])
+            share = runtime_s * SHARE_OF // max(1, job.requested_s)
+            self._shares.set(job.user, (*shares, share)[-JOBS:])
+
+    def memory(self, workload: Workload) -> Memory:
+        """The same predictor for compiled replays."""
+        table = workload.table
+        matches = self.profile.memory(workload)
+        return unless_used_up(matches, table.column(Column.USER), table.requested_s)

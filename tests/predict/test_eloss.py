@@ -65,7 +65,7 @@ class Twin:
         max_size=6,
     )
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_kernel_takes_the_steps_of_its_twin(
     jobs: list[tuple[list[int], int, float]],
 ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cpdispatch.errors import UsageError
-from cpdispatch.jobs import Job
+from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.predict import PREDICTORS, make
 from cpdispatch.simulate import simulate
 from cpdispatch.system import System
@@ -107,7 +107,7 @@ def test_a_refreshed_duration_is_capped_at_the_requested_time() -> None:
 def test_the_correction_is_incremental_where_a_refreshed_duration_has_passed() -> None:
     class Stubborn(Plodder):
         def refresh(self, job: Job, elapsed_s: int) -> float:
-            return 10
+            return 40
 
     _, seen = play([(0, 4, 100, 80), (60, 4, 9, 9)], predictor=Stubborn(), correction="refresh")
     assert seen[1].running.end_s.tolist() == [70]
@@ -132,3 +132,18 @@ def test_confident_is_the_requested_time_of_users_who_use_it_up(
     for runtime in runtimes:
         predictor.learn(job, runtime)
     assert predictor.predict(job, 0) == expected
+
+
+@pytest.mark.parametrize("name", sorted(PREDICTORS))
+@pytest.mark.parametrize("user", [-1, 3])
+def test_every_predictor_does_with_no_users_one_user_and_runtimes_of_0(
+    name: str, user: int
+) -> None:
+    rows = [(10 * k, 2, 60, 7 * (k % 3)) for k in range(30)]
+    block = workload(rows).table.block.copy()
+    block[Column.USER] = user
+    jobs = replace(workload(rows), table=JobTable(block))
+    run = simulate(jobs, System.pool(4), predictor=name, compiled=False)
+    assert run.about["notes"] == {}
+    assert (run.jobs["end"] >= run.jobs["start"]).all()
+    assert (run.jobs["expected_s"].between(1, 60)).all()

@@ -128,6 +128,7 @@ def simulate(
         and watch.seen is None
         and not dependencies
         and starvation is None
+        and correction != "refresh"
     ):
         simulation = CompiledSimulation(workload, system, made, known, **rules)
     else:
@@ -142,7 +143,7 @@ def simulate(
         "python": platform.python_version(),
         "workload": workload.name,
         "workload_sha256": fingerprint(workload, dependencies),
-        "notes": {**workload.notes, **simulation.notes},
+        "notes": workload.notes,
         "system": system_as_dict(system),
         "dispatcher": made.name,
         "predictor": known.name,
@@ -162,7 +163,9 @@ def simulate(
             replay = _restored(watch.folder / CHECKPOINT, replay)
     replay.go(watch)
     by_kernel = isinstance(replay.simulation, CompiledSimulation)
-    return run_of(replay.simulation, {**about, "compiled": by_kernel, "seconds": replay.seconds})
+    notes = {**workload.notes, **replay.simulation.notes}
+    about |= {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
+    return run_of(replay.simulation, about)
 
 
 def warm_up(dispatcher: str, settings: Settings) -> None:

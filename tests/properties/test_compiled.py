@@ -33,7 +33,7 @@ rules = st.fixed_dictionaries(
         "trigger": st.sampled_from(["instant", "event"]),
         "correction": st.sampled_from(["minimal", "incremental", "requested"]),
         "kill_at_limit": st.booleans(),
-        "predictor": st.sampled_from(["walltime", "actual", "last2", "profile"]),
+        "predictor": st.sampled_from(["walltime", "actual", "last2", "profile", "confident"]),
     }
 )
 

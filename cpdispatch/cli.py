@@ -118,7 +118,7 @@ class Rules:
         Seed of dispatchers that draw numbers, and of the generated sample.
     """
 
-    predict: str = "walltime"
+    predict: str | None = None
     trigger: Literal["instant", "event"] = "instant"
     correction: Literal["minimal", "incremental", "requested", "refresh"] = "minimal"
     kill_at_limit: Flag = False

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -111,6 +112,20 @@ def _share(value: Any) -> float:
     return number
 
 
+def _part(value: Any) -> float:
+    number = float(value)
+    if not 0 <= number < 1:
+        raise ValueError("a share is needed, 0 or more and below 1")
+    return number
+
+
+def _real(value: Any) -> float:
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError("a finite number is needed")
+    return number
+
+
 def _policy(value: Any) -> Any:
     from cpdispatch.heuristics import policies
 
@@ -174,6 +189,15 @@ def _priority_rule(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     return PriorityRule(given.get("allocate", False))
 
 
+def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+    from cpdispatch.heuristics.best import Best
+
+    renamed = {
+        "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
+    }  # fmt: skip
+    return Best(**{renamed.get(key, key): value for key, value in given.items()})
+
+
 def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.heuristics.priority_rule import Reject
 
@@ -231,6 +255,9 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
+    "best": Entry("backfilling by predicted durations, with room kept for short jobs",
+                  {"threshold": _count, "strict": _count, "long": _count, "keep": _part,
+                   "width": _real, "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),

@@ -24,13 +24,14 @@ class Column(IntEnum):
     UNITS = 2
     REQUESTED = 3
     EXPECTED = 4
-    EWT = 5
-    USER = 6
-    GROUP = 7
-    QUEUE = 8
-    EXECUTABLE = 9
-    PARTITION = 10
-    REQUEST = 11
+    UPPER = 5
+    EWT = 6
+    USER = 7
+    GROUP = 8
+    QUEUE = 9
+    EXECUTABLE = 10
+    PARTITION = 11
+    REQUEST = 12
 
 
 LABELLED = ("user", "group", "queue", "executable", "partition")
@@ -55,6 +56,9 @@ class Job:
         Requested time (walltime), seconds.
     expected_s : int
         Expected duration by the predictor in use, seconds.
+    upper_s : int
+        What the job will probably not run longer than, seconds: the requested time, unless the
+        predictor in use knows better.
     ewt_s : int
         Expected waiting time of the job's queue, seconds.
     user, group, queue, executable, partition : int
@@ -67,6 +71,7 @@ class Job:
     request: tuple[int, ...]
     requested_s: int
     expected_s: int
+    upper_s: int
     ewt_s: int
     user: int
     group: int
@@ -167,6 +172,11 @@ class JobTable:
         return self.column(Column.EXPECTED)
 
     @property
+    def upper_s(self) -> IntArray:
+        """What the jobs will probably not run longer than, in seconds, shape (jobs,)."""
+        return self.column(Column.UPPER)
+
+    @property
     def ewt_s(self) -> IntArray:
         """Expected waiting times of the jobs' queues in seconds, shape (jobs,)."""
         return self.column(Column.EWT)
@@ -205,6 +215,7 @@ def job_block(
     requested_s: Any,
     request: Any,
     expected_s: Any = None,
+    upper_s: Any = None,
     ewt_s: Any = 1,
     user: Any = UNKNOWN,
     group: Any = UNKNOWN,
@@ -219,13 +230,14 @@ def job_block(
     request : int array, shape (jobs, resources)
         Per-unit requests.
     expected_s : int array, optional
-        Expected durations; the requested times when left out.
+        Expected durations; the requested times when left out. So are the upper ones.
     """
     request = np.asarray(request, dtype=np.int64)
     jobs, resources = request.shape
     block = np.empty((Column.REQUEST + resources, jobs), dtype=np.int64)
     columns = (
-        id, submit_s, units, requested_s, requested_s if expected_s is None else expected_s, ewt_s,
+        id, submit_s, units, requested_s, requested_s if expected_s is None else expected_s,
+        requested_s if upper_s is None else upper_s, ewt_s,
         user, group, queue, executable, partition,
     )  # fmt: skip
     for row, values in enumerate(columns):

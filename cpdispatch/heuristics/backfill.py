@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
@@ -68,6 +68,23 @@ class Backfill:
         primary = self.primary.rank(now, block, self.threshold_s)
         same = self.secondary == self.primary and self.threshold_s == NO_THRESHOLD
         secondary = primary if same else self.secondary.rank(now, block)
+        decision = self.backfilled(instance, primary, secondary)
+        phases = {"heuristic": (perf_counter() - began) * 1e3}
+        return replace(decision, certificate=Certificate(self.name, phases_ms=phases))
+
+    def backfilled(
+        self,
+        instance: Instance,
+        primary: IntArray,
+        secondary: IntArray,
+        spare: IntArray | None = None,
+    ) -> Decision:
+        """Answer one instance whose queue is taken in these orders, positions of shape (jobs,).
+
+        ``spare``, shape (jobs, resources), is what each job has to leave free when it starts; it
+        plays no part where capacity is planned over time.
+        """
+        block, now = instance.queue.block, instance.now
         if self.depth > 1 or instance.reservations or len(instance.down):
             start, reason, placed = self._plan(instance, primary, secondary)
         else:
@@ -87,12 +104,12 @@ class Backfill:
                 instance.running.units,
                 power_unit(instance),
                 instance.power_free(),
+                _nothing(instance) if spare is None else spare,
             )
         placements = as_placements(placed)
         if self.depth > 1:
             self._remember(instance, start, placements)
-        phases = {"heuristic": (perf_counter() - began) * 1e3}
-        return Decision(start, reason, placements, Certificate(self.name, phases_ms=phases))
+        return Decision(start, reason, placements, Certificate(self.name))
 
     def _plan(
         self, instance: Instance, primary: IntArray, secondary: IntArray
@@ -149,3 +166,7 @@ class Backfill:
             for position, nodes in placements.as_dict().items()
             if start[position] > instance.now
         }
+
+
+def _nothing(instance: Instance) -> IntArray:
+    return np.zeros((len(instance.queue), instance.free.shape[1]), dtype=np.int64)

@@ -69,6 +69,15 @@ def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
 
 
 @kernel
+def pool_keeps(pool: IntArray, ask: IntArray, units: int, spare: IntArray) -> bool:
+    """Whether the pooled capacity is enough, and so much would be left of what a job asks for."""
+    for r in range(ask.shape[0]):
+        if ask[r] > 0 and units * ask[r] + spare[r] > pool[r]:
+            return False
+    return True
+
+
+@kernel
 def fullness(free: IntArray, capacity: IntArray, node: int) -> float:
     """Sum over the resource types that a node has of free / capacity: small when it is full."""
     total = 0.0
@@ -297,6 +306,7 @@ def _reserve(
     job_ask: IntArray,
     job_units: int,
     job_watts: int,
+    job_spare: IntArray,
     block: IntArray,
     placed: Placed,
     run_block: IntArray,
@@ -335,7 +345,7 @@ def _reserve(
         watts_free += watts_of(ask, many, power_unit)
         if k + 1 < by_end.shape[0] and end[by_end[k + 1]] == end[i]:
             continue
-        enough = job_watts <= watts_free and pool_has(pool, job_ask, job_units)
+        enough = job_watts <= watts_free and pool_keeps(pool, job_ask, job_units, job_spare)
         if enough and fits(L, job_ask, job_units):
             return end[i], L, watts_free
     return -1, L, watts_free
@@ -352,6 +362,7 @@ def _in_turn(
     capacity: IntArray,
     block: IntArray,
     best_fit: bool,
+    spare: IntArray,
     power_unit: IntArray,
     start: IntArray,
     reason: ByteArray,
@@ -366,7 +377,8 @@ def _in_turn(
         j = primary[k]
         ask, units = block[_REQUEST:, j], block[_UNITS, j]
         watts = watts_of(ask, units, power_unit)
-        if watts <= watts_free and pool_has(pool, ask, units) and fits(F, ask, units):
+        enough = watts <= watts_free and pool_keeps(pool, ask, units, spare[j])
+        if enough and fits(F, ask, units):
             placed = start_job(placed, j, F, F, pool, capacity, ask, units, best_fit)
             watts_free -= watts
             start[j], reason[j] = now, _STARTED
@@ -390,6 +402,7 @@ def _backfill(
     capacity: IntArray,
     block: IntArray,
     best_fit: bool,
+    spare: IntArray,
     power_unit: IntArray,
     start: IntArray,
     reason: ByteArray,
@@ -406,7 +419,7 @@ def _backfill(
             continue
         ask, units = block[_REQUEST:, j], block[_UNITS, j]
         watts = watts_of(ask, units, power_unit)
-        if watts > watts_free or not pool_has(pool, ask, units):
+        if watts > watts_free or not pool_keeps(pool, ask, units, spare[j]):
             continue
         outlives = now + block[_EXPECTED, j] > shadow
         usable = M if outlives else F
@@ -442,11 +455,17 @@ def easy(
     units: IntArray,
     power_unit: IntArray,
     watts_free: int,
+    spare: IntArray,
 ) -> tuple[IntArray, ByteArray, Placed]:
     """One pass with a reservation depth of 0 (none, strict order) or 1 (EASY).
 
     Returns the start of each job (now, the shadow time for the reserved one, or none), its reason
     and the placements of those that start now.
+
+    Parameters
+    ----------
+    spare : int64 array, shape (jobs, resources)
+        What each job, if it asks for the resource at all, has to leave free when it starts.
     """
     jobs = block.shape[1]
     start = np.full(jobs, _NO_START, dtype=np.int64)
@@ -458,7 +477,7 @@ def easy(
     while True:
         blocked, placed, watts_free = _in_turn(
             now, blocked, primary, F, pool, watts_free,
-            capacity, block, best_fit, power_unit, start, reason, placed,
+            capacity, block, best_fit, spare, power_unit, start, reason, placed,
         )  # fmt: skip
         if blocked == jobs or depth == 0:
             return start, reason, placed
@@ -466,7 +485,7 @@ def easy(
         ask, need = block[_REQUEST:, head], block[_UNITS, head]
         watts = watts_of(ask, need, power_unit)
         shadow, L, watts_then = _reserve(
-            now, F, watts_free, ask, need, watts, block, placed,
+            now, F, watts_free, ask, need, watts, spare[head], block, placed,
             run_block, run_end, offset, node, units, power_unit,
         )  # fmt: skip
         if shadow >= 0:
@@ -477,6 +496,6 @@ def easy(
     change(L, ask, held.node[: held.offset[1]], held.units[: held.offset[1]], -1)
     placed = _backfill(
         now, shadow, secondary, F, L, pool, watts_free, watts_then - watts,
-        capacity, block, best_fit, power_unit, start, reason, placed,
+        capacity, block, best_fit, spare, power_unit, start, reason, placed,
     )  # fmt: skip
     return start, reason, placed

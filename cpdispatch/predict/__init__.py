@@ -59,6 +59,15 @@ class Refreshing(Predictor, Protocol):
 
 
 @runtime_checkable
+class Bounding(Predictor, Protocol):
+    """A predictor that knows how uncertain it is."""
+
+    def upper(self, job: Job, now: int) -> float:
+        """What a job that is submitted ``now`` will probably not run longer than, in seconds."""
+        ...
+
+
+@runtime_checkable
 class Remembering(Predictor, Protocol):
     """A predictor that compiled replays can do the work of."""
 

@@ -26,6 +26,10 @@ class Actual:
         """Return the real runtime."""
         return self.runtime_s[job.id]
 
+    def upper(self, job: Job, now: int) -> float:
+        """Return the real runtime."""
+        return self.runtime_s[job.id]
+
     def learn(self, job: Job, runtime_s: int) -> None:
         """There is nothing to learn."""
 

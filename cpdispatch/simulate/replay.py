@@ -70,7 +70,7 @@ def simulate(
     system: System,
     dispatcher: str | Dispatcher = "easy",
     *,
-    predictor: str | Predictor = "walltime",
+    predictor: str | Predictor | None = None,
     trigger: str = "instant",
     correction: str = "minimal",
     kill_at_limit: bool = False,
@@ -90,7 +90,7 @@ def simulate(
     dispatcher : str or Dispatcher
         A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
     predictor, trigger, correction, kill_at_limit, dependencies, starvation
-        See `Simulation`.
+        See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
     settings : Settings
         Time limit and seed of a dispatcher that is given by name.
     watch : Watch
@@ -110,8 +110,10 @@ def simulate(
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
-    known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
     made = dispatch.make(dispatcher, settings) if isinstance(dispatcher, str) else dispatcher
+    if predictor is None:
+        predictor = getattr(made, "predictor", "walltime")
+    known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
     rules: dict[str, Any] = {
         "trigger": trigger,
         "correction": correction,

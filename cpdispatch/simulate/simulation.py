@@ -229,7 +229,8 @@ class Simulation:
         job = table[row]
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
-        self._state.submit(row, table.values(row), expected_s)
+        upper_s = max(expected_s, self._guard.upper(job, self.now))
+        self._state.submit(row, table.values(row), expected_s, upper_s)
         self._live[row] = job
         return job
 

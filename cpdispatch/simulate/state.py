@@ -20,7 +20,8 @@ from cpdispatch.system import System
 ROW, QUEUE_CODE = 0, 1
 STEP, REAL_END = 1, 2
 _SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.REQUESTED)
-_EXPECTED, _EWT, _REQUEST = int(Column.EXPECTED), int(Column.EWT), int(Column.REQUEST)
+_EXPECTED, _UPPER = int(Column.EXPECTED), int(Column.UPPER)
+_EWT, _REQUEST = int(Column.EWT), int(Column.REQUEST)
 
 MINIMAL, INCREMENTAL, REQUESTED = 0, 1, 2
 CORRECTIONS = {
@@ -225,7 +226,7 @@ class State:
         self._ewt = np.maximum(self._stated, 1)
         self._ewt_is_old = False
 
-    def submit(self, row: int, column: IntArray, expected_s: int) -> None:
+    def submit(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
         """Append a job to the queue."""
         at = self.queued
         if at == self.queue.shape[1]:
@@ -233,6 +234,7 @@ class State:
             self.queue_hidden = _wider(self.queue_hidden)
         self.queue[:, at] = column
         self.queue[_EXPECTED, at] = expected_s
+        self.queue[_UPPER, at] = upper_s
         self.queue_hidden[ROW, at] = row
         code = self._queue_code[row]
         self.queue_hidden[QUEUE_CODE, at] = code

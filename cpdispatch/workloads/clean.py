@@ -223,6 +223,7 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         Column.UNITS: column(raw.units),
         Column.REQUESTED: requested_s,
         Column.EXPECTED: requested_s,
+        Column.UPPER: requested_s,
         Column.EWT: column(1),
         **{Column[name.upper()]: column(raw.named.get(name), UNKNOWN) for name in LABELLED},
     }

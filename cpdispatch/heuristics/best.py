@@ -1,0 +1,95 @@
+"""The dispatcher for users who want none of the choices: predictions, used with care."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import ClassVar
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.decision import Certificate, Decision
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.eligible import eligible_only
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column, JobTable
+
+
+@dataclass(slots=True)
+class Best:
+    """EASY backfilling that takes predictions for what they are: an order, and a risk.
+
+    **Order.** By sqrt(m u) q^width, where m is the expected duration of a job, u what it will
+    probably not exceed and q its processors: what is short for sure comes before what may be.
+    Jobs that have waited longer than ``threshold_s`` come first, by submission.
+
+    **Backfilling.** Running jobs are taken to end at their requested times, so that a reservation
+    never rests on a prediction; jobs that may be backfilled are taken to end after u. A
+    prediction that was too short delays the reserved job at most until then. Once a job has waited
+    longer than ``strict_s``, nothing is backfilled but by its requested time.
+
+    **Room for short jobs.** A job that is expected to run longer than ``long_s`` leaves a share
+    ``keep`` of the system's capacity free when it starts: no job, however short, waits for
+    the end of long ones only. This does not hold for jobs past the threshold, or too wide for it.
+
+    Attributes
+    ----------
+    threshold_s, strict_s, long_s : int
+    keep, width : float
+    best_fit : bool
+        Fullest feasible node first, instead of nodes by index.
+    name : str
+    predictor : str
+        The predictor that a simulation takes when none is named.
+    """
+
+    threshold_s: int = 200_000
+    strict_s: int = 250_000
+    long_s: int = 14_400
+    keep: float = 0.03
+    width: float = 0.25
+    best_fit: bool = False
+    name: str = "best"
+    predictor: ClassVar[str] = "forest"
+    _backfill: Backfill = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._backfill = Backfill(best_fit=self.best_fit)
+
+    @eligible_only
+    def dispatch(self, instance: Instance) -> Decision:
+        """Answer one instance."""
+        began = perf_counter()
+        queue, running = instance.queue, instance.running
+        waited_s = instance.now - queue.submit_s
+        late = waited_s > self.threshold_s
+        order = self._order(queue, late)
+        block = queue.block.copy()
+        strict = waited_s.max(initial=0) > self.strict_s
+        block[Column.EXPECTED] = queue.requested_s if strict else queue.upper_s
+        seen = replace(
+            instance,
+            queue=JobTable(block, queue.labels),
+            running=replace(
+                running,
+                end_s=np.maximum(running.start_s + running.jobs.requested_s, instance.now + 1),
+            ),
+        )
+        decision = self._backfill.backfilled(seen, order, order, self._spare(instance, late))
+        phases = {"heuristic": (perf_counter() - began) * 1e3}
+        return replace(decision, certificate=Certificate(self.name, phases_ms=phases))
+
+    def _order(self, queue: JobTable, late: BoolArray) -> IntArray:
+        expected, upper = queue.expected_s.astype(np.float64), queue.upper_s.astype(np.float64)
+        processors = np.maximum(queue.units * queue.column(Column.REQUEST), 1)
+        key = np.sqrt(expected * upper) * processors**self.width
+        return np.argsort(np.where(late, -np.inf, key), kind="stable")
+
+    def _spare(self, instance: Instance, late: BoolArray) -> IntArray:
+        """What each job leaves free when it starts, shape (jobs, resources)."""
+        queue, total = instance.queue, instance.system.total
+        spare = (self.keep * total).astype(np.int64)
+        room = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
+        leaves = room & ~late & (queue.expected_s > self.long_s)
+        return np.where(leaves[:, None], spare, 0)

@@ -399,7 +399,8 @@ def _open_kinds(
     A kind of which none may has no room, or only longer jobs than fit before the shadow time: it
     stays closed for the rest of the dispatch, and is passed over.
     """
-    kinds, asks, pool, count = nodes.kinds, nodes.asks, nodes.pool, 0
+    kinds, rooms, known, pool = nodes.kinds, nodes.rooms, nodes.known, nodes.pool
+    count = 0
     for kind in range(kinds.shape[1]):
         if kinds[_LONGEST, kind] < 0:
             continue
@@ -407,7 +408,11 @@ def _open_kinds(
         if kinds[_WAITING, kind] == 0:
             continue
         shape, units = kinds[0, kind], kinds[1, kind]
-        if units * asks[shape, 0] > pool[0] or rooms_of(at, nodes, shape) < units:
+        if known[shape] != at[CHANGES]:
+            if units * nodes.asks[shape, 0] > pool[0]:
+                continue
+            rooms_of(at, nodes, shape)
+        if rooms[shape] < units:
             continue
         if not at[RESERVED]:
             _reserve(at, given, fate, run, nodes, ended)

@@ -19,7 +19,7 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, SUMMARIES, find
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
 from cpdispatch.simulate import Run, simulate
-from cpdispatch.system import System
+from cpdispatch.system import NodeGroup, System
 from tests.strategies import systems, workloads
 
 orders = st.one_of(
@@ -85,6 +85,16 @@ def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: An
     compiled, general = both(*case, dispatcher, rules)
     assert same(compiled, general)
     assert verify.run(compiled.jobs, case[1]) == []
+
+
+def test_durations_too_long_for_what_the_queue_holds_of_a_job_are_compared_all_the_same() -> None:
+    from tests.simulate.cases import workload
+
+    system = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
+    jobs = workload([(0, 2, 1 << 50, 9), (1, 4, 5, 5), (2, 1, 1 << 51, 9), (2, 1, 1 << 41, 9)])
+    compiled, general = both(jobs, system, Backfill(), {})
+    assert same(compiled, general)
+    assert compiled.job_table["start"].to_pylist() == [0, 11, 16, 2]
 
 
 @settings(max_examples=300)

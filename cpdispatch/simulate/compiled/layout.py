@@ -40,7 +40,10 @@ HEAD, FIRST_SIZE, SECOND_SIZE = range(16, 19)
 # The job for which the capacity at its shadow time is kept up to date, -1 for none, and how many of
 # its units fit then.
 AHEAD_JOB, AHEAD_ROOMS = range(19, 21)
-SCALARS = 22
+
+# Whether the shadow time may be sooner than when it was found; changes of ``both`` so far.
+SOONER, COMPARISONS = range(22, 24)
+SCALARS = 24
 
 # What is known of the jobs, in the order of submission: submission, processors (units times the
 # request of the first resource type), requested time, runtime (cut at the limit, if there is
@@ -56,7 +59,8 @@ EXPECTED, START, END, REASON, DUE_OF, STEP, FIRST, COUNT = range(8)
 # completions to come (end, serial number); the job of each serial number.
 JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL = range(6)
 
-# A queue by ascending (key, job): the job, and its processors on a pool, its kind on nodes.
+# A queue by ascending (key, job): the job, and its processors on a pool, on nodes what
+# `nodes.wanted` says of it.
 WHO, WANTS = range(2)
 
 # Rules: the orders and whether their keys change while jobs wait, whether one queue serves both,

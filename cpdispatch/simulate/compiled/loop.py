@@ -74,7 +74,7 @@ def go(
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
     policies; ``nodes`` on a processor pool; ``deep`` up to one reservation.
     """
-    jobs, wants = given.shape[1], NEED if nodes is None else KIND
+    jobs = given.shape[1]
     while events > 0:
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
@@ -95,7 +95,11 @@ def go(
         while submitting:
             job = at[NEXT]
             at[NEXT] += 1
-            fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
+            expected = fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
+            if nodes is None:
+                wants = given[NEED, job]
+            else:
+                wants = on_nodes.wanted(given[KIND, job], expected)
             enqueue(
                 at, given, fate, first, first_key, job,
                 rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
@@ -158,14 +162,13 @@ def dispatch(
         return
     ended, ending = correct(at, given, fate, run, rule[CORRECTION])
     running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
-    wants = NEED if nodes is None else KIND
     if rule[PRIMARY_CHANGES]:
         sort_anew(
             at, given, fate, first, first_key,
             rule[PRIMARY], first_weights, rule[THRESHOLD], own_first, FIRST_SIZE,
         )  # fmt: skip
     elif rule[THRESHOLD] != NO_THRESHOLD:
-        let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD], wants)
+        let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
     if deep is not None:
         without_started(at, fate, first, first_key, FIRST_SIZE)
         if not rule[SAME]:
@@ -191,7 +194,10 @@ def dispatch(
         elif nodes is None:
             on_pool.backfill(at, given, fate, run, queue, size, blocked, ended, ending)
         else:
-            on_nodes.backfill(at, given, fate, run, queue, nodes, size, blocked, ended, best_fit)
+            low = at[HEAD] if rule[SAME] else 0
+            on_nodes.backfill(
+                at, given, fate, run, queue, nodes, low, size, blocked, ended, best_fit
+            )
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
     if at[SERIAL] > serial:

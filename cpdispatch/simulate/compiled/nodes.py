@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import kernel
-from cpdispatch.heuristics.kernels import change, fits, place, pool_has, room
+from cpdispatch.compile import inlined, kernel
+from cpdispatch.heuristics.kernels import place, pool_has, room
 from cpdispatch.simulate.compiled.layout import (
     AHEAD_JOB,
     AHEAD_ROOMS,
@@ -16,8 +16,8 @@ from cpdispatch.simulate.compiled.layout import (
     BLOCKED,
     CHANGES,
     COMPARED,
+    COMPARISONS,
     COUNT,
-    DISPATCHES,
     DUE,
     DUE_OF,
     ENTRIES,
@@ -29,7 +29,6 @@ from cpdispatch.simulate.compiled.layout import (
     JOB,
     KIND,
     NEED,
-    NEVER,
     NEXT,
     NOW,
     RESERVED,
@@ -37,6 +36,7 @@ from cpdispatch.simulate.compiled.layout import (
     SEEN,
     SHADOW,
     SHAPE,
+    SOONER,
     START,
     UNITS,
     WANTS,
@@ -44,7 +44,11 @@ from cpdispatch.simulate.compiled.layout import (
 )
 from cpdispatch.simulate.compiled.running import begin
 
-_WAITING, _LEAST, _OPEN = 2, 3, 4
+_WAITING, _LEAST, _LONGEST = 2, 3, 4
+_BITS = 40
+"""Bits for the expected duration in what a queue holds of a job, see `wanted`."""
+_ENDLESS = (1 << _BITS) - 1
+"""This duration there marks a job that has started."""
 _INT32_MAX = int(np.iinfo(np.int32).max)
 _LOG = 1 << 12
 """Changes of nodes that are remembered, a power of two."""
@@ -77,19 +81,22 @@ class Nodes(NamedTuple):
     """What is free at the shadow time of the job that is blocked."""
     ahead_room: IntArray
     """Units of it that fit there on each node."""
-    later: IntArray
-    """The same capacity without what that job will take."""
+    kept: IntArray
+    """Units of it that it will have on each node."""
     both: IntArray
-    """The elementwise minimum of ``free`` and ``later``."""
+    """What is free now and, beside that job, at its shadow time: the elementwise minimum."""
     both_pool: IntArray
     """No less than its sum over the nodes."""
     some: IntArray
-    """How many nodes, and which, had any of the first resource when ``both`` was made."""
-    misfit: IntArray
-    """Fewest units of each shape that are known not to fit ``both``, and at which dispatch."""
+    """How many nodes, and which, were of use to any job when ``both`` was made."""
+    beside: IntArray
+    """Units of each shape that fit ``both``, and after which change of it they were counted."""
+    common: int
+    """A type of resource that every job asks for, -1 if there is none."""
     kinds: IntArray
     """Shape and units of each kind of jobs, how many of it wait, a lower bound on their expected
-    durations, and whether one of it may start in this dispatch; shape (5, kinds)."""
+    durations, and how long one of it may take to start in this dispatch, -1 if none may; shape
+    (5, kinds)."""
 
 
 def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) -> Nodes:
@@ -98,6 +105,7 @@ def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) 
     most = np.zeros(shapes, dtype=np.int64)
     np.maximum.at(most, kinds[0], kinds[1])
     entry: Any = np.int32 if most.max(initial=0) <= _INT32_MAX else np.int64
+    common = np.flatnonzero((asks > 0).all(axis=0))
     return Nodes(
         capacity,
         capacity.copy(),
@@ -112,16 +120,23 @@ def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) 
         np.full(shapes, -1, dtype=np.int64),
         np.empty_like(capacity),
         np.empty(count, dtype=np.int64),
-        np.empty_like(capacity),
+        np.empty(count, dtype=np.int64),
         np.empty_like(capacity),
         np.empty(capacity.shape[1], dtype=np.int64),
         np.empty(count + 1, dtype=np.int64),
         np.full((2, shapes), -1, dtype=np.int64),
+        int(common[0]) if len(common) else -1,
         np.concatenate((kinds, np.zeros((3, kinds.shape[1]), dtype=np.int64))),
     )
 
 
-@kernel
+@inlined
+def wanted(kind: int, expected: int) -> int:
+    """What a queue holds of a waiting job: its kind and expected duration, in one number."""
+    return (kind << _BITS) | min(expected, _ENDLESS - 1)
+
+
+@inlined
 def wait(given: IntArray, fate: IntArray, nodes: Nodes, job: int) -> None:
     """Count a job that has been submitted among the waiting ones of its kind."""
     kinds, kind, expected = nodes.kinds, given[KIND, job], fate[EXPECTED, job]
@@ -130,7 +145,7 @@ def wait(given: IntArray, fate: IntArray, nodes: Nodes, job: int) -> None:
     kinds[_WAITING, kind] += 1
 
 
-@kernel
+@inlined
 def give_back(
     at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
 ) -> None:
@@ -148,53 +163,65 @@ def give_back(
 
 
 @kernel
-def rooms_of(at: IntArray, nodes: Nodes, shape: int) -> int:
-    """How many units of a shape fit what is free: only nodes that changed are looked at."""
-    free, row, ask = nodes.free, nodes.room[shape], nodes.asks[shape]
-    total, changes, most = nodes.rooms[shape], at[CHANGES], nodes.most[shape]
-    since = nodes.known[shape]
+def _count_rooms(
+    at: IntArray, free: IntArray, row: IntArray, rooms: IntArray, known: IntArray, log: IntArray,
+    ask: IntArray, most: int, shape: int,
+) -> None:  # fmt: skip
+    """Count how many units of a shape fit what is free: only nodes that changed are looked at."""
+    total, changes, since = rooms[shape], at[CHANGES], known[shape]
     if since < 0 or changes - since > min(_LOG, row.shape[0]):
         total = 0
         for node in range(row.shape[0]):
             row[node] = room(free, node, ask, most)
             total += row[node]
     else:
-        log = nodes.log
         for k in range(since, changes):
             node = log[k & (_LOG - 1)]
             here = room(free, node, ask, most)
             total += here - row[node]
             row[node] = here
-    nodes.rooms[shape], nodes.known[shape] = total, changes
-    return int(total)
+    rooms[shape], known[shape] = total, changes
 
 
-@kernel
+@inlined
+def rooms_of(at: IntArray, nodes: Nodes, shape: int) -> int:
+    """How many units of a shape fit what is free."""
+    if nodes.known[shape] != at[CHANGES]:
+        _count_rooms(
+            at, nodes.free, nodes.room[shape], nodes.rooms, nodes.known, nodes.log,
+            nodes.asks[shape], nodes.most[shape], shape,
+        )  # fmt: skip
+    return int(nodes.rooms[shape])
+
+
+@inlined
 def _look_ahead(
     at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
 ) -> None:
     """Give back or take what a job holds of the capacity at the shadow time."""
     ahead, row, node, units = nodes.ahead, nodes.ahead_room, nodes.node, nodes.units
     shape = given[SHAPE, at[AHEAD_JOB]]
-    ask, wanted, most = nodes.asks[given[SHAPE, job]], nodes.asks[shape], nodes.most[shape]
+    asks, wanted, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
     low = fate[FIRST, job]
     for e in range(low, low + fate[COUNT, job]):
-        for r in range(ask.shape[0]):
-            ahead[node[e], r] += sign * units[e] * ask[r]
+        for r in range(asks.shape[1]):
+            ahead[node[e], r] += sign * units[e] * asks[given[SHAPE, job], r]
         here = room(ahead, node[e], wanted, most)
         at[AHEAD_ROOMS] += here - row[node[e]]
         row[node[e]] = here
 
 
-@kernel
+@inlined
 def end(at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int) -> None:
     """Give back what a job that has ended held."""
     give_back(at, fate, given, nodes, job, 1)
-    if at[AHEAD_JOB] >= 0 and fate[DUE_OF, job] > at[SHADOW]:
-        _look_ahead(at, fate, given, nodes, job, 1)
+    if at[AHEAD_JOB] >= 0 and fate[DUE_OF, job] >= at[SHADOW]:
+        at[SOONER] = 1
+        if fate[DUE_OF, job] > at[SHADOW]:
+            _look_ahead(at, fate, given, nodes, job, 1)
 
 
-@kernel
+@inlined
 def lend(
     at: IntArray, fate: IntArray, given: IntArray, run: IntArray, nodes: Nodes, ended: int,
     sign: int,
@@ -204,7 +231,7 @@ def lend(
         give_back(at, fate, given, nodes, run[JOB, k], sign)
 
 
-@kernel
+@inlined
 def job_fits(at: IntArray, given: IntArray, nodes: Nodes, job: int) -> bool:
     """Whether a job fits what is free."""
     return given[NEED, job] <= nodes.pool[0] and bool(
@@ -249,7 +276,7 @@ def begin_on(
     begin(at, given, fate, run, job, reason)
 
 
-@kernel
+@inlined
 def start_in_turn(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray, nodes: Nodes,
     best_fit: bool,
@@ -266,90 +293,87 @@ def start_in_turn(
 
 
 @kernel
-def _reserve_anew(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, ended: int
-) -> None:
-    """Find the shadow time of the job that is blocked from what is free now on."""
-    job = at[BLOCKED]
-    shape, units = given[SHAPE, job], given[UNITS, job]
-    ahead, row, ask, pool = nodes.ahead, nodes.ahead_room, nodes.asks[shape], nodes.pool.copy()
-    node, many = nodes.node, nodes.units
-    ahead[:] = nodes.free
-    at[AHEAD_JOB], k = job, ended
-    while k < at[RUNNING] and not pool_has(pool, ask, units):
-        at[SHADOW] = run[DUE, k]
-        while k < at[RUNNING] and run[DUE, k] == at[SHADOW]:
-            other = run[JOB, k]
-            held = nodes.asks[given[SHAPE, other]]
-            low, high = fate[FIRST, other], fate[FIRST, other] + fate[COUNT, other]
-            change(ahead, held, node[low:high], many[low:high], 1)
-            pool += given[UNITS, other] * held
-            k += 1
-    at[AHEAD_ROOMS] = 0
-    for here in range(row.shape[0]):
-        row[here] = room(ahead, here, ask, nodes.most[shape])
-        at[AHEAD_ROOMS] += row[here]
-
-
-@kernel
 def _reserve(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, ended: int
 ) -> None:
     """Bring the shadow time of the job that is blocked up to date.
 
     The capacity at that time changes only by jobs that outlive it, so it is kept from dispatch to
-    dispatch, and the time is moved from where it was.
+    dispatch, and the time is moved from where it was: back only if something was given back by
+    a job that was expected to end then or later.
     """
-    if at[RESERVED]:
-        return
     at[RESERVED], at[COMPARED] = 1, 0
-    if at[AHEAD_JOB] != at[BLOCKED]:
-        at[SHADOW] = at[NOW]
-        _reserve_anew(at, given, fate, run, nodes, ended)
-    units = given[UNITS, at[BLOCKED]]
+    job = at[BLOCKED]
+    if at[AHEAD_JOB] != job:
+        shape = given[SHAPE, job]
+        at[AHEAD_JOB], at[SHADOW], at[SOONER] = job, at[NOW], 0
+        at[AHEAD_ROOMS] = rooms_of(at, nodes, shape)
+        nodes.ahead[:] = nodes.free
+        nodes.ahead_room[:] = nodes.room[shape]
+    units = given[UNITS, job]
     k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
     while at[AHEAD_ROOMS] < units and k < at[RUNNING]:
-        at[SHADOW] = run[DUE, k]
+        at[SHADOW], at[SOONER] = run[DUE, k], 0
         while k < at[RUNNING] and run[DUE, k] == at[SHADOW]:
             _look_ahead(at, fate, given, nodes, run[JOB, k], 1)
             k += 1
-    while k > ended:
+    while at[SOONER] and k > ended:
         due, last = run[DUE, k - 1], k
-        while k > ended and run[DUE, k - 1] == due:
+        while at[AHEAD_ROOMS] >= units and k > ended and run[DUE, k - 1] == due:
             k -= 1
             _look_ahead(at, fate, given, nodes, run[JOB, k], -1)
         if at[AHEAD_ROOMS] < units:
-            at[SHADOW] = due
+            at[SHADOW], at[SOONER] = due, 0
             for back in range(k, last):
                 _look_ahead(at, fate, given, nodes, run[JOB, back], 1)
-            return
+    at[SOONER] = 0
+
+
+@inlined
+def _compare_on(
+    free: IntArray, ahead: IntArray, both: IntArray, ask: IntArray, kept: IntArray, here: int
+) -> None:
+    """What a node has free both now and at the shadow time beside the job that is blocked."""
+    for r in range(free.shape[1]):
+        both[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
 
 
 @kernel
 def _compare(at: IntArray, given: IntArray, nodes: Nodes, best_fit: bool) -> None:
     """What is free both now and beside the job that is blocked, once that starts."""
-    free, later, both, row = nodes.free, nodes.later, nodes.both, nodes.ahead_room
-    shape, units = given[SHAPE, at[BLOCKED]], given[UNITS, at[BLOCKED]]
+    free, ahead, both, row = nodes.free, nodes.ahead, nodes.both, nodes.ahead_room
+    ask, units = nodes.asks[given[SHAPE, at[BLOCKED]]], given[UNITS, at[BLOCKED]]
+    kept, pool, some, common = nodes.kept, nodes.both_pool, nodes.some, nodes.common
     node, many = np.empty_like(row), np.empty_like(row)
     if best_fit:
-        ask = nodes.asks[shape]
-        count = place(nodes.ahead, nodes.capacity, ask, units, best_fit, node, many)
+        count = place(ahead, nodes.capacity, ask, units, best_fit, node, many)
     else:
         count = first_fit(row, units, node, many)
-    later[:] = nodes.ahead
-    change(later, nodes.asks[shape], node[:count], many[:count], -1)
-    pool, some = nodes.both_pool, nodes.some
+    at[COMPARISONS] += 1
+    kept[:] = 0
+    for k in range(count):
+        kept[node[k]] = many[k]
+    both[:] = 0
     pool[:] = some[0] = 0
     for here in range(free.shape[0]):
-        for r in range(free.shape[1]):
-            both[here, r] = min(free[here, r], later[here, r])
-            pool[r] += both[here, r]
-        if both[here, 0] > 0:
+        if common < 0 or free[here, common] > 0:
+            _compare_on(free, ahead, both, ask, kept, here)
             some[0] += 1
             some[some[0]] = here
+            for r in range(free.shape[1]):
+                pool[r] += both[here, r]
 
 
 @kernel
+def _count_beside(both: IntArray, some: IntArray, ask: IntArray, most: int) -> int:
+    """How many units of a shape fit beside the reserved job."""
+    total = 0
+    for k in range(1, some[0] + 1):
+        total += room(both, some[k], ask, most)
+    return total
+
+
+@inlined
 def _fits_both(
     at: IntArray, given: IntArray, nodes: Nodes, shape: int, units: int, best_fit: bool
 ) -> bool:
@@ -357,22 +381,13 @@ def _fits_both(
     if not at[COMPARED]:
         at[COMPARED] = 1
         _compare(at, given, nodes, best_fit)
-    misfit = nodes.misfit
-    if misfit[1, shape] == at[DISPATCHES] and units >= misfit[0, shape]:
-        return False
-    ask = nodes.asks[shape]
-    if pool_has(nodes.both_pool, ask, units):
-        if ask[0] == 0:
-            if fits(nodes.both, ask, units):
-                return True
-        else:
-            both, some, left = nodes.both, nodes.some, units
-            for k in range(1, some[0] + 1):
-                left -= room(both, some[k], ask, left)
-                if left == 0:
-                    return True
-    misfit[0, shape], misfit[1, shape] = units, at[DISPATCHES]
-    return False
+    beside, ask = nodes.beside, nodes.asks[shape]
+    if beside[1, shape] != at[COMPARISONS]:
+        if not pool_has(nodes.both_pool, ask, units):
+            return False
+        beside[0, shape] = _count_beside(nodes.both, nodes.some, ask, nodes.most[shape])
+        beside[1, shape] = at[COMPARISONS]
+    return bool(beside[0, shape] >= units)
 
 
 @kernel
@@ -380,11 +395,17 @@ def _open_kinds(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, ended: int,
     best_fit: bool,
 ) -> int:  # fmt: skip
-    """Mark the kinds of which a job may start; how many jobs of them wait."""
+    """How long a job of each kind may take to start; of how many kinds one may.
+
+    A kind of which none may has no room, or only longer jobs than fit before the shadow time: it
+    stays closed for the rest of the dispatch, and is passed over.
+    """
     kinds, rooms, known, pool = nodes.kinds, nodes.rooms, nodes.known, nodes.pool
-    jobs = 0
+    count = 0
     for kind in range(kinds.shape[1]):
-        kinds[_OPEN, kind] = 0
+        if kinds[_LONGEST, kind] < 0:
+            continue
+        kinds[_LONGEST, kind] = -1
         if kinds[_WAITING, kind] == 0:
             continue
         shape, units = kinds[0, kind], kinds[1, kind]
@@ -394,12 +415,38 @@ def _open_kinds(
             rooms_of(at, nodes, shape)
         if rooms[shape] < units:
             continue
-        _reserve(at, given, fate, run, nodes, ended)
-        in_time = at[NOW] + kinds[_LEAST, kind] <= at[SHADOW]
-        if in_time or _fits_both(at, given, nodes, shape, units, best_fit):
-            kinds[_OPEN, kind] = 1
-            jobs += kinds[_WAITING, kind]
-    return jobs
+        if not at[RESERVED]:
+            _reserve(at, given, fate, run, nodes, ended)
+        longest = at[SHADOW] - at[NOW]
+        if _fits_both(at, given, nodes, shape, units, best_fit):
+            longest = _ENDLESS
+        if longest >= kinds[_LEAST, kind]:
+            kinds[_LONGEST, kind] = min(longest, _ENDLESS - 1)
+            count += 1
+    return count
+
+
+@kernel
+def _next(queue: IntArray, longest: IntArray, k: int, size: int) -> int:
+    """Where in a queue, from a place on, the next job is that may start."""
+    while k < size:
+        wants = queue[WANTS, k]
+        if wants & _ENDLESS <= longest[wants >> _BITS]:
+            break
+        k += 1
+    return k
+
+
+@kernel
+def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
+    """Note the least expected duration of the open kinds."""
+    for kind in range(kinds.shape[1]):
+        if kinds[_LONGEST, kind] >= 0:
+            kinds[_LEAST, kind] = _ENDLESS
+    for k in range(low, size):
+        kind, expected = queue[WANTS, k] >> _BITS, queue[WANTS, k] & _ENDLESS
+        if kinds[_LONGEST, kind] >= 0 and expected < kinds[_LEAST, kind]:
+            kinds[_LEAST, kind] = expected
 
 
 @kernel
@@ -411,25 +458,23 @@ def _start_beside(
     shape, units = given[SHAPE, job], given[UNITS, job]
     if rooms_of(at, nodes, shape) < units:
         return
-    _reserve(at, given, fate, run, nodes, ended)
+    if not at[RESERVED]:
+        _reserve(at, given, fate, run, nodes, ended)
     outlives = at[NOW] + fate[EXPECTED, job] > at[SHADOW]
     if outlives and not _fits_both(at, given, nodes, shape, units, best_fit):
         return
     begin_on(at, given, fate, run, nodes, outlives, job, BACKFILLED, best_fit)
-    free, later, both, node = nodes.free, nodes.later, nodes.both, nodes.node
-    low, high = fate[FIRST, job], at[ENTRIES]
-    if outlives:
-        change(later, nodes.asks[shape], node[low:high], nodes.units[low:high], -1)
     if at[COMPARED]:
-        for e in range(low, high):
-            for r in range(free.shape[1]):
-                both[node[e], r] = min(free[node[e], r], later[node[e], r])
+        at[COMPARISONS] += 1
+        ask = nodes.asks[given[SHAPE, at[BLOCKED]]]
+        for e in range(fate[FIRST, job], at[ENTRIES]):
+            _compare_on(nodes.free, nodes.ahead, nodes.both, ask, nodes.kept, nodes.node[e])
 
 
 @kernel
 def backfill(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, queue: IntArray, nodes: Nodes,
-    size: int, blocked: int, ended: int, best_fit: bool,
+    low: int, size: int, blocked: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
 
@@ -442,28 +487,18 @@ def backfill(
             return
     else:
         at[BLOCKED], at[RESERVED] = blocked, 0
-    left = _open_kinds(at, given, fate, run, nodes, ended, best_fit)
-    kinds, rooms, known, misfit = nodes.kinds, nodes.rooms, nodes.known, nodes.misfit
-    for kind in range(kinds.shape[1] if left > 0 else 0):
-        if kinds[_OPEN, kind]:
-            kinds[_LEAST, kind] = NEVER
-    for k in range(size if left > 0 else 0):
-        kind = queue[WANTS, k]
-        if not kinds[_OPEN, kind]:
-            continue
-        job = queue[WHO, k]
-        if fate[START, job] >= 0:
-            continue
-        left -= 1
-        expected = fate[EXPECTED, job]
-        kinds[_LEAST, kind] = min(kinds[_LEAST, kind], expected)
-        # What was found out about a shape settles most jobs without a call.
-        shape, units = kinds[0, kind], kinds[1, kind]
-        full = known[shape] == at[CHANGES] and rooms[shape] < units
-        outlives = at[NOW] + expected > at[SHADOW]
-        if outlives and misfit[1, shape] == at[DISPATCHES] and units >= misfit[0, shape]:
-            full = True
-        if job != blocked and not full:
-            _start_beside(at, given, fate, run, nodes, job, ended, best_fit)
-        if left == 0:
+    kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
+    longest[:] = 0
+    left, k = _open_kinds(at, given, fate, run, nodes, ended, best_fit), low
+    while left > 0:
+        k = _next(queue, longest, k, size)
+        if k == size:
+            _note_least(queue, kinds, low, size)
             return
+        job = queue[WHO, k]
+        if fate[START, job] < 0:
+            _start_beside(at, given, fate, run, nodes, job, ended, best_fit)
+            left = _open_kinds(at, given, fate, run, nodes, ended, best_fit)
+        if fate[START, job] >= 0:
+            queue[WANTS, k] |= _ENDLESS
+        k += 1

@@ -107,7 +107,7 @@ def tidy(at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_a
 @kernel
 def let_late_ones_first(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    threshold_s: int, wants: int,
+    threshold_s: int,
 ) -> None:  # fmt: skip
     """Move jobs that have passed the threshold to the front of a queue with lasting keys."""
     while at[LATE] < at[NEXT] and at[NOW] - given[SUBMIT, at[LATE]] > threshold_s:
@@ -118,11 +118,11 @@ def let_late_ones_first(
         k = at[HEAD]
         while queue[WHO, k] != job:
             k += 1
-        size = at[FIRST_SIZE] - 1
+        size, wants = at[FIRST_SIZE] - 1, queue[WANTS, k]
         for i in range(k, size):
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i + 1], queue[WANTS, i + 1]
             keys[i] = keys[i + 1]
-        insert(queue, keys, at[HEAD], size, -np.inf, job, given[wants, job])
+        insert(queue, keys, at[HEAD], size, -np.inf, job, wants)
 
 
 @inlined
@@ -134,8 +134,8 @@ def enqueue(
     size = at[size_at]
     at[size_at] += 1
     if changes:
-        queue[WHO, size], queue[WANTS, size] = job, given[wants, job]
+        queue[WHO, size], queue[WANTS, size] = job, wants
     else:
         key = key_under(at, given, fate, policy, weights, job, own)
         low = at[HEAD] if size_at == FIRST_SIZE else 0
-        insert(queue, keys, low, size, key, job, given[wants, job])
+        insert(queue, keys, low, size, key, job, wants)

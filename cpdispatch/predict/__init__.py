@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from cpdispatch.errors import unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
+from cpdispatch.predict.classes import Classes
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
@@ -45,6 +46,19 @@ class Remembering(Predictor, Protocol):
         ...
 
 
+@runtime_checkable
+class Bounding(Predictor, Protocol):
+    """A predictor that says when a job has turned out to be another than it was taken for."""
+
+    def bound(self, job: Job) -> int | None:
+        """Seconds that a job just submitted runs at most if it was judged rightly; None: any.
+
+        Where jobs may be restarted, one that outlives its bound is killed, once, and queued again
+        with its requested time as its expected duration.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of the registry: what a predictor does, and how one is made for a workload."""
@@ -57,6 +71,9 @@ PREDICTORS: Mapping[str, Entry] = {
     "walltime": Entry("the requested time", lambda _: Walltime()),
     "last2": Entry("the mean of the user's last two runtimes", lambda _: Last2()),
     "profile": Entry("the runtime of the user's last job of the same profile (D1)", Profile.of),
+    "class": Entry(
+        "small or large by a random forest: the median runtime, or the requested time", Classes.of
+    ),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""

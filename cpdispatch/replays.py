@@ -84,7 +84,7 @@ class Campaign:
     seeds: Sequence[int]
     of_seed: bool = False
 
-    def check(self, limit_s: float, predictor: str) -> None:
+    def check(self, limit_s: float, predictor: str, idempotent: bool = False) -> None:
         """Raise now what would be wrong with every run: names, logs that cannot be told apart."""
         from cpdispatch import dispatch, predict
 
@@ -98,7 +98,9 @@ class Campaign:
                 )
         for dispatcher in self.dispatchers:
             dispatch.make(dispatcher, dispatch.Settings(limit_s))
-        predict.make(predictor, self.logs[0][0])
+        made = predict.make(predictor, self.logs[0][0])
+        if idempotent:
+            predict.bounding(made)
 
     def plans(self, plan: Plan) -> list[tuple[int, Plan]]:
         """The log and the plan of each run; each has a folder in that of the given one."""

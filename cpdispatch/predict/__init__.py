@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from cpdispatch.errors import unknown
+from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.classes import Classes
@@ -90,3 +90,19 @@ def make(name: str, workload: Workload) -> Predictor:
     if name not in PREDICTORS:
         raise unknown("predictor", name, PREDICTORS)
     return PREDICTORS[name].make(workload)
+
+
+def bounding(predictor: Predictor) -> Bounding:
+    """The predictor, if it says when a job has turned out to be another than it was taken for.
+
+    Raises
+    ------
+    UsageError
+        When it does not.
+    """
+    if not isinstance(predictor, Bounding):
+        raise UsageError(
+            f"predictor {predictor.name} bounds no job, so that none would be restarted: use "
+            "another, such as class, or leave idempotent out"
+        )
+    return predictor

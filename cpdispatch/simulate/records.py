@@ -25,6 +25,8 @@ class Records:
     killed : bool array, shape (jobs,)
     reason : int8 array, shape (jobs,)
         The `Reason` with which each job started, or why it never did.
+    lost_start_s, lost_end_s : int64 array, shape (jobs,)
+        The attempt at each job that was killed for a restart; -1 for none.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -34,8 +36,11 @@ class Records:
         self.expected_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.killed = np.zeros(jobs, dtype=np.bool_)
         self.reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
-        self._first = np.zeros(jobs, dtype=np.int64)
-        self._count = np.zeros(jobs, dtype=np.int64)
+        self.lost_start_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
+        self.lost_end_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
+        self._first, self._count, self._lost_first, self._lost_count = np.zeros(
+            (4, jobs), dtype=np.int64
+        )
         # Growing arrays; after a compiled replay, whole ones of NumPy.
         self._node: Any = array("i")
         self._units: Any = array("i")
@@ -55,6 +60,13 @@ class Records:
         self._count[rows] = placements.offset[1:] - placements.offset[:-1]
         self._node.frombytes(placements.node.astype(np.int32).tobytes())
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
+
+    def restarted(self, row: int, now: int) -> None:
+        """Remember the attempt at a job that is killed, as if it had not started otherwise."""
+        self.lost_start_s[row], self.lost_end_s[row] = self.start_s[row], now
+        self._lost_first[row], self._lost_count[row] = self._first[row], self._count[row]
+        self.start_s[row], self._count[row] = NOT_STARTED, 0
+        self.reason[row] = Reason.WAITS
 
     def all_placed(
         self, rows: IntArray, first: IntArray, count: IntArray, node: IntArray, units: IntArray
@@ -110,8 +122,17 @@ class Records:
 
     def placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
         """Offset, node and units in the order of the workload's rows."""
-        offset = np.concatenate(([0], np.cumsum(self._count)))
-        pick = np.repeat(self._first - offset[:-1], self._count) + np.arange(offset[-1])
+        return self._entries(self._first, self._count)
+
+    def lost_placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
+        """The same of the attempts that were killed."""
+        return self._entries(self._lost_first, self._lost_count)
+
+    def _entries(
+        self, first: IntArray, count: IntArray
+    ) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
+        offset = np.concatenate(([0], np.cumsum(count)))
+        pick = np.repeat(first - offset[:-1], count) + np.arange(offset[-1])
         node = np.frombuffer(self._node, dtype=np.int32)[pick]
         return offset, node, np.frombuffer(self._units, dtype=np.int32)[pick]
 

@@ -76,6 +76,7 @@ def simulate(
     kill_at_limit: bool = False,
     dependencies: bool = False,
     starvation: Starvation | None = None,
+    idempotent: bool = False,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -89,7 +90,7 @@ def simulate(
     system : System
     dispatcher : str or Dispatcher
         A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
-    predictor, trigger, correction, kill_at_limit, dependencies, starvation
+    predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent
         See `Simulation`.
     settings : Settings
         Time limit and seed of a dispatcher that is given by name.
@@ -128,6 +129,7 @@ def simulate(
         and watch.seen is None
         and not dependencies
         and starvation is None
+        and not idempotent
     ):
         simulation = CompiledSimulation(workload, system, made, known, **rules)
     else:
@@ -135,7 +137,7 @@ def simulate(
             warm_up(dispatcher, settings)
         simulation = Simulation(
             workload, system, predictor=known, dependencies=dependencies, starvation=starvation,
-            **rules,
+            idempotent=idempotent, **rules,
         )  # fmt: skip
     about = {
         "version": version("cpdispatch"),
@@ -149,6 +151,7 @@ def simulate(
         **rules,
         "dependencies": dependencies,
         "starvation": None if starvation is None else asdict(starvation),
+        "idempotent": idempotent,
         "limit_s": settings.limit_s,
         "seed": settings.seed,
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +17,12 @@ from cpdispatch.jobs import UNKNOWN, Job, Workload
 
 WEEK_S, DAY_S = 7 * 86_400, 86_400
 WINDOW = 10_000
-"""Jobs that ended last: the forest is trained on them, the divider is the median of them."""
-REMEMBERED = 50_000
+"""Jobs that ended last, on which the forest is trained."""
+REMEMBERED = 10_000
 """Histories in each category, and jobs that have not ended, that are kept: the latest ones."""
 
+_STEP, _STEPS = 1.01, 3000
+"""Runtimes are counted by steps of 1 %: their median is as exact, and takes no memory."""
 _LAST = 3
 _UNSEEN = -1.0
 _CATEGORIES = ("processors", "requested time", "weekday")
@@ -35,7 +37,9 @@ FEATURES = (
 """What the forest knows of a job, after table 6.3 of the thesis."""
 
 Features = NDArray[np.float32]
-_TREES, _LEAF = 50, 5
+Lesson = tuple[Features, BoolArray]
+"""Features and classes of ended jobs, shape (jobs, features) and (jobs,)."""
+_PARTS, _TREES, _LEAF = 10, 5, 5
 
 
 class Forest(NamedTuple):
@@ -74,26 +78,18 @@ def share_of_small(forest: Forest, job: Features) -> float:
     return float(total / forest.root.shape[0])
 
 
-def train(features: Features, small: BoolArray, seed: int) -> Forest | None:
-    """The forest of jobs whose class is known; None when they are all of one class.
-
-    Parameters
-    ----------
-    features : float32 array, shape (jobs, features)
-    small : bool array, shape (jobs,)
-    seed : int
+def train(lesson: Lesson, seed: int) -> Forest:
+    """A few trees of the forest of jobs whose class is known, of both classes.
 
     Raises
     ------
     UsageError
         When scikit-learn is not installed.
     """
-    if small.all() or not small.any():
-        return None
     classifier: Any = needed("sklearn.ensemble").RandomForestClassifier(
         _TREES, min_samples_leaf=_LEAF, random_state=seed, n_jobs=1
     )
-    trees = [made.tree_ for made in classifier.fit(features, small).estimators_]
+    trees = [made.tree_ for made in classifier.fit(*lesson).estimators_]
     root = np.cumsum([0, *(tree.node_count for tree in trees)])[:-1]
     before = np.repeat(root, [tree.node_count for tree in trees])
     left, right, feature, threshold, value = (
@@ -109,6 +105,22 @@ def train(features: Features, small: BoolArray, seed: int) -> Forest | None:
         value[:, 0, 1] / value[:, 0].sum(axis=1),
         classifier.feature_importances_,
     )
+
+
+def grown_together(parts: Sequence[Forest]) -> Forest:
+    """The forest of the trees of all parts, which have equally many."""
+    size = [len(part.left) for part in parts]
+    before = np.cumsum([0, *size])[:-1]
+    moved = [
+        part._replace(
+            root=part.root + shift,
+            left=np.where(part.left < 0, -1, part.left + shift),
+            right=np.where(part.right < 0, -1, part.right + shift),
+        )
+        for part, shift in zip(parts, before.tolist(), strict=True)
+    ]
+    joined = {name: np.concatenate([getattr(p, name) for p in moved]) for name in Forest._fields}
+    return Forest(**{**joined, "importance": np.mean([p.importance for p in parts], axis=0)})
 
 
 @dataclass(slots=True)
@@ -204,7 +216,7 @@ class _Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Classes:
-    """Tells small jobs from large ones; the divider is the median runtime of ended jobs.
+    """Tells small jobs from large ones; the divider is the median runtime of all ended jobs.
 
     A small job is expected to end at the divider, or a second before its requested time when that
     is earlier; a large one at its requested time. So small is what is expected to end before its
@@ -212,15 +224,18 @@ class Classes:
     at the submission was misjudged, see `bound`.
 
     The forest is trained anew in each week of the clock that ended jobs show, on the `WINDOW` jobs
-    that ended last, with what was known of each when it was asked for; until then every job
-    is large. Asking changes no answer: it notes features for the next training. Of the user's jobs
-    with the same processors, the same requested time, or of the same weekday those that have
-    ended count.
+    that ended last, with what was known of each at its submission; until then every job is
+    large. A few trees grow at each of the next ends, so that no call takes long. Asking
+    changes no answer: at a job's submission it notes the features for a later training. Of
+    the user's jobs with the same processors, the same requested time, or of the same weekday those
+    that have ended count.
 
     Attributes
     ----------
     seed : int
         Of the forest.
+    divider_s : int
+        Median runtime of the jobs that have ended, to 1 %; 0 before the first has.
     weeks : dict of int to Tally
         How the jobs of each week were classified, by week since the epoch of the log; those that
         have ended, from the first training on.
@@ -233,6 +248,7 @@ class Classes:
 
     seed: int = 0
     name: str = "class"
+    divider_s: int = 0
     weeks: dict[int, Tally] = field(default_factory=dict, repr=False)
     _forest: Forest | None = field(default=None, repr=False)
     _features: Features = field(
@@ -241,12 +257,14 @@ class Classes:
     _runtime_s: IntArray = field(
         default_factory=lambda: np.zeros(WINDOW, dtype=np.int64), repr=False
     )
-    _sorted_s: list[int] = field(default_factory=list, repr=False)
+    _count: IntArray = field(default_factory=lambda: np.zeros(_STEPS, dtype=np.int64), repr=False)
     _ended: int = field(default=0, repr=False)
     _histories: tuple[dict[Hashable, _History], ...] = field(
         default_factory=lambda: tuple({} for _ in _CATEGORIES), repr=False
     )
     _asked: dict[int, _Asked] = field(default_factory=dict, repr=False)
+    _lesson: Lesson | None = field(default=None, repr=False)
+    _parts: list[Forest] = field(default_factory=list, repr=False)
     _due_s: int | None = field(default=None, repr=False)
 
     @classmethod
@@ -262,12 +280,6 @@ class Classes:
         return cls()
 
     @property
-    def divider_s(self) -> int:
-        """Median runtime of the jobs that ended last, at least 1 s; 0 before the first end."""
-        count = len(self._sorted_s)
-        return max(self._sorted_s[(count - 1) // 2], 1) if count else 0
-
-    @property
     def importance(self) -> dict[str, float]:
         """Importance of each of `FEATURES` in the latest forest; empty before the first."""
         if self._forest is None:
@@ -277,36 +289,38 @@ class Classes:
     def predict(self, job: Job, now: int) -> float:
         """Return the divider for a small job, the requested time for a large one."""
         asked = self._look_at(job)
-        _keep(self._asked, job.id, self._asked.get(job.id, asked))
+        if now == job.submit_s:
+            _keep(self._asked, job.id, self._asked.get(job.id, asked))
         return max(min(asked.divider_s, job.requested_s - 1), 1) if asked.small else job.requested_s
 
     def is_small(self, job: Job) -> bool:
-        """Whether a job was taken for small when it was asked for first, or is now."""
+        """Whether a job was taken for small at its submission; now, if nobody asked then."""
         return (self._asked.get(job.id) or self._look_at(job)).small
 
     def bound(self, job: Job) -> int | None:
-        """The divider for a job that is taken for small, as it was when it was; else None."""
+        """The divider as it was at the submission for a job that was taken for small; else None."""
         asked = self._asked.get(job.id) or self._look_at(job)
         return asked.divider_s if asked.small else None
 
     def learn(self, job: Job, runtime_s: int) -> None:
-        """Take note of the job's class; once a week, train the forest."""
+        """Take note of the job's class; once a week, begin to train the forest."""
         asked = self._asked.pop(job.id, None) or self._look_at(job)
         if asked.classified:
             week = job.submit_s // WEEK_S
             tally = self.weeks.setdefault(week, Tally(week * WEEK_S))
             tally.add(runtime_s <= asked.divider_s, asked.small, asked.divider_s)
         at = self._ended % WINDOW
-        if self._ended >= WINDOW:
-            del self._sorted_s[bisect_left(self._sorted_s, int(self._runtime_s[at]))]
-        insort(self._sorted_s, runtime_s)
         self._features[at], self._runtime_s[at] = asked.features, runtime_s
         self._ended += 1
+        self._count[min(int(log(max(runtime_s, 1), _STEP)), _STEPS - 1)] += 1
+        median = np.searchsorted(self._count.cumsum(), (self._ended + 1) // 2)
+        self.divider_s = int(_STEP ** (int(median) + 1))
         if job.user != UNKNOWN:
             small = runtime_s <= self.divider_s
             for of_key, key in zip(self._histories, _keys(job), strict=True):
                 _keep(of_key, key, of_key.pop(key, _History()).and_then(small))
-        self._train_when_due(job.submit_s + runtime_s)
+        self._begin_when_due(job.submit_s + runtime_s)
+        self._train_on()
 
     def _look_at(self, job: Job) -> _Asked:
         """The job's features and class by what is known now."""
@@ -320,8 +334,8 @@ class Classes:
         small = forest is not None and share_of_small(forest, features) > 0.5
         return _Asked(features, self.divider_s, small, forest is not None)
 
-    def _train_when_due(self, clock_s: int) -> None:
-        """Train the forest when a week has passed, by a clock that may only be late."""
+    def _begin_when_due(self, clock_s: int) -> None:
+        """Begin a forest when a week has passed, by a clock that may only be late."""
         if self._due_s is None:
             self._due_s = clock_s + WEEK_S
         if clock_s < self._due_s:
@@ -329,7 +343,16 @@ class Classes:
         self._due_s += (clock_s - self._due_s) // WEEK_S * WEEK_S + WEEK_S
         count = min(self._ended, WINDOW)
         small = self._runtime_s[:count] <= self.divider_s
-        self._forest = train(self._features[:count], small, self.seed)
+        if not small.all():
+            self._lesson, self._parts = (self._features[:count].copy(), small), []
+
+    def _train_on(self) -> None:
+        """Grow a part of a forest that was begun; take a complete one into use."""
+        if self._lesson is None:
+            return
+        self._parts.append(train(self._lesson, self.seed * _PARTS + len(self._parts)))
+        if len(self._parts) == _PARTS:
+            self._forest, self._lesson, self._parts = grown_together(self._parts), None, []
 
 
 def _processors(job: Job) -> int:

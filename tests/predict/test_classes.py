@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cpdispatch import predict
 from cpdispatch.errors import UsageError
@@ -19,6 +21,7 @@ from cpdispatch.predict.classes import (
     WEEK_S,
     Classes,
     Tally,
+    grown_together,
     share_of_small,
     total,
     train,
@@ -112,7 +115,8 @@ def test_asking_changes_no_answer(fortnight: Classes) -> None:
             quiet.predict(asked, asked.submit_s),
         ]
         assert len(set(answers)) == 1
-        curious.predict(job(10**6 + number, asked.submit_s, 1), asked.submit_s)
+        for other in (number - 1, number + 1):
+            curious.predict(submitted(other)[0], asked.submit_s)
         for known in (quiet, curious):
             known.learn(asked, runtime_s)
     assert np.array_equal(quiet._features, curious._features)
@@ -155,20 +159,22 @@ def test_the_exported_forest_votes_as_scikit_learns_does() -> None:
     rng = np.random.default_rng(5)
     features = rng.integers(-1, 9, (600, len(FEATURES))).astype(np.float32)
     small = features[:, 0] + rng.integers(0, 4, 600) > 6
-    forest = train(features, small, seed=3)
-    assert forest is not None
-    theirs = ensemble.RandomForestClassifier(
-        classes._TREES, min_samples_leaf=classes._LEAF, random_state=3
-    ).fit(features, small)
+    forest = grown_together([train((features, small), seed) for seed in (3, 4)])
+    theirs = [
+        ensemble.RandomForestClassifier(
+            classes._TREES, min_samples_leaf=classes._LEAF, random_state=seed
+        )
+        .fit(features, small)
+        .predict_proba(features)[:, 1]
+        for seed in (3, 4)
+    ]
     ours = [share_of_small(forest, row) for row in features]
-    assert ours == pytest.approx(theirs.predict_proba(features)[:, 1].tolist())
+    assert ours == pytest.approx(np.mean(theirs, axis=0).tolist())
     assert sum(forest.importance) == pytest.approx(1.0)
     assert int(forest.importance.argmax()) == 0
 
 
 def test_jobs_of_one_class_alone_make_no_forest() -> None:
-    features = np.zeros((3, len(FEATURES)), dtype=np.float32)
-    assert train(features, np.ones(3, dtype=np.bool_), 0) is None
     known = Classes()
     for number in range(9 * 24):
         known.learn(job(number, number * HOUR_S, 1), 0)
@@ -197,6 +203,16 @@ def probes() -> list[tuple[Job, int]]:
     return [(job(10**6 + n, NEXT_S + n * HOUR_S, 1 + n % 3, 1 + n % 2), NEXT_S) for n in range(40)]
 
 
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=40))
+def test_the_divider_is_the_median_of_all_runtimes_to_a_hundredth(runtimes: list[int]) -> None:
+    known = Classes()
+    for number, runtime_s in enumerate(runtimes):
+        known.learn(job(number, 0, 1), runtime_s)
+        median = sorted(runtimes[: number + 1])[number // 2]
+        assert max(median, 1) <= known.divider_s <= 1.01 * max(median, 1)
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "WINDOW", 50)
     monkeypatch.setattr(classes, "REMEMBERED", 20)
@@ -206,8 +222,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         known.learn(job(number + 1000, 0, number), 1000 - number)
     assert len(known._asked) == 20
     assert [len(of_key) for of_key in known._histories] == [20, 20, 20]
-    assert known._sorted_s == sorted(1000 - number for number in range(250, 300))
-    assert known.divider_s == 725
+    assert known._features.shape == (50, len(FEATURES))
 
 
 def test_a_week_tells_how_its_jobs_were_classified(fortnight: Classes) -> None:

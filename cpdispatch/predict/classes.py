@@ -234,6 +234,10 @@ class Classes:
     ----------
     seed : int
         Of the forest.
+    votes : float
+        Share of the forest's vote above which a job is taken for small. Half is right most often;
+        where jobs may be restarted, a large job taken for small costs less than a small one
+        taken for large, so that less than half gives the better schedule.
     divider_s : int
         Median runtime of the jobs that have ended, to 1 %; 0 before the first has.
     weeks : dict of int to Tally
@@ -247,6 +251,7 @@ class Classes:
     """
 
     seed: int = 0
+    votes: float = 0.5
     name: str = "class"
     divider_s: int = 0
     weeks: dict[int, Tally] = field(default_factory=dict, repr=False)
@@ -331,7 +336,7 @@ class Classes:
             known += (history or _History()).features()
         features = np.array(known, dtype=np.float32)
         forest = self._forest
-        small = forest is not None and share_of_small(forest, features) > 0.5
+        small = forest is not None and share_of_small(forest, features) > self.votes
         return _Asked(features, self.divider_s, small, forest is not None)
 
     def _begin_when_due(self, clock_s: int) -> None:

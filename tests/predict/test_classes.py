@@ -199,6 +199,14 @@ def test_a_copy_or_a_pickle_goes_on_as_the_original_and_the_seed_decides(
     assert not np.array_equal(other._forest.importance, fortnight._forest.importance)
 
 
+def test_with_fewer_votes_more_jobs_are_small(fortnight: Classes) -> None:
+    eager, strict = copy.deepcopy(fortnight), copy.deepcopy(fortnight)
+    eager.votes, strict.votes = 0.0, 1.0
+    assert all(eager.is_small(asked) >= fortnight.is_small(asked) for asked, _ in probes())
+    assert sum(eager.is_small(asked) for asked, _ in probes()) > 20
+    assert not any(strict.is_small(asked) for asked, _ in probes())
+
+
 def probes() -> list[tuple[Job, int]]:
     return [(job(10**6 + n, NEXT_S + n * HOUR_S, 1 + n % 3, 1 + n % 2), NEXT_S) for n in range(40)]
 

@@ -122,7 +122,7 @@ class Rules:
 
     predict: str = "walltime"
     trigger: Literal["instant", "event"] = "instant"
-    correction: Literal["minimal", "incremental", "requested"] = "minimal"
+    correction: Literal["minimal", "incremental", "requested", "refresh"] = "minimal"
     kill_at_limit: Flag = False
     dependencies: Flag = False
     starvation: Annotated[str, Parameter(show_default=False)] = ""

@@ -120,7 +120,7 @@ def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: st
         dispatch.make(spec)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(instances(), st.sampled_from(sorted(REGISTRY)))
 def test_every_dispatcher_answers_every_instance_feasibly_and_twice_the_same(
     instance: Instance, name: str

@@ -1,7 +1,9 @@
 """Predictors of job durations: one protocol, one registry of names.
 
 A predictor is asked at a job's submission and taught at its completion, so it never sees a runtime
-before the job has ended. The simulator caps what it says at the requested time.
+before the job has ended. One that is `Watching` hears of starts as well; one that is `Refreshing`
+is asked again about jobs that outlive what it said. The simulator caps what it says at the
+requested time, and goes on with the requested time when it fails (`cpdispatch.predict.guard`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.classes import Classes
+from cpdispatch.predict.confident import Confident
+from cpdispatch.predict.eloss import ELoss
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
@@ -34,6 +38,24 @@ class Predictor(Protocol):
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """Take note of the runtime of a job that has just ended."""
+        ...
+
+
+@runtime_checkable
+class Watching(Predictor, Protocol):
+    """A predictor that is told when jobs start."""
+
+    def start(self, job: Job, now: int) -> None:
+        """Take note of a job that starts ``now``, a time in seconds."""
+        ...
+
+
+@runtime_checkable
+class Refreshing(Predictor, Protocol):
+    """A predictor that is asked again about jobs that run, see the correction ``refresh``."""
+
+    def refresh(self, job: Job, elapsed_s: int) -> float:
+        """Expected total duration in seconds of a job that has run ``elapsed_s`` so far."""
         ...
 
 
@@ -74,6 +96,8 @@ PREDICTORS: Mapping[str, Entry] = {
     "class": Entry(
         "small or large by a random forest: the median runtime, or the requested time", Classes.of
     ),
+    "confident": Entry("profile, but the requested time of users who use it up (D2)", Confident.of),
+    "eloss": Entry("on-line polynomial regression with asymmetric loss", lambda _: ELoss()),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""

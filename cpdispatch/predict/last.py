@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.memory import MEAN_OF_TWO, Memory, by_key
+from cpdispatch.predict.recent import Recent
+
+USERS = 20_000
+"""Users whose jobs are remembered: many times those of any log of the tests."""
 
 
 @dataclass(slots=True)
@@ -21,17 +25,20 @@ class Last2:
     """
 
     name: str = "last2"
-    _runtimes: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    _runtimes: Recent[int, tuple[int, ...]] = field(
+        default_factory=lambda: Recent(USERS), repr=False
+    )
 
     def predict(self, job: Job, now: int) -> float:
         """Return the mean of the two runtimes, in whole seconds."""
-        last = self._runtimes.get(job.user, ())
+        last = self._runtimes.get(job.user) or ()
         return sum(last) // 2 if len(last) == 2 else job.requested_s
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """Keep the runtime as the user's last."""
         if job.user != UNKNOWN:
-            self._runtimes[job.user] = (*self._runtimes.get(job.user, ()), runtime_s)[-2:]
+            last = self._runtimes.get(job.user) or ()
+            self._runtimes.set(job.user, (*last, runtime_s)[-2:])
 
     def memory(self, workload: Workload) -> Memory:
         """The same predictor for compiled replays."""

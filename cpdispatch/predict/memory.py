@@ -10,7 +10,10 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.jobs import UNKNOWN
 
-GIVEN, MEAN_OF_TWO, FIRST_MATCH = 0, 1, 2
+GIVEN, MEAN_OF_TWO, FIRST_MATCH, UNLESS_USED_UP = range(4)
+SHARE_OF = 1_000_000
+USED_UP = 3 * 800_000
+"""Sum of three shares of requested times, in millionths, from which on these are used up."""
 _NOTHING = -1
 
 
@@ -19,9 +22,12 @@ class Memory(NamedTuple):
 
     kind: int
     given: IntArray
-    """Prediction of each job, shape (jobs,), where it is known beforehand."""
+    """Prediction of each job, shape (jobs,), where it is known beforehand; `UNLESS_USED_UP`: its
+    requested time."""
     key: IntArray
-    """Keys of each job in the order in which they are tried, shape (keys, jobs); -1 for none."""
+    """Keys of each job in the order in which they are tried, shape (keys, jobs); -1 for none.
+    `UNLESS_USED_UP`: the last row is the first of the two keys under which the shares of requested
+    times are that the user's jobs ran for, in millionths: the last two, and the one before them."""
     last: IntArray
     """Runtime of the job that ended last under each key; -1 for none."""
     before: IntArray
@@ -55,25 +61,48 @@ def by_key(kind: int, columns: list[list[IntArray]], known: IntArray) -> Memory:
     return Memory(kind, np.empty(0, dtype=np.int64), np.stack(keys), none, none.copy())
 
 
+def unless_used_up(matches: Memory, user: IntArray, requested_s: IntArray) -> Memory:
+    """A memory of first matches that holds users to requested times that they use up.
+
+    Parameters
+    ----------
+    user, requested_s : int array, shape (jobs,)
+        Whose each job is, -1 for nobody's, and what it requests.
+    """
+    _, codes = np.unique(user, return_inverse=True)
+    total = len(matches.last)
+    key = np.where(user != UNKNOWN, total + 2 * codes.reshape(-1), UNKNOWN)
+    none = np.full(total + 2 * int(codes.max(initial=-1) + 1), _NOTHING, dtype=np.int64)
+    return Memory(
+        UNLESS_USED_UP, requested_s, np.concatenate((matches.key, [key])), none, none.copy()
+    )
+
+
 def take(memory: Memory, rows: IntArray) -> Memory:
     """The memory of these jobs alone."""
-    given = memory.given[rows] if memory.kind == GIVEN else memory.given
-    key = memory.key if memory.kind == GIVEN else memory.key[:, rows]
+    given = memory.given[rows] if len(memory.given) else memory.given
+    key = memory.key[:, rows] if memory.key.size else memory.key
     return memory._replace(given=given, key=key)
 
 
 @kernel
 def expect(memory: Memory, job: int, requested: int) -> int:
     """Expected duration of a job at its submission: 1 s or more, the requested time at most."""
-    seconds = requested
+    seconds, keys = requested, memory.key.shape[0]
+    if memory.kind == UNLESS_USED_UP:
+        keys -= 1
+        user = memory.key[keys, job]
+        three = user >= 0 and memory.last[user + 1] >= 0
+        if three and memory.last[user] + memory.before[user] + memory.last[user + 1] >= USED_UP:
+            return max(1, requested)
     if memory.kind == GIVEN:
         seconds = memory.given[job]
     else:
-        for k in range(memory.key.shape[0]):
+        for k in range(keys):
             key = memory.key[k, job]
             if key < 0 or memory.last[key] < 0:
                 continue
-            if memory.kind == FIRST_MATCH:
+            if memory.kind != MEAN_OF_TWO:
                 seconds = memory.last[key]
                 break
             if memory.before[key] >= 0:
@@ -84,8 +113,12 @@ def expect(memory: Memory, job: int, requested: int) -> int:
 @kernel
 def remember(memory: Memory, job: int, runtime: int) -> None:
     """Take note of the runtime of a job that has just ended."""
-    for k in range(memory.key.shape[0]):
+    keys = memory.key.shape[0]
+    for k in range(keys):
         key = memory.key[k, job]
         if key >= 0:
+            if memory.kind == UNLESS_USED_UP and k == keys - 1:
+                memory.last[key + 1] = memory.before[key]
+                runtime = runtime * SHARE_OF // max(1, memory.given[job])
             memory.before[key] = memory.last[key]
             memory.last[key] = runtime

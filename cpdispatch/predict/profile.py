@@ -8,8 +8,12 @@ import numpy as np
 
 from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.memory import FIRST_MATCH, Memory, by_key
+from cpdispatch.predict.recent import Recent
 
 Key = tuple[object, ...]
+PROFILES = 180_000
+"""Keys that are remembered, six a job: more than any log of the tests has (Gaia 175,198),
+so that `Profile.memory`, which forgets none, gives the same predictions."""
 
 
 @dataclass(slots=True)
@@ -34,7 +38,7 @@ class Profile:
 
     prefix: tuple[int, ...] = ()
     name: str = "profile"
-    _runtimes: dict[Key, int] = field(default_factory=dict, repr=False)
+    _runtimes: Recent[Key, int] = field(default_factory=lambda: Recent(PROFILES), repr=False)
 
     @classmethod
     def of(cls, workload: Workload) -> Profile:
@@ -51,7 +55,8 @@ class Profile:
     def learn(self, job: Job, runtime_s: int) -> None:
         """Keep the runtime as the last one of each of the job's profiles."""
         if job.user != UNKNOWN:
-            self._runtimes.update(dict.fromkeys(self._keys(job), runtime_s))
+            for key in self._keys(job):
+                self._runtimes.set(key, runtime_s)
 
     def memory(self, workload: Workload) -> Memory:
         """The same predictor for compiled replays."""

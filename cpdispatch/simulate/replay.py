@@ -130,6 +130,7 @@ def simulate(
         and not dependencies
         and starvation is None
         and not idempotent
+        and correction != "refresh"
     ):
         simulation = CompiledSimulation(workload, system, made, known, **rules)
     else:
@@ -144,7 +145,7 @@ def simulate(
         "python": platform.python_version(),
         "workload": workload.name,
         "workload_sha256": fingerprint(workload, dependencies),
-        "notes": {**workload.notes, **simulation.notes},
+        "notes": workload.notes,
         "system": system_as_dict(system),
         "dispatcher": made.name,
         "predictor": known.name,
@@ -165,7 +166,9 @@ def simulate(
             replay = _restored(watch.folder / CHECKPOINT, replay)
     replay.go(watch)
     by_kernel = isinstance(replay.simulation, CompiledSimulation)
-    return run_of(replay.simulation, {**about, "compiled": by_kernel, "seconds": replay.seconds})
+    notes = {**workload.notes, **replay.simulation.notes}
+    about |= {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
+    return run_of(replay.simulation, about)
 
 
 def warm_up(dispatcher: str, settings: Settings) -> None:

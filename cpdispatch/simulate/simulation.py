@@ -23,7 +23,8 @@ from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, Workload
-from cpdispatch.predict import Predictor, bounding, make
+from cpdispatch.predict import Predictor, Refreshing, bounding, make
+from cpdispatch.predict.guard import Guard
 from cpdispatch.simulate.precedence import Precedence
 from cpdispatch.simulate.records import Records
 from cpdispatch.simulate.state import CORRECTIONS, ROW, State
@@ -55,7 +56,8 @@ class Simulation:
         ``instant`` or ``event``.
     correction : str
         What becomes of an expected end that has passed: ``minimal``, ``incremental`` or
-        ``requested``, see `cpdispatch.simulate.state.correct`.
+        ``requested``, see `cpdispatch.simulate.state.correct`; ``refresh``: what a predictor says
+        that is `Refreshing`, and like ``incremental`` where that has passed, too.
     kill_at_limit : bool
         End jobs at their requested time, as real systems do.
     dependencies : bool
@@ -72,8 +74,6 @@ class Simulation:
         The clock, seconds.
     records : Records
     dependencies : bool
-    notes : dict of str to int
-        Dependencies of the log that are not honoured: why, and of how many jobs.
     """
 
     def __init__(
@@ -101,6 +101,13 @@ class Simulation:
         self.workload = workload
         self.system = system
         self.predictor = make(predictor, workload) if isinstance(predictor, str) else predictor
+        self._refreshing = correction == "refresh"
+        if self._refreshing and not isinstance(self.predictor, Refreshing):
+            raise UsageError(
+                f"predictor {self.predictor.name} cannot be asked about running jobs, as the "
+                "correction refresh does: choose another predictor or another correction"
+            )
+        self._guard = Guard(self.predictor)
         self.trigger = trigger
         self.now = 0
         self.records = Records(workload)
@@ -115,7 +122,6 @@ class Simulation:
         self._precedence = Precedence(workload, runnable) if dependencies else None
         self._bounding = bounding(self.predictor) if idempotent else None
         self._bound_s = np.full(len(workload), _NEVER, dtype=np.int64)
-        self.notes = {} if self._precedence is None else self._precedence.notes
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -146,7 +152,7 @@ class Simulation:
         step = self._one_event if self._event_by_event else self._one_instant
         while self._next < len(self._order) or self._completions:
             if step() and self._state.queued:
-                self._asked = self._state.snapshot(self.now)
+                self._asked = self._snapshot()
                 if self._precedence is not None:
                     self._asked = self._with_dependencies(self._asked, self._precedence)
                 self._asked_at = perf_counter()
@@ -208,7 +214,7 @@ class Simulation:
             self._complete()
             return True
         job = self._submit()
-        instance = self._state.snapshot(self.now)
+        instance = self._snapshot()
         ask = np.array(job.request, dtype=np.int64)
         could_start = bool(kernels.fits(instance.free, ask, job.units))
         if could_start and self._precedence is not None:
@@ -227,7 +233,7 @@ class Simulation:
         self._next += 1
         table = self.workload.table
         job = table[row]
-        expected_s = max(1, min(int(self.predictor.predict(job, self.now)), job.requested_s))
+        expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         self._state.submit(row, table.block[:, row], expected_s)
         self._live[row] = job
@@ -244,7 +250,7 @@ class Simulation:
             self._queue_again(row)
             return
         self.records.end_s[row] = now
-        self.predictor.learn(self._live.pop(row), int(self._runtime_s[row]))
+        self._guard.learn(self._live.pop(row), int(self._runtime_s[row]))
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 
@@ -269,6 +275,14 @@ class Simulation:
         for row, end in zip(rows.tolist(), ends.tolist(), strict=True):
             heapq.heappush(self._completions, (end, self._created, row))
             self._created += 1
+            self._guard.start(self._live[row], self.now)
+
+    def _snapshot(self) -> Instance:
+        if self._refreshing:
+            self._state.refresh(
+                self.now, lambda row, elapsed_s: self._guard.refresh(self._live[row], elapsed_s)
+            )
+        return self._state.snapshot(self.now)
 
     # ------------------------------------------------------------------------ the dependencies
 
@@ -289,6 +303,15 @@ class Simulation:
                 self._created += 1
 
     # ----------------------------------------------------------------------- progress, saving
+
+    @property
+    def notes(self) -> dict[str, int]:
+        """What went otherwise than the log or the predictor would have it, and how often.
+
+        Dependencies that are not honoured, and why; faults of the predictor so far.
+        """
+        dependencies = {} if self._precedence is None else self._precedence.notes
+        return {**dependencies, **self._guard.faults}
 
     @property
     def progress(self) -> float:

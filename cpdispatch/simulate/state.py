@@ -6,6 +6,8 @@ hidden rows that no snapshot holds: a job's row in the workload, and when it wil
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cpdispatch.arrays import IntArray
@@ -21,8 +23,13 @@ _SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.
 _EXPECTED, _EWT, _REQUEST = int(Column.EXPECTED), int(Column.EWT), int(Column.REQUEST)
 
 MINIMAL, INCREMENTAL, REQUESTED = 0, 1, 2
-CORRECTIONS = {"minimal": MINIMAL, "incremental": INCREMENTAL, "requested": REQUESTED}
-"""What becomes of an expected end that has passed, by name; see `correct`."""
+CORRECTIONS = {
+    "minimal": MINIMAL,
+    "incremental": INCREMENTAL,
+    "requested": REQUESTED,
+    "refresh": INCREMENTAL,
+}
+"""What becomes of an expected end that has passed, by name; see `correct` and `State.refresh`."""
 
 _NEVER = int(np.iinfo(np.int64).max)
 INCREMENTS_S = np.array(
@@ -274,6 +281,22 @@ class State:
         self._ewt = np.where(self._stated > 0, self._stated, np.maximum(mean, 1))
         state_waits(self.queue, self.queue_hidden, self.queued, self._ewt)
         self._ewt_is_old = False
+
+    def refresh(self, now: int, ask: Callable[[int, int], int]) -> None:
+        """Ask anew about the running jobs that outlived their expected ends.
+
+        ``ask`` says how long the job of a row will run, from how long it has run, both in seconds;
+        an end that would not be later than ``now`` is left to `correct`.
+        """
+        if self.next_end > now:
+            return
+        start, due = self.times[0, : self.running], self.times[1, : self.running]
+        late = (due <= now) & (self.run_hidden[REAL_END, : self.running] > now)
+        for i in np.flatnonzero(late).tolist():
+            elapsed_s = now - int(start[i])
+            asked_s = ask(int(self.run_hidden[ROW, i]), elapsed_s)
+            if asked_s > elapsed_s:
+                due[i] = start[i] + asked_s
 
     def snapshot(self, now: int) -> Instance:
         """An immutable copy for a dispatcher.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from cpdispatch import dispatch, verify
 from cpdispatch.decision import NO_START, Reason
@@ -65,7 +65,6 @@ def test_a_job_whose_time_has_come_starts(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(deadline=None)  # the first call may compile
 @given(instance=instances(dependencies=True, starvation=True))
 def test_a_rule_answers_as_if_only_the_eligible_jobs_were_there(
     rule: str, instance: Instance

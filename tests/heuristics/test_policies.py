@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpdispatch import dispatch
@@ -46,7 +46,6 @@ def in_order(keys: list[float]) -> bool:
 
 
 @pytest.mark.parametrize("policy", sorted(plain.KEYS))
-@settings(deadline=None)
 @given(queue=jobs, later=st.integers(0, 10**6))
 def test_every_policy_orders_a_queue_as_its_formula_says(
     policy: str, queue: list[Job], later: int
@@ -57,7 +56,6 @@ def test_every_policy_orders_a_queue_as_its_formula_says(
     assert in_order([plain.KEYS[policy](s, p, q, now - s) for s, p, q in (queue[j] for j in order)])
 
 
-@settings(deadline=None)
 @given(jobs, st.data())
 def test_small_puts_what_is_expected_to_end_before_its_requested_time_first(
     queue: list[Job], data: st.DataObject
@@ -70,7 +68,6 @@ def test_small_puts_what_is_expected_to_end_before_its_requested_time_first(
     assert order == sorted(range(len(queue)), key=lambda j: (not small[j], j))
 
 
-@settings(deadline=None)
 @given(jobs, st.fixed_dictionaries(dict.fromkeys(FEATURES, weights)))
 def test_a_mix_is_the_weighted_sum_of_its_features(queue: list[Job], w: dict[str, float]) -> None:
     if not any(w.values()):
@@ -88,7 +85,6 @@ def test_a_mix_is_the_weighted_sum_of_its_features(queue: list[Job], w: dict[str
     assert all(a <= b + 1e-9 * scale for a, b in itertools.pairwise(found))
 
 
-@settings(deadline=None)
 @given(jobs, st.sampled_from(TERMS[1:]))
 def test_a_polynomial_of_one_term_is_that_term(queue: list[Job], term: str) -> None:
     powers = dict.fromkeys("pqr", 0)

@@ -195,7 +195,7 @@ def setting(**values: int) -> Iterator[None]:
         yield
 
 
-many = settings(max_examples=EXAMPLES, deadline=None)
+many = settings(max_examples=EXAMPLES)
 
 
 # ------------------------------------------------------------------------------- one order

@@ -127,7 +127,7 @@ def asks(draw: st.DrawFn, resources: int) -> IntArray:
     return ints(*ask) if max(ask) else ints(*(1 for _ in ask))
 
 
-many = settings(max_examples=EXAMPLES, deadline=None)
+many = settings(max_examples=EXAMPLES)
 
 
 # ------------------------------------------------------------------------- nodes and classes

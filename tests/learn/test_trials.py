@@ -17,7 +17,7 @@ def columns(jobs: list[trial_twin.Job]) -> list[np.ndarray]:
     return [np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(job, min_size=2, max_size=14),
     st.integers(0, 6),
@@ -33,7 +33,7 @@ def test_a_trial_is_that_of_the_plain_twin(
     assert ours == pytest.approx(trial_twin.slowdown(jobs, running, order, MACHINE), rel=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(job, min_size=3, max_size=10), st.integers(0, 2), st.integers(0, 99), st.booleans())
 def test_sums_over_random_orders_are_those_of_the_plain_twin(
     jobs: list[trial_twin.Job], running: int, seed: int, published: bool

@@ -81,7 +81,7 @@ def held(families: Families, start_s: IntArray, duration_s: IntArray, time: int)
     return taken
 
 
-@settings(deadline=None, max_examples=10 * EXAMPLES)
+@settings(max_examples=10 * EXAMPLES)
 @given(instances(), st.randoms(use_true_random=False))
 def test_every_plan_of_the_nodes_keeps_every_capacity(instance: Instance, random: Any) -> None:
     order = list(range(len(instance.queue)))
@@ -189,7 +189,6 @@ def test_no_jobs_share_nothing() -> None:
     assert case.priced(100).sum == case.area() == case.per_job() == 100
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 40))
 def test_a_usable_part_is_the_largest_sum_of_demands(demand: list[int], most: int) -> None:
     sums = {sum(some) for n in range(len(demand) + 1) for some in combinations(demand, n)}
@@ -200,7 +199,7 @@ def test_a_usable_part_is_the_largest_sum_of_demands(demand: list[int], most: in
 # ---------------------------------------------------------------------------------------- validity
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(crowded(), objectives)
 def test_no_bound_is_above_the_best_plan_of_the_exhaustive_twin(
     instance: Instance, objective: str
@@ -226,7 +225,7 @@ def test_no_bound_is_above_the_best_plan_of_the_exhaustive_twin(
         assert (found.start_s >= case.problem.earliest()).all()
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(instances(max_nodes=3, max_jobs=5, max_running=3), objectives, st.integers(0, 4))
 def test_what_the_jobs_pay_alone_never_falls_by_one_more(
     instance: Instance, objective: str, left_out: int
@@ -385,7 +384,6 @@ def test_bounds_of_very_long_jobs_are_none_or_right(duration: int) -> None:
         assert bound == 0 or 3 * duration * (1 - 1e-9) < bound <= 3 * duration
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 2**60)), min_size=1, max_size=8),
     st.integers(1, 10**6),
@@ -456,7 +454,7 @@ def fluid_twin(since: FloatArray, free: FloatArray, classes: pricing.Classes) ->
     return total
 
 
-@settings(deadline=None, max_examples=10 * EXAMPLES)
+@settings(max_examples=10 * EXAMPLES)
 @given(fluids())
 def test_the_fluid_is_that_of_the_twin_and_costs_no_more(
     given_: tuple[FloatArray, FloatArray, pricing.Classes],
@@ -484,7 +482,7 @@ def cost_twin(
     return total
 
 
-@settings(deadline=None, max_examples=5 * EXAMPLES)
+@settings(max_examples=5 * EXAMPLES)
 @given(fluids(), st.data())
 def test_the_value_of_prices_and_the_latest_starts_are_those_of_the_twin(
     given_: tuple[FloatArray, FloatArray, pricing.Classes], data: st.DataObject

@@ -61,8 +61,8 @@ from tests.strategies import Plan, before, release
 
 names = st.sampled_from(sorted(MODELS))
 objectives = st.sampled_from(sorted(OBJECTIVES))
-many = settings(max_examples=EXAMPLES, deadline=None)
-fewer = settings(max_examples=max(1, EXAMPLES // 3), deadline=None)
+many = settings(max_examples=EXAMPLES)
+fewer = settings(max_examples=max(1, EXAMPLES // 3))
 
 LATE_S = 1.5
 """By how much an answer may come too late on a machine that is very busy."""
@@ -177,7 +177,7 @@ def test_the_twin_in_turn_lets_jobs_wait_for_those_that_they_come_after() -> Non
 # -------------------------------------------------------------------------- decisions of all models
 
 
-@settings(max_examples=4 * EXAMPLES, deadline=None)
+@settings(max_examples=4 * EXAMPLES)
 @given(
     crowds(starvation=True), names, objectives,
     st.sampled_from([0, 1, 2, ALL]), st.sampled_from([1, 3, 1000]), st.booleans(),

@@ -10,7 +10,7 @@ from tests.models.exhaustive import best_plan, placements, possible, second_by_s
 from tests.strategies import instances
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     instances(max_nodes=2, max_jobs=2, max_running=2),
     st.sampled_from(["slowdown", "bounded_slowdown"]),

@@ -172,7 +172,6 @@ def test_nodes_that_are_down_are_not_part_of_the_pool() -> None:
 # --------------------------------------------------------------------------------- optimality
 
 
-@settings(deadline=None)
 @given(small, names, st.sampled_from(sorted(OBJECTIVES)))
 def test_the_pooled_plan_is_the_best_of_all_orders(
     instance: Instance, name: str, objective_name: str
@@ -189,7 +188,7 @@ def test_the_pooled_plan_is_the_best_of_all_orders(
     assert found.bound <= value + 1e-9
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(small, names, st.sampled_from(sorted(OBJECTIVES)))
 def test_the_solver_alone_finds_the_same_optimum(
     instance: Instance, name: str, objective_name: str
@@ -210,7 +209,7 @@ def test_the_solver_alone_finds_the_same_optimum(
     assert found.bound == pytest.approx(best, rel=2e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(instances(max_nodes=2, max_jobs=2, max_running=1, reservations=False), names)
 def test_the_best_of_all_orders_is_the_best_of_all_starts(instance: Instance, name: str) -> None:
     chosen = Hcp(VARIANTS[name]).select(without_overdue(instance)).tolist()
@@ -242,7 +241,6 @@ def test_the_solver_charges_nothing_before_a_job_is_late() -> None:
 # ------------------------------------------------------------------------------ whole decisions
 
 
-@settings(deadline=None)
 @given(small, names, st.sampled_from(sorted(OBJECTIVES)), st.integers(1, 5))
 def test_decisions_and_their_certificates_pass_the_independent_checker(
     instance: Instance, name: str, objective_name: str, m: int
@@ -461,7 +459,6 @@ def test_a_plan_of_the_solver_that_is_no_better_is_not_taken(
     assert found.status == ("heuristic" if far else "feasible")
 
 
-@settings(deadline=None)
 @given(small, st.sampled_from(sorted(OBJECTIVES)))
 def test_a_job_alone_makes_a_plan_worse_just_beyond_its_latest_start(
     instance: Instance, objective_name: str

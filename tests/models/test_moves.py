@@ -46,8 +46,8 @@ AMPLE_S = 60.0
 """Time left that is enough for every model here."""
 
 formulations = pytest.mark.parametrize("formulation", FORMULATIONS)
-many = settings(max_examples=EXAMPLES, deadline=None)
-fewer = settings(max_examples=max(1, EXAMPLES // 2), deadline=None)
+many = settings(max_examples=EXAMPLES)
+fewer = settings(max_examples=max(1, EXAMPLES // 2))
 
 
 # ---------------------------------------------------------------------------------------- cases

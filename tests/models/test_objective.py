@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpdispatch import verify
@@ -49,7 +49,6 @@ def test_each_objective_has_the_value_of_its_formula(name: str, value: float) ->
     assert objective.of(name, JOBS).value(STARTS) == value
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=6), names, st.data())
 def test_the_value_is_the_exact_sum_rounded_once(
     instance: Instance, name: str, data: st.DataObject
@@ -78,7 +77,6 @@ def test_the_largest_expected_wait_is_that_of_the_whole_queue() -> None:
     assert cost.value(np.array([8])) == 4 * 8
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=6), names, st.integers(1, 10**9), st.data())
 def test_the_weighted_sum_is_the_objective_up_to_a_millionth(
     instance: Instance, name: str, horizon: int, data: st.DataObject
@@ -94,7 +92,6 @@ def test_the_weighted_sum_is_the_objective_up_to_a_millionth(
     assert value - bound <= 2e-6 * max(1.0, value)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**7), st.integers(1, 10**4),
                        st.integers(1, 10**6)), min_size=1, max_size=30),
@@ -116,7 +113,6 @@ def test_the_largest_weighted_sum_stays_far_below_what_a_solver_can_hold(
     assert weights.per_s.min() >= 0
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=6), names)
 def test_a_job_costs_no_more_than_the_floor_up_to_its_last_free_start(
     instance: Instance, name: str

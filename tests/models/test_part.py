@@ -33,7 +33,7 @@ ALL = 10**9
 SECONDS = 500
 """By then everything has ended in the instances of these tests."""
 
-many = settings(max_examples=EXAMPLES, deadline=None)
+many = settings(max_examples=EXAMPLES)
 
 # ---------------------------------------------------------------------------------------- cases
 
@@ -492,7 +492,7 @@ def test_the_same_plan_put_back_is_the_same_schedule(case: Posed) -> None:
     assert places(merged) == places(case.schedule)
 
 
-@settings(max_examples=3 * EXAMPLES, deadline=None)
+@settings(max_examples=3 * EXAMPLES)
 @given(posed(starvation=True), st.randoms())
 def test_what_solves_the_posed_problem_solves_the_instance(case: Posed, random: Any) -> None:
     part, problem = case.part, case.problem

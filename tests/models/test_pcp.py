@@ -146,7 +146,7 @@ def test_the_hint_is_complete_and_sound() -> None:
 
 
 @pytest.mark.parametrize("name", ["pcp", "pcp1"])
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(crowded(), objectives)
 def test_the_best_plan_is_that_of_the_exhaustive_twin(
     name: str, instance: Instance, objective: str
@@ -162,7 +162,7 @@ def test_the_best_plan_is_that_of_the_exhaustive_twin(
     assert optimum(PcpModel(problem, plan)) == pytest.approx(float(best[0]), rel=1e-6)
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(crowded(), objectives)
 def test_the_optimum_of_the_pool_is_never_above_that_of_the_nodes(
     instance: Instance, objective: str
@@ -180,7 +180,7 @@ def test_the_optimum_of_the_pool_is_never_above_that_of_the_nodes(
     assert value <= float(best[0]) * (1 + hcp.TOLERANCE)
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(crowded(), names, objectives)
 def test_the_dispatcher_proves_what_the_twin_says(
     instance: Instance, name: str, objective: str
@@ -218,7 +218,7 @@ def sound(instance: Instance, decision: Decision) -> bool:
     return wrong + verify.solution(instance, solution.from_decision(instance, decision)) == []
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.one_of(small, crowded()), names, st.sampled_from(sorted(OBJECTIVES)), st.integers(1, 5))
 def test_decisions_and_their_certificates_pass_the_independent_checker(
     instance: Instance, name: str, objective: str, m: int
@@ -305,7 +305,6 @@ def test_without_the_flaw_the_job_is_planned_for_the_next_second() -> None:
     assert problem.schedule(np.array([0])).start_s.tolist() == [101]
 
 
-@settings(deadline=None)
 @given(small, st.sampled_from(["pcp", "pcp1"]))
 def test_only_overdue_jobs_make_a_flawed_plan_impossible(instance: Instance, name: str) -> None:
     instance = without_overdue(instance)

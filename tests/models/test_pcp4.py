@@ -174,7 +174,7 @@ def test_the_power_cap_is_kept() -> None:
 # --------------------------------------------------------------------------------- optimality
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]))
 def test_the_best_plan_is_that_of_the_exhaustive_twin(instance: Instance, objective: str) -> None:
     chosen = possible(instance)

@@ -228,7 +228,7 @@ def in_one_piece(instance: Instance, problem: Problem, plan: Plan) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]))
 def test_the_best_plan_is_that_of_the_exhaustive_twin(instance: Instance, objective: str) -> None:
     """Of all plans if it is in one piece or the model is lossless; else no worse than in pieces.
@@ -287,7 +287,7 @@ def test_what_is_held_is_cut_into_boxes_of_constant_height() -> None:
 # --------------------------------------------------------------------------------------- hints
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6), st.integers(1, 3)), max_size=6))
 def test_packed_boxes_do_not_overlap(rows: list[tuple[int, int, int]]) -> None:
     boxes = [Box(begin, begin + length, height) for begin, length, height in rows]
@@ -306,7 +306,7 @@ def test_boxes_that_cannot_be_packed_are_given_up_on() -> None:
     assert len(pack([Box(0, 2, 2), Box(1, 3, 2)], 3)) == 2
 
 
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(crowded())
 def test_the_hint_is_complete_and_sound(instance: Instance) -> None:
     chosen = possible(instance)

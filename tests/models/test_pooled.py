@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpdispatch.instance import Instance
@@ -44,13 +44,11 @@ def levels(instance: Instance, seconds: int) -> np.ndarray[Any, Any]:
     return profile.free[at]
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=1))
 def test_the_profile_is_what_is_free_at_every_second(instance: Instance) -> None:
     assert (levels(instance, 80) == free_by_second(instance, 80)).all()
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=1))
 def test_the_last_segment_has_the_whole_capacity(instance: Instance) -> None:
     assert (pooled.profile(instance).free[-1] == pooled.capacity(instance)).all()
@@ -91,7 +89,6 @@ def test_the_power_cap_is_one_more_resource() -> None:
     assert profile.free[:, -1].tolist() == [3, 7, 9]
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=5, max_nodes=3), st.randoms(use_true_random=False))
 def test_the_priority_search_schedules_the_earliest_startable_job_of_the_first_order(
     instance: Instance, random: Any
@@ -110,7 +107,6 @@ def test_the_priority_search_schedules_the_earliest_startable_job_of_the_first_o
     assert {jobs[k]: start for k, start in enumerate(found.tolist())} == expected
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=5, max_nodes=3))
 def test_plans_of_the_priority_search_hold_and_earlier_ones_than_the_earliest_do_not(
     instance: Instance,
@@ -125,7 +121,6 @@ def test_plans_of_the_priority_search_hold_and_earlier_ones_than_the_earliest_do
         assert list(alone.values()) == [pool.earliest()[k]]
 
 
-@settings(deadline=None)
 @given(instances(max_jobs=4, max_nodes=3), st.data())
 def test_a_plan_holds_when_the_pool_is_enough_at_every_second(
     instance: Instance, data: st.DataObject

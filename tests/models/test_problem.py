@@ -74,13 +74,11 @@ def test_pcp2_takes_jobs_by_their_wait_relative_to_their_queue_and_pcp3_by_slowd
     assert [select(instance, name) for name in ("pcp3", "pcp4", "pcp5")] == [[1, 0]] * 3
 
 
-@settings(deadline=None)
 @given(small)
 def test_the_original_takes_exactly_the_jobs_that_fit_the_empty_nodes(instance: Instance) -> None:
     assert sorted(select(instance, "pcp")) == possible(instance)
 
 
-@settings(deadline=None)
 @given(small, st.sampled_from(["pcp2", "pcp3"]))
 def test_every_filtered_job_could_start_now(instance: Instance, name: str) -> None:
     for position in select(instance, name):
@@ -90,7 +88,6 @@ def test_every_filtered_job_could_start_now(instance: Instance, name: str) -> No
 # ---------------------------------------------------------------------------------- its data
 
 
-@settings(deadline=None)
 @given(small)
 def test_the_profile_is_what_every_node_has_free_at_every_second(instance: Instance) -> None:
     chosen = possible(instance)
@@ -138,7 +135,6 @@ def test_problems_have_the_same_key_only_when_they_are_the_same() -> None:
 # ----------------------------------------------------------------------------- its schedules
 
 
-@settings(deadline=None)
 @given(small, st.randoms(use_true_random=False), st.sampled_from(sorted(OBJECTIVES)))
 def test_schedules_are_plans_and_no_start_is_beyond_its_latest(
     instance: Instance, random: Any, objective: str
@@ -155,7 +151,6 @@ def test_schedules_are_plans_and_no_start_is_beyond_its_latest(
     assert (plan.start_s <= problem.latest(plan.start_s)).all()
 
 
-@settings(deadline=None)
 @given(small)
 def test_the_first_job_of_an_order_starts_as_early_as_if_it_were_alone(instance: Instance) -> None:
     chosen = possible(instance)
@@ -220,7 +215,6 @@ def test_a_plan_of_another_shape_is_none() -> None:
     assert "1,)" in Plan(np.array([100]), np.array([[1, 1]])).check(problem_of(TWO))
 
 
-@settings(deadline=None)
 @given(crowded(), st.data())
 def test_plans_are_sound_exactly_when_the_independent_checker_says_so(
     instance: Instance, data: st.DataObject
@@ -294,7 +288,7 @@ def test_the_power_cap_limits_what_jobs_draw_together(
     assert (solver().solve(model) == cp_model.OPTIMAL) == allowed
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(small, st.sampled_from(sorted(OBJECTIVES)))
 def test_what_is_minimised_is_the_weighted_sum(instance: Instance, objective: str) -> None:
     chosen = possible(instance)

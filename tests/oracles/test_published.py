@@ -17,7 +17,7 @@ from cpdispatch import cli
 
 Trace = Callable[[str], Path]
 KTH, CTC = "KTH-SP2-1996-2", "CTC-SP2-1996-3.1-cln"
-HPC2N = "HPC2N-2002-2.2-cln"
+HPC2N, BLUE = "HPC2N-2002-2.2-cln", "SDSC-BLUE-2000-4.1-cln"
 
 
 def simulate(capsysbinary: pytest.CaptureFixture[bytes], *arguments: str) -> dict[str, Any]:
@@ -51,6 +51,28 @@ def test_the_published_slowdowns_are_reproduced(
     )  # fmt: skip
     assert figures["jobs"] == jobs
     assert f"{figures['bounded_slowdown_mean']:.10f}" == f"{slowdown:.10f}"
+
+
+@pytest.mark.log
+@pytest.mark.parametrize(
+    ("log", "predictor", "slowdown"),
+    [
+        (KTH, "last2", 63.5006771704),
+        (CTC, "last2", 85.8),
+        (BLUE, "last2", 21.0),
+        (KTH, "eloss", 51.4411305949),
+    ],
+)
+def test_published_predictors_are_as_good_as_published(
+    log: str, predictor: str, slowdown: float, trace: Trace,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:  # fmt: skip
+    """Or at most 15 % worse, see docs/prediction.md."""
+    figures = simulate(
+        capsysbinary, str(trace(log)), "-d", "easy-fcfs-spf", "--predict", predictor,
+        "--correction", "incremental", "--filter", "strong", "--trigger", "event",
+    )  # fmt: skip
+    assert figures["bounded_slowdown_mean"] < 1.15 * slowdown
 
 
 @pytest.mark.log

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cpdispatch.errors import UsageError
-from cpdispatch.jobs import Job
+from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.predict import PREDICTORS, make
+from cpdispatch.simulate import simulate
+from cpdispatch.system import System
 from tests.simulate.cases import play, workload
 
 ROWS = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30)]
@@ -54,3 +58,94 @@ def test_a_predictor_learns_a_runtime_only_when_the_job_has_ended() -> None:
 def test_an_unknown_predictor_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean actual"):
         make("actuals", workload(ROWS))
+
+
+class Plodder:
+    """Expects 10 s, and twice what a job has run when asked again; hears of starts."""
+
+    name = "plodder"
+
+    def __init__(self) -> None:
+        self.started: list[tuple[int, int]] = []
+        self.asked: list[tuple[int, int]] = []
+
+    def predict(self, job: Job, now: int) -> float:
+        return 10
+
+    def refresh(self, job: Job, elapsed_s: int) -> float:
+        self.asked.append((job.id, elapsed_s))
+        return 2 * elapsed_s
+
+    def start(self, job: Job, now: int) -> None:
+        self.started.append((job.id, now))
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """There is nothing to learn."""
+
+
+def test_a_watching_predictor_hears_of_every_start() -> None:
+    plodder = Plodder()
+    sim, _ = play(ROWS, predictor=plodder)
+    assert plodder.started == [(1, 0), (2, 7), (3, 7)]
+    assert sim.records.start_s.tolist() == [0, 7, 7]
+
+
+def test_a_refreshing_predictor_is_asked_again_when_a_job_outlives_what_it_said() -> None:
+    # Job 1 runs 80 of the 100 s that it asked for; the others arrive while it runs.
+    rows = [(0, 4, 100, 80), (5, 4, 9, 9), (15, 4, 9, 9), (20, 4, 9, 9), (40, 4, 9, 9)]
+    rows += [(60, 4, 9, 9), (79, 4, 9, 9)]
+    plodder = Plodder()
+    _, seen = play(rows, predictor=plodder, correction="refresh")
+    ends = {instance.now: instance.running.end_s.tolist() for instance in seen[1:7]}
+    assert ends == {5: [10], 15: [30], 20: [30], 40: [80], 60: [80], 79: [80]}
+    assert plodder.asked == [(1, 15), (1, 40)]
+
+
+def test_a_refreshed_duration_is_capped_at_the_requested_time() -> None:
+    _, seen = play([(0, 4, 70, 65), (60, 4, 9, 9)], predictor=Plodder(), correction="refresh")
+    assert seen[1].running.end_s.tolist() == [70]
+
+
+def test_the_correction_is_incremental_where_a_refreshed_duration_has_passed() -> None:
+    class Stubborn(Plodder):
+        def refresh(self, job: Job, elapsed_s: int) -> float:
+            return 40
+
+    _, seen = play([(0, 4, 100, 80), (60, 4, 9, 9)], predictor=Stubborn(), correction="refresh")
+    assert seen[1].running.end_s.tolist() == [70]
+
+
+def test_refresh_needs_a_predictor_that_can_be_asked_again() -> None:
+    with pytest.raises(UsageError, match="walltime cannot be asked about running jobs"):
+        play(ROWS, correction="refresh")
+    with pytest.raises(UsageError, match="last2 cannot be asked about running jobs"):
+        simulate(workload(ROWS), System.pool(4), predictor="last2", correction="refresh")
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "expected"),
+    [([], 100), ([50, 90], 90), ([80, 80, 79], 79), ([80, 80, 80], 100), ([10, 80, 80, 80], 100)],
+)
+def test_confident_is_the_requested_time_of_users_who_use_it_up(
+    runtimes: list[int], expected: int
+) -> None:
+    predictor = make("confident", workload(ROWS))
+    job = replace(workload(ROWS).table[0], user=3)
+    for runtime in runtimes:
+        predictor.learn(job, runtime)
+    assert predictor.predict(job, 0) == expected
+
+
+@pytest.mark.parametrize("name", sorted(PREDICTORS))
+@pytest.mark.parametrize("user", [-1, 3])
+def test_every_predictor_does_with_no_users_one_user_and_runtimes_of_0(
+    name: str, user: int
+) -> None:
+    rows = [(10 * k, 2, 60, 7 * (k % 3)) for k in range(30)]
+    block = workload(rows).table.block.copy()
+    block[Column.USER] = user
+    jobs = replace(workload(rows), table=JobTable(block))
+    run = simulate(jobs, System.pool(4), predictor=name, compiled=False)
+    assert run.about["notes"] == {}
+    assert (run.jobs["end"] >= run.jobs["start"]).all()
+    assert (run.jobs["expected_s"].between(1, 60)).all()

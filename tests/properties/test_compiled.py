@@ -33,7 +33,7 @@ rules = st.fixed_dictionaries(
         "trigger": st.sampled_from(["instant", "event"]),
         "correction": st.sampled_from(["minimal", "incremental", "requested"]),
         "kill_at_limit": st.booleans(),
-        "predictor": st.sampled_from(["walltime", "actual", "last2", "profile"]),
+        "predictor": st.sampled_from(["walltime", "actual", "last2", "profile", "confident"]),
     }
 )
 
@@ -72,14 +72,14 @@ def same(compiled: Run, general: Run) -> bool:
     return compiled.job_table.equals(general.job_table) and decisions
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(cases(pool=True), backfillings((0, 1)), rules)
 def test_on_a_pool(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
     assert same(compiled, general)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(cases(pool=False), backfillings((0, 1)), rules)
 def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
@@ -87,14 +87,14 @@ def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: An
     assert verify.run(compiled.jobs, case[1]) == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.booleans().flatmap(cases), backfillings((2, 3, ALL)), rules)
 def test_with_promises(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
     assert same(compiled, general)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.booleans().flatmap(cases), rules)
 def test_of_a_dispatcher_that_refuses_everything(case: tuple[Workload, System], rules: Any) -> None:
     compiled, general = both(*case, Reject(), rules)
@@ -111,7 +111,7 @@ def refuses(p: float, q: float, submit: float, now: float) -> float:
     return float("nan")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases(pool=True))
 def test_a_compiled_function_of_the_users_own(case: tuple[Workload, System]) -> None:
     order = policies.own(MINE, "mine")

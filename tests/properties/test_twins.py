@@ -56,7 +56,7 @@ def cases(draw: st.DrawFn, upper_bounds: bool = False) -> tuple[Workload, System
     return draw(workloads(system, upper_bounds=upper_bounds)), system
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(cases(), policies, policies, st.sampled_from([0, 1]), st.booleans(),
        st.sampled_from([math.inf, 5.0, 20.0]))  # fmt: skip
 def test_easy_and_strict_order_give_the_plain_twins_schedule(
@@ -65,7 +65,7 @@ def test_easy_and_strict_order_give_the_plain_twins_schedule(
     same_schedule(*case, plain.Rules(primary, secondary, late, depth, best))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases(upper_bounds=True), policies, policies, st.booleans())
 def test_the_event_trigger_gives_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, best: bool
@@ -73,7 +73,7 @@ def test_the_event_trigger_gives_the_plain_twins_schedule(
     same_schedule(*case, plain.Rules(primary, secondary, best_fit=best), "event")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(cases(), policies, policies, st.sampled_from([2, 3, math.inf]), st.booleans())
 def test_deep_reservations_give_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, depth: float, best: bool

@@ -116,7 +116,7 @@ def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
     [("easy", False), ("easy:allocate=best-fit,depth=3", False), ("easy-lexp-saf", True),
      ("conservative", True)],
 )  # fmt: skip
-@pytest.mark.parametrize("predictor", ["walltime", "last2", "profile"])
+@pytest.mark.parametrize("predictor", ["walltime", "last2", "confident"])
 @pytest.mark.parametrize("moments", [1, 40])
 def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -73,7 +73,7 @@ def targets(draw: st.DrawFn) -> tuple[System, Limits]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(targets(), st.integers(1, 200), st.integers(0, 9), st.sampled_from([None, 0.5, 2.0]))
 def test_every_job_fits_the_system_and_the_limits(
     target: tuple[System, Limits], jobs: int, seed: int, load: float | None

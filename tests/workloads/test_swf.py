@@ -309,7 +309,7 @@ def test_a_packed_log_that_is_cut_short_is_an_input_error(tmp_path: Path, packin
 
 
 @given(processor_workloads())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_what_is_written_is_read_back_the_same(tmp_path: Path, workload: Workload) -> None:
     path = tmp_path / "log.swf"
     swf.write(workload, path)

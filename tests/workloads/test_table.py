@@ -247,7 +247,7 @@ def test_a_file_that_is_no_parquet_is_an_input_error(tmp_path: Path) -> None:
 
 
 @given(workload=resource_workloads(), extension=st.sampled_from([".csv", ".csv.zst", ".parquet"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_what_is_written_is_read_back_the_same(
     tmp_path: Path, workload: Workload, extension: str
 ) -> None:

@@ -1,0 +1,88 @@
+"""A guard around a predictor: whatever it does, the simulation goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+from time import perf_counter
+
+import numpy as np
+
+from cpdispatch.jobs import Job
+from cpdispatch.predict import Predictor, Watching
+
+SLOW_S = 1.0
+"""A call that takes longer than this, in seconds of wall time, is a fault."""
+MOST_SLOW_CALLS = 10
+"""After so many slow calls a predictor is called no more."""
+
+
+class Guard:
+    """Calls a predictor and answers with whole seconds, from 1 to the requested time.
+
+    The requested time takes the place of an answer when the predictor raises or answers with
+    something that is no finite number of at least 0. A call that takes longer than `SLOW_S` cannot
+    be cut short: it is counted, and after `MOST_SLOW_CALLS` of them the predictor is called no
+    more and the requested time is the answer.
+
+    Parameters
+    ----------
+    predictor : Predictor
+
+    Attributes
+    ----------
+    faults : Counter of str
+        What the predictor did wrong: kind -> number of calls.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+        self.faults: Counter[str] = Counter()
+        self._slow_calls = 0
+        self._watching = isinstance(predictor, Watching)
+
+    def predict(self, job: Job, now: int) -> int:
+        """Expected duration in seconds of a job that is submitted ``now``."""
+        return self._seconds("predict", job, now)
+
+    def refresh(self, job: Job, elapsed_s: int) -> int:
+        """Expected total duration in seconds of a job that has run ``elapsed_s``."""
+        return self._seconds("refresh", job, elapsed_s)
+
+    def start(self, job: Job, now: int) -> None:
+        """Tell a predictor that watches that a job starts ``now``."""
+        if self._watching:
+            self._call("start", job, now)
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """Tell the predictor the runtime of a job that has just ended."""
+        self._call("learn", job, runtime_s)
+
+    def _seconds(self, what: str, job: Job, value: int) -> int:
+        answer = self._call(what, job, value, default=job.requested_s)
+        if not isinstance(answer, int | float | np.integer | np.floating):
+            self._fault(f"{what} answered with no number")
+        elif not 0 <= answer < inf:
+            self._fault(f"{what} answered with a negative number, NaN or infinity")
+        else:
+            return max(1, int(min(answer, job.requested_s)))
+        return job.requested_s
+
+    def _call(self, what: str, job: Job, value: int, default: int = 0) -> object:
+        if self._slow_calls == MOST_SLOW_CALLS:
+            return default
+        method: Callable[[Job, int], object] = getattr(self.predictor, what)
+        began = perf_counter()
+        try:
+            return method(job, value)
+        except Exception as error:
+            self._fault(f"{what} raised {type(error).__name__}")
+            return default
+        finally:
+            if perf_counter() - began > SLOW_S:
+                self._slow_calls += 1
+                self._fault(f"{what} took longer than {SLOW_S:g} s")
+
+    def _fault(self, kind: str) -> None:
+        self.faults[f"predictor {self.predictor.name}, {kind}"] += 1

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cpdispatch.jobs import Job
+from cpdispatch.predict import guard
+from cpdispatch.predict.guard import Guard
+from cpdispatch.simulate import simulate
+from cpdispatch.system import System
+from tests.simulate.cases import play, workload
+
+ROWS = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30)]
+
+
+class Says:
+    """Answers with what a function says, and has nothing to learn."""
+
+    name = "odd"
+
+    def __init__(self, say: Callable[[], Any]) -> None:
+        self.say = say
+
+    def predict(self, job: Job, now: int) -> float:
+        answer: float = self.say()
+        return answer
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """There is nothing to learn."""
+
+
+def fail() -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("say", "fault"),
+    [
+        (fail, "raised ZeroDivisionError"),
+        (lambda: math.nan, "NaN"),
+        (lambda: math.inf, "infinity"),
+        (lambda: -1, "negative"),
+        (lambda: None, "no number"),
+        (lambda: "7", "no number"),
+        (lambda: 1j, "no number"),
+    ],
+)
+def test_the_requested_time_takes_the_place_of_a_faulty_answer(
+    say: Callable[[], Any], fault: str
+) -> None:
+    sim, _ = play(ROWS, predictor=Says(say))
+    assert sim.records.expected_s.tolist() == [100, 50, 30]
+    ((kind, count),) = sim.notes.items()
+    assert fault in kind
+    assert "odd" in kind
+    assert count == 3
+
+
+@pytest.mark.parametrize(
+    ("say", "seconds"),
+    [(0, 1), (0.3, 1), (12.9, 12), (np.int64(12), 12), (np.float32(12), 12), (10**400, 100)],
+)
+def test_finite_answers_are_capped_without_a_fault(say: Any, seconds: int) -> None:
+    guarded = Guard(Says(lambda: say))
+    assert guarded.predict(workload(ROWS).table[0], 0) == seconds
+    assert not guarded.faults
+
+
+def test_a_predictor_that_cannot_learn_is_counted_and_goes_on_predicting() -> None:
+    class Dull(Says):
+        def learn(self, job: Job, runtime_s: int) -> None:
+            raise ValueError
+
+    sim, _ = play(ROWS, predictor=Dull(lambda: 5))
+    assert sim.records.expected_s.tolist() == [5, 5, 5]
+    assert sim.notes == {"predictor odd, learn raised ValueError": 3}
+
+
+def test_a_predictor_that_is_slow_too_often_is_asked_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr(guard, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(guard, "MOST_SLOW_CALLS", 3)
+    guarded = Guard(Says(lambda: 5))
+    job = workload(ROWS).table[0]
+    assert [guarded.predict(job, 0) for _ in range(5)] == [5, 5, 5, 100, 100]
+    assert guarded.faults == {"predictor odd, predict took longer than 1 s": 3}
+
+
+def test_faults_are_shown_with_the_run() -> None:
+    run = simulate(workload(ROWS), System.pool(4), predictor=Says(fail))
+    assert run.about["notes"] == {"predictor odd, predict raised ZeroDivisionError": 3}

@@ -10,7 +10,7 @@ from time import perf_counter
 import numpy as np
 
 from cpdispatch.jobs import Job
-from cpdispatch.predict import Bounding, Predictor, Watching
+from cpdispatch.predict import Cautious, Predictor, Watching
 
 SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
@@ -41,7 +41,7 @@ class Guard:
         self.faults: Counter[str] = Counter()
         self._slow_calls = 0
         self._watching = isinstance(predictor, Watching)
-        self._bounding = isinstance(predictor, Bounding)
+        self._cautious = isinstance(predictor, Cautious)
 
     def predict(self, job: Job, now: int) -> int:
         """Expected duration in seconds of a job that is submitted ``now``."""
@@ -49,7 +49,7 @@ class Guard:
 
     def upper(self, job: Job, now: int) -> int:
         """What a job will probably not run longer than, s: the requested time if nobody knows."""
-        return self._seconds("upper", job, now) if self._bounding else job.requested_s
+        return self._seconds("upper", job, now) if self._cautious else job.requested_s
 
     def refresh(self, job: Job, elapsed_s: int) -> int:
         """Expected total duration in seconds of a job that has run ``elapsed_s``."""

@@ -17,6 +17,7 @@ from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.eloss import ELoss
+from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
@@ -59,6 +60,15 @@ class Refreshing(Predictor, Protocol):
 
 
 @runtime_checkable
+class Bounding(Predictor, Protocol):
+    """A predictor that also says what a job will hardly exceed."""
+
+    def upper(self, job: Job, now: int) -> float:
+        """What the job will probably not exceed, s: for reservations."""
+        ...
+
+
+@runtime_checkable
 class Remembering(Predictor, Protocol):
     """A predictor that compiled replays can do the work of."""
 
@@ -81,6 +91,7 @@ PREDICTORS: Mapping[str, Entry] = {
     "profile": Entry("the runtime of the user's last job of the same profile (D1)", Profile.of),
     "confident": Entry("profile, but the requested time of users who use it up (D2)", Confident.of),
     "eloss": Entry("on-line polynomial regression with asymmetric loss", lambda _: ELoss()),
+    "forest": Entry("medians of a forest that is grown anew every week", lambda _: Forest()),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""

@@ -10,7 +10,7 @@ from time import perf_counter
 import numpy as np
 
 from cpdispatch.jobs import Job
-from cpdispatch.predict import Predictor, Watching
+from cpdispatch.predict import Bounding, Predictor, Watching
 
 SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
@@ -40,6 +40,8 @@ class Guard:
         self.predictor = predictor
         self.faults: Counter[str] = Counter()
         self._slow_calls = 0
+        self._learned = 0
+        self._learning_s = 0.0
         self._watching = isinstance(predictor, Watching)
 
     def predict(self, job: Job, now: int) -> int:
@@ -49,6 +51,14 @@ class Guard:
     def refresh(self, job: Job, elapsed_s: int) -> int:
         """Expected total duration in seconds of a job that has run ``elapsed_s``."""
         return self._seconds("refresh", job, elapsed_s)
+
+    def upper(self, job: Job, now: int) -> int:
+        """What a job that is submitted ``now`` will probably not exceed, in seconds.
+
+        The requested time where the predictor is not `Bounding`.
+        """
+        bounding = isinstance(self.predictor, Bounding)
+        return self._seconds("upper", job, now) if bounding else job.requested_s
 
     def start(self, job: Job, now: int) -> None:
         """Tell a predictor that watches that a job starts ``now``."""
@@ -80,9 +90,16 @@ class Guard:
             self._fault(f"{what} raised {type(error).__name__}")
             return default
         finally:
-            if perf_counter() - began > SLOW_S:
+            if self._is_slow(what, perf_counter() - began):
                 self._slow_calls += 1
                 self._fault(f"{what} took longer than {SLOW_S:g} s")
+
+    def _is_slow(self, what: str, took_s: float) -> bool:
+        if what != "learn":
+            return took_s > SLOW_S
+        self._learned += 1
+        self._learning_s += took_s
+        return took_s > SLOW_S and self._learning_s > SLOW_S * self._learned
 
     def _fault(self, kind: str) -> None:
         self.faults[f"predictor {self.predictor.name}, {kind}"] += 1

@@ -18,6 +18,7 @@ from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.classes import Classes
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.eloss import ELoss
+from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
@@ -107,6 +108,7 @@ PREDICTORS: Mapping[str, Entry] = {
     ),
     "confident": Entry("profile, but the requested time of users who use it up (D2)", Confident.of),
     "eloss": Entry("on-line polynomial regression with asymmetric loss", lambda _: ELoss()),
+    "forest": Entry("medians of a forest that is grown anew every week", lambda _: Forest()),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""

@@ -40,6 +40,8 @@ class Guard:
         self.predictor = predictor
         self.faults: Counter[str] = Counter()
         self._slow_calls = 0
+        self._learned = 0
+        self._learning_s = 0.0
         self._watching = isinstance(predictor, Watching)
         self._cautious = isinstance(predictor, Cautious)
 
@@ -85,9 +87,16 @@ class Guard:
             self._fault(f"{what} raised {type(error).__name__}")
             return default
         finally:
-            if perf_counter() - began > SLOW_S:
+            if self._is_slow(what, perf_counter() - began):
                 self._slow_calls += 1
                 self._fault(f"{what} took longer than {SLOW_S:g} s")
+
+    def _is_slow(self, what: str, took_s: float) -> bool:
+        if what != "learn":
+            return took_s > SLOW_S
+        self._learned += 1
+        self._learning_s += took_s
+        return took_s > SLOW_S and self._learning_s > SLOW_S * self._learned
 
     def _fault(self, kind: str) -> None:
         self.faults[f"predictor {self.predictor.name}, {kind}"] += 1

@@ -10,13 +10,11 @@ markers of the page are written anew from all lines. With ``--jobs`` they are pr
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -35,7 +33,6 @@ from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import read
 from cpdispatch.workloads.fit import fit
 from cpdispatch.workloads.generate import eurora_sample
-from cpdispatch.workloads.select import select
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "quality.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
@@ -43,11 +40,11 @@ BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 EASY, SJBF = "easy", "easy-fcfs-spf"
 SAF, SPF = "easy-saf-saf:threshold=200000", "easy-spf-spf:threshold=200000"
 ORDERS = (SJBF, SAF, SPF)
+SMALL = "easy-small-small"
 MODELS = ("hcp3", "pcp5")
 MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
 OUTER = ("walltime", "actual")
 """The predictors that no job outlives."""
-RESTARTS = "idempotent" in inspect.signature(simulate).parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +78,9 @@ LOGS = (
 GAIA, EURORA = "UniLu-Gaia-2014-1", tuple(f"eurora-seed-{seed}" for seed in range(3))
 THESIS = {"eurora": (EURORA, 1_500), "gaia": ((GAIA,), 3_000)}
 """System -> its workloads and how many of their jobs."""
+FIRST = {"CEA-Curie-2011-2.1-cln": 4_000, GAIA: 9_000}
+"""Where the part of a log begins that CP dispatchers are run on: their first jobs do not wait."""
+COMPARED = ("walltime", "profile", "forest", "actual")
 MODEL_JOBS, MODEL_LIMIT_S, WAIT_MAX = 4_000, 0.05, 1.5
 
 
@@ -89,20 +89,24 @@ MODEL_JOBS, MODEL_LIMIT_S, WAIT_MAX = 4_000, 0.05, 1.5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One replay. Without a predictor the dispatcher's own; without ``jobs`` the whole log."""
+    """One replay. Without a predictor the dispatcher's own; without ``jobs`` the whole log.
+
+    ``first`` is the index of the first job.
+    """
 
     log: str
     dispatcher: str
     predictor: str | None
     jobs: int | None = None
+    first: int = 0
     trigger: str = "instant"
     idempotent: bool = False
     limit_s: float = 1.0
 
     @property
     def correction(self) -> str:
-        outer = self.predictor is None or self.predictor in OUTER
-        return "minimal" if outer else "incremental"
+        """The simulator's own where it does not matter; else the published one."""
+        return "minimal" if self.dispatcher == "best" or self.predictor in OUTER else "incremental"
 
     @property
     def label(self) -> str:
@@ -110,7 +114,7 @@ class Case:
         return f"{self.predictor or 'own'}{', restarts' if self.idempotent else ''}"
 
     def __str__(self) -> str:
-        jobs = "" if self.jobs is None else f" {self.jobs}"
+        jobs = "" if self.jobs is None else f" {self.first}+{self.jobs}"
         trigger = "" if self.trigger == "instant" else f" {self.trigger}"
         return f"{self.log}{jobs} {self.dispatcher} {self.label}{trigger}"
 
@@ -119,10 +123,8 @@ class Case:
         ms = 0.02
         if self.dispatcher in MODELS_OF_THESIS:
             ms = 20.0
-        elif self.predictor in (None, "forest", "class"):
-            ms = 1.0
-        elif self.predictor == "eloss" or self.dispatcher == "best":
-            ms = 0.3
+        elif self.predictor in (None, "forest", "class", "eloss") or self.dispatcher == "best":
+            ms = 0.5
         return ms * min(jobs, self.jobs or jobs)
 
 
@@ -158,11 +160,12 @@ class Figures:
 def measure(log: tuple[Workload, System], case: Case) -> Figures:
     """Replay a case, on its log fitted to its system."""
     workload, system = log
-    settings = Settings(case.limit_s)
-    rules: dict[str, Any] = {"idempotent": True} if case.idempotent else {}
+    if case.jobs is not None:
+        last = min(case.first + case.jobs, len(workload))
+        workload = workload.take(np.arange(case.first, last))
     run = simulate(
-        select(workload, case.jobs), system, case.dispatcher, predictor=case.predictor,
-        trigger=case.trigger, correction=case.correction, settings=settings, **rules,
+        workload, system, case.dispatcher, predictor=case.predictor, trigger=case.trigger,
+        correction=case.correction, idempotent=case.idempotent, settings=Settings(case.limit_s),
     )  # fmt: skip
     return figures(run)
 
@@ -233,17 +236,9 @@ def find(log: str, traces: Path) -> tuple[Workload, System] | None:
 # -------------------------------------------------------------------------------------- the cases
 
 
-def known(*predictors: str) -> list[str]:
-    """Those of the predictors that there are."""
-    return [name for name in predictors if name in PREDICTORS]
-
-
 def own() -> str:
     """The predictor that `best` takes."""
     return str(getattr(dispatch.make("best"), "predictor", "walltime"))
-
-
-COMPARED = known("walltime", "profile", "forest", "actual")
 
 
 def predicted(log: Log, jobs: int | None) -> Iterator[Case]:
@@ -253,10 +248,10 @@ def predicted(log: Log, jobs: int | None) -> Iterator[Case]:
     for order in ORDERS:
         for predictor in PREDICTORS:
             yield Case(log.name, order, predictor, jobs)
-        if RESTARTS and "class" in PREDICTORS:
-            yield Case(log.name, order, "class", jobs, idempotent=True)
-    if own() in PREDICTORS:
-        yield Case(log.name, "best", None, jobs)
+    for order in (*ORDERS, SMALL):
+        yield Case(log.name, order, "class", jobs, idempotent=True)
+    yield Case(log.name, SMALL, "class", jobs)
+    yield Case(log.name, "best", None, jobs)
     yield Case(log.name, "best", "actual", jobs)
 
 
@@ -281,13 +276,18 @@ def models(log: str, jobs: int | None) -> Iterator[Case]:
         limit_s = MODEL_LIMIT_S if dispatcher in MODELS else 1.0
         for predictor in COMPARED:
             if dispatcher != EASY or predictor in OUTER:
-                yield Case(log, dispatcher, predictor, jobs, limit_s=limit_s)
+                yield Case(log, dispatcher, predictor, jobs, first(log, jobs), limit_s=limit_s)
 
 
 def thesis(log: str, jobs: int | None) -> Iterator[Case]:
     for dispatcher in MODELS_OF_THESIS:
         for predictor in COMPARED:
-            yield Case(log, dispatcher, predictor, jobs, limit_s=MODEL_LIMIT_S)
+            start = first(log, jobs)
+            yield Case(log, dispatcher, predictor, jobs, start, limit_s=MODEL_LIMIT_S)
+
+
+def first(log: str, jobs: int | None) -> int:
+    return 0 if jobs is None else FIRST.get(log, 0)
 
 
 def at_most(jobs: int, limit: int | None) -> int:
@@ -347,9 +347,10 @@ def make(cases: Mapping[str, Case], traces: Path, path: Path, workers: int) -> N
     tasks = [Task(key, (Shared(case.log), case)) for key, case in left]
     path.parent.mkdir(parents=True, exist_ok=True)
     outcomes = completed(tasks, measure, shared=shared, workers=Workers(workers))
+    cut_short = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
     with path.open("ab") as stream:
+        stream.write(b"\n" * cut_short)
         for number, (key, found) in enumerate(outcomes, 1):
-            stream.write(b"\n" * (number == 1 and stream.tell() > 0))
             stream.write(msgspec.json.encode(Line(cases[key], found)) + b"\n")
             stream.flush()
             print(
@@ -480,8 +481,9 @@ class Tables:
             for jobs in dict.fromkeys((at_most(MODEL_JOBS, self._jobs), self._jobs)):
                 cases = [case for case in models(log.name, jobs) if case in self._results]
                 if any(case.dispatcher in MODELS for case in cases):
-                    count = self._results[cases[0]].jobs
-                    found += [f"{log.name}, {count:,} jobs:", "", *self._grid(cases)]
+                    last = cases[0].first + self._results[cases[0]].jobs
+                    which = f"jobs {cases[0].first + 1:,} to {last:,}"
+                    found += [f"{log.name}, {which}:", "", *self._grid(cases)]
         return found
 
     def accuracy(self) -> list[str]:
@@ -511,12 +513,14 @@ class Tables:
 
     def _by_class(self, logs: Sequence[str], dispatcher: str, jobs: int) -> Iterator[list[str]]:
         """Rows of one dispatcher: with requested times, and relative to that."""
+        cases = [
+            case for log in logs for case in thesis(log, jobs) if case.dispatcher == dispatcher
+        ]
         of = {
             predictor: [
                 self._results[case].classes
-                for log in logs
-                for case in [Case(log, dispatcher, predictor, jobs, limit_s=MODEL_LIMIT_S)]
-                if case in self._results
+                for case in cases
+                if case.predictor == predictor and case in self._results
             ]
             for predictor in COMPARED
         }
@@ -527,7 +531,7 @@ class Tables:
             for measure in ("slowdown", "bounded slowdown", "wait, min") if count else ():
                 base, *others = (pooled(of[predictor], kind, measure) for predictor in COMPARED)
                 yield [
-                    f"`{dispatcher}`", kind, measure, f"{count:,.0f}", number(base),
+                    f"`{dispatcher}`", kind, measure, f"{count:,.0f}", number(base, ".2f"),
                     *(relative(value, base) for value in others),
                 ]  # fmt: skip
 
@@ -541,7 +545,7 @@ class Tables:
                 f"`{case.dispatcher}`",
                 case.label,
                 "" if case.trigger == "instant" else case.trigger,
-                f"{got.jobs:,}",
+                f"{got.jobs:,}" if not case.first else f"{got.jobs:,} from {case.first + 1:,}",
                 *map(number, (got.slowdown, got.first_half, got.second_half)),
                 number(got.per_processor, ".2f"),
                 number(got.wait_s_mean / 60, ",.0f"),

@@ -47,7 +47,7 @@ def test_a_run_keeps_its_results_and_goes_on_where_it_ended(
 ) -> None:
     arguments = [
         str(trace(KTH).parent), "--out", str(tmp_path), "--jobs", "200", "--logs", "KTH",
-        "--part", "predictors", "--workers", "1", "--only", "easy-fcfs-spf|easy actual",
+        "--part", "predictors", "--workers", "1", "--only", "easy(-fcfs-spf)? (last2|actual)",
     ]  # fmt: skip
     assert bench.main(arguments) == 0
     told = capsys.readouterr()
@@ -77,6 +77,17 @@ def test_figures_are_those_of_the_jobs_in_order_of_submission() -> None:
     assert sum(of["jobs"] for of in found.classes.values()) == 2 * 301
 
 
+def test_the_part_of_a_log_that_is_run_begins_where_its_jobs_wait() -> None:
+    workload, system = bench.find("eurora-seed-0", Path())
+    whole, part = (
+        bench.measure((workload, system), bench.Case("", "easy", "walltime", 100, first))
+        for first in (0, 700)
+    )
+    expected = bench.simulate(workload.take(np.arange(700, 800)), system, "easy").metrics
+    assert part.slowdown == pytest.approx(expected["bounded_slowdown_mean"])
+    assert part.slowdown != pytest.approx(whole.slowdown)
+
+
 def test_a_target_is_reached_by_slowdown_and_longest_wait() -> None:
     easy, best = bench.Case(KTH, "easy", "walltime"), bench.Case(KTH, "best", None)
     for got, reached in (
@@ -97,14 +108,13 @@ def test_classes_are_pooled_over_seeds_and_told_relative_to_requested_times() ->
         return replace(ONE, classes={"short": each})
 
     results = {
-        bench.Case(f"eurora-seed-{seed}", "hcp3", predictor, 1500, limit_s=0.05): of(
-            2.0 + seed * (predictor == "walltime"), 10 * (1 + seed)
-        )
-        for seed in range(3)
-        for predictor in bench.COMPARED
+        case: of(2.0 + seed * (case.predictor == "walltime"), 10 * (1 + seed))
+        for seed, log in enumerate(bench.EURORA)
+        for case in bench.thesis(log, 1500)
+        if case.dispatcher == "hcp3"
     }
     (row,) = (line for line in lines(results) if "| short | slowdown |" in line)
-    assert row.split(" | ")[3:5] == ["60", "3.3"]
+    assert row.split(" | ")[3:5] == ["60", "3.33"]
     assert set(row.strip(" |").split(" | ")[5:]) == {"-40 %"}
 
 

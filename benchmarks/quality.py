@@ -40,6 +40,8 @@ BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 EASY, SJBF = "easy", "easy-fcfs-spf"
 SAF, SPF = "easy-saf-saf:threshold=200000", "easy-spf-spf:threshold=200000"
 ORDERS = (SJBF, SAF, SPF)
+LIMITED = (f"{SAF},limits=requested", f"{SPF},limits=requested")
+"""Predictions order the queue; reservations rest on requested times."""
 SMALL = "easy-small-small"
 MODELS = ("hcp3", "pcp5")
 MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
@@ -248,6 +250,10 @@ def predicted(log: Log, jobs: int | None) -> Iterator[Case]:
     for order in ORDERS:
         for predictor in PREDICTORS:
             yield Case(log.name, order, predictor, jobs)
+    for order in LIMITED:
+        for predictor in PREDICTORS:
+            if predictor not in OUTER:
+                yield Case(log.name, order, predictor, jobs)
     for order in (*ORDERS, SMALL):
         yield Case(log.name, order, "class", jobs, idempotent=True)
     yield Case(log.name, SMALL, "class", jobs)

@@ -116,6 +116,17 @@ def test_a_long_job_that_has_to_leave_room_is_reserved_the_moment_when_it_can() 
     assert decision.start_s.tolist() == [NOW + 500]
 
 
+def test_with_limits_by_requested_times_predictions_order_the_queue_and_limit_nothing() -> None:
+    running = [(NOW - 10, 1, 510, 11, 11)]
+    first, second = (NOW - 1, 2, 900, 20, 900), (NOW, 2, 900, 10, 900)
+    fits, outlives = (NOW, 1, 500, 400, 500), (NOW, 1, 501, 400, 501)
+    easy = dispatch.make("easy-spf-spf:limits=requested")
+    for narrow, started in ((fits, [2]), (outlives, [])):
+        decision = easy.dispatch(moment(2, [first, second, narrow], running))
+        assert np.flatnonzero(decision.start_s == NOW).tolist() == started
+        assert decision.start_s[1] == NOW + 500
+
+
 def test_it_brings_its_own_predictor() -> None:
     assert dispatch.predictor_of(dispatch.make("best")) == "forest"
     assert dispatch.predictor_of(dispatch.make("easy")) == "walltime"

@@ -25,8 +25,8 @@ from cpdispatch.workloads import read
 from cpdispatch.workloads.fit import fit
 
 JOB = Job(
-    id=1, submit_s=0, units=4, request=(2,), requested_s=10_000, expected_s=10_000, ewt_s=1,
-    user=7, group=-1, queue=2, executable=5, partition=-1,
+    id=1, submit_s=0, units=4, request=(2,), requested_s=10_000, expected_s=10_000,
+    upper_s=10_000, ewt_s=1, user=7, group=-1, queue=2, executable=5, partition=-1,
 )  # fmt: skip
 DAY_S = 86_400
 
@@ -212,7 +212,7 @@ def test_on_a_log_the_upper_quantile_holds_and_the_median_beats_the_users_last_t
         for by_id in (said.upper_s, said.median_s)
     )
     late = slice(1000, None)
-    assert 0.77 <= np.mean(log.runtime_s[late] <= upper_s[late]) <= 0.83
+    assert 0.67 <= np.mean(log.runtime_s[late] <= upper_s[late]) <= 0.73
     errors = [np.abs(run.jobs["expected_s"] - log.runtime_s).mean() for run in runs]
     assert errors[0] < 0.9 * errors[1]
     assert (upper_s >= median_s).all()

@@ -247,16 +247,15 @@ def predicted(log: Log, jobs: int | None) -> Iterator[Case]:
     """Orders and predictors, and `best`."""
     for predictor in OUTER:
         yield Case(log.name, EASY, predictor, jobs)
-    for order in ORDERS:
-        for predictor in PREDICTORS:
+    for order in (*ORDERS, SMALL):
+        for predictor in PREDICTORS if order in ORDERS else ("class",):
             yield Case(log.name, order, predictor, jobs)
+            if predictor == "class":
+                yield Case(log.name, order, predictor, jobs, idempotent=True)
     for order in LIMITED:
         for predictor in PREDICTORS:
             if predictor not in OUTER:
                 yield Case(log.name, order, predictor, jobs)
-    for order in (*ORDERS, SMALL):
-        yield Case(log.name, order, "class", jobs, idempotent=True)
-    yield Case(log.name, SMALL, "class", jobs)
     yield Case(log.name, "best", None, jobs)
     yield Case(log.name, "best", "actual", jobs)
 
@@ -629,7 +628,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         write_bytes(page, rewritten(page.read_text(), lines, str(page)).encode())
     if failed is not None:
-        print(failed, *failed.__notes__[:1], sep="\n", file=sys.stderr)
+        print(failed, *getattr(failed, "__notes__", ()), sep="\n", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -64,6 +64,28 @@ def test_a_run_keeps_its_results_and_goes_on_where_it_ended(
     assert len(bench.load(path)) == len(every)
 
 
+@pytest.mark.log
+def test_a_case_that_fails_is_told_and_the_others_are_kept(
+    trace: Callable[[str], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def measure(log: Any, case: Any) -> Any:
+        assert case.predictor != "last2", "no luck"
+        return ONE
+
+    monkeypatch.setattr(bench, "measure", measure)
+    arguments = [
+        str(trace(KTH).parent), "--out", str(tmp_path), "--jobs", "200", "--logs", "KTH",
+        "--part", "predictors", "--workers", "1", "--only", "easy-fcfs-spf",
+    ]  # fmt: skip
+    assert bench.main(arguments) == 1
+    told = capsys.readouterr()
+    assert f"{KTH} 0+200 easy-fcfs-spf last2: AssertionError: no luck" in told.err
+    assert "| requested | profile |" in told.out
+
+
 def test_figures_are_those_of_the_jobs_in_order_of_submission() -> None:
     workload, system = bench.find("eurora-seed-0", Path())
     workload = workload.take(np.arange(301))

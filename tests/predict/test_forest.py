@@ -16,7 +16,7 @@ pytest.importorskip("sklearn")
 
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Job
-from cpdispatch.predict import Bounding, Refreshing, Watching
+from cpdispatch.predict import Cautious, Refreshing, Watching
 from cpdispatch.predict import forest as module
 from cpdispatch.predict.forest import FEWEST, Errors, Forest
 from cpdispatch.simulate import simulate
@@ -51,7 +51,7 @@ LATER_S = 20_000 * 2 * FEWEST
 
 
 def test_it_keeps_to_all_protocols() -> None:
-    assert all(isinstance(FOREST, each) for each in (Watching, Refreshing, Bounding))
+    assert all(isinstance(FOREST, each) for each in (Watching, Refreshing, Cautious))
 
 
 @pytest.mark.parametrize("user", range(4))

@@ -114,6 +114,8 @@ class Rules:
     starvation
         THRESHOLD,BOUND as 24h,2h: plans start a job that has waited longer than the threshold
         within the bound after that, where it is possible.
+    idempotent
+        Jobs may be restarted: kill one that outlives what the predictor class took it for.
     limit
         Time limit of each decision, as 500ms or 1s.
     seed
@@ -126,6 +128,7 @@ class Rules:
     kill_at_limit: Flag = False
     dependencies: Flag = False
     starvation: Annotated[str, Parameter(show_default=False)] = ""
+    idempotent: Flag = False
     limit: str = "1s"
     seed: int = 0
 
@@ -134,7 +137,7 @@ class Rules:
         return {
             "predictor": self.predict, "trigger": self.trigger, "correction": self.correction,
             "kill_at_limit": self.kill_at_limit, "dependencies": self.dependencies,
-            "starvation": self.starvation_bound(),
+            "starvation": self.starvation_bound(), "idempotent": self.idempotent,
         }  # fmt: skip
 
     def starvation_bound(self) -> Starvation | None:
@@ -266,7 +269,7 @@ def simulate(
     campaign = Campaign(logs or [log.read(None, k) for k in numbers], names, numbers, not traces)
     limit_s = seconds(rules.limit)
     plans = campaign.plans(output.plan(limit_s, rules.of_runs()))
-    campaign.check(limit_s, rules.predict)
+    campaign.check(limit_s, rules.predict, rules.idempotent)
     output.claim(plan for _, plan in plans)
     with _stoppable() as stop, _progress() as show:
         advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
@@ -432,7 +435,10 @@ def verify(
             raise UsageError("verify takes either INSTANCE SOLUTION or --run DIR")
         found = {
             str(folder): checker.run(
-                r.jobs, r.system, dependencies=r.about.get("dependencies", False)
+                r.jobs,
+                r.system,
+                dependencies=r.about.get("dependencies", False),
+                idempotent=r.about.get("idempotent", False),
             )
             for folder, r in _load_runs([run])
         }

@@ -30,6 +30,11 @@ class Dispatcher(Protocol):
         ...
 
 
+def predictor_of(dispatcher: Dispatcher) -> str:
+    """The predictor that a simulation takes for a dispatcher when none is named."""
+    return str(getattr(dispatcher, "predictor", "walltime"))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a run gives to every dispatcher that it puts together.

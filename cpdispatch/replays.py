@@ -87,7 +87,7 @@ class Campaign:
     seeds: Sequence[int]
     of_seed: bool = False
 
-    def check(self, limit_s: float, predictor: str | None) -> None:
+    def check(self, limit_s: float, predictor: str | None, idempotent: bool = False) -> None:
         """Raise now what would be wrong with every run: names, logs that cannot be told apart."""
         from cpdispatch import dispatch, predict
 
@@ -100,9 +100,10 @@ class Campaign:
                     f"two logs are named {name}: their results could not be told apart"
                 )
         for dispatcher in self.dispatchers:
-            dispatch.make(dispatcher, dispatch.Settings(limit_s))
-        if predictor is not None:
-            predict.make(predictor, self.logs[0][0])
+            made = dispatch.make(dispatcher, dispatch.Settings(limit_s))
+            known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
+            if idempotent:
+                predict.bounding(known)
 
     def plans(self, plan: Plan) -> list[tuple[int, Plan]]:
         """The log and the plan of each run; each has a folder in that of the given one."""

@@ -960,6 +960,8 @@ class Schedule:
     preceding, think_s : int64 array, shape (jobs,), or None
         The job that each comes after, and the seconds between that one's end and its start; -1
         when there is none. None when the run did not honour them.
+    lost : Attempts, or None
+        The attempts that were killed for a restart; None when jobs could not be restarted.
     """
 
     id: IntArray
@@ -978,6 +980,26 @@ class Schedule:
     node_units: IntArray
     preceding: IntArray | None = None
     think_s: IntArray | None = None
+    lost: Attempts | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempts:
+    """The attempts at the jobs of a schedule that were killed for a restart, one a job at most.
+
+    Attributes
+    ----------
+    start_s, end_s : int64 array, shape (jobs,)
+        -1 for none.
+    offset, node, node_units : int64 array
+        As in `Schedule`.
+    """
+
+    start_s: IntArray
+    end_s: IntArray
+    offset: IntArray
+    node: IntArray
+    node_units: IntArray
 
 
 class _Findings:
@@ -1000,7 +1022,9 @@ class _Findings:
         return self.listed + ([Violation(Kind.MORE, more)] if more else [])
 
 
-def run(jobs: pd.DataFrame, system: System, *, dependencies: bool = False) -> list[Violation]:
+def run(
+    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, idempotent: bool = False
+) -> list[Violation]:
     """What is wrong with a whole simulated schedule.
 
     Parameters
@@ -1014,6 +1038,9 @@ def run(jobs: pd.DataFrame, system: System, *, dependencies: bool = False) -> li
         The machine on which it ran.
     dependencies : bool
         Whether the run honoured dependencies, which the columns ``preceding`` and ``think_s`` hold.
+    idempotent : bool
+        Whether jobs could be restarted: the columns ``lost_start``, ``lost_end``, ``lost_nodes``
+        and ``lost_node_units`` hold the attempts that were killed.
 
     Returns
     -------
@@ -1029,19 +1056,12 @@ def run(jobs: pd.DataFrame, system: System, *, dependencies: bool = False) -> li
         "id", "submit", "start", "end", "units", "requested_s", "runtime_s", "killed", "reason",
         *(f"request_{name}" for name in system.resources), "nodes", "node_units",
         *(("preceding", "think_s") if dependencies else ()),
+        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if idempotent else ()),
     ]  # fmt: skip
     for name in needed:
         if name not in jobs.columns:
             raise InputError("the table of jobs lacks this column", field=name)
-    lengths, node = _flat(jobs["nodes"])
-    unit_lengths, units = _flat(jobs["node_units"])
-    for row in (lengths != unit_lengths).nonzero()[0][:1].tolist():
-        raise InputError(
-            f"job {jobs['id'].iloc[row]} has {lengths[row]} nodes",
-            field="node_units",
-            value=int(unit_lengths[row]),
-            advice="there is one number of units for each node",
-        )
+    offset, node, units = _entries(jobs, "nodes", "node_units")
     request = np.stack([_numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1)
     table = Schedule(
         id=_numbers(jobs["id"]),
@@ -1055,13 +1075,34 @@ def run(jobs: pd.DataFrame, system: System, *, dependencies: bool = False) -> li
         never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
         rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
         request=request,
-        offset=np.concatenate(([0], np.cumsum(lengths))),
+        offset=offset,
         node=node,
         node_units=units,
         preceding=_numbers(jobs["preceding"]) if dependencies else None,
         think_s=_numbers(jobs["think_s"]) if dependencies else None,
+        lost=Attempts(
+            _numbers(jobs["lost_start"]),
+            _numbers(jobs["lost_end"]),
+            *_entries(jobs, "lost_nodes", "lost_node_units"),
+        )
+        if idempotent
+        else None,
     )
     return schedule(table, system)
+
+
+def _entries(jobs: pd.DataFrame, nodes: str, units: str) -> tuple[IntArray, IntArray, IntArray]:
+    """Offset, nodes and units of two columns of lists, which are of the same lengths."""
+    lengths, node = _flat(jobs[nodes])
+    unit_lengths, of_node = _flat(jobs[units])
+    for row in (lengths != unit_lengths).nonzero()[0][:1].tolist():
+        raise InputError(
+            f"job {jobs['id'].iloc[row]} has {lengths[row]} nodes",
+            field=units,
+            value=int(unit_lengths[row]),
+            advice="there is one number of units for each node",
+        )
+    return np.concatenate(([0], np.cumsum(lengths))), node, of_node
 
 
 def _numbers(column: pd.Series[Any]) -> IntArray:
@@ -1089,13 +1130,18 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     requested time; its units are all placed, on nodes that exist; at every instant every node
     holds no more of any resource than it has; and a job that never started fits no empty system.
     Where the run honoured dependencies, a job starts after the end, and the think time, of the one
-    that it comes after, if that one stands before it in the table and ran.
+    that it comes after, if that one stands before it in the table and ran. Where jobs could be
+    restarted, an attempt that was killed lies between the job's submission and its start, is
+    shorter than its runtime, and holds its nodes as any job does.
     """
     found = _Findings()
     _lives(table, found)
     _left_out(table, system, found)
     if table.preceding is not None and table.think_s is not None:
         _in_sequence(table, table.preceding, table.think_s, found)
+    if table.lost is not None:
+        _restarts(table, table.lost, found)
+        table = _with_attempts(table, table.lost)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound = _places(table, owner, system, found)
     if not sound.all():
@@ -1128,6 +1174,56 @@ def _lives(table: Schedule, found: _Findings) -> None:
             + f", killed at a limit of {t.requested_s[k]} s"
             * bool(t.killed[k])
         ),
+    )
+
+
+def _restarts(table: Schedule, lost: Attempts, found: _Findings) -> None:
+    """Times of each attempt that was killed."""
+    t = table
+    tried = lost.start_s >= 0
+    found.add(
+        Kind.PLACEMENT,
+        (~tried & ((lost.end_s >= 0) | (np.diff(lost.offset) > 0))).nonzero()[0],
+        lambda k: f"job {t.id[k]} was never restarted, and its first attempt has an end or nodes",
+    )
+    found.add(
+        Kind.EARLY_START,
+        (tried & (lost.start_s < t.submit_s)).nonzero()[0],
+        lambda k: f"job {t.id[k]} starts at {lost.start_s[k]}, submitted at {t.submit_s[k]}",
+    )
+    found.add(
+        Kind.EARLY_START,
+        (tried & (t.start_s >= 0) & (t.start_s < lost.end_s)).nonzero()[0],
+        lambda k: f"job {t.id[k]} starts again at {t.start_s[k]}, killed at {lost.end_s[k]}",
+    )
+    lasted = lost.end_s - lost.start_s
+    runs = np.where(t.killed, t.requested_s, t.runtime_s)
+    found.add(
+        Kind.DURATION,
+        (tried & ((lasted < 0) | (lasted >= runs))).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} runs from {lost.start_s[k]} to {lost.end_s[k]}, when it is killed for "
+            f"a restart: {lasted[k]} s, it ends by itself after {runs[k]} s"
+        ),
+    )
+
+
+def _with_attempts(table: Schedule, lost: Attempts) -> Schedule:
+    """The schedule with the attempts that were killed as further jobs of it."""
+    tried = lost.start_s >= 0
+    again = np.concatenate((np.arange(len(tried)), tried.nonzero()[0]))
+    held = np.repeat(tried, np.diff(lost.offset))
+    lengths = np.concatenate((np.diff(table.offset), np.diff(lost.offset)[tried]))
+    return replace(
+        table,
+        id=table.id[again],
+        start_s=np.concatenate((table.start_s, lost.start_s[tried])),
+        end_s=np.concatenate((table.end_s, lost.end_s[tried])),
+        units=table.units[again],
+        request=table.request[again],
+        offset=np.concatenate(([0], np.cumsum(lengths))),
+        node=np.concatenate((table.node, lost.node[held])),
+        node_units=np.concatenate((table.node_units, lost.node_units[held])),
     )
 
 

@@ -47,11 +47,15 @@ _FIGURES = (
     _Figure("bounded_slowdown_p95", "  95th percentile", lambda v: f"{v:,.1f}", -1),
     _Figure("utilisation", "utilisation", lambda v: f"{v:.1%}", 1),
     _Figure("backfilled", "jobs backfilled", lambda v: f"{v:,.0f}"),
+    _Figure("restarts", "jobs restarted", lambda v: f"{v:,.0f}"),
+    _Figure("wasted_processor_s", "  processor hours lost", lambda v: f"{v / 3600:,.0f}"),
     _Figure("decisions", "decisions", lambda v: f"{v:,.0f}"),
     _Figure("decision_ms_mean", "ms a decision", _ms),
     _Figure("decision_ms_p99", "  99th percentile", _ms),
     _Figure("seconds", "seconds in all", lambda v: f"{v:,.1f}"),
 )
+_IF_ANY = ("restarts", "wasted_processor_s")
+"""Figures that are shown only when there are any."""
 
 
 def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
@@ -62,6 +66,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "workload": about["workload"],
         "system": about["system"]["name"],
         "dependencies": about.get("dependencies", False),
+        "idempotent": about.get("idempotent", False),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         "decision_ms_p99": None,
@@ -73,8 +78,9 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
 def tables(rows: Sequence[Row], width: int) -> list[Table]:
     """The runs side by side, one a column, the best of each figure in bold; as wide as allowed."""
     heads = [_heading(run, rows) for run in rows]
-    cells = [[_cell(figure, run, rows) for figure in _FIGURES] for run in rows]
-    names = max(len(figure.heading) for figure in _FIGURES)
+    figures = [f for f in _FIGURES if f.key not in _IF_ANY or any(run.get(f.key) for run in rows)]
+    cells = [[_cell(figure, run, rows) for figure in figures] for run in rows]
+    names = max(len(figure.heading) for figure in figures)
     sizes = [
         max(*(len(line) for line in head.split("\n")), *(len(cell) for cell in column)) + 2
         for head, column in zip(heads, cells, strict=True)
@@ -87,15 +93,17 @@ def tables(rows: Sequence[Row], width: int) -> list[Table]:
             left = width - names
         groups[-1].append(k)
         left -= size
-    return [_table([heads[k] for k in group], [cells[k] for k in group]) for group in groups]
+    return [
+        _table(figures, [heads[k] for k in group], [cells[k] for k in group]) for group in groups
+    ]
 
 
-def _table(heads: list[str], cells: list[list[Text]]) -> Table:
+def _table(figures: list[_Figure], heads: list[str], cells: list[list[Text]]) -> Table:
     shown = Table(box=None, pad_edge=False, padding=(0, 0, 0, 2), header_style="bold")
     shown.add_column(no_wrap=True)
     for head in heads:
         shown.add_column(head, justify="right", vertical="bottom", no_wrap=True)
-    for figure, *of_runs in zip(_FIGURES, *cells, strict=True):
+    for figure, *of_runs in zip(figures, *cells, strict=True):
         shown.add_row(Text(figure.heading, style="dim"), *of_runs)
     return shown
 
@@ -105,6 +113,8 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
     lines = [run["dispatcher"]]
     if len({peer["predictor"] for peer in rows}) > 1:
         lines.append(run["predictor"])
+    if run.get("idempotent") and not all(peer.get("idempotent") for peer in rows):
+        lines.append("idempotent")
     if len({_setting(peer) for peer in rows}) > 1:
         lines += filter(None, _setting(run))
     return "\n".join(lines)

@@ -32,6 +32,8 @@ class Schedule:
     backfilled : bool array, shape (jobs,)
     capacity : int64 array, shape (resources,)
         Of the whole system.
+    lost_s : int64 array, shape (jobs,), or None
+        Time on the nodes before a restart, 0 for most; None when no job could be restarted.
     """
 
     submit_s: IntArray
@@ -41,6 +43,7 @@ class Schedule:
     request: IntArray
     backfilled: NDArray[np.bool_]
     capacity: IntArray
+    lost_s: IntArray | None = None
 
     @property
     def started(self) -> NDArray[np.bool_]:
@@ -59,6 +62,7 @@ class Schedule:
             self.request[which],
             self.backfilled[which],
             self.capacity,
+            None if self.lost_s is None else self.lost_s[which],
         )
 
 
@@ -110,6 +114,11 @@ def per_processor_bounded_slowdown(schedule: Schedule) -> FloatArray:
     """
     p = runtime_s(schedule)
     return np.maximum(1.0, (wait_s(schedule) + p) / (processors(schedule) * np.maximum(p, TAU_S)))
+
+
+def wasted_processor_s(schedule: Schedule) -> int:
+    """Processors times seconds of what jobs did before they were restarted, of all jobs."""
+    return 0 if schedule.lost_s is None else int(processors(schedule) @ schedule.lost_s)
 
 
 def makespan_s(schedule: Schedule) -> int:
@@ -225,6 +234,9 @@ def summary(schedule: Schedule, decision_ms: FloatArray) -> dict[str, float]:
             "queue_length_max": queue_length_max(schedule),
             "backfilled": int(schedule.backfilled.sum()),
         }
+    if whole.lost_s is not None:
+        figures["restarts"] = int((whole.lost_s > 0).sum())
+        figures["wasted_processor_s"] = wasted_processor_s(whole)
     figures["decisions"] = len(decision_ms)
     if len(decision_ms):
         figures["decision_ms_mean"] = float(decision_ms.mean())

@@ -64,7 +64,7 @@ class Work:
     def place(self) -> Iterator[Place]:
         """Where tasks are done."""
         from cpdispatch.campaign import Workers
-        from cpdispatch.learn.extra import needed
+        from cpdispatch.extra import needed
         from cpdispatch.learn.place import Place
 
         if self.out is not None:

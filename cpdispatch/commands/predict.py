@@ -34,6 +34,8 @@ Row = dict[str, Any]
 
 SCHEDULE = ("bounded_slowdown_mean", "wait_s_mean", "wait_s_max", "utilisation")
 """Figures that are told of a schedule."""
+OWN_ROWS = 12
+"""Rows that are shown of a predictor's own table; --json and --out have them all."""
 CLASSES = {
     "all": "all jobs",
     "short": "short, < 1 h",
@@ -184,7 +186,9 @@ def replayed(common: tuple[Workload, System, str, Any, dict[str, Any]], predicto
         "accuracy": accuracy_by_class(predictions),
         "classes": {"all": _whole(run.metrics), **run.by_class()},
         "share_up_to": share_up_to(predictions).tolist(),
-        "report": run.about.get("predictor_report", {}),
+        "report": {
+            title: table for title, table in run.about.get("predictor_report", {}).items() if table
+        },
     }
 
 
@@ -349,11 +353,13 @@ def _schedule_cells(row: Row) -> list[str]:
 
 
 def _own(title: str, rows: Sequence[Mapping[str, float | int | str | None]]) -> Table:
-    """A table that a predictor tells of itself."""
+    """A table that a predictor tells of itself, its first rows."""
     headings = tuple(rows[0]) if rows else ()
     table = _table(title, headings[:1], headings[1:])
-    for row in rows:
+    for row in rows[:OWN_ROWS]:
         table.add_row(*(_shown(row.get(heading)) for heading in headings))
+    if len(rows) > OWN_ROWS:
+        table.add_row(f"... {len(rows) - OWN_ROWS} more")
     return table
 
 

@@ -20,7 +20,8 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Column
 
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
-_EXPECTED, _REQUEST = int(Column.EXPECTED), int(Column.REQUEST)
+_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
+_REQUEST = int(Column.REQUEST)
 _OWN = 20
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
 NO_THRESHOLD = int(np.iinfo(np.int64).max)
@@ -66,6 +67,7 @@ class Policy(IntEnum):
     POLYNOMIAL = 18
     MIX = 19
     OWN = 20
+    SMALL = 21
 
 
 TERMS = (
@@ -175,6 +177,7 @@ SUMMARIES = {
     "sexp": "smallest expansion factor first",
     "srf": "smallest ratio p / q first",
     "lrf": "largest ratio first",
+    "small": "expected to end before the requested time first; by submission",
     "wfp3": "-(wait / p)^3 q: waited long for its length, large first",
     "unicef": "-wait / (log2(q) p): small and short that waited first",
     "f1": "log10(p) q + 870 log10(r), learned",
@@ -264,8 +267,9 @@ def _polynomial(w: FloatArray, p: float, q: float, r: float) -> float:
 
 @kernel
 def key_of(
-    policy: int, weights: FloatArray, now: int, submit: int, p: float, q: float, own: Any
-) -> float:
+    policy: int, weights: FloatArray, now: int, submit: int, p: float, q: float, requested: int,
+    own: Any,
+) -> float:  # fmt: skip
     """Key of one job under a policy; ``own`` is a user's compiled `Score` or None."""
     wait, r = float(now - submit), float(submit)
     if own is not None and policy == _OWN:
@@ -297,6 +301,8 @@ def key_of(
         key = p * np.sqrt(q) + 530_000.0 * np.log10(max(r, 1.0))
     elif policy == 18:
         key = _polynomial(weights, p, q, r)
+    elif policy == 21:
+        key = 0.0 if p < requested else 1.0
     else:
         w = weights
         key = w[0] * q + w[1] * p + w[2] * wait
@@ -314,5 +320,6 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
         p = float(max(block[_EXPECTED, j], 1))
         q = float(max(block[_UNITS, j] * block[_REQUEST, j], 1))
         late = threshold_s != NO_THRESHOLD and now - submit > threshold_s
-        key[j] = -np.inf if late else key_of(policy, weights, now, submit, p, q, None)
+        requested = block[_REQUESTED, j]
+        key[j] = -np.inf if late else key_of(policy, weights, now, submit, p, q, requested, None)
     return np.argsort(key, kind="mergesort")

@@ -11,8 +11,8 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import InputError, unknown
+from cpdispatch.extra import needed
 from cpdispatch.heuristics.policies import TERMS, Order, polynomial
-from cpdispatch.learn.extra import needed
 
 FORMS: Mapping[str, tuple[str, ...]] = {
     "lin": TERMS[:4],

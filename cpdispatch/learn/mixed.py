@@ -20,11 +20,11 @@ import numpy as np
 from cpdispatch.analyze import metrics
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import unknown
+from cpdispatch.extra import needed
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import FEATURES, NO_THRESHOLD, Order, find, mix
 from cpdispatch.jobs import Workload
 from cpdispatch.learn import results
-from cpdispatch.learn.extra import needed
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
 from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves

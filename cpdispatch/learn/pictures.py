@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cpdispatch.extra import needed
 from cpdispatch.files import replacing
 from cpdispatch.heuristics.policies import FEATURES
-from cpdispatch.learn.extra import needed
 from cpdispatch.learn.measure import OBJECTIVES
 from cpdispatch.learn.weeks import TEST, TRAIN
 

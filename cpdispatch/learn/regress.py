@@ -12,11 +12,11 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError
+from cpdispatch.extra import needed
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import Order, find
 from cpdispatch.jobs import Workload
 from cpdispatch.learn import results, trials
-from cpdispatch.learn.extra import needed
 from cpdispatch.learn.fit import FORMS, Fit, fit
 from cpdispatch.learn.measure import MEASURES, Meter
 from cpdispatch.learn.place import HERE, Place, about

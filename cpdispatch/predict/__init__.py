@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from cpdispatch.errors import unknown
+from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
+from cpdispatch.predict.classes import Classes
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.eloss import ELoss
+from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
@@ -62,7 +64,7 @@ class Refreshing(Predictor, Protocol):
 
 
 @runtime_checkable
-class Bounding(Predictor, Protocol):
+class Cautious(Predictor, Protocol):
     """A predictor that knows how uncertain it is."""
 
     def upper(self, job: Job, now: int) -> float:
@@ -88,6 +90,19 @@ class Remembering(Predictor, Protocol):
         ...
 
 
+@runtime_checkable
+class Bounding(Predictor, Protocol):
+    """A predictor that says when a job has turned out to be another than it was taken for."""
+
+    def bound(self, job: Job) -> int | None:
+        """Seconds that a job just submitted runs at most if it was judged rightly; None: any.
+
+        Where jobs may be restarted, one that outlives its bound is killed, once, and queued again
+        with its requested time as its expected duration.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of the registry: what a predictor does, and how one is made for a workload."""
@@ -100,8 +115,12 @@ PREDICTORS: Mapping[str, Entry] = {
     "walltime": Entry("the requested time", lambda _: Walltime()),
     "last2": Entry("the mean of the user's last two runtimes", lambda _: Last2()),
     "profile": Entry("the runtime of the user's last job of the same profile (D1)", Profile.of),
+    "class": Entry(
+        "small or large by a random forest: the median runtime, or the requested time", Classes.of
+    ),
     "confident": Entry("profile, but the requested time of users who use it up (D2)", Confident.of),
     "eloss": Entry("on-line polynomial regression with asymmetric loss", lambda _: ELoss()),
+    "forest": Entry("medians of a forest that is grown anew every week", lambda _: Forest()),
     "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
 }
 """Every predictor by name."""
@@ -118,3 +137,19 @@ def make(name: str, workload: Workload) -> Predictor:
     if name not in PREDICTORS:
         raise unknown("predictor", name, PREDICTORS)
     return PREDICTORS[name].make(workload)
+
+
+def bounding(predictor: Predictor) -> Bounding:
+    """The predictor, if it says when a job has turned out to be another than it was taken for.
+
+    Raises
+    ------
+    UsageError
+        When it does not.
+    """
+    if not isinstance(predictor, Bounding):
+        raise UsageError(
+            f"predictor {predictor.name} bounds no job, so that none would be restarted: use "
+            "another, such as class, or leave idempotent out"
+        )
+    return predictor

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from cpdispatch.jobs import Job
-from cpdispatch.predict import Bounding, Predictor, Reporting, Tables, Watching
+from cpdispatch.predict import Cautious, Predictor, Reporting, Tables, Watching
 
 SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
@@ -44,8 +44,10 @@ class Guard:
         self.faults: Counter[str] = Counter()
         self.seconds = 0.0
         self._slow_calls = 0
+        self._learned = 0
+        self._learning_s = 0.0
         self._watching = isinstance(predictor, Watching)
-        self._bounding = isinstance(predictor, Bounding)
+        self._cautious = isinstance(predictor, Cautious)
 
     def predict(self, job: Job, now: int) -> int:
         """Expected duration in seconds of a job that is submitted ``now``."""
@@ -53,7 +55,7 @@ class Guard:
 
     def upper(self, job: Job, now: int) -> int:
         """What a job will probably not run longer than, s: the requested time if nobody knows."""
-        return self._seconds("upper", job, now) if self._bounding else job.requested_s
+        return self._seconds("upper", job, now) if self._cautious else job.requested_s
 
     def refresh(self, job: Job, elapsed_s: int) -> int:
         """Expected total duration in seconds of a job that has run ``elapsed_s``."""
@@ -99,11 +101,18 @@ class Guard:
             self._fault(f"{what} raised {type(error).__name__}")
             return default
         finally:
-            took = perf_counter() - began
-            self.seconds += took
-            if took > SLOW_S:
+            took_s = perf_counter() - began
+            self.seconds += took_s
+            if self._is_slow(what, took_s):
                 self._slow_calls += 1
                 self._fault(f"{what} took longer than {SLOW_S:g} s")
+
+    def _is_slow(self, what: str, took_s: float) -> bool:
+        if what != "learn":
+            return took_s > SLOW_S
+        self._learned += 1
+        self._learning_s += took_s
+        return took_s > SLOW_S and self._learning_s > SLOW_S * self._learned
 
     def _fault(self, kind: str) -> None:
         self.faults[f"predictor {self.predictor.name}, {kind}"] += 1

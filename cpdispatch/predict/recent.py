@@ -35,12 +35,17 @@ class Recent(Generic[Key, Value]):
         """The values, in the order in which their keys were set."""
         return self._values.values()
 
-    def set(self, key: Key, value: Value) -> None:
-        """Give a key its value; the key that was set longest ago goes when there are too many."""
+    def set(self, key: Key, value: Value) -> Value | None:
+        """Give a key its value; the key that was set longest ago goes when there are too many.
+
+        Returns
+        -------
+        Value or None
+            The value that went.
+        """
         self._values[key] = value
         self._values.move_to_end(key)
-        if len(self._values) > self.most:
-            self._values.popitem(last=False)
+        return self._values.popitem(last=False)[1] if len(self._values) > self.most else None
 
     def pop(self, key: Key) -> Value | None:
         """Take a key out; None where there is none (any more)."""

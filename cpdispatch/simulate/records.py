@@ -26,17 +26,28 @@ class Records:
     killed : bool array, shape (jobs,)
     reason : int8 array, shape (jobs,)
         The `Reason` with which each job started, or why it never did.
+    lost_start_s, lost_end_s : int64 array, shape (jobs,)
+        The attempt at each job that was killed for a restart; -1 for none. Empty unless jobs may
+        be restarted.
+
+    Parameters
+    ----------
+    workload : Workload
+    idempotent : bool
+        Whether jobs may be restarted.
     """
 
-    def __init__(self, workload: Workload) -> None:
-        jobs = len(workload)
+    def __init__(self, workload: Workload, *, idempotent: bool = False) -> None:
+        jobs, restartable = len(workload), len(workload) if idempotent else 0
         self.start_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.end_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.expected_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.killed = np.zeros(jobs, dtype=np.bool_)
         self.reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
-        self._first = np.zeros(jobs, dtype=np.int64)
-        self._count = np.zeros(jobs, dtype=np.int64)
+        self.lost_start_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
+        self.lost_end_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
+        self._first, self._count = np.zeros((2, jobs), dtype=np.int64)
+        self._lost_first, self._lost_count = np.zeros((2, restartable), dtype=np.int64)
         # Growing arrays; after a compiled replay, whole ones of NumPy.
         self._node: Any = array("i")
         self._units: Any = array("i")
@@ -56,6 +67,13 @@ class Records:
         self._count[rows] = placements.offset[1:] - placements.offset[:-1]
         self._node.frombytes(placements.node.astype(np.int32).tobytes())
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
+
+    def restarted(self, row: int, now: int) -> None:
+        """Remember the attempt at a job that is killed, as if it had not started otherwise."""
+        self.lost_start_s[row], self.lost_end_s[row] = self.start_s[row], now
+        self._lost_first[row], self._lost_count[row] = self._first[row], self._count[row]
+        self.start_s[row], self._count[row] = NOT_STARTED, 0
+        self.reason[row] = Reason.WAITS
 
     def all_placed(
         self, rows: IntArray | slice, first: IntArray, count: IntArray,
@@ -112,16 +130,24 @@ class Records:
 
     def placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
         """Offset, node and units in the order of the workload's rows."""
-        offset = np.zeros(len(self._count) + 1, dtype=np.int64)
-        np.cumsum(self._count, out=offset[1:])
+        return self._entries(self._first, self._count)
+
+    def lost_placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
+        """The same of the attempts that were killed."""
+        return self._entries(self._lost_first, self._lost_count)
+
+    def _entries(
+        self, first: IntArray, count: IntArray
+    ) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
+        offset = np.zeros(len(count) + 1, dtype=np.int64)
+        np.cumsum(count, out=offset[1:])
         recorded = _whole(self._node, np.int32), _whole(self._units, np.int32)
         node, units = np.empty((2, offset[-1]), dtype=np.int32)
-        for begin in range(0, len(self._count), _JOBS):
+        for begin in range(0, len(count), _JOBS):
             jobs = slice(begin, begin + _JOBS)
-            count = self._count[jobs]
-            entries = slice(offset[begin], offset[begin] + count.sum())
-            shift = self._first[jobs] - offset[begin : begin + len(count)]
-            pick = np.repeat(shift, count) + np.arange(entries.start, entries.stop)
+            entries = slice(offset[begin], offset[begin] + count[jobs].sum())
+            shift = first[jobs] - offset[begin : begin + len(count[jobs])]
+            pick = np.repeat(shift, count[jobs]) + np.arange(entries.start, entries.stop)
             node[entries], units[entries] = recorded[0][pick], recorded[1][pick]
         return offset, node, units
 

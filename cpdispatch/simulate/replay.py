@@ -76,6 +76,7 @@ def simulate(
     kill_at_limit: bool = False,
     dependencies: bool = False,
     starvation: Starvation | None = None,
+    idempotent: bool = False,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -89,7 +90,7 @@ def simulate(
     system : System
     dispatcher : str or Dispatcher
         A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
-    predictor, trigger, correction, kill_at_limit, dependencies, starvation
+    predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent
         See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
     settings : Settings
         Time limit and seed of a dispatcher that is given by name.
@@ -112,7 +113,7 @@ def simulate(
     """
     made = dispatch.make(dispatcher, settings) if isinstance(dispatcher, str) else dispatcher
     if predictor is None:
-        predictor = getattr(made, "predictor", "walltime")
+        predictor = dispatch.predictor_of(made)
     known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
     rules: dict[str, Any] = {
         "trigger": trigger,
@@ -130,6 +131,7 @@ def simulate(
         and watch.seen is None
         and not dependencies
         and starvation is None
+        and not idempotent
         and correction != "refresh"
     ):
         simulation = CompiledSimulation(workload, system, made, known, **rules)
@@ -138,7 +140,7 @@ def simulate(
             warm_up(dispatcher, settings)
         simulation = Simulation(
             workload, system, predictor=known, dependencies=dependencies, starvation=starvation,
-            **rules,
+            idempotent=idempotent, **rules,
         )  # fmt: skip
     about = {
         "version": version("cpdispatch"),
@@ -152,6 +154,7 @@ def simulate(
         **rules,
         "dependencies": dependencies,
         "starvation": None if starvation is None else asdict(starvation),
+        "idempotent": idempotent,
         "limit_s": settings.limit_s,
         "seed": settings.seed,
     }

@@ -42,7 +42,9 @@ class Run:
     job_table : pyarrow.Table
         One row a job: id, submit, start, end (s; -1 when it never started), units, nodes,
         node_units, requested_s, runtime_s, expected_s, killed, reason, and the per-unit requests;
-        preceding and think_s when the run honoured dependencies.
+        preceding and think_s when the run honoured dependencies; lost_start, lost_end, lost_nodes
+        and lost_node_units, of the attempt that was killed for a restart (-1: none), when jobs
+        could be restarted.
     decision_table : pyarrow.Table
         One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
         ms and the phases in ms.
@@ -108,6 +110,9 @@ class Run:
             ),
             backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
             capacity=self.system.total,
+            lost_s=arrow.array(table.column("lost_end")) - arrow.array(table.column("lost_start"))
+            if self.about.get("idempotent")
+            else None,
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -163,13 +168,13 @@ def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -
     """The run that a simulation has recorded."""
     return Run(
         {**about, "system": system_as_dict(simulation.system)},
-        _job_table(simulation),
+        _job_table(simulation, about.get("idempotent", False)),
         _decision_table(simulation),
         simulation.workload,
     )
 
 
-def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
+def _job_table(simulation: Simulation | CompiledSimulation, idempotent: bool) -> pa.Table:
     import pyarrow as pa
 
     table, records = simulation.workload.table, simulation.records
@@ -191,6 +196,12 @@ def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
     if simulation.dependencies:
         columns["preceding"] = arrow.numbers(simulation.workload.preceding)
         columns["think_s"] = arrow.numbers(simulation.workload.think_s)
+    if idempotent:
+        offset, node, units = records.lost_placements()
+        columns["lost_start"] = arrow.numbers(records.lost_start_s)
+        columns["lost_end"] = arrow.numbers(records.lost_end_s)
+        columns["lost_nodes"] = arrow.lists(offset, node)
+        columns["lost_node_units"] = arrow.lists(offset, units)
     for kind, name in enumerate(simulation.system.resources):
         columns[f"request_{name}"] = arrow.numbers(table.column(Column.REQUEST + kind))
     for name in LABELLED:

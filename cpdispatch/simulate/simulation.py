@@ -22,8 +22,8 @@ from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Job, Workload
-from cpdispatch.predict import Predictor, Refreshing, make
+from cpdispatch.jobs import Column, Job, Workload
+from cpdispatch.predict import Predictor, Refreshing, bounding, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulate.precedence import Precedence
 from cpdispatch.simulate.records import Records
@@ -64,6 +64,9 @@ class Simulation:
         Start no job before the end, plus think time, of the one that the log puts before it.
     starvation : Starvation, optional
         The bound that every instance carries.
+    idempotent : bool
+        Jobs may be restarted: one that outlives the bound that the predictor gave it at its
+        submission is killed, once, and queued again, see `cpdispatch.predict.Bounding`.
 
     Attributes
     ----------
@@ -84,6 +87,7 @@ class Simulation:
         kill_at_limit: bool = False,
         dependencies: bool = False,
         starvation: Starvation | None = None,
+        idempotent: bool = False,
     ) -> None:
         if trigger not in TRIGGERS:
             raise unknown("trigger", trigger, TRIGGERS)
@@ -106,7 +110,7 @@ class Simulation:
         self._guard = Guard(self.predictor)
         self.trigger = trigger
         self.now = 0
-        self.records = Records(workload)
+        self.records = Records(workload, idempotent=idempotent)
         self._event_by_event = trigger == "event"
         self._state = State(workload, system, correction, starvation)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
@@ -116,6 +120,8 @@ class Simulation:
         self.records.reason[~runnable] = Reason.NEVER_FITS
         self.dependencies = dependencies
         self._precedence = Precedence(workload, runnable) if dependencies else None
+        self._bounding = bounding(self.predictor) if idempotent else None
+        self._bound_s = np.full(len(workload), _NEVER, dtype=np.int64)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -232,6 +238,8 @@ class Simulation:
         upper_s = max(expected_s, self._guard.upper(job, self.now))
         self._state.submit(row, table.values(row), expected_s, upper_s)
         self._live[row] = job
+        if self._bounding is not None and (bound_s := self._bounding.bound(job)) is not None:
+            self._bound_s[row] = max(1, bound_s)
         return job
 
     def _complete(self) -> None:
@@ -239,18 +247,29 @@ class Simulation:
         if row == _WAKE:
             return
         self._state.end(row)
+        if self._bound_s[row] < self._runtime_s[row]:
+            self._queue_again(row)
+            return
         self.records.end_s[row] = now
         self._guard.learn(self._live.pop(row), int(self._runtime_s[row]))
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
+
+    def _queue_again(self, row: int) -> None:
+        """Put a job that outlived its bound where it was in the queue: any runtime will do now."""
+        self._bound_s[row] = _NEVER
+        self.records.restarted(row, self.now)
+        column = self.workload.table.values(row)
+        requested_s = int(column[Column.REQUESTED])
+        self._state.submit(row, column, requested_s, requested_s)
 
     def _start(self, starting: IntArray, decision: Decision) -> None:
         placements = decision.placements
         if len(placements.position) > len(starting):
             placements = _now_only(placements, decision.start_s, self.now)
         rows = self._state.queue_hidden[ROW, placements.position]
-        ends = self.now + self._runtime_s[rows]
-        self._state.start(self.now, placements, ends)
+        self._state.start(self.now, placements, self.now + self._runtime_s[rows])
+        ends = self.now + np.minimum(self._runtime_s[rows], self._bound_s[rows])
         records = self.records
         records.start_s[rows] = self.now
         records.reason[rows] = decision.reason[placements.position]

@@ -227,11 +227,16 @@ class State:
         self._ewt_is_old = False
 
     def submit(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
-        """Append a job to the queue."""
-        at = self.queued
-        if at == self.queue.shape[1]:
+        """Put a job into the queue, by workload row: at the end, if it was never there before."""
+        end = self.queued
+        if end == self.queue.shape[1]:
             self.queue = _wider(self.queue)
             self.queue_hidden = _wider(self.queue_hidden)
+        at = end
+        if end and self.queue_hidden[ROW, end - 1] > row:
+            at = int(np.searchsorted(self.queue_hidden[ROW, :end], row))
+            for rows in (self.queue, self.queue_hidden):
+                rows[:, at + 1 : end + 1] = rows[:, at:end].copy()
         self.queue[:, at] = column
         self.queue[_EXPECTED, at] = expected_s
         self.queue[_UPPER, at] = upper_s
@@ -239,7 +244,7 @@ class State:
         code = self._queue_code[row]
         self.queue_hidden[QUEUE_CODE, at] = code
         self.queue[_EWT, at] = self._ewt[code]
-        self.queued = at + 1
+        self.queued = end + 1
 
     def start(self, now: int, placements: Placements, real_end: IntArray) -> None:
         """Start queued jobs where they were placed; they stay in the queue until `remove`."""

@@ -17,7 +17,7 @@ from cpdispatch.errors import UsageError
 from cpdispatch.heuristics import policies
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import FEATURES, SUMMARIES, TERMS, find
-from cpdispatch.jobs import job_block
+from cpdispatch.jobs import Column, job_block
 from tests.oracles import plain
 
 Job = tuple[int, int, int]
@@ -54,6 +54,18 @@ def test_every_policy_orders_a_queue_as_its_formula_says(
     order = find(policy).rank(now, block_of(queue)).tolist()
     assert sorted(order) == list(range(len(queue)))
     assert in_order([plain.KEYS[policy](s, p, q, now - s) for s, p, q in (queue[j] for j in order)])
+
+
+@given(jobs, st.data())
+def test_small_puts_what_is_expected_to_end_before_its_requested_time_first(
+    queue: list[Job], data: st.DataObject
+) -> None:
+    block = block_of(queue)
+    spare = st.lists(st.integers(0, 2), min_size=len(queue), max_size=len(queue))
+    block[Column.REQUESTED] += np.array(data.draw(spare), dtype=np.int64)
+    small = (block[Column.EXPECTED] < block[Column.REQUESTED]).tolist()
+    order = find("small").rank(10**7, block).tolist()
+    assert order == sorted(range(len(queue)), key=lambda j: (not small[j], j))
 
 
 @given(jobs, st.fixed_dictionaries(dict.fromkeys(FEATURES, weights)))

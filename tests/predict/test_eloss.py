@@ -13,7 +13,8 @@ from cpdispatch.predict.eloss import FEATURES, PENALTY, RATE, TERMS, ELoss, step
 
 JOB = {
     "id": 1, "submit_s": 0, "units": 4, "request": (2,), "requested_s": 1000, "expected_s": 1000,
-    "ewt_s": 1, "user": 7, "group": -1, "queue": -1, "executable": -1, "partition": -1,
+    "upper_s": 1000, "ewt_s": 1, "user": 7, "group": -1, "queue": -1, "executable": -1,
+    "partition": -1,
 }  # fmt: skip
 
 

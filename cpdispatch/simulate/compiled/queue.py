@@ -19,6 +19,7 @@ from cpdispatch.simulate.compiled.layout import (
     NEXT,
     NOW,
     QUEUED,
+    REQUESTED,
     START,
     SUBMIT,
     WANTS,
@@ -53,7 +54,8 @@ def key_under(
     """Key of a job under a policy now."""
     at[CURRENT] = job
     expected, need = float(fate[EXPECTED, job]), float(max(given[NEED, job], 1))
-    key = key_of(policy, weights, at[NOW], given[SUBMIT, job], expected, need, own)
+    submit, requested = given[SUBMIT, job], given[REQUESTED, job]
+    key = key_of(policy, weights, at[NOW], submit, expected, need, requested, own)
     if np.isnan(key):
         raise ValueError("returned nan")
     return key

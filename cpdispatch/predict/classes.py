@@ -1,0 +1,407 @@
+"""Small or large: a random forest over the job, the time, and what its user's last jobs were."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import log
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray
+from cpdispatch.compile import kernel
+from cpdispatch.extra import needed
+from cpdispatch.jobs import UNKNOWN, Job, Workload
+
+if TYPE_CHECKING:
+    from cpdispatch.predict import Tables
+
+WEEK_S, DAY_S = 7 * 86_400, 86_400
+WINDOW = 10_000
+"""Jobs that ended last, on which the forest is trained."""
+REMEMBERED = 10_000
+"""Histories in each category, and jobs that have not ended, that are kept: the latest ones."""
+
+_STEP, _STEPS = 1.01, 3000
+"""Runtimes are counted by steps of 1 %: their median is as exact, and takes no memory."""
+_LAST = 3
+_UNSEEN = -1.0
+_CATEGORIES = ("processors", "requested time", "weekday")
+FEATURES = (
+    *("processors", "requested time", "hour", "weekday"),
+    *(
+        f"{what} of the user's with the same {category}"
+        for category in _CATEGORIES
+        for what in ("last class", "last class but one", "last class but two", "share of small")
+    ),
+)
+"""What the forest knows of a job, after table 6.3 of the thesis."""
+
+Features = NDArray[np.float32]
+Lesson = tuple[Features, BoolArray]
+"""Features and classes of ended jobs, shape (jobs, features) and (jobs,)."""
+_PARTS, _TREES, _LEAF = 10, 5, 5
+
+
+class Forest(NamedTuple):
+    """The trees of a random forest in one row of nodes.
+
+    Attributes
+    ----------
+    root : int64 array, shape (trees,)
+    left, right, feature : int64 array, shape (nodes,)
+        Children, -1 for a leaf, and the feature that is looked at.
+    threshold, small : float array, shape (nodes,)
+        Up to this value of the feature a job goes left; share of small jobs.
+    importance : float array, shape (features,)
+        Mean decrease of impurity by each feature, 1 in all.
+    """
+
+    root: IntArray
+    left: IntArray
+    right: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    small: FloatArray
+    importance: FloatArray
+
+
+@kernel
+def share_of_small(forest: Forest, job: Features) -> float:
+    """Mean over the trees of the share of small jobs in the leaf that a job comes to."""
+    total = 0.0
+    for tree in range(forest.root.shape[0]):
+        node = forest.root[tree]
+        while forest.left[node] >= 0:
+            low = job[forest.feature[node]] <= forest.threshold[node]
+            node = forest.left[node] if low else forest.right[node]
+        total += forest.small[node]
+    return float(total / forest.root.shape[0])
+
+
+def train(lesson: Lesson, seed: int) -> Forest:
+    """A few trees of the forest of jobs whose class is known, of both classes.
+
+    Raises
+    ------
+    UsageError
+        When scikit-learn is not installed.
+    """
+    classifier: Any = needed("sklearn.ensemble").RandomForestClassifier(
+        _TREES, min_samples_leaf=_LEAF, random_state=seed, n_jobs=1
+    )
+    trees = [made.tree_ for made in classifier.fit(*lesson).estimators_]
+    root = np.cumsum([0, *(tree.node_count for tree in trees)])[:-1]
+    before = np.repeat(root, [tree.node_count for tree in trees])
+    left, right, feature, threshold, value = (
+        np.concatenate([getattr(tree, name) for tree in trees])
+        for name in ("children_left", "children_right", "feature", "threshold", "value")
+    )
+    return Forest(
+        root,
+        np.where(left < 0, -1, left + before),
+        np.where(right < 0, -1, right + before),
+        feature.astype(np.int64),
+        threshold,
+        value[:, 0, 1] / value[:, 0].sum(axis=1),
+        classifier.feature_importances_,
+    )
+
+
+def grown_together(parts: Sequence[Forest]) -> Forest:
+    """The forest of the trees of all parts, which have equally many."""
+    size = [len(part.left) for part in parts]
+    before = np.cumsum([0, *size])[:-1]
+    moved = [
+        part._replace(
+            root=part.root + shift,
+            left=np.where(part.left < 0, -1, part.left + shift),
+            right=np.where(part.right < 0, -1, part.right + shift),
+        )
+        for part, shift in zip(parts, before.tolist(), strict=True)
+    ]
+    joined = {name: np.concatenate([getattr(p, name) for p in moved]) for name in Forest._fields}
+    return Forest(**{**joined, "importance": np.mean([p.importance for p in parts], axis=0)})
+
+
+@dataclass(slots=True)
+class Tally:
+    """How jobs were classified that were submitted within a time.
+
+    Attributes
+    ----------
+    since_s : int
+        When the time begins.
+    divider_s : int
+        The divider for the last of them.
+    small_as_small, large_as_small, small_as_large, large_as_large : int
+        Jobs by what they were and what they were taken for.
+    """
+
+    since_s: int
+    divider_s: int = 0
+    small_as_small: int = 0
+    large_as_small: int = 0
+    small_as_large: int = 0
+    large_as_large: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that were classified."""
+        return self.small_as_small + self.large_as_small + self.small_as_large + self.large_as_large
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the jobs that were taken for what they were."""
+        return _share(self.small_as_small + self.large_as_large, self.jobs)
+
+    @property
+    def precision(self) -> float:
+        """Share of the small ones among the jobs that were taken for small."""
+        return _share(self.small_as_small, self.small_as_small + self.large_as_small)
+
+    @property
+    def recall(self) -> float:
+        """Share of the small jobs that were taken for small."""
+        return _share(self.small_as_small, self.small_as_small + self.small_as_large)
+
+    @property
+    def large_taken_for_small(self) -> float:
+        """Share of all jobs that were large and taken for small: those that a kill hits."""
+        return _share(self.large_as_small, self.jobs)
+
+    def add(self, small: bool, taken_for_small: bool, divider_s: int) -> None:
+        """Count one more job."""
+        name = f"{'small' if small else 'large'}_as_{'small' if taken_for_small else 'large'}"
+        setattr(self, name, getattr(self, name) + 1)
+        self.divider_s = divider_s
+
+
+def total(weeks: Iterable[Tally]) -> Tally:
+    """All weeks as one; its divider is that of the last."""
+    whole = Tally(0)
+    for number, week in enumerate(weeks):
+        whole.since_s = whole.since_s if number else week.since_s
+        whole.divider_s = week.divider_s
+        whole.small_as_small += week.small_as_small
+        whole.large_as_small += week.large_as_small
+        whole.small_as_large += week.small_as_large
+        whole.large_as_large += week.large_as_large
+    return whole
+
+
+class _History(NamedTuple):
+    """The jobs of a user in one category that have ended: 1.0 small, 0.0 large, latest first."""
+
+    last: tuple[float, ...] = ()
+    small: int = 0
+    ended: int = 0
+
+    def features(self) -> tuple[float, ...]:
+        missing = (_UNSEEN,) * (_LAST - len(self.last))
+        return *self.last, *missing, self.small / self.ended if self.ended else _UNSEEN
+
+    def and_then(self, small: bool) -> _History:
+        last = (float(small), *self.last)[:_LAST]
+        return _History(last, self.small + small, self.ended + 1)
+
+
+class _Asked(NamedTuple):
+    """What was known of a job when its duration was asked for first."""
+
+    features: Features
+    divider_s: int
+    small: bool
+    classified: bool
+
+
+@dataclass(slots=True)
+class Classes:
+    """Tells small jobs from large ones; the divider is the median runtime of all ended jobs.
+
+    A small job is expected to end at the divider, or a second before its requested time when that
+    is earlier; a large one at its requested time. So small is what is expected to end before its
+    requested time, and the order ``small`` puts it first. Whatever outlives the divider as it was
+    at the submission was misjudged, see `bound`.
+
+    The forest is trained anew in each week of the clock that ended jobs show, on the `WINDOW` jobs
+    that ended last, with what was known of each at its submission; until then every job is
+    large. A few trees grow at each of the next ends, so that no call takes long. Asking
+    changes no answer: at a job's submission it notes the features for a later training. Of
+    the user's jobs with the same processors, the same requested time, or of the same weekday those
+    that have ended count.
+
+    Attributes
+    ----------
+    seed : int
+        Of the forest.
+    votes : float
+        Share of the forest's vote above which a job is taken for small. Half is right most often;
+        where jobs may be restarted, a large job taken for small costs less than a small one
+        taken for large, so that less than half gives the better schedule.
+    divider_s : int
+        Median runtime of the jobs that have ended, to 1 %; 0 before the first has.
+    weeks : dict of int to Tally
+        How the jobs of each week were classified, by week since the epoch of the log; those that
+        have ended, from the first training on.
+
+    References
+    ----------
+    Zrigui, de Camargo, Legrand, Trystram, "Improving the performance of batch schedulers using
+    online job runtime classification", JPDC 2022; chapter 6 of Zrigui's thesis.
+    """
+
+    seed: int = 0
+    votes: float = 0.5
+    name: str = "class"
+    divider_s: int = 0
+    weeks: dict[int, Tally] = field(default_factory=dict, repr=False)
+    _forest: Forest | None = field(default=None, repr=False)
+    _features: Features = field(
+        default_factory=lambda: np.zeros((WINDOW, len(FEATURES)), dtype=np.float32), repr=False
+    )
+    _runtime_s: IntArray = field(
+        default_factory=lambda: np.zeros(WINDOW, dtype=np.int64), repr=False
+    )
+    _count: IntArray = field(default_factory=lambda: np.zeros(_STEPS, dtype=np.int64), repr=False)
+    _ended: int = field(default=0, repr=False)
+    _histories: tuple[dict[Hashable, _History], ...] = field(
+        default_factory=lambda: tuple({} for _ in _CATEGORIES), repr=False
+    )
+    _asked: dict[int, _Asked] = field(default_factory=dict, repr=False)
+    _lesson: Lesson | None = field(default=None, repr=False)
+    _parts: list[Forest] = field(default_factory=list, repr=False)
+    _due_s: int | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, workload: Workload) -> Classes:
+        """The predictor for a workload.
+
+        Raises
+        ------
+        UsageError
+            When scikit-learn is not installed.
+        """
+        needed("sklearn.ensemble")
+        return cls()
+
+    @property
+    def importance(self) -> dict[str, float]:
+        """Importance of each of `FEATURES` in the latest forest; empty before the first."""
+        if self._forest is None:
+            return {}
+        return dict(zip(FEATURES, self._forest.importance.tolist(), strict=True))
+
+    def report(self) -> Tables:
+        """How the jobs were classified, all and of each week, and the features by importance."""
+        weeks = {f"week {week}": tally for week, tally in sorted(self.weeks.items())}
+        tallies = {"all": total(weeks.values()), **weeks} if weeks else {}
+        return {
+            "classes by week": [
+                {
+                    "week": name, "divider s": tally.divider_s, "jobs": tally.jobs,
+                    "accuracy": tally.accuracy, "precision": tally.precision,
+                    "recall": tally.recall, "large taken for small": tally.large_taken_for_small,
+                }
+                for name, tally in tallies.items()
+            ],
+            "features": [
+                {"feature": name, "importance": self.importance[name]}
+                for name in sorted(self.importance, key=self.importance.__getitem__, reverse=True)
+            ],
+        }  # fmt: skip
+
+    def predict(self, job: Job, now: int) -> float:
+        """Return the divider for a small job, the requested time for a large one."""
+        asked = self._look_at(job)
+        if now == job.submit_s:
+            _keep(self._asked, job.id, self._asked.get(job.id, asked))
+        return max(min(asked.divider_s, job.requested_s - 1), 1) if asked.small else job.requested_s
+
+    def is_small(self, job: Job) -> bool:
+        """Whether a job was taken for small at its submission; now, if nobody asked then."""
+        return (self._asked.get(job.id) or self._look_at(job)).small
+
+    def bound(self, job: Job) -> int | None:
+        """The divider as it was at the submission for a job that was taken for small; else None."""
+        asked = self._asked.get(job.id) or self._look_at(job)
+        return asked.divider_s if asked.small else None
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """Take note of the job's class; once a week, begin to train the forest."""
+        asked = self._asked.pop(job.id, None) or self._look_at(job)
+        if asked.classified:
+            week = job.submit_s // WEEK_S
+            tally = self.weeks.setdefault(week, Tally(week * WEEK_S))
+            tally.add(runtime_s <= asked.divider_s, asked.small, asked.divider_s)
+        at = self._ended % WINDOW
+        self._features[at], self._runtime_s[at] = asked.features, runtime_s
+        self._ended += 1
+        self._count[min(int(log(max(runtime_s, 1), _STEP)), _STEPS - 1)] += 1
+        median = np.searchsorted(self._count.cumsum(), (self._ended + 1) // 2)
+        self.divider_s = int(_STEP ** (int(median) + 1))
+        if job.user != UNKNOWN:
+            small = runtime_s <= self.divider_s
+            for of_key, key in zip(self._histories, _keys(job), strict=True):
+                _keep(of_key, key, of_key.pop(key, _History()).and_then(small))
+        self._begin_when_due(job.submit_s + runtime_s)
+        self._train_on()
+
+    def _look_at(self, job: Job) -> _Asked:
+        """The job's features and class by what is known now."""
+        hour = job.submit_s % DAY_S // 3600
+        known: list[float] = [_processors(job), job.requested_s, hour, _weekday(job)]
+        for of_key, key in zip(self._histories, _keys(job), strict=True):
+            history = of_key.get(key) if job.user != UNKNOWN else None
+            known += (history or _History()).features()
+        features = np.array(known, dtype=np.float32)
+        forest = self._forest
+        small = forest is not None and share_of_small(forest, features) > self.votes
+        return _Asked(features, self.divider_s, small, forest is not None)
+
+    def _begin_when_due(self, clock_s: int) -> None:
+        """Begin a forest when a week has passed, by a clock that may only be late."""
+        if self._due_s is None:
+            self._due_s = clock_s + WEEK_S
+        if clock_s < self._due_s:
+            return
+        self._due_s += (clock_s - self._due_s) // WEEK_S * WEEK_S + WEEK_S
+        count = min(self._ended, WINDOW)
+        small = self._runtime_s[:count] <= self.divider_s
+        if not small.all():
+            self._lesson, self._parts = (self._features[:count].copy(), small), []
+
+    def _train_on(self) -> None:
+        """Grow a part of a forest that was begun; take a complete one into use."""
+        if self._lesson is None:
+            return
+        self._parts.append(train(self._lesson, self.seed * _PARTS + len(self._parts)))
+        if len(self._parts) == _PARTS:
+            self._forest, self._lesson, self._parts = grown_together(self._parts), None, []
+
+
+def _processors(job: Job) -> int:
+    return max(job.units * job.request[0], 1)
+
+
+def _weekday(job: Job) -> int:
+    return job.submit_s // DAY_S % 7
+
+
+def _keys(job: Job) -> tuple[Hashable, ...]:
+    """What the user's jobs have in common with this one, in the order of the categories."""
+    user = job.user
+    return (user, _processors(job)), (user, job.requested_s), (user, _weekday(job))
+
+
+def _keep(known: dict[Any, Any], key: Hashable, value: object) -> None:
+    """Put into a dictionary; the oldest leaves one that is full."""
+    known[key] = value
+    if len(known) > REMEMBERED:
+        del known[next(iter(known))]
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")

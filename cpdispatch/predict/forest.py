@@ -1,0 +1,299 @@
+"""Quantiles of a job's runtime given all that is known of it, by a forest grown anew every week."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from dataclasses import dataclass, field
+from math import ceil, exp, log
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.errors import UsageError
+from cpdispatch.extra import needed
+from cpdispatch.jobs import Job
+from cpdispatch.predict.recent import Recent
+from cpdispatch.predict.trees import Trees, grow, leaves, quantile
+
+Key = tuple[int, ...]
+Features = NDArray[np.float32]
+KEYS = 180_000
+"""Keys that are remembered, five a job."""
+OPEN = 16_000
+"""Jobs that have not ended that are remembered."""
+WINDOW, FEWEST = 10_000, 200
+"""Jobs that ended last, which a forest is grown from, and how many the first one needs."""
+SCORES = 1000
+"""Jobs that ended last by which the upper quantile is corrected."""
+FEATURES = 31
+LEVEL = 0.8
+_DAY_S, _WEEK_S = 86_400, 604_800
+_LONG_AGO, _NONE = 20.0, -1.0
+_OF_NEW, _OF_OLD = 0.3, 0.7
+
+
+@dataclass(slots=True)
+class History:
+    """What is known of the jobs of one key; runtimes as logarithms of seconds."""
+
+    jobs: int = 0
+    """How many have ended."""
+    last: float = _NONE
+    before: float = _NONE
+    """The last one's runtime, and that of the one before it."""
+    mean: float = _NONE
+    """Moving average of the runtimes."""
+    share: float = _NONE
+    """Moving average of runtime / requested time."""
+    end_s: int | None = None
+    submit_s: int | None = None
+    start_s: int | None = None
+    """When the last one ended, was submitted, started."""
+    queued: int = 0
+    running: int = 0
+
+    def end(self, now: int, runtime_s: int, share: float) -> None:
+        """A job of this key ends."""
+        new = log(max(1, runtime_s))
+        self.before, self.last = self.last, new
+        self.mean = _OF_NEW * new + _OF_OLD * self.mean if self.jobs else new
+        self.share = _OF_NEW * share + _OF_OLD * self.share if self.jobs else share
+        self.jobs += 1
+        self.end_s = now
+
+
+@dataclass(slots=True)
+class Asked:
+    """A job that has been asked about and has not ended."""
+
+    features: Features
+    """Those of its submission."""
+    histories: tuple[History, ...]
+    start_s: int | None = None
+
+
+class Ended(NamedTuple):
+    """A job that has ended, to grow forests from."""
+
+    features: Features
+    runtime_s: int
+
+
+@dataclass(slots=True)
+class Errors:
+    """How far the jobs that ended last were beyond what was said; logarithms of ratios."""
+
+    in_order: deque[float] = field(default_factory=deque)
+    ascending: list[float] = field(default_factory=list)
+
+    def add(self, error: float) -> None:
+        """Take note of one; the oldest goes when there are too many."""
+        self.in_order.append(error)
+        insort(self.ascending, error)
+        if len(self.in_order) > SCORES:
+            del self.ascending[bisect_left(self.ascending, self.in_order.popleft())]
+
+    def quantile(self, level: float) -> float:
+        """What the next one will not exceed with this probability; 0 when too few are known."""
+        rank = ceil(level * (len(self.ascending) + 1))
+        return self.ascending[rank - 1] if rank <= len(self.ascending) else 0.0
+
+
+@dataclass(slots=True)
+class Forest:
+    """Predicts the median of runtimes of jobs like this one, by a quantile regression forest.
+
+    It is grown from the 10,000 jobs that ended last, when 200 have ended and then every 7 days.
+    Before the first one has grown, and where the forest knows no runtime that is long enough, the
+    prediction is the requested time.
+
+    The features: requested time, processors, hour, weekday, user, queue, group; for each of the
+    keys user, user and executable, both with requested time and processors, user and requested
+    time, user and processors: the last runtime, a moving average, the number of ended jobs; of
+    the user: the runtime before the last, the times since a job ended and was submitted, the
+    numbers of running and queued jobs, a moving average of runtime / requested time; of the third
+    key: the numbers of running and queued jobs, the time since one started. Those of submissions
+    and queued jobs stay as they were at the job's submission, the others follow what has become
+    known since. All jobs without a user are one user's.
+
+    Parameters
+    ----------
+    level : float
+        Share of the jobs that are not to exceed `upper`.
+    seed : int
+        Of the randomised trees.
+
+    Raises
+    ------
+    UsageError
+        When the level is not between 0 and 1, or scikit-learn is not installed.
+
+    References
+    ----------
+    Meinshausen, "Quantile regression forests", JMLR 7, 2006. Romano, Patterson, Candes,
+    "Conformalized quantile regression", NeurIPS 2019: the correction of the upper quantile.
+    """
+
+    level: float = LEVEL
+    seed: int = 0
+    name: str = "forest"
+    _trees: Trees | None = field(default=None, repr=False)
+    _grown_s: int = field(default=0, repr=False)
+    _errors: Errors = field(default_factory=Errors, repr=False)
+    _histories: Recent[Key, History] = field(default_factory=lambda: Recent(KEYS), repr=False)
+    _asked: Recent[int, Asked] = field(default_factory=lambda: Recent(OPEN), repr=False)
+    _ended: Recent[int, Ended] = field(default_factory=lambda: Recent(WINDOW), repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise UsageError(f"the level of an upper quantile is between 0 and 1, not {self.level}")
+        # Imports and compiles, before any clock runs.
+        needed("sklearn.ensemble")
+        some = np.zeros((2, FEATURES), dtype=np.float32)
+        trees = grow(some, np.zeros(2, dtype=np.int64), self.seed)
+        quantile(trees, leaves(trees, some[0]), self.level, -1)
+
+    def predict(self, job: Job, now: int) -> float:
+        """Return the median."""
+        asked = self._asked.get(job.id)
+        if asked is None and now >= job.submit_s and self._ended.get(job.id) is None:
+            self._submit(job, now)
+        if self._trees is None:
+            return job.requested_s
+        return quantile(self._trees, leaves(self._trees, self._now(job, now)), 0.5, -1)
+
+    def upper(self, job: Job, now: int) -> float:
+        """Return the calibrated upper quantile, or the median where that is longer."""
+        if self._trees is None:
+            return job.requested_s
+        leaf = leaves(self._trees, self._now(job, now))
+        raw_s = max(1, quantile(self._trees, leaf, self.level, -1))
+        most_s = raw_s * exp(self._errors.quantile(self.level))
+        return max(most_s, quantile(self._trees, leaf, 0.5, -1))
+
+    def refresh(self, job: Job, elapsed_s: int) -> float:
+        """Return the median of the runtimes that are longer."""
+        longer_s = -1
+        if self._trees is not None:
+            leaf = leaves(self._trees, self._now(job, job.submit_s))
+            longer_s = quantile(self._trees, leaf, 0.5, elapsed_s)
+        return longer_s if longer_s > elapsed_s else max(job.requested_s, elapsed_s + 1)
+
+    def start(self, job: Job, now: int) -> None:
+        """Count the job among the running ones."""
+        asked = self._asked.get(job.id)
+        if asked is not None:
+            asked.start_s = now
+            for history in asked.histories:
+                history.queued -= 1
+                history.running += 1
+                history.start_s = now
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """Keep the runtime; grow a new forest when it is time."""
+        asked = self._asked.pop(job.id)
+        if asked is None:
+            return
+        if self._trees is not None:
+            leaf = leaves(self._trees, asked.features)
+            raw_s = quantile(self._trees, leaf, self.level, -1)
+            self._errors.add(log(max(1, runtime_s) / max(1, raw_s)))
+        self._close(asked)
+        now = runtime_s + (job.submit_s if asked.start_s is None else asked.start_s)
+        for history in asked.histories:
+            history.end(now, runtime_s, runtime_s / max(1, job.requested_s))
+        self._ended.set(job.id, Ended(asked.features, runtime_s))
+        due_s = self._grown_s + _WEEK_S
+        if len(self._ended) >= FEWEST and (self._trees is None or now >= due_s):
+            features, runtimes = zip(*self._ended.values(), strict=True)
+            self._trees = grow(np.stack(features), np.array(runtimes), self.seed)
+            self._grown_s = now
+
+    def _submit(self, job: Job, now: int) -> None:
+        """Count the job among the queued ones, and keep its features."""
+        keys = _keys(job)
+        histories = tuple(self._histories.get(key) or History() for key in keys)
+        asked = Asked(_features(job, now, histories), histories)
+        for key, history in zip(keys, histories, strict=True):
+            history.queued += 1
+            history.submit_s = now
+            self._histories.set(key, history)
+        forgotten = self._asked.set(job.id, asked)
+        if forgotten is not None:
+            self._close(forgotten)
+
+    @staticmethod
+    def _close(asked: Asked) -> None:
+        """Count a job no more."""
+        for history in asked.histories:
+            if asked.start_s is None:
+                history.queued -= 1
+            else:
+                history.running -= 1
+
+    def _now(self, job: Job, now: int) -> Features:
+        """The features of a job by what is known now."""
+        asked = self._asked.get(job.id)
+        if asked is not None and now <= job.submit_s:
+            return asked.features
+        histories = tuple(self._histories.get(key) or History() for key in _keys(job))
+        features = _features(job, now, histories)
+        if asked is not None:
+            features[_ARRIVALS] = asked.features[_ARRIVALS]
+        return features
+
+
+def _keys(job: Job) -> tuple[Key, ...]:
+    """Under what a job is remembered; the first number keeps keys of two kinds apart."""
+    user, name, requested_s, processors = (
+        job.user,
+        job.executable,
+        job.requested_s,
+        _processors(job),
+    )
+    return (
+        (0, user),
+        (1, user, name),
+        (2, user, name, requested_s, processors),
+        (3, user, requested_s),
+        (4, user, processors),
+    )
+
+
+def _features(job: Job, now: int, histories: tuple[History, ...]) -> Features:
+    user, same = histories[0], histories[2]
+    features = [
+        log(max(1, job.requested_s)),
+        log(_processors(job)),
+        job.submit_s // 3600 % 24,
+        job.submit_s // _DAY_S % 7,
+        job.user,
+        job.queue,
+        job.group,
+        _since(user.submit_s, now),
+        user.queued,
+        same.queued,
+        user.before,
+        _since(user.end_s, now),
+        user.running,
+        user.share,
+        same.running,
+        _since(same.start_s, now) if same.running else _NONE,
+    ]
+    for history in histories:
+        features += history.last, history.mean, log(1 + history.jobs)
+    return np.array(features, dtype=np.float32)
+
+
+_ARRIVALS = slice(7, 10)
+"""Of the features, those that speak of submissions and queued jobs."""
+
+
+def _since(then: int | None, now: int) -> float:
+    return _LONG_AGO if then is None else log(max(1, now - then))
+
+
+def _processors(job: Job) -> int:
+    return job.units * max(1, job.request[0])

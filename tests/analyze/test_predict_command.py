@@ -106,11 +106,16 @@ def test_all_predictors_are_compared_by_what_was_worked_out_by_hand(log: Path, t
     assert spent_us["last2"] is None  # replayed in compiled code
 
 
-def test_killed_jobs_are_counted_apart(log: Path, told: Told) -> None:
+def test_killed_jobs_are_counted_apart(
+    log: Path, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
     row = of(told(log, "--kill-at-limit", "-p", "walltime"), "walltime")
     assert row["jobs_killed"] == 1
     assert row["accuracy"]["all"]["jobs"] == 2
     assert row["jobs"] == 3
+    assert call(log, "--kill-at-limit", "-p", "walltime") == DONE
+    note = "jobs ended before they were done, not among the above: 1"
+    assert note in capsys.readouterr().out
 
 
 def test_the_generated_sample_is_the_log_that_there_always_is(

@@ -104,6 +104,12 @@ def _allocation(value: Any) -> bool:
     return bool(value == "best-fit")
 
 
+def _limits(value: Any) -> bool:
+    if value not in ("expected", "requested"):
+        raise ValueError("expected or requested is needed")
+    return bool(value == "requested")
+
+
 def _switch(value: Any) -> bool:
     if value not in ("on", "off", True, False):
         raise ValueError("on or off is needed")
@@ -173,7 +179,10 @@ def _objective(value: Any) -> str:
 
 
 def _backfill(**fixed: Any) -> Make:
-    renamed = {"backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit"}
+    renamed = {
+        "backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit",
+        "limits": "requested",
+    }  # fmt: skip
 
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
         from cpdispatch.heuristics.backfill import Backfill
@@ -236,7 +245,10 @@ def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     return make_hyper(limit_s=given.pop("limit", settings.limit_s), seed=settings.seed, **given)
 
 
-_ORDERS = {"primary": _policy, "backfill": _policy, "threshold": _count, "allocate": _allocation}
+_ORDERS = {
+    "primary": _policy, "backfill": _policy, "threshold": _count, "allocate": _allocation,
+    "limits": _limits,
+}  # fmt: skip
 _STRICT = {"allocate": _allocation, "threshold": _count}
 _ENGINE = {"reserve": _depth, "patience": _share, "live": _switch, "cp": _switch}
 _CP = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import Certificate, Decision
-from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.backfill import Backfill, limited
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
@@ -61,21 +61,12 @@ class Best:
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance."""
         began = perf_counter()
-        queue, running = instance.queue, instance.running
+        queue = instance.queue
         waited_s = instance.now - queue.submit_s
         late = waited_s > self.threshold_s
         order = self._order(queue, late)
-        block = queue.block.copy()
         strict = waited_s.max(initial=0) > self.strict_s
-        block[Column.EXPECTED] = queue.requested_s if strict else queue.upper_s
-        seen = replace(
-            instance,
-            queue=JobTable(block, queue.labels),
-            running=replace(
-                running,
-                end_s=np.maximum(running.start_s + running.jobs.requested_s, instance.now + 1),
-            ),
-        )
+        seen = limited(instance, queue.requested_s if strict else queue.upper_s)
         decision = self._backfill.backfilled(seen, order, order, self._spare(instance, late))
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         return replace(decision, certificate=Certificate(self.name, phases_ms=phases))

@@ -25,7 +25,8 @@ class Guard:
     The requested time takes the place of an answer when the predictor raises or answers with
     something that is no finite number of at least 0. A call that takes longer than `SLOW_S` cannot
     be cut short: it is counted, and after `MOST_SLOW_CALLS` of them the predictor is called no
-    more and the requested time is the answer.
+    more and the requested time is the answer. Calls of ``learn`` may take that long on average: one
+    that trains now and then is no fault.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.extra import needed
 
-TREES, LEAF, TRIED = 20, 8, 0.4
+TREES, LEAF, TRIED = 20, 8, 0.7
 """How many trees, fewest jobs of a leaf, share of the features that a split is chosen from."""
 _ROUNDING = 1e-9
 

@@ -92,6 +92,30 @@ def test_a_predictor_that_is_slow_too_often_is_asked_no_more(
     assert guarded.faults == {"predictor odd, predict took longer than 1 s": 3}
 
 
+@pytest.mark.parametrize(
+    ("seconds", "slow"), [([0.5, 1.4, 9], 1), ([0.5, 0.5, 1.4], 0), ([3, 0, 0, 0, 2], 1)]
+)
+def test_learning_is_slow_when_it_is_so_on_average(
+    monkeypatch: pytest.MonkeyPatch, seconds: list[float], slow: int
+) -> None:
+    clock = iter([each for took in seconds for each in (0, took)])
+    monkeypatch.setattr(guard, "perf_counter", lambda: next(clock))
+    guarded = Guard(Says(lambda: 5))
+    for _ in seconds:
+        guarded.learn(workload(ROWS).table[0], 7)
+    assert guarded.faults.total() == slow
+
+
+def test_a_bound_is_the_requested_time_where_the_predictor_has_none() -> None:
+    class Bounds(Says):
+        def upper(self, job: Job, now: int) -> float:
+            return 2 * job.requested_s if now else 17.5
+
+    job = workload(ROWS).table[0]
+    assert Guard(Says(lambda: 5)).upper(job, 0) == 100
+    assert [Guard(Bounds(lambda: 5)).upper(job, now) for now in (0, 1)] == [17, 100]
+
+
 def test_faults_are_shown_with_the_run() -> None:
     run = simulate(workload(ROWS), System.pool(4), predictor=Says(fail))
     assert run.about["notes"] == {"predictor odd, predict raised ZeroDivisionError": 3}

@@ -23,7 +23,8 @@ def replayable(dispatcher: Backfill | Reject) -> bool:
     if isinstance(dispatcher, Reject):
         return True
     orders = dispatcher.primary, dispatcher.secondary
-    return type(dispatcher) is Backfill and dispatcher.fresh and all(o.compiled for o in orders)
+    plain = type(dispatcher) is Backfill and dispatcher.fresh and not dispatcher.requested
+    return plain and all(order.compiled for order in orders)
 
 
 class CompiledSimulation:

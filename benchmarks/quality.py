@@ -1,0 +1,643 @@
+"""How good schedules are: dispatchers and predictors on real logs, for docs/quality.md.
+
+    python benchmarks/quality.py ../shared/traces --out quality
+
+Each case is one replay; what came of it is a line of ``OUT/results.jsonl``. A case that is there is
+not run again, so the same command goes on after an interruption. At the end the tables between the
+markers of the page are written anew from all lines. With ``--jobs`` they are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cpdispatch import dispatch
+from cpdispatch.analyze import metrics
+from cpdispatch.arrays import IntArray
+from cpdispatch.campaign import CampaignError, Shared, Task, Workers, completed
+from cpdispatch.dispatch import Settings
+from cpdispatch.errors import CpdispatchError, UsageError, unknown
+from cpdispatch.files import write_bytes
+from cpdispatch.jobs import Workload
+from cpdispatch.predict import PREDICTORS
+from cpdispatch.simulate import Run, simulate
+from cpdispatch.system import NAMED, System
+from cpdispatch.workloads import read
+from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads.generate import eurora_sample
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "quality.md"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+EASY, SJBF = "easy", "easy-fcfs-spf"
+SAF, SPF = "easy-saf-saf:threshold=200000", "easy-spf-spf:threshold=200000"
+ORDERS = (SJBF, SAF, SPF)
+LIMITED = (f"{SAF},limits=requested", f"{SPF},limits=requested")
+"""Predictions order the queue; reservations rest on requested times."""
+SMALL = "easy-small-small"
+MODELS = ("hcp3", "pcp5")
+MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
+OUTER = ("walltime", "actual")
+"""The predictors that no job outlives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log, its number of processors, and what was published or is aimed at on it.
+
+    Mean bounded slowdowns: ``easy``, ``easypp``, ``eloss`` and ``clairvoyant`` EASY-SJBF are of
+    Gaussier et al., SC'15; ``best`` is the best on-line value of theirs.
+    """
+
+    name: str
+    processors: int
+    easy: float | None = None
+    easypp: float | None = None
+    eloss: float | None = None
+    clairvoyant: float | None = None
+    target: float | None = None
+
+    @property
+    def best(self) -> float | None:
+        return min((v for v in (self.easypp, self.eloss) if v is not None), default=None)
+
+
+LOGS = (
+    Log("KTH-SP2-1996-2", 100, 92.6, 63.5, 51.4, 49.8, 30),
+    Log("CTC-SP2-1996-3.1-cln", 338, 49.6, 85.8, 20.5, 17.6, 13),
+    Log("SDSC-BLUE-2000-4.1-cln", 1152, 36.5, 21.0, 34.7, 13.2, 10),
+    Log("CEA-Curie-2011-2.1-cln", 80640, 202.1, 193.5, 27.9, 12.1, 15),
+    Log("HPC2N-2002-2.2-cln", 240),
+)
+GAIA, EURORA = "UniLu-Gaia-2014-1", tuple(f"eurora-seed-{seed}" for seed in range(3))
+THESIS = {"eurora": (EURORA, 1_500), "gaia": ((GAIA,), 3_000)}
+"""System -> its workloads and how many of their jobs."""
+FIRST = {"CEA-Curie-2011-2.1-cln": 4_000, GAIA: 9_000}
+"""Where the part of a log begins that CP dispatchers are run on: their first jobs do not wait."""
+COMPARED = ("walltime", "profile", "forest", "actual")
+MODEL_JOBS, MODEL_LIMIT_S, WAIT_MAX = 4_000, 0.05, 1.5
+
+
+# ------------------------------------------------------------------------------------- one case
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One replay. Without a predictor the dispatcher's own; without ``jobs`` the whole log.
+
+    ``first`` is the index of the first job.
+    """
+
+    log: str
+    dispatcher: str
+    predictor: str | None
+    jobs: int | None = None
+    first: int = 0
+    trigger: str = "instant"
+    idempotent: bool = False
+    limit_s: float = 1.0
+
+    @property
+    def correction(self) -> str:
+        """The simulator's own where it does not matter; else the published one."""
+        return "minimal" if self.dispatcher == "best" or self.predictor in OUTER else "incremental"
+
+    @property
+    def label(self) -> str:
+        """The predictor as tables have it."""
+        return f"{self.predictor or 'own'}{', restarts' if self.idempotent else ''}"
+
+    def __str__(self) -> str:
+        jobs = "" if self.jobs is None else f" {self.first}+{self.jobs}"
+        trigger = "" if self.trigger == "instant" else f" {self.trigger}"
+        return f"{self.log}{jobs} {self.dispatcher} {self.label}{trigger}"
+
+    def cost(self, jobs: int) -> float:
+        """About how many milliseconds it takes on a log of so many jobs."""
+        ms = 0.02
+        if self.dispatcher in MODELS_OF_THESIS:
+            ms = 20.0
+        elif self.predictor in (None, "forest", "class", "eloss") or self.dispatcher == "best":
+            ms = 0.5
+        return ms * min(jobs, self.jobs or jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What came of a case: means over jobs, times in seconds, shares from 0 to 1.
+
+    ``wasted_s`` is processors times seconds of what was killed for a restart, ``error_s`` the mean
+    absolute error of the predictions, ``under`` and ``over`` the shares of those below and above
+    the runtime, ``close`` that of runtime / prediction in 0.75 to 1.25.
+    """
+
+    jobs: int
+    slowdown: float
+    first_half: float
+    second_half: float
+    per_processor: float
+    wait_s_mean: float
+    wait_s_max: float
+    killed: int
+    restarts: int
+    wasted_s: float
+    seconds: float
+    decision_ms: float
+    error_s: float
+    under: float
+    over: float
+    close: float
+    faults: dict[str, int] = field(default_factory=dict)
+    classes: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def measure(log: tuple[Workload, System], case: Case) -> Figures:
+    """Replay a case, on its log fitted to its system."""
+    workload, system = log
+    if case.jobs is not None:
+        last = min(case.first + case.jobs, len(workload))
+        workload = workload.take(np.arange(case.first, last))
+    run = simulate(
+        workload, system, case.dispatcher, predictor=case.predictor, trigger=case.trigger,
+        correction=case.correction, idempotent=case.idempotent, settings=Settings(case.limit_s),
+    )  # fmt: skip
+    return figures(run)
+
+
+def figures(run: Run) -> Figures:
+    schedule, felt = run.schedule(), run.metrics
+    slowdown = metrics.bounded_slowdown(schedule)
+    half = len(slowdown) // 2
+    expected_s, runtime_s = (column(run, name) for name in ("expected_s", "runtime_s"))
+    ratio = runtime_s / np.maximum(expected_s, 1)
+    notes = run.about["notes"].items()
+    return Figures(
+        jobs=len(slowdown),
+        slowdown=float(slowdown.mean()),
+        first_half=float(slowdown[:half].mean()),
+        second_half=float(slowdown[half:].mean()),
+        per_processor=felt["per_processor_bounded_slowdown_mean"],
+        wait_s_mean=felt["wait_s_mean"],
+        wait_s_max=felt["wait_s_max"],
+        killed=int(column(run, "killed").sum()),
+        restarts=int(felt.get("restarts", 0)),
+        wasted_s=felt.get("wasted_processor_s", 0),
+        seconds=run.about["seconds"],
+        decision_ms=felt["decision_ms_mean"],
+        error_s=float(np.abs(expected_s - runtime_s).mean()),
+        under=float((expected_s < runtime_s).mean()),
+        over=float((expected_s > runtime_s).mean()),
+        close=float(((ratio >= 0.75) & (ratio <= 1.25)).mean()),
+        faults={note: count for note, count in notes if note.startswith("predictor ")},
+        classes=by_class(schedule),
+    )
+
+
+def column(run: Run, name: str) -> IntArray:
+    found: IntArray = run.job_table.column(name).to_numpy().astype(np.int64)
+    return found
+
+
+def by_class(schedule: metrics.Schedule) -> dict[str, dict[str, float]]:
+    """Jobs, and means of slowdown, bounded slowdown and wait, of the classes that have jobs."""
+    runtime_s, found = metrics.runtime_s(schedule), {}
+    for name, (low, high) in {"all": (0, 2**62), **metrics.CLASSES_S}.items():
+        of = schedule.take((low <= runtime_s) & (runtime_s < high))
+        if jobs := len(of.submit_s):
+            found[name] = {
+                "jobs": jobs,
+                "slowdown": float(metrics.slowdown(of).mean()),
+                "bounded slowdown": float(metrics.bounded_slowdown(of).mean()),
+                "wait, min": float(metrics.wait_s(of).mean()) / 60,
+            }
+    return found
+
+
+def find(log: str, traces: Path) -> tuple[Workload, System] | None:
+    """A log on its system; None, and a word on standard error, where its file is missing."""
+    if log in EURORA:
+        return eurora_sample(THESIS["eurora"][1], seed=EURORA.index(log)), NAMED["eurora"]
+    path = traces / f"{log}.swf.gz"
+    if not path.exists():
+        print(f"{path} is missing", file=sys.stderr)
+        return None
+    processors = {pool.name: pool.processors for pool in LOGS}
+    system = System.pool(processors[log]) if log in processors else NAMED["gaia"]
+    filter = "strong" if log in processors else "all"
+    return fit(read(path, filter, int(system.total[0])), system), system
+
+
+# -------------------------------------------------------------------------------------- the cases
+
+
+def own() -> str:
+    """The predictor that `best` takes."""
+    return str(getattr(dispatch.make("best"), "predictor", "walltime"))
+
+
+def predicted(log: Log, jobs: int | None) -> Iterator[Case]:
+    """Orders and predictors, and `best`."""
+    for predictor in OUTER:
+        yield Case(log.name, EASY, predictor, jobs)
+    for order in ORDERS:
+        for predictor in PREDICTORS:
+            yield Case(log.name, order, predictor, jobs)
+    for order in LIMITED:
+        for predictor in PREDICTORS:
+            if predictor not in OUTER:
+                yield Case(log.name, order, predictor, jobs)
+    for order in (*ORDERS, SMALL):
+        yield Case(log.name, order, "class", jobs, idempotent=True)
+    yield Case(log.name, SMALL, "class", jobs)
+    yield Case(log.name, "best", None, jobs)
+    yield Case(log.name, "best", "actual", jobs)
+
+
+def published(log: Log, jobs: int | None) -> dict[str, tuple[float | None, Case]]:
+    """By method, what was published and our version of it, at the published trigger."""
+    methods = {
+        "EASY": (log.easy, EASY, "walltime"),
+        "EASY++": (log.easypp, SJBF, "last2"),
+        "eloss": (log.eloss, SJBF, "eloss"),
+        "EASY-SJBF, clairvoyant": (log.clairvoyant, SJBF, "actual"),
+    }
+    return {
+        method: (value, Case(log.name, dispatcher, predictor, jobs, trigger="event"))
+        for method, (value, dispatcher, predictor) in methods.items()
+        if value is not None
+    }
+
+
+def models(log: str, jobs: int | None) -> Iterator[Case]:
+    """CP dispatchers with predictions, and heuristics on the same jobs."""
+    for dispatcher in (EASY, SAF, "best", *MODELS):
+        limit_s = MODEL_LIMIT_S if dispatcher in MODELS else 1.0
+        for predictor in COMPARED:
+            if dispatcher != EASY or predictor in OUTER:
+                yield Case(log, dispatcher, predictor, jobs, first(log, jobs), limit_s=limit_s)
+
+
+def thesis(log: str, jobs: int | None) -> Iterator[Case]:
+    for dispatcher in MODELS_OF_THESIS:
+        for predictor in COMPARED:
+            start = first(log, jobs)
+            yield Case(log, dispatcher, predictor, jobs, start, limit_s=MODEL_LIMIT_S)
+
+
+def first(log: str, jobs: int | None) -> int:
+    return 0 if jobs is None else FIRST.get(log, 0)
+
+
+def at_most(jobs: int, limit: int | None) -> int:
+    return jobs if limit is None else min(jobs, limit)
+
+
+def all_cases(parts: Sequence[str], jobs: int | None, whole: bool) -> dict[str, Case]:
+    """The cases of some parts by name; parts have cases in common."""
+    found: list[Case] = []
+    for log in LOGS:
+        if "predictors" in parts:
+            found += predicted(log, jobs)
+        if "published" in parts:
+            found += [case for _, case in published(log, jobs).values()]
+        if "models" in parts:
+            found += models(log.name, at_most(MODEL_JOBS, jobs))
+    if "models" in parts and whole:
+        found += models(LOGS[0].name, jobs)
+    if "thesis" in parts:
+        for logs, most in THESIS.values():
+            for name in logs:
+                found += thesis(name, at_most(most, jobs))
+    return {str(case): case for case in found}
+
+
+PARTS = ("predictors", "published", "models", "thesis")
+
+
+# ------------------------------------------------------------------------------------- the results
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    case: Case
+    figures: Figures
+
+
+def load(path: Path) -> dict[Case, Figures]:
+    """The results so far; the last one of a case counts."""
+    found = {}
+    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except msgspec.DecodeError as error:  # cut short when the run was interrupted
+            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
+        else:
+            found[line.case] = line.figures
+    return found
+
+
+def make(cases: Mapping[str, Case], traces: Path, path: Path, workers: int) -> None:
+    """Run cases, the longest first, and add a line for each to the results as it is done."""
+    logs = {name: find(name, traces) for name in dict.fromkeys(c.log for c in cases.values())}
+    shared = {name: log for name, log in logs.items() if log is not None}
+    left = [(key, case) for key, case in cases.items() if case.log in shared]
+    left.sort(key=lambda item: -item[1].cost(len(shared[item[1].log][0])))
+    tasks = [Task(key, (Shared(case.log), case)) for key, case in left]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    outcomes = completed(tasks, measure, shared=shared, workers=Workers(workers))
+    cut_short = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
+    with path.open("ab") as stream:
+        stream.write(b"\n" * cut_short)
+        for number, (key, found) in enumerate(outcomes, 1):
+            stream.write(msgspec.json.encode(Line(cases[key], found)) + b"\n")
+            stream.flush()
+            print(
+                f"{number}/{len(tasks)} {key}: {found.slowdown:.2f}, {found.seconds:.1f} s",
+                file=sys.stderr,
+            )
+
+
+# -------------------------------------------------------------------------------------- the tables
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> list[str]:
+    """A table without the columns that are empty; the first ``texts`` are aligned to the left."""
+    rows = list(rows)
+    kept = [n for n in range(len(head)) if n < texts or any(row[n] for row in rows)]
+    rule = ["---" if n < texts else "--:" for n in kept]
+    lines = [[head[n] for n in kept], rule, *([row[n] or "-" for n in kept] for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines] + [""]
+
+
+def number(value: float | None, form: str = ".1f") -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def relative(value: float, base: float) -> str:
+    return f"{value / base - 1:+.0%}".replace("%", " %") if base else ""
+
+
+class Tables:
+    """The tables of the page, from what results there are.
+
+    Parameters
+    ----------
+    results : mapping of Case to Figures
+    jobs : int or None
+        As many jobs of each log as the cases have.
+    """
+
+    def __init__(self, results: Mapping[Case, Figures], jobs: int | None) -> None:
+        self._results = results
+        self._jobs = jobs
+
+    def lines(self) -> list[str]:
+        sections = {
+            "Orders and predictors": self.predictors(),
+            "`best`": self.best(),
+            "Published methods": self.published(),
+            "CP dispatchers": self.models(),
+            "Accuracy of the predictors": self.accuracy(),
+            "By class of jobs": self.thesis(),
+            "Every run": self.runs(),
+        }
+        return [
+            line
+            for title, content in sections.items()
+            for line in ([f"### {title}", "", *content] if content else ())
+        ]
+
+    def _grid(self, cases: Iterable[Case]) -> list[str]:
+        """Mean bounded slowdowns: a row a dispatcher, a column a predictor."""
+        cases = [case for case in cases if case in self._results]
+        labels = list(dict.fromkeys(case.label for case in cases))
+        labels = [label for label in labels if label not in ("own", "actual")]
+        of = {(c.dispatcher, own() if c.predictor is None else c.label): c for c in cases}
+        rows = []
+        for dispatcher in dict.fromkeys(case.dispatcher for case in cases):
+            found = [of.get((dispatcher, label)) for label in (*labels, "actual")]
+            rows.append([
+                f"`{dispatcher}`",
+                *("" if case is None else number(self._results[case].slowdown) for case in found),
+            ])  # fmt: skip
+        heads = ["requested" if label == "walltime" else label for label in labels]
+        return table(["mean bounded slowdown", *heads, "clairvoyant"], rows)
+
+    def predictors(self) -> list[str]:
+        found = []
+        for log in LOGS:
+            cases = [case for case in predicted(log, self._jobs) if case in self._results]
+            if cases:
+                jobs = self._results[cases[0]].jobs
+                found += [f"{log.name}, {log.processors:,} processors, {jobs:,} jobs:", ""]
+                found += self._grid(cases)
+        return found
+
+    def best(self) -> list[str]:
+        rows = []
+        for log in LOGS:
+            three = (("best", None), ("best", "actual"), (EASY, "walltime"))
+            got, clairvoyant, easy = (
+                self._results.get(Case(log.name, dispatcher, predictor, self._jobs))
+                for dispatcher, predictor in three
+            )
+            if got is None:
+                continue
+            ratio = None if easy is None else got.wait_s_max / max(easy.wait_s_max, 1)
+            reached = [log.target is not None and got.slowdown <= log.target,
+                       ratio is not None and ratio <= WAIT_MAX]  # fmt: skip
+            rows.append([
+                log.name,
+                number(None if easy is None else easy.slowdown),
+                number(log.best),
+                number(log.target, ".0f"),
+                number(got.slowdown),
+                number(got.first_half),
+                number(got.second_half),
+                number(None if clairvoyant is None else clairvoyant.slowdown),
+                number(ratio, ".2f"),
+                "" if log.target is None else "yes" if all(reached) else "no",
+            ])  # fmt: skip
+        head = ["log", "`easy`", "best published on-line", "target", "`best`", "first half",
+                "second half", "`best`, clairvoyant", "wait max / `easy`", "reached"]  # fmt: skip
+        return table(head, rows) if rows else []
+
+    def published(self) -> list[str]:
+        rows = []
+        for log in LOGS:
+            for method, (value, case) in published(log, self._jobs).items():
+                got = self._results.get(case)
+                if got is not None and value is not None:
+                    difference = relative(got.slowdown, value)
+                    rows.append([log.name, method, number(value), number(got.slowdown), difference])
+        head = ["log", "method", "published", "ours", "difference"]
+        return table(head, rows, texts=2) if rows else []
+
+    def models(self) -> list[str]:
+        found = []
+        for log in LOGS:
+            for jobs in dict.fromkeys((at_most(MODEL_JOBS, self._jobs), self._jobs)):
+                cases = [case for case in models(log.name, jobs) if case in self._results]
+                if any(case.dispatcher in MODELS for case in cases):
+                    last = cases[0].first + self._results[cases[0]].jobs
+                    which = f"jobs {cases[0].first + 1:,} to {last:,}"
+                    found += [f"{log.name}, {which}:", "", *self._grid(cases)]
+        return found
+
+    def accuracy(self) -> list[str]:
+        rows = []
+        for log in LOGS:
+            for predictor in PREDICTORS:
+                got = self._results.get(Case(log.name, SJBF, predictor, self._jobs))
+                if got is not None and predictor != "actual":
+                    shares = [number(100 * share) for share in (got.under, got.over, got.close)]
+                    rows.append([log.name, predictor, number(got.error_s / 60), *shares])
+        head = ["log", "predictor", "mean absolute error, min", "too short, %", "too long, %",
+                "runtime / prediction in 0.75 to 1.25, %"]  # fmt: skip
+        return table(head, rows, texts=2) if rows else []
+
+    def thesis(self) -> list[str]:
+        found = []
+        for system, (logs, most) in THESIS.items():
+            rows = [
+                row
+                for dispatcher in MODELS_OF_THESIS
+                for row in self._by_class(logs, dispatcher, at_most(most, self._jobs))
+            ]
+            if rows:
+                head = ["dispatcher", "class", "mean of", "jobs", "requested", *COMPARED[1:]]
+                found += [f"`{system}`:", "", *table(head, rows, texts=3)]
+        return found
+
+    def _by_class(self, logs: Sequence[str], dispatcher: str, jobs: int) -> Iterator[list[str]]:
+        """Rows of one dispatcher: with requested times, and relative to that."""
+        cases = [
+            case for log in logs for case in thesis(log, jobs) if case.dispatcher == dispatcher
+        ]
+        of = {
+            predictor: [
+                self._results[case].classes
+                for case in cases
+                if case.predictor == predictor and case in self._results
+            ]
+            for predictor in COMPARED
+        }
+        if any(len(runs) < len(logs) for runs in of.values()):
+            return
+        for kind in ("all", *metrics.CLASSES_S):
+            count = sum(run[kind]["jobs"] for run in of["walltime"] if kind in run)
+            for measure in ("slowdown", "bounded slowdown", "wait, min") if count else ():
+                base, *others = (pooled(of[predictor], kind, measure) for predictor in COMPARED)
+                yield [
+                    f"`{dispatcher}`", kind, measure, f"{count:,.0f}", number(base, ".2f"),
+                    *(relative(value, base) for value in others),
+                ]  # fmt: skip
+
+    def runs(self) -> list[str]:
+        rows = []
+        cases = all_cases(PARTS, self._jobs, whole=True).values()
+        for case in (case for case in cases if case in self._results):
+            got = self._results[case]
+            rows.append([
+                case.log,
+                f"`{case.dispatcher}`",
+                case.label,
+                "" if case.trigger == "instant" else case.trigger,
+                f"{got.jobs:,}" if not case.first else f"{got.jobs:,} from {case.first + 1:,}",
+                *map(number, (got.slowdown, got.first_half, got.second_half)),
+                number(got.per_processor, ".2f"),
+                number(got.wait_s_mean / 60, ",.0f"),
+                number(got.wait_s_max / 3600, ",.1f"),
+                f"{got.killed:,}" if got.killed else "",
+                f"{got.restarts:,}" if got.restarts else "",
+                number(got.wasted_s / 3600, ",.0f") if got.restarts else "",
+                f"{count:,}" if (count := sum(got.faults.values())) else "",
+                number(got.decision_ms, ".3f"),
+                number(got.seconds),
+            ])  # fmt: skip
+        head = ["log", "dispatcher", "predictor", "trigger", "jobs", "mean bounded slowdown",
+                "first half", "second half", "per processor", "mean wait, min", "longest wait, h",
+                "killed", "restarts", "wasted, h", "faults", "ms a dispatch", "s"]  # fmt: skip
+        return table(head, rows, texts=4) if rows else []
+
+
+def pooled(runs: Sequence[Mapping[str, Mapping[str, float]]], kind: str, measure: str) -> float:
+    """The mean over the jobs of a class in all runs."""
+    of = [run[kind] for run in runs if kind in run]
+    return sum(each["jobs"] * each[measure] for each in of) / sum(each["jobs"] for each in of)
+
+
+def rewritten(page: str, lines: Sequence[str], name: str) -> str:
+    """A page with other tables between its markers."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise UsageError(f"{name} has no line {BEGIN} before a line {END}: add them")
+    return "\n".join([f"{before}{BEGIN}", "", *lines, f"{END}{after}"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--logs", nargs="+", default=[""], help="those that begin like this")
+    parser.add_argument("--only", default="", help="run only what matches this pattern")
+    parser.add_argument("--again", action="store_true", help="run what there are results of, too")
+    parser.add_argument("--jobs", type=int, help="only the first so many jobs of each log")
+    parser.add_argument("--whole", action="store_true", help="CP dispatchers on all of KTH, too")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--list", action="store_true", help="list what is to be run, and end")
+    parser.add_argument("--write", type=Path, help=f"page of the tables, else {PAGE.name}")
+    given = parser.parse_args(arguments)
+    names = [*(log.name for log in LOGS), *EURORA, GAIA]
+    for log in given.logs:
+        if not any(name.startswith(log) for name in names):
+            raise unknown("log", log, names)
+    path = given.out / "results.jsonl"
+    results = load(path)
+    cases = {
+        key: case
+        for key, case in all_cases(given.part, given.jobs, given.whole).items()
+        if case.log.startswith(tuple(given.logs))
+        and re.search(given.only, key)
+        and (given.again or case not in results)
+    }
+    if given.list:
+        print("\n".join(cases))
+        return 0
+    failed = None
+    try:
+        make(cases, given.traces, path, given.workers)
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
+        return 130
+    except CampaignError as error:
+        failed = error
+    lines = Tables(load(path), given.jobs).lines()
+    page = given.write or (PAGE if given.jobs is None else None)
+    if page is None:
+        print("\n".join(lines))
+    else:
+        write_bytes(page, rewritten(page.read_text(), lines, str(page)).encode())
+    if failed is not None:
+        print(failed, *failed.__notes__[:1], sep="\n", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    # Workers have to find what they are sent: it must not be in __main__.
+    import quality
+
+    try:
+        sys.exit(quality.main())
+    except CpdispatchError as error:
+        sys.exit(str(error))

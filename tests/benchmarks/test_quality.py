@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cpdispatch.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+KTH = "KTH-SP2-1996-2"
+
+
+def load_benchmark() -> ModuleType:
+    path = ROOT / "benchmarks" / "quality.py"
+    spec = importlib.util.spec_from_file_location("bench_quality", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+bench: Any = load_benchmark()
+ONE = bench.Figures(
+    jobs=10, slowdown=20.0, first_half=10.0, second_half=30.0, per_processor=2.0,
+    wait_s_mean=600.0, wait_s_max=7200.0, killed=0, restarts=0, wasted_s=0.0, seconds=1.0,
+    decision_ms=0.1, error_s=60.0, under=0.25, over=0.5, close=0.75,
+)  # fmt: skip
+
+
+def lines(results: dict[Any, Any]) -> list[str]:
+    found: list[str] = bench.Tables(results, None).lines()
+    return found
+
+
+@pytest.mark.log
+def test_a_run_keeps_its_results_and_goes_on_where_it_ended(
+    trace: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        str(trace(KTH).parent), "--out", str(tmp_path), "--jobs", "200", "--logs", "KTH",
+        "--part", "predictors", "--workers", "1", "--only", "easy(-fcfs-spf)? (last2|actual)",
+    ]  # fmt: skip
+    assert bench.main(arguments) == 0
+    told = capsys.readouterr()
+    assert f"{KTH}, 100 processors, 200 jobs:" in told.out
+    assert "| `easy-fcfs-spf` |" in told.out
+
+    path = tmp_path / "results.jsonl"
+    every = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(every[:-1]) + every[-1][:20])
+    assert bench.main(arguments) == 0
+    again = capsys.readouterr()
+    assert again.out.count("\n") == told.out.count("\n")
+    assert "1/1" in again.err
+    assert len(bench.load(path)) == len(every)
+
+
+def test_figures_are_those_of_the_jobs_in_order_of_submission() -> None:
+    workload, system = bench.find("eurora-seed-0", Path())
+    workload = workload.take(np.arange(301))
+    run = bench.simulate(workload, system, "easy", predictor="actual")
+    found = bench.figures(run)
+    assert found.slowdown == pytest.approx(run.metrics["bounded_slowdown_mean"])
+    assert (found.first_half * 150 + found.second_half * 151) / 301 == pytest.approx(found.slowdown)
+    capped = np.minimum(workload.runtime_s, workload.table.requested_s)
+    assert found.error_s == pytest.approx(np.abs(capped - workload.runtime_s).mean())
+    assert found.over == 0
+    assert sum(of["jobs"] for of in found.classes.values()) == 2 * 301
+
+
+def test_the_part_of_a_log_that_is_run_begins_where_its_jobs_wait() -> None:
+    workload, system = bench.find("eurora-seed-0", Path())
+    whole, part = (
+        bench.measure((workload, system), bench.Case("", "easy", "walltime", 100, first))
+        for first in (0, 700)
+    )
+    expected = bench.simulate(workload.take(np.arange(700, 800)), system, "easy").metrics
+    assert part.slowdown == pytest.approx(expected["bounded_slowdown_mean"])
+    assert part.slowdown != pytest.approx(whole.slowdown)
+
+
+def test_a_target_is_reached_by_slowdown_and_longest_wait() -> None:
+    easy, best = bench.Case(KTH, "easy", "walltime"), bench.Case(KTH, "best", None)
+    for got, reached in (
+        (ONE, "yes"), (replace(ONE, slowdown=30.1), "no"), (replace(ONE, wait_s_max=10801.0), "no")
+    ):  # fmt: skip
+        row = bench.Tables({easy: ONE, best: got}, None).best()[2]
+        assert row.endswith(f"{reached} |")
+
+
+def test_our_versions_are_compared_with_what_was_published() -> None:
+    case = bench.Case(KTH, "easy-fcfs-spf", "eloss", trigger="event")
+    assert f"| {KTH} | eloss | 51.4 | 61.7 | +20 % |" in lines({case: replace(ONE, slowdown=61.7)})
+
+
+def test_classes_are_pooled_over_seeds_and_told_relative_to_requested_times() -> None:
+    def of(slowdown: float, jobs: int) -> Any:
+        each = {"jobs": jobs, "slowdown": slowdown, "bounded slowdown": 1.0, "wait, min": 0.0}
+        return replace(ONE, classes={"short": each})
+
+    results = {
+        case: of(2.0 + seed * (case.predictor == "walltime"), 10 * (1 + seed))
+        for seed, log in enumerate(bench.EURORA)
+        for case in bench.thesis(log, 1500)
+        if case.dispatcher == "hcp3"
+    }
+    (row,) = (line for line in lines(results) if "| short | slowdown |" in line)
+    assert row.split(" | ")[3:5] == ["60", "3.33"]
+    assert set(row.strip(" |").split(" | ")[5:]) == {"-40 %"}
+
+
+def test_only_what_is_between_the_markers_of_a_page_is_rewritten() -> None:
+    page = f"a\n{bench.BEGIN}\nold\n{bench.END}\nb\n"
+    found = bench.rewritten(page, ["new", ""], "page")
+    assert found == f"a\n{bench.BEGIN}\n\nnew\n\n{bench.END}\nb\n"
+    with pytest.raises(UsageError, match="page has no line"):
+        bench.rewritten("a", [], "page")
+
+
+def test_the_page_of_the_documentation_has_the_markers() -> None:
+    bench.rewritten(bench.PAGE.read_text(), [], "page")
+
+
+def test_a_log_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match="KHT"):
+        bench.main([".", "--out", ".", "--logs", "KHT"])

@@ -37,6 +37,8 @@ app = App(
 
 Json = Annotated[bool, Parameter("--json", negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
+Trigger = Literal["instant", "event"]
+Correction = Literal["minimal", "incremental", "requested", "refresh"]
 
 
 @Parameter(name="*")
@@ -121,8 +123,8 @@ class Rules:
     """
 
     predict: str | None = None
-    trigger: Literal["instant", "event"] = "instant"
-    correction: Literal["minimal", "incremental", "requested", "refresh"] = "minimal"
+    trigger: Trigger = "instant"
+    correction: Correction = "minimal"
     kill_at_limit: Flag = False
     dependencies: Flag = False
     starvation: Annotated[str, Parameter(show_default=False)] = ""
@@ -564,6 +566,10 @@ app.command(
     "cpdispatch.commands.learn:app",
     name="learn",
     help="Learn a policy: mixed weights, or a regression.",
+)
+app.command(
+    "cpdispatch.commands.predict:predict",
+    help="Compare predictors: how far each is out, and the schedule that it leads to.",
 )
 
 

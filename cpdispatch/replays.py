@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from cpdispatch.system import System
 
 Row = dict[str, Any]
-_OF_ONE_RUN = ("seed", "seconds", "workload_sha256", "notes", "python", "metrics", "classes")
+_OF_ONE_RUN = (
+    "seed", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
+    "predictor_seconds", "predictor_report",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Work:
     cluster
         Address of a Dask scheduler, or the file that it wrote.
     out
-        Folder for tables, pictures and the policy file; the same command goes on there with what
+        Folder for tables, pictures and what is learned; the same command goes on there with what
         was interrupted.
     """
 

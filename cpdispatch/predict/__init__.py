@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
@@ -23,6 +23,9 @@ from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
 from cpdispatch.predict.profile import Profile
 from cpdispatch.predict.walltime import Walltime
+
+Tables: TypeAlias = dict[str, list[dict[str, float | int | str | None]]]
+"""Tables by title, each a list of rows, each a dict of values by heading."""
 
 
 class Predictor(Protocol):
@@ -66,6 +69,15 @@ class Cautious(Predictor, Protocol):
 
     def upper(self, job: Job, now: int) -> float:
         """What a job that is submitted ``now`` will probably not run longer than, in seconds."""
+        ...
+
+
+@runtime_checkable
+class Reporting(Predictor, Protocol):
+    """A predictor that has more to tell of a replay than how far its predictions were out."""
+
+    def report(self) -> Tables:
+        """Its tables, after a replay, see ``cpdispatch predict``."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import log
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.extra import needed
 from cpdispatch.jobs import UNKNOWN, Job, Workload
+
+if TYPE_CHECKING:
+    from cpdispatch.predict import Tables
 
 WEEK_S, DAY_S = 7 * 86_400, 86_400
 WINDOW = 10_000
@@ -290,6 +293,25 @@ class Classes:
         if self._forest is None:
             return {}
         return dict(zip(FEATURES, self._forest.importance.tolist(), strict=True))
+
+    def report(self) -> Tables:
+        """How the jobs were classified, all and of each week, and the features by importance."""
+        weeks = {f"week {week}": tally for week, tally in sorted(self.weeks.items())}
+        tallies = {"all": total(weeks.values()), **weeks} if weeks else {}
+        return {
+            "classes by week": [
+                {
+                    "week": name, "divider s": tally.divider_s, "jobs": tally.jobs,
+                    "accuracy": tally.accuracy, "precision": tally.precision,
+                    "recall": tally.recall, "large taken for small": tally.large_taken_for_small,
+                }
+                for name, tally in tallies.items()
+            ],
+            "features": [
+                {"feature": name, "importance": self.importance[name]}
+                for name in sorted(self.importance, key=self.importance.__getitem__, reverse=True)
+            ],
+        }  # fmt: skip
 
     def predict(self, job: Job, now: int) -> float:
         """Return the divider for a small job, the requested time for a large one."""

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from math import inf
 from time import perf_counter
 
+import msgspec
 import numpy as np
 
 from cpdispatch.jobs import Job
-from cpdispatch.predict import Cautious, Predictor, Watching
+from cpdispatch.predict import Cautious, Predictor, Reporting, Tables, Watching
 
 SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
@@ -35,11 +36,14 @@ class Guard:
     ----------
     faults : Counter of str
         What the predictor did wrong: kind -> number of calls.
+    seconds : float
+        Wall time of all calls so far.
     """
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
         self.faults: Counter[str] = Counter()
+        self.seconds = 0.0
         self._slow_calls = 0
         self._learned = 0
         self._learning_s = 0.0
@@ -67,6 +71,16 @@ class Guard:
         """Tell the predictor the runtime of a job that has just ended."""
         self._call("learn", job, runtime_s)
 
+    def report(self) -> Tables:
+        """The tables of a predictor that has some."""
+        if not isinstance(self.predictor, Reporting):
+            return {}
+        try:
+            return msgspec.convert(self._call("report", default={}), Tables)
+        except msgspec.ValidationError as error:
+            self._fault(f"report answered with no tables: {error}")
+            return {}
+
     def _seconds(self, what: str, job: Job, value: int) -> int:
         answer = self._call(what, job, value, default=job.requested_s)
         if not isinstance(answer, int | float | np.integer | np.floating):
@@ -77,18 +91,20 @@ class Guard:
             return max(1, int(min(answer, job.requested_s)))
         return job.requested_s
 
-    def _call(self, what: str, job: Job, value: int, default: int = 0) -> object:
+    def _call(self, what: str, *arguments: object, default: object = None) -> object:
         if self._slow_calls == MOST_SLOW_CALLS:
             return default
-        method: Callable[[Job, int], object] = getattr(self.predictor, what)
+        method: Callable[..., object] = getattr(self.predictor, what)
         began = perf_counter()
         try:
-            return method(job, value)
+            return method(*arguments)
         except Exception as error:
             self._fault(f"{what} raised {type(error).__name__}")
             return default
         finally:
-            if self._is_slow(what, perf_counter() - began):
+            took_s = perf_counter() - began
+            self.seconds += took_s
+            if self._is_slow(what, took_s):
                 self._slow_calls += 1
                 self._fault(f"{what} took longer than {SLOW_S:g} s")
 

@@ -168,6 +168,8 @@ def simulate(
             replay = _restored(watch.folder / CHECKPOINT, replay)
     replay.go(watch)
     by_kernel = isinstance(replay.simulation, CompiledSimulation)
+    if isinstance(replay.simulation, Simulation):
+        about |= replay.simulation.of_predictor
     notes = {**workload.notes, **replay.simulation.notes}
     about |= {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
     return run_of(replay.simulation, about)

@@ -316,6 +316,13 @@ class Simulation:
         return {**dependencies, **self._guard.faults}
 
     @property
+    def of_predictor(self) -> dict[str, object]:
+        """The wall time of the predictor's calls so far, seconds, and its own tables if any."""
+        report = self._guard.report()
+        told = {"predictor_report": report} if report else {}
+        return {**told, "predictor_seconds": self._guard.seconds}
+
+    @property
     def progress(self) -> float:
         """Share of the jobs that have been submitted so far."""
         return self._next / max(len(self._order), 1)

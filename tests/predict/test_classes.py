@@ -250,6 +250,18 @@ def test_a_week_tells_how_its_jobs_were_classified(fortnight: Classes) -> None:
     assert set(fortnight.importance) == set(FEATURES)
 
 
+def test_the_report_has_all_weeks_and_the_features_by_importance(fortnight: Classes) -> None:
+    weeks, features = fortnight.report().values()
+    assert weeks[0]["week"] == "all"
+    assert weeks[0]["jobs"] == sum(tally.jobs for tally in fortnight.weeks.values())
+    assert [row["accuracy"] for row in weeks[1:]] == [
+        tally.accuracy for _, tally in sorted(fortnight.weeks.items())
+    ]
+    shares = [row["importance"] for row in features]
+    assert shares == sorted(fortnight.importance.values(), reverse=True)
+    assert Classes().report() == {"classes by week": [], "features": []}
+
+
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(UsageError, match=r"needs sklearn.*cpdispatch\[learn\]"):

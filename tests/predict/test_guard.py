@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cpdispatch.jobs import Job
-from cpdispatch.predict import guard
+from cpdispatch.predict import Tables, guard
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulate import simulate
 from cpdispatch.system import System
@@ -119,3 +119,46 @@ def test_a_bound_is_the_requested_time_where_the_predictor_has_none() -> None:
 def test_faults_are_shown_with_the_run() -> None:
     run = simulate(workload(ROWS), System.pool(4), predictor=Says(fail))
     assert run.about["notes"] == {"predictor odd, predict raised ZeroDivisionError": 3}
+
+
+class Tells(Says):
+    """Has tables of its own, or what it says are such."""
+
+    def __init__(self, say: Callable[[], Any]) -> None:
+        super().__init__(lambda: 5)
+        self.tell = say
+
+    def report(self) -> Tables:
+        tables: Tables = self.tell()
+        return tables
+
+
+def test_tables_of_a_predictor_are_kept_with_the_run() -> None:
+    tables = {"by week": [{"week": 1, "accuracy": 0.5, "best": None, "worst": "none"}]}
+    run = simulate(workload(ROWS), System.pool(4), predictor=Tells(lambda: tables))
+    assert run.about["predictor_report"] == tables
+    assert run.about["notes"] == {}
+
+
+@pytest.mark.parametrize("tables", [None, [1], {"a": 3}, {"a": [{"b": object()}]}, {1: []}])
+def test_a_report_that_is_no_tables_is_a_fault(tables: Any) -> None:
+    run = simulate(workload(ROWS), System.pool(4), predictor=Tells(lambda: tables))
+    assert "predictor_report" not in run.about
+    ((fault, count),) = run.about["notes"].items()
+    assert "report answered with no tables" in fault
+    assert count == 1
+
+
+def test_a_report_that_fails_is_a_fault() -> None:
+    guarded = Guard(Tells(fail))
+    assert guarded.report() == {}
+    assert guarded.faults == {"predictor odd, report raised ZeroDivisionError": 1}
+
+
+def test_the_time_of_all_calls_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.25, 1.0, 1.5])
+    monkeypatch.setattr(guard, "perf_counter", lambda: next(clock))
+    guarded, job = Guard(Says(lambda: 5)), workload(ROWS).table[0]
+    guarded.predict(job, 0)
+    guarded.learn(job, 5)
+    assert guarded.seconds == 0.75

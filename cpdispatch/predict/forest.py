@@ -28,7 +28,7 @@ WINDOW, FEWEST = 10_000, 200
 SCORES = 1000
 """Jobs that ended last by which the upper quantile is corrected."""
 FEATURES = 31
-LEVEL = 0.7
+LEVEL = 0.6
 _DAY_S, _WEEK_S = 86_400, 604_800
 _LONG_AGO, _NONE = 20.0, -1.0
 _OF_NEW, _OF_OLD = 0.3, 0.7

@@ -224,7 +224,7 @@ def test_on_a_log_the_upper_quantile_holds_and_the_median_beats_the_users_last_t
         for by_id in (said.upper_s, said.median_s)
     )
     late = slice(1000, None)
-    assert 0.67 <= np.mean(log.runtime_s[late] <= upper_s[late]) <= 0.73
+    assert 0.57 <= np.mean(log.runtime_s[late] <= upper_s[late]) <= 0.63
     errors = [np.abs(run.jobs["expected_s"] - log.runtime_s).mean() for run in runs]
     assert errors[0] < 0.95 * errors[1]
     assert (upper_s >= median_s).all()

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import ByteArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.heuristics import kernels, plan
 from cpdispatch.heuristics.allocate import as_placements, holds, power_unit
@@ -73,9 +73,9 @@ class Backfill:
         same = self.secondary == self.primary and self.threshold_s == NO_THRESHOLD
         secondary = primary if same else self.secondary.rank(now, block)
         seen = limited(instance, instance.queue.requested_s) if self.requested else instance
-        decision = self.backfilled(seen, primary, secondary)
+        start_s, reason, placements = self.backfilled(seen, primary, secondary)
         phases = {"heuristic": (perf_counter() - began) * 1e3}
-        return replace(decision, certificate=Certificate(self.name, phases_ms=phases))
+        return Decision(start_s, reason, placements, Certificate(self.name, phases_ms=phases))
 
     def backfilled(
         self,
@@ -83,8 +83,8 @@ class Backfill:
         primary: IntArray,
         secondary: IntArray,
         spare: IntArray | None = None,
-    ) -> Decision:
-        """Answer one instance whose queue is taken in these orders, positions of shape (jobs,).
+    ) -> tuple[IntArray, ByteArray, Placements]:
+        """Starts, reasons and placements, if the queue is taken in these orders of positions.
 
         ``spare``, shape (jobs, resources), is what each job has to leave free when it starts; it
         plays no part where capacity is planned over time.
@@ -114,11 +114,11 @@ class Backfill:
         placements = as_placements(placed)
         if self.depth > 1:
             self._remember(instance, start, placements)
-        return Decision(start, reason, placements, Certificate(self.name))
+        return start, reason, placements
 
     def _plan(
         self, instance: Instance, primary: IntArray, secondary: IntArray
-    ) -> tuple[IntArray, np.typing.NDArray[np.int8], kernels.Placed]:
+    ) -> tuple[IntArray, ByteArray, kernels.Placed]:
         hold_start, hold_node, hold_capacity = holds(instance)
         ends = [r.end_s for r in instance.reservations for _ in r.nodes]
         running = instance.running

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import ClassVar
 
@@ -67,9 +67,10 @@ class Best:
         order = self._order(queue, late)
         strict = waited_s.max(initial=0) > self.strict_s
         seen = limited(instance, queue.requested_s if strict else queue.upper_s)
-        decision = self._backfill.backfilled(seen, order, order, self._spare(instance, late))
+        spare = self._spare(instance, late)
+        start_s, reason, placements = self._backfill.backfilled(seen, order, order, spare)
         phases = {"heuristic": (perf_counter() - began) * 1e3}
-        return replace(decision, certificate=Certificate(self.name, phases_ms=phases))
+        return Decision(start_s, reason, placements, Certificate(self.name, phases_ms=phases))
 
     def _order(self, queue: JobTable, late: BoolArray) -> IntArray:
         expected, upper = queue.expected_s.astype(np.float64), queue.upper_s.astype(np.float64)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cpdispatch.errors import InputError, UsageError
+from cpdispatch.jobs import Column
 from cpdispatch.learn.weeks import at_least, consecutive, halves, made_up, rebased
 from tests.learn.cases import WEEK_S, bursts, workload
 
@@ -33,7 +34,7 @@ def test_made_up_weeks_hold_of_each_user_one_of_that_users_weeks() -> None:
     runtimes = {
         (user, week): sorted(
             log.runtime_s[
-                (log.table.block[6] == user) & (log.table.submit_s // WEEK_S == week)
+                (log.table.column(Column.USER) == user) & (log.table.submit_s // WEEK_S == week)
             ].tolist()
         )
         for user in range(3)
@@ -43,7 +44,7 @@ def test_made_up_weeks_hold_of_each_user_one_of_that_users_weeks() -> None:
         assert made.table.submit_s.min() >= 0
         assert made.table.submit_s.max() < WEEK_S
         for user in range(3):
-            own = sorted(made.runtime_s[made.table.block[6] == user].tolist())
+            own = sorted(made.runtime_s[made.table.column(Column.USER) == user].tolist())
             assert own in [runtimes[user, week] for week in range(4)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-NEEDING_SCIKIT_LEARN = {"forest"}
+NEEDING_SCIKIT_LEARN = {"class", "forest"}
 
 
 def names(some: Iterable[str]) -> list[Any]:

@@ -18,8 +18,6 @@ CLAIRVOYANT = "actual"
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", names(set(PREDICTORS) - {CLAIRVOYANT}))
 def test_every_predictor_conforms(name: str, rule: str) -> None:
-    if name == "class":
-        pytest.importorskip("sklearn")
     check(PREDICTORS[name].make, rule)
 
 

@@ -17,8 +17,6 @@ ROWS = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30)]
 
 @pytest.mark.parametrize("name", names(PREDICTORS))
 def test_every_predictor_carries_its_registry_name(name: str) -> None:
-    if name == "class":
-        pytest.importorskip("sklearn")
     assert make(name, workload(ROWS)).name == name
 
 

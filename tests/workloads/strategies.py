@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.jobs import LABELLED, JobTable, Workload, job_block
+from cpdispatch.jobs import LABELLED, Column, JobTable, Workload, job_block
 
 LARGE = 10**9
 
@@ -62,7 +62,7 @@ def resource_workloads(draw: st.DrawFn) -> Workload:
     )
     table = plain.table
     text = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=6)
-    people = draw(st.lists(text.filter(lambda t: not t.isdecimal()), min_size=1, unique=True))
+    people = draw(st.lists(text.filter(lambda t: not _is_number(t)), min_size=1, unique=True))
     user = draw(st.lists(st.integers(-1, len(people) - 1), min_size=jobs, max_size=jobs))
     block = job_block(
         id=table.id,
@@ -71,7 +71,7 @@ def resource_workloads(draw: st.DrawFn) -> Workload:
         requested_s=table.requested_s,
         request=request,
         user=user,
-        queue=table.block[8],
+        queue=table.column(Column.QUEUE),
     )
     return Workload(
         name="random",
@@ -82,3 +82,12 @@ def resource_workloads(draw: st.DrawFn) -> Workload:
         think_s=plain.think_s,
         memory_unit_kb=draw(st.sampled_from([None, 1, 1024, 1024 * 1024])),
     )
+
+
+def _is_number(text: str) -> bool:
+    """Whether a table takes a cell for a number, not for a name."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

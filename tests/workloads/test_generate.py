@@ -13,7 +13,7 @@ from cpdispatch.workloads.fit import fit
 from cpdispatch.workloads.generate import EURORA, KIT, MIXES, Mix, eurora_sample, generate
 
 SEEDS = range(6)
-GOLDEN = "c00a10519bd1fa71f09a54f98d1a67264e96f3a517ccb94c24c2baf3bcddeaf1"
+GOLDEN = "2946ea7791419f0ac430e54463d66ac50186e9b3739f0449140f7f09d072de8c"
 
 
 def classes(workload: Workload) -> dict[str, np.typing.NDArray[np.bool_]]:

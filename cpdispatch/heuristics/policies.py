@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray, sealed
-from cpdispatch.compile import is_compiled, kernel
+from cpdispatch.compile import inlined, is_compiled, kernel
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Column
 
@@ -265,7 +265,7 @@ def _polynomial(w: FloatArray, p: float, q: float, r: float) -> float:
     return float(value + w[16] * p**3 * q + w[17] * p**2 * q**2 + w[18] * p * q**3)
 
 
-@kernel
+@inlined
 def key_of(
     policy: int, weights: FloatArray, now: int, submit: int, p: float, q: float, requested: int,
     own: Any,

@@ -110,15 +110,7 @@ class JobTable:
         return len(self.columns[0])
 
     def __getitem__(self, position: int) -> Job:
-        values = self.values(position).tolist()
-        first = Column.REQUEST
-        return Job(
-            values[Column.ID],
-            values[Column.SUBMIT],
-            values[Column.UNITS],
-            tuple(values[first:]),
-            *values[Column.REQUESTED : first],
-        )
+        return job_of(self.values(position))
 
     def __iter__(self) -> Iterator[Job]:
         return (self[position] for position in range(len(self)))
@@ -199,6 +191,19 @@ class JobTable:
         if isinstance(self.columns, np.ndarray):
             return JobTable(np.ascontiguousarray(self.columns[:, positions]), self.labels)
         return JobTable(np.stack([column[positions] for column in self.columns]), self.labels)
+
+
+def job_of(column: IntArray) -> Job:
+    """The job of one column of a block, shape (columns,)."""
+    values = column.tolist()
+    first = Column.REQUEST
+    return Job(
+        values[Column.ID],
+        values[Column.SUBMIT],
+        values[Column.UNITS],
+        tuple(values[first:]),
+        *values[Column.REQUESTED : first],
+    )
 
 
 def _table(

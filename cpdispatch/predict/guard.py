@@ -58,6 +58,14 @@ class Guard:
         """What a job will probably not run longer than, s: the requested time if nobody knows."""
         return self._seconds("upper", job, now) if self._cautious else job.requested_s
 
+    def bound(self, job: Job) -> int | None:
+        """Seconds after which a job is another than it was taken for; None: never."""
+        answer = self._call("bound", job)
+        if answer is None or isinstance(answer, int | np.integer):
+            return None if answer is None else max(1, int(answer))
+        self._fault("bound answered with no whole number")
+        return None
+
     def refresh(self, job: Job, elapsed_s: int) -> int:
         """Expected total duration in seconds of a job that has run ``elapsed_s``."""
         return self._seconds("refresh", job, elapsed_s)

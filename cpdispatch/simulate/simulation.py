@@ -22,7 +22,7 @@ from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Column, Job, Workload
+from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulate.precedence import Precedence
@@ -120,7 +120,9 @@ class Simulation:
         self.records.reason[~runnable] = Reason.NEVER_FITS
         self.dependencies = dependencies
         self._precedence = Precedence(workload, runnable) if dependencies else None
-        self._bounding = bounding(self.predictor) if idempotent else None
+        if idempotent:
+            bounding(self.predictor)
+        self._idempotent = idempotent
         self._bound_s = np.full(len(workload), _NEVER, dtype=np.int64)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
@@ -231,15 +233,15 @@ class Simulation:
     def _submit(self) -> Job:
         row = int(self._order[self._next])
         self._next += 1
-        table = self.workload.table
-        job = table[row]
+        column = self.workload.table.values(row)
+        job = job_of(column)
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         upper_s = max(expected_s, self._guard.upper(job, self.now))
-        self._state.submit(row, table.values(row), expected_s, upper_s)
+        self._state.submit(row, column, expected_s, upper_s)
         self._live[row] = job
-        if self._bounding is not None and (bound_s := self._bounding.bound(job)) is not None:
-            self._bound_s[row] = max(1, bound_s)
+        if self._idempotent and (bound_s := self._guard.bound(job)) is not None:
+            self._bound_s[row] = bound_s
         return job
 
     def _complete(self) -> None:

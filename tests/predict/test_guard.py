@@ -116,6 +116,29 @@ def test_a_bound_is_the_requested_time_where_the_predictor_has_none() -> None:
     assert [Guard(Bounds(lambda: 5)).upper(job, now) for now in (0, 1)] == [17, 100]
 
 
+@pytest.mark.parametrize(
+    ("say", "bound_s", "fault"),
+    [
+        (lambda: None, None, ""),
+        (lambda: 70, 70, ""),
+        (lambda: np.int64(-7), 1, ""),
+        (lambda: 7.5, None, "bound answered with no whole number"),
+        (fail, None, "bound raised ZeroDivisionError"),
+    ],
+)
+def test_a_faulty_bound_restarts_no_job(
+    say: Callable[[], Any], bound_s: int | None, fault: str
+) -> None:
+    class Bounds(Says):
+        def bound(self, job: Job) -> int | None:
+            answer: int | None = say()
+            return answer
+
+    guarded = Guard(Bounds(lambda: 5))
+    assert guarded.bound(workload(ROWS).table[0]) == bound_s
+    assert list(guarded.faults) == ([f"predictor odd, {fault}"] if fault else [])
+
+
 def test_faults_are_shown_with_the_run() -> None:
     run = simulate(workload(ROWS), System.pool(4), predictor=Says(fail))
     assert run.about["notes"] == {"predictor odd, predict raised ZeroDivisionError": 3}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -147,18 +147,24 @@ class Dependencies:
             running jobs.
         """
         queued = np.arange(len(stated_s) + 1)
-        earliest_s = np.maximum(stated_s, now)
-        owner, predecessor = after_running
-        np.maximum.at(earliest_s, owner, end_s[predecessor] + think_s[owner])
+        stated_s = sealed(np.maximum(stated_s, now))
         return cls(
-            sealed(earliest_s),
+            stated_s,
             sealed(np.searchsorted(after[0], queued)),
             sealed(after[1]),
             sealed(think_s),
-            sealed(np.maximum(stated_s, now)),
-            sealed(np.searchsorted(owner, queued)),
-            sealed(predecessor),
-        )
+            stated_s,
+            sealed(np.searchsorted(after_running[0], queued)),
+            sealed(after_running[1]),
+        ).ending(end_s)
+
+    def ending(self, end_s: IntArray) -> Dependencies:
+        """The same where these are the expected ends of the running jobs, shape (running,)."""
+        earliest_s = self.stated_s.copy()
+        owner = np.repeat(np.arange(len(earliest_s)), np.diff(self.running_offset))
+        ready_s = end_s[self.running_position] + self.think_s[owner]
+        np.maximum.at(earliest_s, owner, ready_s)
+        return replace(self, earliest_s=sealed(earliest_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,8 @@ class Starvation:
 
     A queued job that has waited longer than the threshold is starved. No plan starts it later than
     the bound, counted from when it became starved, though it could start earlier beside the
-    running jobs, the reservations and the other starved jobs.
+    running jobs, the reservations and the other starved jobs, if all of these last until their
+    requested times.
 
     Attributes
     ----------
@@ -290,6 +297,7 @@ class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     submit: int | None = None
     user: str = ""
     queue: str = ""
+    requested: int | None = None
 
 
 class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -301,6 +309,8 @@ class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     user: str = ""
     queue: str = ""
     ewt: int = 1
+    requested: int | None = None
+    upper: int | None = None
     after: list[int] = []
     think: int = 0
     earliest: int | None = None
@@ -516,19 +526,37 @@ class _Check:
         self.need(max(job.unit) <= most, f"{field}.unit", job.unit, f"x {job.units}: too much")
         self.need(max(job.unit) > 0, f"{field}.unit", job.unit, "asks for nothing")
 
+    def requested(self, job: _QueuedJob | _RunningJob, field: str) -> int:
+        if job.requested is None:
+            return job.duration
+        self.number(job.requested, f"{field}.requested", job.duration)
+        return job.requested
+
+    def upper(self, job: _QueuedJob, field: str) -> int:
+        requested = self.requested(job, field)
+        if job.upper is None:
+            return requested
+        self.number(job.upper, f"{field}.upper", job.duration)
+        most = f"must be {requested} or less, the requested time"
+        self.need(job.upper <= requested, f"{field}.upper", job.upper, most)
+        return job.upper
+
     def running(self, read: _File, system: System, names: _Names) -> Running:
         jobs = sorted(read.running, key=lambda job: (job.start, job.id))
         index = {id(job): k for k, job in enumerate(read.running)}
         seen: set[int] = set()
         entries: list[list[tuple[int, int]]] = []
+        requested: list[int] = []
         for job in jobs:
             field = f"running[{index[id(job)]}]"
             self.job(job, field, len(system.resources), seen)
             self.number(job.start, f"{field}.start")
             self.need(job.start <= read.time, f"{field}.start", job.start, "starts in the future")
             entries.append(self.placement(job, field, system.nodes))
+            requested.append(self.requested(job, field))
         start = np.array([job.start for job in jobs], dtype=np.int64)
-        end = start + np.array([job.duration for job in jobs], dtype=np.int64)
+        duration = np.array([job.duration for job in jobs], dtype=np.int64)
+        end = start + duration
         offset = np.cumsum([0, *(len(entry) for entry in entries)], dtype=np.int64)
         running = Running(
             JobTable(
@@ -536,7 +564,8 @@ class _Check:
                     id=[job.id for job in jobs],
                     submit_s=[job.start if job.submit is None else job.submit for job in jobs],
                     units=[job.units for job in jobs],
-                    requested_s=[job.duration for job in jobs],
+                    requested_s=requested,
+                    expected_s=duration,
                     request=np.array([job.unit for job in jobs]).reshape(-1, len(system.resources)),
                     user=[names.user[job.user] for job in jobs],
                     queue=[names.queue[job.queue] for job in jobs],
@@ -571,17 +600,23 @@ class _Check:
         return sorted(entries)
 
     def queue(self, read: _File, kinds: int, names: _Names, seen: set[int]) -> JobTable:
+        requested: dict[int, int] = {}
+        upper: dict[int, int] = {}
         for k, job in enumerate(read.queue):
             self.job(job, f"queue[{k}]", kinds, seen)
             self.need(job.submit <= read.time, f"queue[{k}].submit", job.submit, "in the future")
             self.number(job.ewt, f"queue[{k}].ewt", 1)
+            requested[job.id] = self.requested(job, f"queue[{k}]")
+            upper[job.id] = self.upper(job, f"queue[{k}]")
         jobs = sorted(read.queue, key=lambda job: (job.submit, job.id))
         return JobTable(
             job_block(
                 id=[job.id for job in jobs],
                 submit_s=[job.submit for job in jobs],
                 units=[job.units for job in jobs],
-                requested_s=[job.duration for job in jobs],
+                requested_s=[requested[job.id] for job in jobs],
+                expected_s=[job.duration for job in jobs],
+                upper_s=[upper[job.id] for job in jobs],
                 request=np.array([job.unit for job in jobs]).reshape(-1, kinds),
                 ewt_s=[job.ewt for job in jobs],
                 user=[names.user[job.user] for job in jobs],
@@ -650,6 +685,7 @@ def _queued_file(instance: Instance, k: int) -> _QueuedJob:
     file = _QueuedJob(
         job.id, job.submit_s, job.expected_s, job.units, list(job.request),
         instance.queue.label("user", k), instance.queue.label("queue", k), job.ewt_s,
+        _unless(job.expected_s, job.requested_s), _unless(job.requested_s, job.upper_s),
     )  # fmt: skip
     if given is not None:
         queued = given.position[given.offset[k] : given.offset[k + 1]]
@@ -672,7 +708,13 @@ def _running_file(running: Running, k: int) -> _RunningJob:
         job.id, start, duration, job.units, list(job.request),
         {str(node): units for node, units in sorted(nodes)}, job.submit_s,
         running.jobs.label("user", k), running.jobs.label("queue", k),
+        _unless(duration, job.requested_s),
     )  # fmt: skip
+
+
+def _unless(left_out: int, value: int) -> int | None:
+    """A value for a file, unless it is the one that it is taken to be when it is left out."""
+    return None if value == left_out else value
 
 
 def dump(instance: Instance, path: str | os.PathLike[str]) -> None:

@@ -58,7 +58,7 @@ class Job:
         Expected duration by the predictor in use, seconds.
     upper_s : int
         What the job will probably not run longer than, seconds: the requested time, unless the
-        predictor in use knows better.
+        predictor in use knows better. Never less than the expected duration.
     ewt_s : int
         Expected waiting time of the job's queue, seconds.
     user, group, queue, executable, partition : int

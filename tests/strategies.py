@@ -73,6 +73,7 @@ def instance_files(
     power: bool = True,
     dependencies: bool = False,
     starvation: bool = False,
+    predictions: bool = False,
 ) -> dict[str, Any]:
     """The content of a valid instance file: running jobs fit, some are overdue."""
     system = draw(systems(max_nodes))
@@ -125,7 +126,20 @@ def instance_files(
             "threshold": draw(st.integers(0, now)),
             "bound": draw(st.integers(0, 9)),
         }
+    if predictions:
+        draw(predicted(running, queue))
     return file
+
+
+@st.composite
+def predicted(draw: st.DrawFn, running: list[dict[str, Any]], queue: list[dict[str, Any]]) -> None:
+    """Let jobs last longer than is expected of them."""
+    more = st.integers(0, LONGEST_S)
+    for job in running:
+        job["requested"] = job["duration"] + draw(more)
+    for job in queue:
+        job["upper"] = job["duration"] + draw(more)
+        job["requested"] = job["upper"] + draw(more)
 
 
 @st.composite
@@ -151,17 +165,33 @@ def instances(
     power: bool = True,
     dependencies: bool = False,
     starvation: bool = False,
+    predictions: bool = False,
 ) -> st.SearchStrategy[Instance]:
     """Valid instances, see `instance_files`."""
     files = instance_files(
-        max_nodes, max_jobs, max_running, down, reservations, power, dependencies, starvation
-    )
+        max_nodes, max_jobs, max_running, down, reservations, power, dependencies, starvation,
+        predictions,
+    )  # fmt: skip
     return files.map(read)
 
 
 def read(file: dict[str, Any]) -> Instance:
     """The instance that a file's content describes."""
     return instances_module.loads(json.dumps(file))
+
+
+def lasting(instance: Instance, limits: str) -> Instance:
+    """The instance whose jobs are expected to last as long as some limits say, by its file."""
+    file = json.loads(instances_module.to_json(instance))
+    for job in file.get("queue", []):
+        requested = job.pop("requested", job["duration"])
+        upper = job.pop("upper", requested)
+        lasts = {"expected": job["duration"], "upper": upper, "requested": requested}
+        job["duration"] = lasts[limits]
+    if limits != "expected":
+        for job in file.get("running", []):
+            job["duration"] = job.pop("requested", job["duration"])
+    return read(file)
 
 
 EMPTY = read({"format": FORMAT, "time": 0, "resources": ["core"],

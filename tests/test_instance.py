@@ -77,6 +77,28 @@ def test_an_overdue_job_is_taken_to_end_one_second_from_now() -> None:
     assert json.loads(to_json(instance))["running"][0]["duration"] == 10000
 
 
+def test_requested_and_upper_times_are_those_of_the_duration_unless_they_are_stated() -> None:
+    plain = read(FILE)
+    jobs = (plain.queue, plain.running.jobs)
+    assert [jobs.requested_s.tolist() for jobs in jobs] == [[1200], [3600]]
+    assert [jobs.upper_s.tolist() for jobs in jobs] == [[1200], [3600]]
+    asked = read(FILE | part("queue", requested=1500) | part("running", requested=3900))
+    assert (asked.queue[0].expected_s, asked.queue[0].upper_s, asked.queue[0].requested_s) == (
+        1200, 1500, 1500,
+    )  # fmt: skip
+    assert asked.running.jobs.requested_s.tolist() == [3900]
+    assert asked.running.end_s.tolist() == [102600]
+    assert read(FILE | part("queue", requested=1500, upper=1300)).queue[0].upper_s == 1300
+
+
+def test_times_are_written_where_they_are_not_what_they_are_taken_for() -> None:
+    same = part("queue", requested=1200, upper=1200) | part("running", requested=3600)
+    assert digest(read(FILE | same)) == digest(read(FILE))
+    for times in ({"requested": 1500}, {"requested": 1500, "upper": 1300}):
+        (written,) = json.loads(to_json(read(FILE | part("queue", **times))))["queue"]
+        assert {key: written[key] for key in ("requested", "upper") if key in written} == times
+
+
 def test_a_reservation_in_force_is_not_free() -> None:
     now = FILE["reservations"][0] | {"start": 99990, "capacity": [10, 1, 0, 1]}
     assert read(FILE | {"reservations": [now]}).free[:2].tolist() == [[0, 0, 0, 11], [6, 1, 0, 15]]
@@ -84,20 +106,21 @@ def test_a_reservation_in_force_is_not_free() -> None:
     assert read(FILE | {"reservations": [over]}).free[1].tolist() == [16, 2, 0, 16]
 
 
-@given(instances())
+@given(instances(predictions=True))
 def test_equal_instances_give_equal_bytes_and_survive_their_file(instance: Instance) -> None:
     content = to_json(instance)
     again = loads(content)
     assert to_json(again) == content
     assert digest(again) == digest(instance)
     assert (again.free == instance.free).all()
-    assert (again.queue.block[:6] == instance.queue.block[:6]).all()
+    assert (again.queue.block[:7] == instance.queue.block[:7]).all()
+    assert (again.running.jobs.requested_s == instance.running.jobs.requested_s).all()
     assert (again.running.end_s == instance.running.end_s).all()
     assert (again.running.overdue == instance.running.overdue).all()
     assert (again.reservations, again.power) == (instance.reservations, instance.power)
 
 
-@given(instance_files(), st.randoms(use_true_random=False))
+@given(instance_files(predictions=True), st.randoms(use_true_random=False))
 def test_the_order_of_jobs_in_a_file_does_not_change_the_instance(
     file: dict[str, Any], random: Any
 ) -> None:
@@ -338,6 +361,13 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (part("queue", unit=[0, 0, 0, 0]), "queue[0].unit", "asks for nothing"),
     (part("queue", submit=100001), "queue[0].submit", "100001"),
     (part("queue", ewt=0), "queue[0].ewt", "0"),
+    (part("queue", requested=1199), "queue[0].requested", "must be 1200 or more (found 1199)"),
+    (part("queue", requested=2**70), "queue[0].requested", str(2**70)),
+    (part("queue", requested=1500, upper=1199), "queue[0].upper", "must be 1200 or more"),
+    (part("queue", requested=1500, upper=1501), "queue[0].upper", "or less, the requested time"),
+    (part("queue", upper=1201), "queue[0].upper", "must be 1200 or less, the requested time"),
+    (part("running", requested=3599), "running[0].requested", "must be 3600 or more (found 3599)"),
+    (part("running", upper=3600), "running[0].upper", "3600"),
     (part("queue", runtime=3), "queue[0].runtime", "3"),
     (part("queue", after=[12, 99]), "queue[0].after[1]", "no queued or running job has this id"),
     (part("queue", after=[99]), "queue[0].after[0]", "(found 99); leave out a job that has ended"),
@@ -432,7 +462,7 @@ weird = (
 
 
 @settings(max_examples=400)
-@given(instance_files(dependencies=True, starvation=True), weird, st.data())
+@given(instance_files(dependencies=True, starvation=True, predictions=True), weird, st.data())
 def test_anything_anywhere_in_a_file_is_understood_or_refused(
     file: dict[str, Any], value: Any, data: st.DataObject
 ) -> None:

@@ -364,8 +364,8 @@ class Bridge:
         column[Column.ID] = self._number(job.id)
         column[Column.SUBMIT] = job.queued_time
         column[Column.UNITS] = job.requested_nodes
-        column[Column.REQUESTED] = job.expected_duration
-        column[Column.EXPECTED] = column[Column.UPPER] = max(1, job.expected_duration)
+        for times in (Column.REQUESTED, Column.EXPECTED, Column.UPPER):
+            column[times] = max(1, job.expected_duration)
         column[Column.EWT] = 1
         for name in LABELLED:
             value = getattr(job, _NAMED_AS.get(name, name), None)

@@ -22,7 +22,7 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.instance import NO_NODES, Instance, Running, digest
-from cpdispatch.jobs import Column
+from cpdispatch.jobs import Column, JobTable
 from cpdispatch.solution import STATUSES, Solution, SolvedJob
 from cpdispatch.system import System
 
@@ -610,12 +610,22 @@ def _whole_plan(instance: Instance, decision: Decision) -> list[_Planned]:
 
 
 def _starving(instance: Instance, plan: list[_Planned]) -> list[Violation]:
-    """Starved jobs that a plan starts after their bound though they could start earlier."""
+    """Starved jobs that a plan starts after their bound though they could start earlier.
+
+    They could if every job lasted until its requested time: a plan may take jobs to last as long
+    as is expected, as they may, or anything between, and is blamed for none of it.
+    """
     rule, now = instance.starvation, instance.now
     assert rule is not None
     submit_s = instance.queue.submit_s.tolist()
     starts = {job.position: job.start_s for job in plan}
-    starved = [job for job in plan if now - submit_s[job.position] > rule.threshold_s]
+    instance = _lasting(instance)
+    lasts_s = instance.queue.expected_s.tolist()
+    starved = [
+        replace(job, end_s=job.start_s + lasts_s[job.position])
+        for job in plan
+        if now - submit_s[job.position] > rule.threshold_s
+    ]
     due = {j.position: submit_s[j.position] + rule.threshold_s + rule.bound_s for j in starved}
     late = [job for job in starved if job.start_s > max(due[job.position], now)]
     beside = _Beside(instance, starved) if late else None
@@ -631,6 +641,17 @@ def _starving(instance: Instance, plan: list[_Planned]) -> list[Violation]:
             )
             found.append(Violation(Kind.STARVATION, text))
     return found
+
+
+def _lasting(instance: Instance) -> Instance:
+    """The instance in which every job is expected to last until its requested time."""
+    queue, running = instance.queue, instance.running
+    block = queue.block.copy()
+    block[Column.EXPECTED] = np.maximum(queue.expected_s, queue.requested_s)
+    end_s = np.maximum(running.end_s, running.start_s + running.jobs.requested_s)
+    return replace(
+        instance, queue=JobTable(block, queue.labels), running=replace(running, end_s=end_s)
+    )
 
 
 def _released(instance: Instance, starts: Mapping[int, int], position: int) -> int:

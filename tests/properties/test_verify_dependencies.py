@@ -18,24 +18,25 @@ from cpdispatch.instance import Instance
 from cpdispatch.solution import Solution
 from cpdispatch.verify import Kind
 from tests.properties.test_verify_mutations import File, answer, claim, job_entry, kinds, victim
-from tests.strategies import Plan, before, place, planned_instances, read
+from tests.strategies import Plan, before, lasting, place, planned_instances, read
 
-depending = planned_instances(dependencies=True)
+depending = planned_instances(dependencies=True, predictions=True)
 starving = planned_instances(dependencies=True, starvation=True)
+predicted = planned_instances(dependencies=True, starvation=True, predictions=True)
 
 
 def for_an_objective(decision: Decision) -> Decision:
     return replace(decision, certificate=replace(decision.certificate, objective="slowdown"))
 
 
-@given(starving)
+@given(predicted)
 def test_a_plan_that_honours_dependencies_and_starved_jobs_is_clean(
     case: tuple[File, Plan],
 ) -> None:
     assert verify.solution(*claim(*case)) == []
 
 
-@given(starving)
+@given(predicted)
 def test_a_decision_that_does_so_is_clean(case: tuple[File, Plan]) -> None:
     instance, decision = answer(*case)
     assert verify.decision(instance, for_an_objective(decision)) == []
@@ -113,7 +114,9 @@ def test_a_start_that_comes_too_soon_is_reported(
 @st.composite
 def delayed_plans(draw: st.DrawFn) -> tuple[Instance, Solution]:
     """Plans of which some jobs were put off, or planned without nodes, or left out."""
-    file, plan = draw(planned_instances(dependencies=True, starvation=True, max_jobs=8))
+    file, plan = draw(
+        planned_instances(dependencies=True, starvation=True, predictions=True, max_jobs=8)
+    )
     file["starvation"]["threshold"] = draw(st.integers(0, 30))
     made: Plan = {}
     bare = set()
@@ -129,7 +132,11 @@ def delayed_plans(draw: st.DrawFn) -> tuple[Instance, Solution]:
 
 
 def could_start(instance: Instance, solution: Solution, k: int) -> int | None:
-    """Second by second: when a starved job could start, before it is planned to."""
+    """Second by second: when a starved job could start, before it is planned to.
+
+    All jobs last until their requested times: the nodes may then be held more than once.
+    """
+    instance = lasting(instance, "requested")
     now, seconds, system = instance.now, 600, instance.system
     taken = np.zeros((seconds, system.nodes, len(system.resources)), dtype=np.int64)
     pooled = np.zeros((seconds, len(system.resources)), dtype=np.int64)

@@ -104,10 +104,12 @@ def _allocation(value: Any) -> bool:
     return bool(value == "best-fit")
 
 
-def _limits(value: Any) -> bool:
-    if value not in ("expected", "requested"):
-        raise ValueError("expected or requested is needed")
-    return bool(value == "requested")
+def _limits(value: Any) -> str:
+    from cpdispatch.heuristics.limits import LIMITS
+
+    if value not in LIMITS:
+        raise ValueError(f"one of {', '.join(LIMITS)} is needed")
+    return str(value)
 
 
 def _switch(value: Any) -> bool:
@@ -179,10 +181,7 @@ def _objective(value: Any) -> str:
 
 
 def _backfill(**fixed: Any) -> Make:
-    renamed = {
-        "backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit",
-        "limits": "requested",
-    }  # fmt: skip
+    renamed = {"backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit"}
 
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
         from cpdispatch.heuristics.backfill import Backfill

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
@@ -12,9 +12,9 @@ from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.heuristics import kernels, plan
 from cpdispatch.heuristics.allocate import as_placements, holds, power_unit
 from cpdispatch.heuristics.eligible import eligible_only
+from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Column, JobTable
 
 FCFS = find("fcfs")
 ALL = int(np.iinfo(np.int64).max)
@@ -40,8 +40,9 @@ class Backfill:
         made anew at each call; beyond, they are promises that are kept between calls.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
-    requested : bool
-        Take jobs to end at their requested times: predictions order the queue and limit nothing.
+    limits : str
+        How long jobs are taken to last, see `cpdispatch.heuristics.limits.limited`; predictions
+        order the queue in any case.
     name : str
 
     References
@@ -55,7 +56,7 @@ class Backfill:
     threshold_s: int = NO_THRESHOLD
     depth: int = 1
     best_fit: bool = False
-    requested: bool = False
+    limits: str = "expected"
     name: str = "easy"
     _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
 
@@ -72,7 +73,7 @@ class Backfill:
         primary = self.primary.rank(now, block, self.threshold_s)
         same = self.secondary == self.primary and self.threshold_s == NO_THRESHOLD
         secondary = primary if same else self.secondary.rank(now, block)
-        seen = limited(instance, instance.queue.requested_s) if self.requested else instance
+        seen = limited(instance, self.limits)
         start_s, reason, placements = self.backfilled(seen, primary, secondary)
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         return Decision(start_s, reason, placements, Certificate(self.name, phases_ms=phases))
@@ -171,19 +172,6 @@ class Backfill:
             for position, nodes in placements.as_dict().items()
             if start[position] > instance.now
         }
-
-
-def limited(instance: Instance, duration_s: IntArray) -> Instance:
-    """An instance in which queued jobs are expected to last so long, running ones as requested.
-
-    Reservations then rest on no prediction: a job that outlives its own delays nobody twice.
-    """
-    queue, running = instance.queue, instance.running
-    block = queue.block.copy()
-    block[Column.EXPECTED] = duration_s
-    end_s = np.maximum(running.start_s + running.jobs.requested_s, instance.now + 1)
-    queue = JobTable(block, queue.labels)
-    return replace(instance, queue=queue, running=replace(running, end_s=end_s))
 
 
 def _nothing(instance: Instance) -> IntArray:

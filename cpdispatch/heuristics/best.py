@@ -10,8 +10,9 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import Certificate, Decision
-from cpdispatch.heuristics.backfill import Backfill, limited
+from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.eligible import eligible_only
+from cpdispatch.heuristics.limits import limited
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 
@@ -66,7 +67,7 @@ class Best:
         late = waited_s > self.threshold_s
         order = self._order(queue, late)
         strict = waited_s.max(initial=0) > self.strict_s
-        seen = limited(instance, queue.requested_s if strict else queue.upper_s)
+        seen = limited(instance, "requested" if strict else "upper")
         spare = self._spare(instance, late)
         start_s, reason, placements = self._backfill.backfilled(seen, order, order, spare)
         phases = {"heuristic": (perf_counter() - began) * 1e3}

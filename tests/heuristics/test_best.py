@@ -132,7 +132,7 @@ def test_it_brings_its_own_predictor() -> None:
     assert dispatch.predictor_of(dispatch.make("easy")) == "walltime"
 
 
-@given(instances())
+@given(instances(predictions=True))
 def test_every_answer_is_feasible(instance: Instance) -> None:
     assert verify.decision(instance, Best(keep=0.3, long_s=4).dispatch(instance)) == []
 

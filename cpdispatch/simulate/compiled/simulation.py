@@ -23,7 +23,7 @@ def replayable(dispatcher: Backfill | Reject) -> bool:
     if isinstance(dispatcher, Reject):
         return True
     orders = dispatcher.primary, dispatcher.secondary
-    plain = type(dispatcher) is Backfill and dispatcher.fresh and not dispatcher.requested
+    plain = type(dispatcher) is Backfill and dispatcher.fresh and dispatcher.limits == "expected"
     return plain and all(order.compiled for order in orders)
 
 

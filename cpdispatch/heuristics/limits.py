@@ -1,0 +1,58 @@
+"""How long jobs are taken to last: as predicted, or with care."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from cpdispatch.arrays import sealed
+from cpdispatch.errors import unknown
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column, JobTable
+
+LIMITS: Mapping[str, Column] = {
+    "expected": Column.EXPECTED,
+    "upper": Column.UPPER,
+    "requested": Column.REQUESTED,
+}
+"""What the queued jobs are taken to last, by name: a column of theirs."""
+
+
+def find(limits: str) -> Column:
+    """The column that says how long the queued jobs are taken to last.
+
+    Raises
+    ------
+    UsageError
+        When there are no such limits.
+    """
+    if limits not in LIMITS:
+        raise unknown("limits", limits, LIMITS)
+    return LIMITS[limits]
+
+
+def limited(instance: Instance, limits: str) -> Instance:
+    """An instance in which jobs are expected to last as long as these limits say.
+
+    With ``expected`` it is the instance itself: predictions limit everything. Else running jobs end
+    at their requested times, so that plans do not rest on predictions of what holds the nodes now:
+    a job that outlives its own delays nobody twice. Queued ones last as long as they probably may
+    (``upper``), or until their requested times too (``requested``).
+
+    No job ends earlier than in the instance itself: what is feasible here is feasible there.
+    """
+    column = find(limits)
+    if column == Column.EXPECTED:
+        return instance
+    queue, running, given = instance.queue, instance.running, instance.dependencies
+    block = queue.block.copy()
+    block[Column.EXPECTED] = np.maximum(queue.expected_s, block[column])
+    end_s = sealed(np.maximum(running.end_s, running.start_s + running.jobs.requested_s))
+    return replace(
+        instance,
+        queue=JobTable(block, queue.labels),
+        running=replace(running, end_s=end_s),
+        dependencies=None if given is None else given.ending(end_s),
+    )

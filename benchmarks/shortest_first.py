@@ -10,7 +10,7 @@ import numpy as np
 from cpdispatch.decision import Decision
 from cpdispatch.instance import Instance
 from cpdispatch.models.engine import MODELS, Answer, Budget, Engine
-from cpdispatch.models.part import in_turn, parts_of
+from cpdispatch.models.part import in_turn
 
 
 class ShortestFirst:
@@ -22,7 +22,7 @@ class ShortestFirst:
         engine = Engine(*MODELS["pcp3"])
         budget = Budget(engine.limit_s, live=False)
         answers = []
-        for part in parts_of(instance, engine.select(instance), engine.objective):
+        for part in engine.parts(instance, engine.select(instance)):
             front = part.first_order[: part.locked]
             order = np.argsort(part.jobs.expected_s, kind="stable")
             order = np.concatenate((front, order[~np.isin(order, front)]))

@@ -249,7 +249,9 @@ _ORDERS = {
     "limits": _limits,
 }  # fmt: skip
 _STRICT = {"allocate": _allocation, "threshold": _count}
-_ENGINE = {"reserve": _depth, "patience": _share, "live": _switch, "cp": _switch}
+_ENGINE = {
+    "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch, "limits": _limits
+}  # fmt: skip
 _CP = {
     "limit": _positive, "m": _count, "objective": _objective, "engine": _switch, **_ENGINE
 }  # fmt: skip
@@ -293,7 +295,8 @@ REGISTRY: Mapping[str, Entry] = {
                   _model("pcp5")),
     "hyper": Entry("chooses the model for each instance by what served on such; learns",
                    {"limit": _positive, "m": _count, "objective": _objective, "reserve": _depth,
-                    "patience": _share, "live": _switch, "record": str}, _hyper),
+                    "patience": _share, "live": _switch, "limits": _limits, "record": str},
+                   _hyper),
 }  # fmt: skip
 """Every dispatcher by name."""
 

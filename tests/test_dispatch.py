@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from cpdispatch import dispatch, verify
 from cpdispatch.dispatch import REGISTRY, Settings
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.heuristics.backfill import ALL, Backfill
+from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
 from tests.strategies import instances
@@ -30,6 +32,13 @@ def test_easy_has_two_orders_in_its_name_or_as_parameters() -> None:
     assert (spelt.primary, spelt.secondary) == (find("saf"), find("spf"))
     assert (spelt.threshold_s, spelt.best_fit) == (200_000, True)
     assert (plain.threshold_s, plain.best_fit) == (NO_THRESHOLD, False)
+
+
+@pytest.mark.parametrize("name", ["easy", "conservative", "hcp3", "hyper"])
+@pytest.mark.parametrize("limits", list(LIMITS))
+def test_limits_are_a_parameter_of_whatever_plans_ahead(name: str, limits: str) -> None:
+    made: Any = dispatch.make(f"{name}:limits={limits}")
+    assert (made.settings["limits"] if name == "hyper" else made.limits) == limits
 
 
 @pytest.mark.parametrize(
@@ -113,6 +122,9 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("hcp3:limit=0", "a positive number"),
         ("hcp3:m=0", "1 or more"),
         ("hcp3:objective=beauty", "one of ewt_excess"),
+        ("easy:limits=upr", "one of expected, upper, requested is needed"),
+        ("hyper:limits=upr", "one of expected, upper, requested is needed"),
+        ("pcp5:engine=off,limits=upper", "limits needs the engine"),
     ],
 )
 def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: str) -> None:
@@ -121,7 +133,7 @@ def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: st
 
 
 @settings(max_examples=60)
-@given(instances(), st.sampled_from(sorted(REGISTRY)))
+@given(instances(predictions=True), st.sampled_from(sorted(REGISTRY)))
 def test_every_dispatcher_answers_every_instance_feasibly_and_twice_the_same(
     instance: Instance, name: str
 ) -> None:

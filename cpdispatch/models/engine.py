@@ -2,6 +2,9 @@
 
 select -> decompose -> incumbent (priority search) -> bound -> [gap closed? answer] -> local search
 over orders, and CP-SAT on what it can win -> verify -> answer
+
+Predictions say who is planned, in which order, and what a plan costs. What a plan may rest on is
+another matter, see `Engine.limits`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from ortools.sat.python import cp_model_helper as cp_sat
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.errors import unknown
+from cpdispatch.heuristics import limits
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.priority_search import OrderSearch, Schedule
 from cpdispatch.instance import Instance, loads
@@ -180,8 +184,15 @@ class Engine:
     seed : int
     objective : str
         The variant's own when empty.
+    limits : str
+        How long a plan takes jobs to last, see `cpdispatch.heuristics.limits.limited`.
     name : str
         Name in tables; the variant's own when empty.
+
+    Notes
+    -----
+    The value of a certificate is that of the plan by the expected durations. Its bound is that of
+    all plans of the selected jobs that fit if jobs last as long as the limits say.
     """
 
     variant: Variant
@@ -194,6 +205,7 @@ class Engine:
     cp: bool = True
     seed: int = 0
     objective: str = ""
+    limits: str = "upper"
     name: str = ""
     solver: Solver = field(default_factory=shared, repr=False, compare=False)
 
@@ -201,6 +213,7 @@ class Engine:
         object.__setattr__(self, "objective", self.objective or self.variant.objective)
         object.__setattr__(self, "name", self.name or self.variant.name)
         objectives.find(self.objective)
+        limits.find(self.limits)
 
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
@@ -212,7 +225,7 @@ class Engine:
         """The plan of each independent part that a budget allows."""
         selection = self.select(instance)
         budget.lap("select")
-        parts = parts_of(instance, selection, self.objective)
+        parts = self.parts(instance, selection)
         budget.lap("decompose")
         answers = []
         for k, part in enumerate(parts):
@@ -224,7 +237,12 @@ class Engine:
         """The jobs that are planned."""
         by_slowdown = self.variant.by_slowdown
         order = slowdown_priority(instance) if by_slowdown else waiting_priority(instance)
-        return select(instance, order, self.m, self.reserve)
+        return select(limits.limited(instance, self.limits), order, self.m, self.reserve)
+
+    def parts(self, instance: Instance, selection: Selection) -> list[Part]:
+        """The parts that are planned by themselves, at what the instance itself says they cost."""
+        cost = objectives.of(self.objective, instance.queue)
+        return parts_of(limits.limited(instance, self.limits), selection, cost)
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
         """The best plan of a part that a share of what is left of the budget allows."""
@@ -583,7 +601,7 @@ def warm_up() -> None:
     for name in ("pcp3", "hcp3"):
         engine = Engine(*MODELS[name], limit_s=60.0, patience=1e-3)
         engine.dispatch(toy)
-        for part in parts_of(toy, engine.select(toy), engine.objective):
+        for part in engine.parts(toy, engine.select(toy)):
             orders = OrderSearch(part.search, part.first_order, part.weights.per_s, part.locked)
             orders.run(1)
             orders.kick(KICK)

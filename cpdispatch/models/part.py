@@ -26,7 +26,6 @@ from cpdispatch.heuristics.priority_search import (
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
-from cpdispatch.models import objective as objectives
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.pooled import Pool
 from cpdispatch.models.problem import After, Plan, Problem, room
@@ -356,11 +355,18 @@ def _power_over(since_s: IntArray, lines: Timelines) -> IntArray:
 # ------------------------------------------------------------------------------ decomposition
 
 
-def parts_of(instance: Instance, selection: Selection, objective: str) -> list[Part]:
+def parts_of(instance: Instance, selection: Selection, cost: Cost) -> list[Part]:
     """The independent parts of a problem, those with the job of highest priority first.
 
     Jobs belong together that could use nodes of the same group, that come after one another, or
     that share a cap on power.
+
+    Parameters
+    ----------
+    instance : Instance
+    selection : Selection
+    cost : Cost
+        Of the whole queue.
     """
     position = selection.position
     jobs = instance.queue.take(position)
@@ -383,7 +389,7 @@ def parts_of(instance: Instance, selection: Selection, objective: str) -> list[P
     group_of = np.searchsorted(begin, in_service, side="right") - 1
     return [
         _part(
-            instance, selection, objective, members,
+            instance, selection, cost, members,
             in_service[np.isin(group_of, np.flatnonzero(np.any(could[members], axis=0)))],
             [pair for pair in after if pair.job in members],
         )
@@ -394,7 +400,7 @@ def parts_of(instance: Instance, selection: Selection, objective: str) -> list[P
 def _part(
     instance: Instance,
     selection: Selection,
-    objective: str,
+    cost: Cost,
     members: IntArray,
     nodes: IntArray,
     after: Iterable[After],
@@ -402,7 +408,7 @@ def _part(
     position = selection.position[members]
     number = {int(member): k for k, member in enumerate(members)}
     jobs = instance.queue.take(position)
-    cost = objectives.of(objective, instance.queue).take(position)
+    cost = cost.take(position)
     place = {int(queued): k for k, queued in enumerate(position)}
     front = [place[int(queued)] for queued in selection.first if int(queued) in place]
     pairs = tuple(After(number[a.job], number[a.before], a.think_s) for a in after)

@@ -34,7 +34,7 @@ def demands(instance: Instance) -> list[IntArray]:
 
 def horizon(jobs: int) -> int:
     """Seconds by which everything can have ended: running jobs, reservations, then all jobs."""
-    return 60 + LONGEST_S * (jobs + 1)
+    return 60 + 3 * LONGEST_S * (jobs + 1)
 
 
 def left_shifted(instance: Instance, order: Sequence[int]) -> dict[int, int]:

@@ -24,17 +24,20 @@ from cpdispatch import verify
 from cpdispatch.decision import NO_START, Decision, Reason
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics import priority_search
+from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.priority_search import Schedule
 from cpdispatch.instance import Instance
+from cpdispatch.jobs import Workload
 from cpdispatch.models import engine as module
 from cpdispatch.models.engine import MODELS, Budget, Engine, make_engine, warm_up
 from cpdispatch.models.hyper import Hyper
 from cpdispatch.models.moves import Move, Neighbourhoods
 from cpdispatch.models.objective import OBJECTIVES
-from cpdispatch.models.part import parts_of
 from cpdispatch.models.pcp import PcpModel
 from cpdispatch.models.search import DETERMINISTIC_PER_S
 from cpdispatch.models.solver import GIVE_UP_AFTER, Response, Solver, shared
+from cpdispatch.simulate import simulate
+from cpdispatch.system import System
 from tests.models.cases import (
     EXAMPLES,
     RESERVED,
@@ -57,10 +60,11 @@ from tests.models.test_part import (
     wrong,
 )
 from tests.models.test_solver import FAULTS, SILENT, TOOLS
-from tests.strategies import Plan, before, release
+from tests.strategies import Plan, before, lasting, release, systems, workloads
 
 names = st.sampled_from(sorted(MODELS))
 objectives = st.sampled_from(sorted(OBJECTIVES))
+every_limits = st.sampled_from(sorted(LIMITS))
 many = settings(max_examples=EXAMPLES)
 fewer = settings(max_examples=max(1, EXAMPLES // 3))
 
@@ -113,7 +117,15 @@ def check(instance: Instance, one: Engine, decision: Decision) -> None:
 
 
 class _InTurn(_Tree):
-    """The exhaustive twin of jobs that come after others."""
+    """The exhaustive twin of jobs that come after others, and last as long as some limits say."""
+
+    def __init__(self, told: Instance, limits: str, *rest: Any) -> None:
+        super().__init__(lasting(told, limits), *rest)
+        self.told = told
+
+    def cost(self, position: int, second: int) -> Fraction:
+        start = {position: self.instance.now + second}
+        return verify.objective_value(self.told, self.objective, start)
 
     def search(self, plan: Plan, spent: Fraction, last: tuple[int, int]) -> None:
         left = [position for position in self.jobs if position not in plan]
@@ -144,11 +156,11 @@ def optimum(instance: Instance, one: Engine) -> float:
     """The least value of all plans of the jobs that are selected which keep what is promised."""
     latest_s = {
         position: latest
-        for part in parts_of(instance, one.select(instance), one.objective)
+        for part in one.parts(instance, one.select(instance))
         for position, latest in zip(part.position.tolist(), part.latest_s.tolist(), strict=True)
     }
     tree = _InTurn(
-        instance, list(latest_s), one.objective,
+        instance, one.limits, list(latest_s), one.objective,
         lambda plan: all(start <= latest_s[k] for k, (start, _) in plan.items()),
     )  # fmt: skip
     tree.search({}, Fraction(0), (0, -1))
@@ -163,7 +175,7 @@ def test_the_twin_in_turn_is_the_exhaustive_twin_where_no_job_comes_after_anothe
 ) -> None:
     chosen = possible(instance)
     best = best_plan(instance, chosen, objective)
-    tree = _InTurn(instance, chosen, objective, lambda plan: True)
+    tree = _InTurn(instance, "expected", chosen, objective, lambda plan: True)
     tree.search({}, Fraction(0), (0, -1))
     assert best is not None
     assert tree.best == best[0]
@@ -179,24 +191,24 @@ def test_the_twin_in_turn_lets_jobs_wait_for_those_that_they_come_after() -> Non
 
 @settings(max_examples=4 * EXAMPLES)
 @given(
-    crowds(starvation=True), names, objectives,
-    st.sampled_from([0, 1, 2, ALL]), st.sampled_from([1, 3, 1000]), st.booleans(),
+    crowds(starvation=True, predictions=True), names, objectives,
+    st.sampled_from([0, 1, 2, ALL]), st.sampled_from([1, 3, 1000]), st.booleans(), every_limits,
 )  # fmt: skip
 def test_decisions_and_their_certificates_pass_the_independent_checker(
-    instance: Instance, name: str, objective: str, reserve: int, m: int, live: bool
+    instance: Instance, name: str, objective: str, reserve: int, m: int, live: bool, limits: str
 ) -> None:
-    one = engine(name, objective=objective, reserve=reserve, m=m, live=live)
+    one = engine(name, objective=objective, reserve=reserve, m=m, live=live, limits=limits)
     with eager():
         check(instance, one, one.dispatch(instance))
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 @fewer
-@given(crowds(most=3, max_nodes=3, starvation=True), objectives)
+@given(crowds(most=3, max_nodes=3, starvation=True, predictions=True), objectives, every_limits)
 def test_no_value_is_below_the_optimum_and_no_bound_above_it(
-    name: str, instance: Instance, objective: str
+    name: str, instance: Instance, objective: str, limits: str
 ) -> None:
-    one = engine(name, objective=objective)
+    one = engine(name, objective=objective, limits=limits)
     with eager():
         told = one.dispatch(instance).certificate
     best = optimum(instance, one)
@@ -276,11 +288,13 @@ def test_an_empty_queue_gives_an_empty_decision(name: str) -> None:
     assert decision.certificate.value == decision.certificate.bound == 0
 
 
-def test_unknown_models_and_objectives_are_refused() -> None:
+def test_unknown_models_objectives_and_limits_are_refused() -> None:
     with pytest.raises(UsageError, match="pcp9"):
         make_engine("pcp9")
     with pytest.raises(UsageError, match="happiness"):
         make_engine("pcp3", objective="happiness")
+    with pytest.raises(UsageError, match="lowr"):
+        make_engine("pcp3", limits="lowr")
 
 
 def test_jobs_that_start_are_placed_and_so_are_those_that_are_planned() -> None:
@@ -289,6 +303,76 @@ def test_jobs_that_start_are_placed_and_so_are_those_that_are_planned() -> None:
     assert starts(decision) == {0: 105, 1: 100}
     assert decision.reason.tolist() == [Reason.WAITS, Reason.BACKFILLED]
     assert decision.placements.as_dict()[0] == {0: 1, 1: 1}
+
+
+# ------------------------------------------------------------------------------------ predictions
+
+
+def answered(decision: Decision) -> tuple[Any, ...]:
+    """A decision and what is known of it, without the times that it took."""
+    told = replace(decision.certificate, phases_ms={})
+    return decision.start_s.tolist(), decision.placements.as_dict(), told
+
+
+@fewer
+@given(crowds(starvation=True), names)
+def test_limits_are_all_the_same_to_jobs_that_last_as_long_as_they_ask_for(
+    instance: Instance, name: str
+) -> None:
+    naive, *careful = (answered(engine(name, limits=each).dispatch(instance)) for each in LIMITS)
+    assert all(found == naive for found in careful)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[Workload, System]:
+    system = draw(systems(max_nodes=4))
+    return draw(workloads(system, max_jobs=12)), system
+
+
+@fewer
+@given(logs(), st.sampled_from(["minimal", "incremental"]), st.booleans())
+def test_limits_change_no_schedule_when_the_requested_time_is_expected(
+    log: tuple[Workload, System], correction: str, kill_at_limit: bool
+) -> None:
+    rules: dict[str, Any] = {"correction": correction, "kill_at_limit": kill_at_limit}
+    naive, *careful = (simulate(*log, engine("hcp3", limits=each), **rules).jobs for each in LIMITS)
+    assert all(found.equals(naive) for found in careful)
+
+
+@pytest.mark.parametrize("time", [100, 101, 130])
+def test_a_running_job_that_outlives_its_prediction_delays_others_only_by_naive_limits(
+    time: int,
+) -> None:
+    held = running(9, 5, [4, 0], 0) | {"requested": 60}
+    wide, narrow = job(1, 50, 2, 4, 0), job(2, 5, 1, 4, 0)
+    instance = queued(wide, narrow, running=[held], time=time)
+    begun = {
+        limits: starts(engine("hcp3", limits=limits, reserve=1).dispatch(instance))
+        for limits in LIMITS
+    }
+    assert begun["expected"] == {0: time + 1, 1: time + 51}
+    assert begun["upper"] == begun["requested"] == {0: 155, 1: time}
+
+
+def test_a_job_is_put_before_the_reserved_one_by_what_it_will_probably_not_exceed() -> None:
+    held = running(9, 15, [4, 0], 0)
+    wide, narrow = job(1, 50, 2, 4, 0), job(2, 5, 1, 4, 0, upper=10, requested=11)
+    begun = {
+        limits: starts(
+            engine("hcp3", limits=limits, reserve=1).dispatch(queued(wide, narrow, running=[held]))
+        )[1]
+        for limits in LIMITS
+    }
+    assert begun == {"expected": 100, "upper": 100, "requested": 160}
+
+
+def test_a_plan_costs_what_it_costs_by_the_expected_durations() -> None:
+    rows = [job(1, 1, 2, 4, 0, upper=20, requested=90), job(2, 9, 2, 4, 0, upper=10, requested=90)]
+    decision = engine("pcp3", objective="slowdown", limits="upper").dispatch(queued(*rows))
+    told = decision.certificate
+    assert starts(decision) == {0: 100, 1: 120}
+    assert told.status == "optimal"
+    assert told.value == pytest.approx(2 + 100 / 1 + 120 / 9)
 
 
 # ------------------------------------------------------------------------------- the reserved jobs
@@ -745,7 +829,7 @@ def test_the_beginning_of_a_plan_is_sound_and_nothing_is_said_of_its_quality(
         assert told.limit_hit
         assert told.bound is None
         assert told.status == "heuristic"
-    if len(parts_of(instance, chosen, one.objective)) == 1:
+    if len(one.parts(instance, chosen)) == 1:
         assert set(chosen.first[:batch].tolist()) <= set(starts(decision))
 
 

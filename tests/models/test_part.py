@@ -19,13 +19,21 @@ from cpdispatch.heuristics.priority_search import Schedule
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.models import pooled
 from cpdispatch.models.hcp import slowdown_priority
-from cpdispatch.models.objective import OBJECTIVES
+from cpdispatch.models.objective import OBJECTIVES, of
 from cpdispatch.models.part import Part, Selection, in_turn, parts_of, select
 from cpdispatch.models.pooled import Pool
 from cpdispatch.models.problem import After, Plan, Problem
 from tests.models.cases import EXAMPLES, WATTS, job, queued, running
 from tests.models.exhaustive import possible
-from tests.strategies import Timetable, before, depending, instance_files, place, read
+from tests.strategies import (
+    Timetable,
+    before,
+    depending,
+    instance_files,
+    place,
+    predicted,
+    read,
+)
 
 ALL = 10**9
 """With so many reserved ones, all jobs are planned that can run."""
@@ -39,7 +47,9 @@ many = settings(max_examples=EXAMPLES)
 
 
 @st.composite
-def crowds(draw: st.DrawFn, most: int = 6, max_nodes: int = 5, **limits: Any) -> Instance:
+def crowds(
+    draw: st.DrawFn, most: int = 6, max_nodes: int = 5, predictions: bool = False, **limits: Any
+) -> Instance:
     """Instances of jobs that mostly can run and are in each other's way; some come after others."""
     file = draw(instance_files(max_nodes=max_nodes, max_jobs=1, max_running=3, **limits))
     for id in range(200, 200 + draw(st.integers(1, most))):
@@ -52,6 +62,8 @@ def crowds(draw: st.DrawFn, most: int = 6, max_nodes: int = 5, **limits: Any) ->
         file["queue"].append(job(id, duration, units, *unit, **told))
     if draw(st.booleans()):
         draw(depending(file["time"], [job["id"] for job in file["running"]], file["queue"]))
+    if predictions:
+        draw(predicted(file["running"], file["queue"]))
     return read(file)
 
 
@@ -60,7 +72,7 @@ def selected(instance: Instance, m: int = 1000, reserve: int = ALL) -> Selection
 
 
 def parts(instance: Instance, objective: str = "slowdown", reserve: int = ALL) -> list[Part]:
-    return parts_of(instance, selected(instance, reserve=reserve), objective)
+    return parts_of(instance, selected(instance, reserve=reserve), of(objective, instance.queue))
 
 
 def only(instance: Instance, objective: str = "slowdown", reserve: int = ALL) -> Part:
@@ -287,7 +299,7 @@ def test_parts_share_neither_jobs_nor_nodes_and_lack_none(
     instance: Instance, objective: str
 ) -> None:
     chosen = selected(instance)
-    found = parts_of(instance, chosen, objective)
+    found = parts_of(instance, chosen, of(objective, instance.queue))
     jobs = [position for part in found for position in part.position.tolist()]
     assert sorted(jobs) == sorted(chosen.position.tolist())
     if instance.power is not None:

@@ -45,6 +45,9 @@ LIMITED = (f"{SAF},limits=requested", f"{SPF},limits=requested")
 SMALL = "easy-small-small"
 MODELS = ("hcp3", "pcp5")
 MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
+NAIVE = "hcp3:limits=expected"
+"""Predictions limit everything; with requested times, or clairvoyant, it is `hcp3`."""
+ENGINES = {*MODELS, *MODELS_OF_THESIS, NAIVE}
 OUTER = ("walltime", "actual")
 """The predictors that no job outlives."""
 
@@ -83,6 +86,8 @@ THESIS = {"eurora": (EURORA, 1_500), "gaia": ((GAIA,), 3_000)}
 FIRST = {"CEA-Curie-2011-2.1-cln": 4_000, GAIA: 9_000}
 """Where the part of a log begins that CP dispatchers are run on: their first jobs do not wait."""
 COMPARED = ("walltime", "profile", "forest", "actual")
+SOME = {EASY: OUTER, NAIVE: ("profile", "forest")}
+"""Dispatchers that are compared with some of these only."""
 MODEL_JOBS, MODEL_LIMIT_S, WAIT_MAX = 4_000, 0.05, 1.5
 
 
@@ -123,7 +128,7 @@ class Case:
     def cost(self, jobs: int) -> float:
         """About how many milliseconds it takes on a log of so many jobs."""
         ms = 0.02
-        if self.dispatcher in MODELS_OF_THESIS:
+        if self.dispatcher in ENGINES:
             ms = 20.0
         elif self.predictor in (None, "forest", "class", "eloss") or self.dispatcher == "best":
             ms = 0.5
@@ -277,11 +282,10 @@ def published(log: Log, jobs: int | None) -> dict[str, tuple[float | None, Case]
 
 def models(log: str, jobs: int | None) -> Iterator[Case]:
     """CP dispatchers with predictions, and heuristics on the same jobs."""
-    for dispatcher in (EASY, SAF, "best", *MODELS):
-        limit_s = MODEL_LIMIT_S if dispatcher in MODELS else 1.0
-        for predictor in COMPARED:
-            if dispatcher != EASY or predictor in OUTER:
-                yield Case(log, dispatcher, predictor, jobs, first(log, jobs), limit_s=limit_s)
+    for dispatcher in (EASY, SAF, "best", *MODELS, NAIVE):
+        limit_s = MODEL_LIMIT_S if dispatcher in ENGINES else 1.0
+        for predictor in SOME.get(dispatcher, COMPARED):
+            yield Case(log, dispatcher, predictor, jobs, first(log, jobs), limit_s=limit_s)
 
 
 def thesis(log: str, jobs: int | None) -> Iterator[Case]:

@@ -46,7 +46,7 @@ SMALL = "easy-small-small"
 MODELS = ("hcp3", "pcp5")
 MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
 NAIVE = "hcp3:limits=expected"
-"""Predictions limit everything; with requested times, or clairvoyant, it is `hcp3`."""
+"""Predictions limit everything, also if they are right; with requested times it is `hcp3`."""
 ENGINES = {*MODELS, *MODELS_OF_THESIS, NAIVE}
 OUTER = ("walltime", "actual")
 """The predictors that no job outlives."""
@@ -86,7 +86,7 @@ THESIS = {"eurora": (EURORA, 1_500), "gaia": ((GAIA,), 3_000)}
 FIRST = {"CEA-Curie-2011-2.1-cln": 4_000, GAIA: 9_000}
 """Where the part of a log begins that CP dispatchers are run on: their first jobs do not wait."""
 COMPARED = ("walltime", "profile", "forest", "actual")
-SOME = {EASY: OUTER, NAIVE: ("profile", "forest")}
+SOME = {EASY: OUTER, NAIVE: ("profile", "forest", "actual")}
 """Dispatchers that are compared with some of these only."""
 MODEL_JOBS, MODEL_LIMIT_S, WAIT_MAX = 4_000, 0.05, 1.5
 

@@ -275,7 +275,7 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
     "best": Entry("backfilling by predicted durations, with room kept for short jobs",
                   {"threshold": _count, "strict": _count, "long": _count, "keep": _part,
-                   "width": _real, "allocate": _allocation}, _best),
+                   "width": _real, "adapt": _switch, "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),

@@ -12,7 +12,9 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import Certificate, Decision
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.eligible import eligible_only
+from cpdispatch.heuristics.hindsight import Hindsight
 from cpdispatch.heuristics.limits import limited
+from cpdispatch.heuristics.rehearsal import Rules, index
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 
@@ -34,10 +36,15 @@ class Best:
     ``keep`` of the system's capacity free when it starts: no job, however short, waits for
     the end of long ones only. This does not hold for jobs past the threshold, or too wide for it.
 
+    **Hindsight.** What threshold serves, and how much a wide job should count, depends on the log.
+    Once a week other ones are tried on the jobs that ended last, see `Hindsight`.
+
     Attributes
     ----------
     threshold_s, strict_s, long_s : int
     keep, width : float
+    adapt : bool
+        Whether the threshold and the width follow what served so far; else they stay.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     name : str
@@ -50,39 +57,48 @@ class Best:
     long_s: int = 14_400
     keep: float = 0.03
     width: float = 0.25
+    adapt: bool = True
     best_fit: bool = False
     name: str = "best"
     predictor: ClassVar[str] = "forest"
     _backfill: Backfill = field(init=False, repr=False)
+    _hindsight: Hindsight = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._backfill = Backfill(best_fit=self.best_fit)
+        self._hindsight = Hindsight(
+            Rules(self.threshold_s, self.strict_s, self.long_s, self.keep, self.width)
+        )
 
     @eligible_only
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance."""
         began = perf_counter()
-        queue = instance.queue
+        queue, hindsight = instance.queue, self._hindsight
+        rules = hindsight.look(instance) if self.adapt else hindsight.first
         waited_s = instance.now - queue.submit_s
-        late = waited_s > self.threshold_s
-        order = self._order(queue, late)
-        strict = waited_s.max(initial=0) > self.strict_s
+        late = waited_s > rules.threshold_s
+        order = _order(queue, late, rules)
+        strict = waited_s.max(initial=0) > rules.strict_s
         seen = limited(instance, "requested" if strict else "upper")
-        spare = self._spare(instance, late)
+        spare = _spare(instance, late, rules)
         start_s, reason, placements = self._backfill.backfilled(seen, order, order, spare)
+        if self.adapt:
+            hindsight.started(instance, np.flatnonzero(start_s == instance.now))
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         return Decision(start_s, reason, placements, Certificate(self.name, phases_ms=phases))
 
-    def _order(self, queue: JobTable, late: BoolArray) -> IntArray:
-        expected, upper = queue.expected_s.astype(np.float64), queue.upper_s.astype(np.float64)
-        processors = np.maximum(queue.units * queue.column(Column.REQUEST), 1)
-        key = np.sqrt(expected * upper) * processors**self.width
-        return np.argsort(np.where(late, -np.inf, key), kind="stable")
 
-    def _spare(self, instance: Instance, late: BoolArray) -> IntArray:
-        """What each job leaves free when it starts, shape (jobs, resources)."""
-        queue, total = instance.queue, instance.system.total
-        spare = (self.keep * total).astype(np.int64)
-        room = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
-        leaves = room & ~late & (queue.expected_s > self.long_s)
-        return np.where(leaves[:, None], spare, 0)
+def _order(queue: JobTable, late: BoolArray, rules: Rules) -> IntArray:
+    processors = np.maximum(queue.units * queue.column(Column.REQUEST), 1)
+    key = index(queue.expected_s, queue.upper_s, processors, rules.width)
+    return np.argsort(np.where(late, -np.inf, key), kind="stable")
+
+
+def _spare(instance: Instance, late: BoolArray, rules: Rules) -> IntArray:
+    """What each job leaves free when it starts, shape (jobs, resources)."""
+    queue, total = instance.queue, instance.system.total
+    spare = (rules.keep * total).astype(np.int64)
+    room = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
+    leaves = room & ~late & (queue.expected_s > rules.long_s)
+    return np.where(leaves[:, None], spare, 0)

@@ -1,0 +1,157 @@
+"""Rules for `best` that would have served on the jobs that ended last; see `Hindsight`."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import product
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse, warm_up
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import JobTable
+
+EVERY_S = 604_800
+"""The rules are thought over once a week."""
+MOST, FEWEST = 10_000, 2_000
+"""Jobs that ended last which rules are tried on, and how many that takes."""
+THRESHOLDS, WIDTH = (1.0, 1.5, 2.25, 4.5), 1.0
+"""Factors of the threshold that are tried, with the given width and with this one."""
+BETTER = 0.95
+"""What the mean bounded slowdown must fall to, relative to the rules in use, for a change."""
+LONGER, SURE = 1.3, 1.35
+"""How much longer than under EASY, or than the first threshold, the longest wait may be."""
+TAU_S = 10
+
+
+class Known(NamedTuple):
+    """What is known of a job that has started."""
+
+    submit_s: int
+    processors: int
+    requested_s: int
+    expected_s: int
+    upper_s: int
+    start_s: int
+
+
+@dataclass(slots=True)
+class Hindsight:
+    """Chooses rules by what they would have made of the jobs that ended last.
+
+    Once a week the last 10,000 jobs are rehearsed under each of some rules, on a pool as large as
+    the system; one rehearsal a decision, which takes some milliseconds. Those win that give the
+    lowest mean bounded slowdown, if it is lower by 5 % than that of the rules in use, and if no
+    job would have waited much longer than under EASY.
+
+    Of the future it knows nothing, and of the past what a dispatcher sees: a job has ended when
+    it no longer runs. When exactly, between two decisions, is taken from its prediction.
+
+    Attributes
+    ----------
+    first : Rules
+        Those at the beginning, which the others differ from by one thing or two.
+    """
+
+    first: Rules
+    rules: Rules = field(init=False)
+    _running: dict[int, Known] = field(default_factory=dict, repr=False)
+    _ended: deque[tuple[Known, int]] = field(default_factory=lambda: deque(maxlen=MOST), repr=False)
+    _seen_s: int = field(default=0, repr=False)
+    _due_s: int = field(default=-1, repr=False)
+    _past: Past | None = field(default=None, repr=False)
+    _left: list[Rules] = field(default_factory=list, repr=False)
+    _longest_s: float = field(default=0, repr=False)
+    _felt: dict[Rules, float] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.rules = self.first
+        warm_up()
+
+    def look(self, instance: Instance) -> Rules:
+        """Take note of the jobs that have ended, think on; returns the rules to go by."""
+        self._note_ends(instance)
+        if self._past is not None:
+            self._try_next(self._past, int(instance.system.total[0]))
+        elif instance.now >= self._due_s:
+            if self._due_s >= 0 and len(self._ended) >= FEWEST:
+                self._begin()
+            self._due_s = instance.now + EVERY_S
+        return self.rules
+
+    def started(self, instance: Instance, positions: IntArray) -> None:
+        """Take note of queued jobs that start now."""
+        if not len(positions):
+            return
+        jobs = instance.queue.take(positions)
+        processors = sizes(jobs, instance.system.total)
+        columns = jobs.submit_s, processors, jobs.requested_s, jobs.expected_s, jobs.upper_s
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for id, (submit_s, size, requested_s, expected_s, upper_s) in zip(
+            jobs.id.tolist(), rows, strict=True
+        ):
+            self._running[id] = Known(
+                submit_s, size, requested_s, expected_s, upper_s, instance.now
+            )
+
+    def _note_ends(self, instance: Instance) -> None:
+        now, before, self._seen_s = instance.now, self._seen_s, instance.now
+        for id in self._running.keys() - set(instance.running.jobs.id.tolist()):
+            known = self._running.pop(id)
+            earliest_s = max(before, known.start_s)
+            end_s = min(max(earliest_s, known.start_s + known.expected_s), now)
+            self._ended.append((known, end_s - known.start_s))
+
+    def _begin(self) -> None:
+        """Set about trying the rules."""
+        rows = [(*known[:5], runtime_s) for known, runtime_s in sorted(self._ended)]
+        table = np.array(rows, dtype=np.int64)
+        self._past = Past(*np.ascontiguousarray(table.T))
+        first = self.first
+        widths = dict.fromkeys((first.width, WIDTH))
+        self._left = [
+            first._replace(
+                threshold_s=int(factor * first.threshold_s),
+                strict_s=int(factor * first.threshold_s) + first.strict_s - first.threshold_s,
+                width=width,
+            )
+            for factor, width in product(THRESHOLDS, widths)
+        ]
+        self._felt = {}
+        self._longest_s = 0
+
+    def _try_next(self, past: Past, total: int) -> None:
+        """Rehearse EASY or the next rules; when all are through, choose."""
+        if not self._longest_s:
+            longest_s = int((easy(past, total) - past.submit_s).max())
+            self._longest_s = max(LONGER * longest_s, SURE * self.first.threshold_s)
+        elif self._left:
+            rules = self._left.pop(0)
+            wait_s = rehearse(past, total, rules) - past.submit_s
+            slowdown = (wait_s + past.runtime_s) / np.maximum(past.runtime_s, TAU_S)
+            bearable = rules == self.first or wait_s.max() <= self._longest_s
+            self._felt[rules] = float(np.maximum(slowdown, 1).mean()) if bearable else inf
+        else:
+            found = min(self._felt, key=self._felt.__getitem__)
+            if self._felt[found] < BETTER * self._felt[self.rules]:
+                self.rules = found
+            self._past = None
+
+
+def sizes(jobs: JobTable, total: IntArray) -> IntArray:
+    """Processors that jobs are worth by what they ask most of, at least 1; shape (jobs,).
+
+    Parameters
+    ----------
+    jobs : JobTable
+    total : int64 array, shape (resources,)
+        What the system has; the first resource type is processors.
+    """
+    asked = jobs.units[:, None] * jobs.request
+    share = -(-asked * total[0] // np.maximum(total, 1))
+    found: IntArray = np.clip(share.max(axis=1), 1, total[0])
+    return found

@@ -1,0 +1,184 @@
+"""Rules are chosen by what they would have made of the jobs that ended last."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cpdispatch import dispatch, verify
+from cpdispatch.heuristics import hindsight
+from cpdispatch.heuristics.best import Best
+from cpdispatch.heuristics.hindsight import Hindsight, sizes
+from cpdispatch.heuristics.rehearsal import Rules
+from cpdispatch.instance import NO_NODES, Instance, Running
+from cpdispatch.jobs import JobTable, Workload, job_block
+from cpdispatch.simulate import simulate
+from cpdispatch.system import System
+from tests.heuristics.test_best import Guess, cases
+
+TOTAL = 4
+FIRST = Rules(threshold_s=1_000, strict_s=1_100, long_s=10**6, keep=0.0, width=0.25)
+NOBODY: list[int] = []
+
+
+def jobs(ids: list[int], submit_s: int = 0, units: int = 1, expected_s: int = 10) -> JobTable:
+    count = len(ids)
+    return JobTable(
+        job_block(
+            id=ids,
+            submit_s=[submit_s] * count,
+            units=[units] * count,
+            requested_s=[100] * count,
+            expected_s=[expected_s] * count,
+            upper_s=[20] * count,
+            request=np.ones((count, 1), dtype=np.int64),
+        )
+    )
+
+
+def moment(now: int, queue: JobTable, running: list[int]) -> Instance:
+    count, system = len(running), System.pool(TOTAL)
+    zeros = np.zeros(count, dtype=np.int64)
+    runs = Running(
+        jobs(running), zeros, zeros + now + 1, zeros, np.arange(count + 1), zeros, zeros + 1
+    )
+    return Instance(now, system, system.capacity - count, queue, runs, NO_NODES)
+
+
+def ended(known: Hindsight) -> list[tuple[int, int]]:
+    """Submission and runtime of the jobs that are known to have ended."""
+    return [(job.submit_s, runtime_s) for job, runtime_s in known._ended]
+
+
+@pytest.mark.parametrize(
+    ("before_s", "now", "runtime_s"), [(7, 9, 9), (7, 10, 10), (7, 30, 10), (12, 30, 12)]
+)
+def test_a_job_that_runs_no_more_ended_when_expected_or_as_near_to_that_as_can_be(
+    before_s: int, now: int, runtime_s: int
+) -> None:
+    known, queue = Hindsight(FIRST), jobs([5])
+    known.look(moment(0, queue, NOBODY))
+    known.started(moment(0, queue, NOBODY), np.array([0]))
+    known.look(moment(before_s, queue, [5]))
+    assert ended(known) == []
+    known.look(moment(now, queue, NOBODY))
+    assert ended(known) == [(0, runtime_s)]
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few jobs are enough, and are thought over often."""
+    monkeypatch.setattr(hindsight, "EVERY_S", 50)
+    monkeypatch.setattr(hindsight, "FEWEST", 5)
+
+
+def lived(first: Rules, count: int, wide_every: int) -> Hindsight:
+    """Knows `count` jobs that ended, some of which are as wide as the pool and never fit."""
+    known = Hindsight(first)
+    known.look(moment(0, jobs([]), NOBODY))
+    for id in range(count):
+        wide = id % wide_every == 0
+        queue = jobs([id], submit_s=id, units=TOTAL if wide else 1, expected_s=1 if wide else 20)
+        known.started(moment(id, queue, NOBODY), np.array([0]))
+    known.look(moment(49, jobs([]), NOBODY))
+    assert len(known._ended) == count
+    return known
+
+
+def think(known: Hindsight) -> int:
+    """Let it look at instances until it has thought; how often it had to."""
+    looks = 1
+    known.look(moment(50, jobs([]), NOBODY))
+    while known._past is not None:
+        known.look(moment(50 + looks, jobs([]), NOBODY))
+        looks += 1
+    return looks
+
+
+@pytest.mark.usefixtures("soon")
+def test_one_rehearsal_a_decision_and_the_best_rules_win() -> None:
+    known = lived(FIRST, 30, 3)
+    assert think(known) == 1 + 1 + 2 * len(hindsight.THRESHOLDS) + 1
+    felt = known._felt
+    assert len(felt) == 2 * len(hindsight.THRESHOLDS)
+    assert felt[known.rules] <= felt[FIRST]
+    assert known.rules == FIRST or felt[known.rules] < hindsight.BETTER * felt[FIRST]
+
+
+@pytest.mark.usefixtures("soon")
+def test_rules_change_for_a_gain_and_not_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_s(past: object, total: int, rules: Rules) -> object:
+        return np.arange(30) + (0 if rules.width == hindsight.WIDTH else 100)
+
+    monkeypatch.setattr(hindsight, "rehearse", start_s)
+    known = lived(FIRST, 30, 3)
+    think(known)
+    assert known.rules.width == hindsight.WIDTH
+    monkeypatch.setattr(hindsight, "BETTER", 0.0)
+    known = lived(FIRST, 30, 3)
+    think(known)
+    assert known.rules == FIRST
+
+
+@pytest.mark.usefixtures("soon")
+def test_rules_under_which_a_job_waits_too_long_are_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start_s(past: object, total: int, rules: Rules) -> object:
+        wait_s = np.full(30, 100)
+        if rules != FIRST:
+            wait_s[:] = 0
+            wait_s[7] = 1_351
+        return np.arange(30) + wait_s
+
+    monkeypatch.setattr(hindsight, "rehearse", start_s)
+    known = lived(FIRST, 30, 3)
+    think(known)
+    assert known.rules == FIRST
+
+
+@pytest.mark.usefixtures("soon")
+def test_too_few_jobs_teach_nothing() -> None:
+    known = lived(FIRST, 4, 3)
+    assert think(known) == 1
+    assert known.rules == FIRST
+
+
+def test_a_job_is_worth_the_processors_of_what_it_asks_most_of() -> None:
+    table = JobTable(
+        job_block(
+            id=range(3), submit_s=0, units=[1, 2, 3], requested_s=9,
+            request=[[4, 0, 0], [1, 1, 0], [0, 0, 1]],
+        )
+    )  # fmt: skip
+    assert sizes(table, np.array([64, 8, 0])).tolist() == [4, 16, 64]
+
+
+@given(cases(), st.integers(1, 20))
+def test_every_schedule_is_feasible_and_the_same_again(
+    case: tuple[Workload, System], threshold_s: int
+) -> None:
+    def run() -> object:
+        best = Best(threshold_s=threshold_s, strict_s=threshold_s + 5, long_s=4, keep=0.3)
+        return simulate(*case, best, predictor=Guess())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hindsight, "EVERY_S", 4)
+        patched.setattr(hindsight, "FEWEST", 2)
+        one, two = run(), run()
+    assert verify.run(one.jobs, case[1]) == []
+    assert one.job_table.equals(two.job_table)
+
+
+def test_what_is_known_is_kept_in_checkpoints() -> None:
+    known = lived(FIRST, 3, 2)
+    assert ended(pickle.loads(pickle.dumps(known))) == ended(known)
+
+
+def test_it_can_be_switched_off() -> None:
+    assert dispatch.make("best").adapt
+    assert not dispatch.make("best:adapt=off").adapt

@@ -45,6 +45,7 @@ LIMITED = (f"{SAF},limits=requested", f"{SPF},limits=requested")
 SMALL = "easy-small-small"
 MODELS = ("hcp3", "pcp5")
 MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
+BY_CLASS = (*MODELS_OF_THESIS, "best")
 NAIVE = "hcp3:limits=expected"
 """Predictions limit everything, also if they are right; with requested times it is `hcp3`."""
 ENGINES = {*MODELS, *MODELS_OF_THESIS, NAIVE}
@@ -289,7 +290,7 @@ def models(log: str, jobs: int | None) -> Iterator[Case]:
 
 
 def thesis(log: str, jobs: int | None) -> Iterator[Case]:
-    for dispatcher in MODELS_OF_THESIS:
+    for dispatcher in BY_CLASS:
         for predictor in COMPARED:
             start = first(log, jobs)
             yield Case(log, dispatcher, predictor, jobs, start, limit_s=MODEL_LIMIT_S)
@@ -512,7 +513,7 @@ class Tables:
         for system, (logs, most) in THESIS.items():
             rows = [
                 row
-                for dispatcher in MODELS_OF_THESIS
+                for dispatcher in BY_CLASS
                 for row in self._by_class(logs, dispatcher, at_most(most, self._jobs))
             ]
             if rows:

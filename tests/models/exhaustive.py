@@ -68,7 +68,7 @@ class _Tree:
         self, instance: Instance, chosen: Sequence[int], objective: str,
         accept: Callable[[Plan], bool],
     ) -> None:  # fmt: skip
-        table = Timetable(instance, horizon(len(chosen)))
+        table = Timetable(instance, horizon(instance))
         self.instance, self.objective, self.accept = instance, objective, accept
         self.free, self.power = table.free, table.power
         self.watts = instance.job_power(instance.queue).tolist()

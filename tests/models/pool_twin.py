@@ -32,14 +32,16 @@ def demands(instance: Instance) -> list[IntArray]:
     ]
 
 
-def horizon(jobs: int) -> int:
+def horizon(instance: Instance) -> int:
     """Seconds by which everything can have ended: running jobs, reservations, then all jobs."""
-    return 60 + 3 * LONGEST_S * (jobs + 1)
+    ends = [*instance.running.end_s.tolist(), *(r.end_s for r in instance.reservations)]
+    last = max([instance.now, *ends]) - instance.now
+    return 60 + last + int(instance.queue.expected_s.sum())
 
 
 def left_shifted(instance: Instance, order: Sequence[int]) -> dict[int, int]:
     """Each job in turn at the first second from which the pool can hold it."""
-    free, demand = free_by_second(instance, horizon(len(order))), demands(instance)
+    free, demand = free_by_second(instance, horizon(instance)), demands(instance)
     starts = {}
     for position in order:
         duration = instance.queue[position].expected_s

@@ -308,6 +308,10 @@ def test_jobs_that_start_are_placed_and_so_are_those_that_are_planned() -> None:
 # ------------------------------------------------------------------------------------ predictions
 
 
+UNHURRIED = {"limit_s": 10.0, "patience": 2e-3}
+"""The clock cuts nothing short, and nothing takes long."""
+
+
 def answered(decision: Decision) -> tuple[Any, ...]:
     """A decision and what is known of it, without the times that it took."""
     told = replace(decision.certificate, phases_ms={})
@@ -319,7 +323,9 @@ def answered(decision: Decision) -> tuple[Any, ...]:
 def test_limits_are_all_the_same_to_jobs_that_last_as_long_as_they_ask_for(
     instance: Instance, name: str
 ) -> None:
-    naive, *careful = (answered(engine(name, limits=each).dispatch(instance)) for each in LIMITS)
+    naive, *careful = (
+        answered(engine(name, limits=each, **UNHURRIED).dispatch(instance)) for each in LIMITS
+    )
     assert all(found == naive for found in careful)
 
 
@@ -335,7 +341,9 @@ def test_limits_change_no_schedule_when_the_requested_time_is_expected(
     log: tuple[Workload, System], correction: str, kill_at_limit: bool
 ) -> None:
     rules: dict[str, Any] = {"correction": correction, "kill_at_limit": kill_at_limit}
-    naive, *careful = (simulate(*log, engine("hcp3", limits=each), **rules).jobs for each in LIMITS)
+    naive, *careful = (
+        simulate(*log, engine("hcp3", limits=each, **UNHURRIED), **rules).jobs for each in LIMITS
+    )
     assert all(found.equals(naive) for found in careful)
 
 

@@ -127,7 +127,7 @@ def test_a_plan_holds_when_the_pool_is_enough_at_every_second(
 ) -> None:
     pool, jobs = pool_of(instance), possible(instance)
     offsets = data.draw(st.lists(st.integers(0, 30), min_size=len(jobs), max_size=len(jobs)))
-    left = free_by_second(instance, horizon(len(jobs)))
+    left = free_by_second(instance, horizon(instance))
     for k, t in enumerate(offsets):
         left[t : t + pool.duration_s[k]] -= pool.demand[k]
     assert pool.holds(instance.now + np.array(offsets, dtype=np.int64)) == (left >= 0).all()

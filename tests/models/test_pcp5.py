@@ -306,6 +306,21 @@ def test_boxes_that_cannot_be_packed_are_given_up_on() -> None:
     assert len(pack([Box(0, 2, 2), Box(1, 3, 2)], 3)) == 2
 
 
+def test_wide_nodes_with_many_boxes_are_given_up_on_soon() -> None:
+    compared: list[int] = []
+
+    class Height(int):
+        def __add__(self, other: int) -> int:
+            compared.append(other)
+            return int(self) + other
+
+        __radd__ = __add__
+
+    boxes = [Box(k % 9, 10 + k % 7, Height(1 + 997 * k % 4001)) for k in range(300)]
+    assert len(pack(boxes, 80_640)) == 300
+    assert len(compared) < 300_000
+
+
 @settings(max_examples=EXAMPLES)
 @given(crowded())
 def test_the_hint_is_complete_and_sound(instance: Instance) -> None:

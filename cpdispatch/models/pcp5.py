@@ -21,7 +21,7 @@ from cpdispatch.models.problem import Plan, Problem, Timing
 from cpdispatch.models.search import Values
 
 _PACKING_WORK = 200_000
-"""Comparisons of the boxes of one node and resource before a hint is left imperfect: 10 to 30 ms."""
+"""Comparisons of the boxes of one node and resource before a hint is left imperfect: some 20 ms."""
 _PILES = 500
 """Heights of boxes on top of each other that are looked at: wide nodes have as many as units."""
 

@@ -94,6 +94,7 @@ def _replay(
 ) -> IntArray:
     jobs = len(key)
     start_s = np.full(jobs, -1, dtype=np.int64)
+    end_s = np.empty(jobs, dtype=np.int64)
     ends = [(_NEVER, -1)]
     running, queue, order = np.empty((3, jobs), dtype=np.int64)
     active = waiting = submitted = 0
@@ -132,7 +133,8 @@ def _replay(
                 free -= ask
                 start_s[job] = now
                 heappush(ends, (now + past.runtime_s[job], job))
-                active = _insert_end(running, active, job, start_s, past.requested_s)
+                end_s[job] = now + past.requested_s[job]
+                active = _insert(running, active, job, end_s)
         waiting = _waiting(queue, waiting, start_s)
     return start_s
 
@@ -147,23 +149,10 @@ def _remove(jobs: IntArray, count: int, job: int) -> int:
 
 
 @kernel
-def _insert(jobs: IntArray, count: int, job: int, key: FloatArray) -> int:
+def _insert(jobs: IntArray, count: int, job: int, key: FloatArray | IntArray) -> int:
     """Put a job behind all whose key is not higher."""
     k = count
     while k > 0 and key[jobs[k - 1]] > key[job]:
-        jobs[k] = jobs[k - 1]
-        k -= 1
-    jobs[k] = job
-    return count + 1
-
-
-@kernel
-def _insert_end(
-    jobs: IntArray, count: int, job: int, start_s: IntArray, requested_s: IntArray
-) -> int:
-    """Put a job behind all that end no later than it, by requested times."""
-    end_s, k = start_s[job] + requested_s[job], count
-    while k > 0 and start_s[jobs[k - 1]] + requested_s[jobs[k - 1]] > end_s:
         jobs[k] = jobs[k - 1]
         k -= 1
     jobs[k] = job

@@ -14,7 +14,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.hindsight import Hindsight
 from cpdispatch.heuristics.limits import limited
-from cpdispatch.heuristics.rehearsal import Rules, index
+from cpdispatch.heuristics.rehearsal import Rules, index, warm_up
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 
@@ -69,6 +69,8 @@ class Best:
         self._hindsight = Hindsight(
             Rules(self.threshold_s, self.strict_s, self.long_s, self.keep, self.width)
         )
+        if self.adapt:
+            warm_up()
 
     @eligible_only
     def dispatch(self, instance: Instance) -> Decision:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cpdispatch.analyze.metrics import TAU_S
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse, warm_up
+from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
@@ -25,7 +26,6 @@ BETTER = 0.95
 """What the mean bounded slowdown must fall to, relative to the rules in use, for a change."""
 LONGER, SURE = 1.3, 1.35
 """How much longer than under EASY, or than the first threshold, the longest wait may be."""
-TAU_S = 10
 
 
 class Known(NamedTuple):
@@ -70,7 +70,6 @@ class Hindsight:
 
     def __post_init__(self) -> None:
         self.rules = self.first
-        warm_up()
 
     def look(self, instance: Instance) -> Rules:
         """Take note of the jobs that have ended, think on; returns the rules to go by."""
@@ -89,10 +88,11 @@ class Hindsight:
             return
         jobs = instance.queue.take(positions)
         processors = sizes(jobs, instance.system.total)
-        columns = jobs.submit_s, processors, jobs.requested_s, jobs.expected_s, jobs.upper_s
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for id, (submit_s, size, requested_s, expected_s, upper_s) in zip(
-            jobs.id.tolist(), rows, strict=True
+        columns = (
+            jobs.id, jobs.submit_s, processors, jobs.requested_s, jobs.expected_s, jobs.upper_s
+        )  # fmt: skip
+        for id, submit_s, size, requested_s, expected_s, upper_s in zip(
+            *(column.tolist() for column in columns), strict=True
         ):
             self._running[id] = Known(
                 submit_s, size, requested_s, expected_s, upper_s, instance.now

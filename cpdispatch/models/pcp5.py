@@ -72,6 +72,11 @@ class Axis:
         """Whether boxes in one piece lose no plan: all units are equally high."""
         return bool(self.height.max() == 1)
 
+    @property
+    def rows(self) -> int:
+        """Rows of what begins to be held later, on all nodes; see `held`."""
+        return int(np.maximum(-np.diff(self.free, axis=0), 0).sum())
+
     def held(self, problem: Problem, node: int) -> list[Box]:
         """What running jobs and reservations hold of a node, cut into boxes of constant height."""
         boxes: list[Box] = []
@@ -149,8 +154,14 @@ class Pcp5Model:
     @staticmethod
     def size(problem: Problem) -> int:
         """How many parts the model of a problem has, of those that there are most of."""
-        asked = np.count_nonzero(problem.jobs.request, axis=1)
-        return int((problem.jobs.units * (1 + 4 * asked)).sum())
+        request = problem.jobs.request
+        asked = np.count_nonzero(request, axis=1)
+        parts = int((problem.jobs.units * (1 + 4 * asked)).sum())
+        for resource in np.nonzero(request.any(axis=0))[0].tolist():
+            axis = Axis.of(problem, resource)
+            if axis.lossless:
+                parts += 3 * axis.rows
+        return parts
 
     # ------------------------------------------------------------------------------- variables
 

@@ -112,6 +112,12 @@ def _limits(value: Any) -> str:
     return str(value)
 
 
+def _care(value: Any) -> str:
+    if value not in ("requested", "upper"):
+        raise ValueError("requested or upper is needed")
+    return str(value)
+
+
 def _switch(value: Any) -> bool:
     if value not in ("on", "off", True, False):
         raise ValueError("on or off is needed")
@@ -208,7 +214,13 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     renamed = {
         "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
     }  # fmt: skip
-    return Best(**{renamed.get(key, key): value for key, value in given.items()})
+    engine = None
+    if given.pop("cp", True) and given.get("adapt", True):
+        from cpdispatch.models.engine import make_engine
+
+        engine = make_engine("hcp3", limit_s=settings.limit_s / 4, seed=settings.seed)
+    chosen = {renamed.get(key, key): value for key, value in given.items()}
+    return Best(**chosen, engine=engine)
 
 
 def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -273,9 +285,10 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("backfilling by predicted durations, with room kept for short jobs",
+    "best": Entry("predicted durations, used with care; backfilling or CP as served so far",
                   {"threshold": _count, "strict": _count, "long": _count, "keep": _part,
-                   "width": _real, "adapt": _switch, "allocate": _allocation}, _best),
+                   "width": _real, "adapt": _switch, "limits": _care, "cp": _switch,
+                   "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import ClassVar
 
@@ -11,42 +11,91 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import Certificate, Decision
 from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.contest import Contest
 from cpdispatch.heuristics.eligible import eligible_only
+from cpdispatch.heuristics.ended import Ended
 from cpdispatch.heuristics.hindsight import Hindsight
 from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.rehearsal import Rules, index, warm_up
+from cpdispatch.heuristics.trial import Contender
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
+
+CP = "cp"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """Decides by rules, one instance by itself.
+
+    Attributes
+    ----------
+    rules : Rules
+    backfill : Backfill
+    limits : str
+        How long jobs that may be backfilled are taken to last, see `limited`.
+    engine : Contender or None
+        Decides instead as long as no job has waited longer than the threshold.
+    """
+
+    rules: Rules
+    backfill: Backfill
+    limits: str = "requested"
+    engine: Contender | None = None
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Answer one instance."""
+        began = perf_counter()
+        queue, rules = instance.queue, self.rules
+        waited_s = instance.now - queue.submit_s
+        late = waited_s > rules.threshold_s
+        if self.engine is not None and not late.any():
+            return self.engine.dispatch(instance)
+        order = _order(queue, late, rules)
+        strict = waited_s.max(initial=0) > rules.strict_s
+        seen = limited(instance, "requested" if strict else self.limits)
+        spare = _spare(instance, late, rules)
+        start_s, reason, placements = self.backfill.backfilled(seen, order, order, spare)
+        phases = {"heuristic": (perf_counter() - began) * 1e3}
+        certificate = Certificate(self.backfill.name, phases_ms=phases)
+        return Decision(start_s, reason, placements, certificate)
 
 
 @dataclass(slots=True)
 class Best:
-    """EASY backfilling that takes predictions for what they are: an order, and a risk.
+    """Takes predictions for what they are, an order and a risk, and learns what serves.
 
     **Order.** By sqrt(m u) q^width, where m is the expected duration of a job, u what it will
     probably not exceed and q its processors: what is short for sure comes before what may be.
     Jobs that have waited longer than ``threshold_s`` come first, by submission.
 
-    **Backfilling.** Running jobs are taken to end at their requested times, so that a reservation
-    never rests on a prediction; jobs that may be backfilled are taken to end after u. A
-    prediction that was too short delays the reserved job at most until then. Once a job has waited
-    longer than ``strict_s``, nothing is backfilled but by its requested time.
+    **EASY backfilling.** Running jobs are taken to end at their requested times, so that a
+    reservation never rests on a prediction. A job that may be backfilled is taken to end at its
+    own, too, or to last u: then a prediction that was too short delays the reserved job at most
+    until then. Once a job has waited longer than ``strict_s``, it is the requested time.
 
     **Room for short jobs.** A job that is expected to run longer than ``long_s`` leaves a share
     ``keep`` of the system's capacity free when it starts: no job, however short, waits for
     the end of long ones only. This does not hold for jobs past the threshold, or too wide for it.
 
-    **Hindsight.** What threshold serves, and how much a wide job should count, depends on the log.
-    Once a week other ones are tried on the jobs that ended last, see `Hindsight`.
+    **CP.** As long as no job is past the threshold, a CP dispatcher can decide instead.
+
+    **Hindsight.** What serves depends on the log and on the system. Which of the three ways,
+    backfilling by requested times, by u, or CP, is tried now and then on the jobs that ended last,
+    see `Contest`; once a week so are other thresholds and widths, see `Hindsight`.
 
     Attributes
     ----------
     threshold_s, strict_s, long_s : int
     keep, width : float
     adapt : bool
-        Whether the threshold and the width follow what served so far; else they stay.
+        Whether all this follows what served so far; else it stays, and ``limits`` is the way.
+    limits : str
+        The way of backfilling at the beginning: ``requested`` or ``upper``.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
+    engine : Contender or None
+        The CP dispatcher.
     name : str
     predictor : str
         The predictor that a simulation takes when none is named.
@@ -58,17 +107,24 @@ class Best:
     keep: float = 0.03
     width: float = 0.25
     adapt: bool = True
+    limits: str = "requested"
     best_fit: bool = False
+    engine: Contender | None = None
     name: str = "best"
     predictor: ClassVar[str] = "forest"
-    _backfill: Backfill = field(init=False, repr=False)
+    _ended: Ended = field(init=False, repr=False)
     _hindsight: Hindsight = field(init=False, repr=False)
+    _contest: Contest = field(init=False, repr=False)
+    _ways: dict[str, Ruled] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._backfill = Backfill(best_fit=self.best_fit)
-        self._hindsight = Hindsight(
-            Rules(self.threshold_s, self.strict_s, self.long_s, self.keep, self.width)
-        )
+        rules = Rules(self.threshold_s, self.strict_s, self.long_s, self.keep, self.width)
+        self._ended, self._hindsight = Ended(), Hindsight(rules)
+        self._contest = Contest(self.limits)
+        backfill = Backfill(best_fit=self.best_fit, name=self.name)
+        self._ways = {limits: Ruled(rules, backfill, limits) for limits in ("requested", "upper")}
+        if self.engine is not None:
+            self._ways[CP] = Ruled(rules, backfill, engine=self.engine)
         if self.adapt:
             warm_up()
 
@@ -76,19 +132,18 @@ class Best:
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance."""
         began = perf_counter()
-        queue, hindsight = instance.queue, self._hindsight
-        rules = hindsight.look(instance) if self.adapt else hindsight.first
-        waited_s = instance.now - queue.submit_s
-        late = waited_s > rules.threshold_s
-        order = _order(queue, late, rules)
-        strict = waited_s.max(initial=0) > rules.strict_s
-        seen = limited(instance, "requested" if strict else "upper")
-        spare = _spare(instance, late, rules)
-        start_s, reason, placements = self._backfill.backfilled(seen, order, order, spare)
-        if self.adapt:
-            hindsight.started(instance, np.flatnonzero(start_s == instance.now))
-        phases = {"heuristic": (perf_counter() - began) * 1e3}
-        return Decision(start_s, reason, placements, Certificate(self.name, phases_ms=phases))
+        if not self.adapt:
+            return self._ways[self.limits].dispatch(instance)
+        self._ended.look(instance)
+        rules = self._hindsight.look(instance, self._ended)
+        if rules != self._ways[self.limits].rules:
+            self._ways = {name: replace(way, rules=rules) for name, way in self._ways.items()}
+        way = self._contest.look(instance, self._ended, self._ways)
+        thought_ms = (perf_counter() - began) * 1e3
+        decision = self._ways[way].dispatch(instance)
+        self._ended.started(instance, np.flatnonzero(decision.start_s == instance.now))
+        phases = {"hindsight": thought_ms, **decision.certificate.phases_ms}
+        return replace(decision, certificate=replace(decision.certificate, phases_ms=phases))
 
 
 def _order(queue: JobTable, late: BoolArray, rules: Rules) -> IntArray:

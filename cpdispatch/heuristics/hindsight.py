@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from itertools import product
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
 from cpdispatch.analyze.metrics import TAU_S
 from cpdispatch.arrays import IntArray
+from cpdispatch.heuristics.ended import Ended
 from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
 EVERY_S = 604_800
 """The rules are thought over once a week."""
-MOST, FEWEST = 10_000, 2_000
-"""Jobs that ended last which rules are tried on, and how many that takes."""
+FEWEST = 2_000
+"""How many jobs must have ended."""
 THRESHOLDS, WIDTH = (1.0, 1.5, 2.25, 4.5), 1.0
 """Factors of the threshold that are tried, with the given width and with this one."""
 BETTER = 0.95
@@ -28,28 +27,14 @@ LONGER, SURE = 1.3, 1.35
 """How much longer than under EASY, or than the first threshold, the longest wait may be."""
 
 
-class Known(NamedTuple):
-    """What is known of a job that has started."""
-
-    submit_s: int
-    processors: int
-    requested_s: int
-    expected_s: int
-    upper_s: int
-    start_s: int
-
-
 @dataclass(slots=True)
 class Hindsight:
     """Chooses rules by what they would have made of the jobs that ended last.
 
-    Once a week the last 10,000 jobs are rehearsed under each of some rules, on a pool as large as
-    the system; one rehearsal a decision, which takes some milliseconds. Those win that give the
-    lowest mean bounded slowdown, if it is lower by 5 % than that of the rules in use, and if no
-    job would have waited much longer than under EASY.
-
-    Of the future it knows nothing, and of the past what a dispatcher sees: a job has ended when
-    it no longer runs. When exactly, between two decisions, is taken from its prediction.
+    Once a week the jobs that are remembered are rehearsed under each of some rules, on a pool as
+    large as the system; one rehearsal a decision, which takes some milliseconds. Those win that
+    give the lowest mean bounded slowdown, if it is lower by 5 % than that of the rules in use, and
+    if no job would have waited much longer than under EASY.
 
     Attributes
     ----------
@@ -59,9 +44,6 @@ class Hindsight:
 
     first: Rules
     rules: Rules = field(init=False)
-    _running: dict[int, Known] = field(default_factory=dict, repr=False)
-    _ended: deque[tuple[Known, int]] = field(default_factory=lambda: deque(maxlen=MOST), repr=False)
-    _seen_s: int = field(default=0, repr=False)
     _due_s: int = field(default=-1, repr=False)
     _past: Past | None = field(default=None, repr=False)
     _left: list[Rules] = field(default_factory=list, repr=False)
@@ -71,46 +53,22 @@ class Hindsight:
     def __post_init__(self) -> None:
         self.rules = self.first
 
-    def look(self, instance: Instance) -> Rules:
-        """Take note of the jobs that have ended, think on; returns the rules to go by."""
-        self._note_ends(instance)
+    def look(self, instance: Instance, ended: Ended) -> Rules:
+        """Think on; returns the rules to go by."""
         if self._past is not None:
             self._try_next(self._past, int(instance.system.total[0]))
         elif instance.now >= self._due_s:
-            if self._due_s >= 0 and len(self._ended) >= FEWEST:
-                self._begin()
+            if self._due_s >= 0 and len(ended) >= FEWEST:
+                self._begin(instance, ended)
             self._due_s = instance.now + EVERY_S
         return self.rules
 
-    def started(self, instance: Instance, positions: IntArray) -> None:
-        """Take note of queued jobs that start now."""
-        if not len(positions):
-            return
-        jobs = instance.queue.take(positions)
-        processors = sizes(jobs, instance.system.total)
-        columns = (
-            jobs.id, jobs.submit_s, processors, jobs.requested_s, jobs.expected_s, jobs.upper_s
-        )  # fmt: skip
-        for id, submit_s, size, requested_s, expected_s, upper_s in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
-            self._running[id] = Known(
-                submit_s, size, requested_s, expected_s, upper_s, instance.now
-            )
-
-    def _note_ends(self, instance: Instance) -> None:
-        now, before, self._seen_s = instance.now, self._seen_s, instance.now
-        for id in self._running.keys() - set(instance.running.jobs.id.tolist()):
-            known = self._running.pop(id)
-            earliest_s = max(before, known.start_s)
-            end_s = min(max(earliest_s, known.start_s + known.expected_s), now)
-            self._ended.append((known, end_s - known.start_s))
-
-    def _begin(self) -> None:
+    def _begin(self, instance: Instance, ended: Ended) -> None:
         """Set about trying the rules."""
-        rows = [(*known[:5], runtime_s) for known, runtime_s in sorted(self._ended)]
-        table = np.array(rows, dtype=np.int64)
-        self._past = Past(*np.ascontiguousarray(table.T))
+        jobs, runtime_s = ended.last(len(ended))
+        processors = sizes(jobs, instance.system.total)
+        lasting = (jobs.requested_s, jobs.expected_s, jobs.upper_s, runtime_s)
+        self._past = Past(*(each.copy() for each in (jobs.submit_s, processors, *lasting)))
         first = self.first
         widths = dict.fromkeys((first.width, WIDTH))
         self._left = [

@@ -1,4 +1,4 @@
-"""Quantiles of a job's runtime given all that is known of it, by a forest grown anew every week."""
+"""Quantiles of a job's runtime given all that is known of it, by a forest that is grown anew."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ class Errors:
 class Forest:
     """Predicts the median of runtimes of jobs like this one, by a quantile regression forest.
 
-    It is grown from the 10,000 jobs that ended last, when 200 have ended and then every 7 days.
+    It is grown from the 10,000 jobs that ended last, when 200 have ended, whenever that has
+    doubled, and every 7 days.
     Before the first one has grown, and where the forest knows no runtime that is long enough, the
     prediction is the requested time.
 
@@ -141,6 +142,7 @@ class Forest:
     name: str = "forest"
     _trees: Trees | None = field(default=None, repr=False)
     _grown_s: int = field(default=0, repr=False)
+    _grown_from: int = field(default=0, repr=False)
     _errors: Errors = field(default_factory=Errors, repr=False)
     _histories: Recent[Key, History] = field(default_factory=lambda: Recent(KEYS), repr=False)
     _asked: Recent[int, Asked] = field(default_factory=lambda: Recent(OPEN), repr=False)
@@ -205,11 +207,12 @@ class Forest:
         for history in asked.histories:
             history.end(now, runtime_s, runtime_s / max(1, job.requested_s))
         self._ended.set(job.id, Ended(asked.features, runtime_s))
-        due_s = self._grown_s + _WEEK_S
-        if len(self._ended) >= FEWEST and (self._trees is None or now >= due_s):
+        jobs = len(self._ended)
+        due = now >= self._grown_s + _WEEK_S or jobs >= 2 * self._grown_from
+        if jobs >= FEWEST and due:
             features, runtimes = zip(*self._ended.values(), strict=True)
             self._trees = grow(np.stack(features), np.array(runtimes), self.seed)
-            self._grown_s = now
+            self._grown_s, self._grown_from = now, jobs
 
     def _submit(self, job: Job, now: int) -> None:
         """Count the job among the queued ones, and keep its features."""

@@ -80,15 +80,17 @@ def test_a_reservation_rests_on_requested_times_and_backfilling_on_upper_ones() 
     head = (NOW, 2, 10, 10, 10)
     fits = (NOW, 1, 9_000, 100, 500)
     outlives = (NOW, 1, 9_000, 100, 501)
-    assert starting(Best(), moment(2, [head, fits], running)) == [1]
-    assert starting(Best(), moment(2, [head, outlives], running)) == []
+    bold = Best(limits="upper")
+    assert starting(bold, moment(2, [head, fits], running)) == [1]
+    assert starting(bold, moment(2, [head, outlives], running)) == []
+    assert starting(Best(), moment(2, [head, fits], running)) == []
 
 
 def test_once_a_job_has_waited_too_long_nothing_is_backfilled_but_by_its_requested_time() -> None:
     running = [(NOW - 10, 1, 510, 11, 11)]
     head, fits = (NOW - 101, 2, 10, 10, 10), (NOW, 1, 9_000, 100, 500)
-    assert starting(Best(strict_s=101), moment(2, [head, fits], running)) == [1]
-    assert starting(Best(strict_s=100), moment(2, [head, fits], running)) == []
+    assert starting(Best(strict_s=101, limits="upper"), moment(2, [head, fits], running)) == [1]
+    assert starting(Best(strict_s=100, limits="upper"), moment(2, [head, fits], running)) == []
 
 
 def test_a_long_job_leaves_room_for_short_ones() -> None:
@@ -132,9 +134,10 @@ def test_it_brings_its_own_predictor() -> None:
     assert dispatch.predictor_of(dispatch.make("easy")) == "walltime"
 
 
-@given(instances(predictions=True))
-def test_every_answer_is_feasible(instance: Instance) -> None:
-    assert verify.decision(instance, Best(keep=0.3, long_s=4).dispatch(instance)) == []
+@given(instances(predictions=True), st.sampled_from(["requested", "upper"]))
+def test_every_answer_is_feasible(instance: Instance, limits: str) -> None:
+    best = Best(keep=0.3, long_s=4, limits=limits)
+    assert verify.decision(instance, best.dispatch(instance)) == []
 
 
 class Guess:

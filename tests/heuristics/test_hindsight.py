@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
+from cpdispatch.arrays import IntArray
 from cpdispatch.heuristics import hindsight
 from cpdispatch.heuristics.best import Best
+from cpdispatch.heuristics.ended import Ended
 from cpdispatch.heuristics.hindsight import Hindsight, sizes
 from cpdispatch.heuristics.rehearsal import Rules
 from cpdispatch.instance import NO_NODES, Instance, Running
@@ -49,24 +51,34 @@ def moment(now: int, queue: JobTable, running: list[int]) -> Instance:
     return Instance(now, system, system.capacity - count, queue, runs, NO_NODES)
 
 
-def ended(known: Hindsight) -> list[tuple[int, int]]:
-    """Submission and runtime of the jobs that are known to have ended."""
-    return [(job.submit_s, runtime_s) for job, runtime_s in known._ended]
-
-
 @pytest.mark.parametrize(
     ("before_s", "now", "runtime_s"), [(7, 9, 9), (7, 10, 10), (7, 30, 10), (12, 30, 12)]
 )
 def test_a_job_that_runs_no_more_ended_when_expected_or_as_near_to_that_as_can_be(
     before_s: int, now: int, runtime_s: int
 ) -> None:
-    known, queue = Hindsight(FIRST), jobs([5])
-    known.look(moment(0, queue, NOBODY))
-    known.started(moment(0, queue, NOBODY), np.array([0]))
-    known.look(moment(before_s, queue, [5]))
-    assert ended(known) == []
-    known.look(moment(now, queue, NOBODY))
-    assert ended(known) == [(0, runtime_s)]
+    ended, queue = Ended(), jobs([5])
+    ended.look(moment(0, queue, NOBODY))
+    ended.started(moment(0, queue, NOBODY), np.array([0]))
+    ended.look(moment(before_s, queue, [5]))
+    assert len(ended) == 0
+    ended.look(moment(now, queue, NOBODY))
+    assert [column.tolist() for column in known(ended)] == [[5], [0], [runtime_s]]
+
+
+def test_the_last_ones_come_by_submission() -> None:
+    ended = Ended()
+    for id, submit_s in ((1, 30), (2, 20), (3, 10), (4, 10)):
+        ended.started(moment(50 * id, jobs([id], submit_s), NOBODY), np.array([0]))
+        ended.look(moment(50 * id + 40, jobs([]), NOBODY))
+    assert known(ended)[0].tolist() == [3, 4, 2, 1]
+    assert ended.last(2)[0].id.tolist() == [3, 4]
+
+
+def known(ended: Ended) -> tuple[IntArray, IntArray, IntArray]:
+    """Ids, submissions and runtimes."""
+    table, runtime_s = ended.last(99)
+    return table.id, table.submit_s, runtime_s
 
 
 @pytest.fixture
@@ -76,37 +88,41 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hindsight, "FEWEST", 5)
 
 
-def lived(first: Rules, count: int, wide_every: int) -> Hindsight:
+Lived = tuple[Hindsight, Ended]
+
+
+def lived(first: Rules, count: int, wide_every: int) -> Lived:
     """Knows `count` jobs that ended, some of which are as wide as the pool and never fit."""
-    known = Hindsight(first)
-    known.look(moment(0, jobs([]), NOBODY))
+    hindsight, ended = Hindsight(first), Ended()
+    hindsight.look(moment(0, jobs([]), NOBODY), ended)
     for id in range(count):
         wide = id % wide_every == 0
         queue = jobs([id], submit_s=id, units=TOTAL if wide else 1, expected_s=1 if wide else 20)
-        known.started(moment(id, queue, NOBODY), np.array([0]))
-    known.look(moment(49, jobs([]), NOBODY))
-    assert len(known._ended) == count
-    return known
+        ended.started(moment(id, queue, NOBODY), np.array([0]))
+    ended.look(moment(49, jobs([]), NOBODY))
+    assert len(ended) == count
+    return hindsight, ended
 
 
-def think(known: Hindsight) -> int:
+def think(lived: Lived) -> int:
     """Let it look at instances until it has thought; how often it had to."""
+    hindsight, ended = lived
     looks = 1
-    known.look(moment(50, jobs([]), NOBODY))
-    while known._past is not None:
-        known.look(moment(50 + looks, jobs([]), NOBODY))
+    hindsight.look(moment(50, jobs([]), NOBODY), ended)
+    while hindsight._past is not None:
+        hindsight.look(moment(50 + looks, jobs([]), NOBODY), ended)
         looks += 1
     return looks
 
 
 @pytest.mark.usefixtures("soon")
 def test_one_rehearsal_a_decision_and_the_best_rules_win() -> None:
-    known = lived(FIRST, 30, 3)
-    assert think(known) == 1 + 1 + 2 * len(hindsight.THRESHOLDS) + 1
-    felt = known._felt
+    life = lived(FIRST, 30, 3)
+    assert think(life) == 1 + 1 + 2 * len(hindsight.THRESHOLDS) + 1
+    felt = life[0]._felt
     assert len(felt) == 2 * len(hindsight.THRESHOLDS)
-    assert felt[known.rules] <= felt[FIRST]
-    assert known.rules == FIRST or felt[known.rules] < hindsight.BETTER * felt[FIRST]
+    assert felt[life[0].rules] <= felt[FIRST]
+    assert life[0].rules == FIRST or felt[life[0].rules] < hindsight.BETTER * felt[FIRST]
 
 
 @pytest.mark.usefixtures("soon")
@@ -115,13 +131,13 @@ def test_rules_change_for_a_gain_and_not_for_less(monkeypatch: pytest.MonkeyPatc
         return np.arange(30) + (0 if rules.width == hindsight.WIDTH else 100)
 
     monkeypatch.setattr(hindsight, "rehearse", start_s)
-    known = lived(FIRST, 30, 3)
-    think(known)
-    assert known.rules.width == hindsight.WIDTH
+    life = lived(FIRST, 30, 3)
+    think(life)
+    assert life[0].rules.width == hindsight.WIDTH
     monkeypatch.setattr(hindsight, "BETTER", 0.0)
-    known = lived(FIRST, 30, 3)
-    think(known)
-    assert known.rules == FIRST
+    life = lived(FIRST, 30, 3)
+    think(life)
+    assert life[0].rules == FIRST
 
 
 @pytest.mark.usefixtures("soon")
@@ -136,16 +152,16 @@ def test_rules_under_which_a_job_waits_too_long_are_not_taken(
         return np.arange(30) + wait_s
 
     monkeypatch.setattr(hindsight, "rehearse", start_s)
-    known = lived(FIRST, 30, 3)
-    think(known)
-    assert known.rules == FIRST
+    life = lived(FIRST, 30, 3)
+    think(life)
+    assert life[0].rules == FIRST
 
 
 @pytest.mark.usefixtures("soon")
 def test_too_few_jobs_teach_nothing() -> None:
-    known = lived(FIRST, 4, 3)
-    assert think(known) == 1
-    assert known.rules == FIRST
+    life = lived(FIRST, 4, 3)
+    assert think(life) == 1
+    assert life[0].rules == FIRST
 
 
 def test_a_job_is_worth_the_processors_of_what_it_asks_most_of() -> None:
@@ -175,8 +191,9 @@ def test_every_schedule_is_feasible_and_the_same_again(
 
 
 def test_what_is_known_is_kept_in_checkpoints() -> None:
-    known = lived(FIRST, 3, 2)
-    assert ended(pickle.loads(pickle.dumps(known))) == ended(known)
+    ended = lived(FIRST, 3, 2)[1]
+    again = pickle.loads(pickle.dumps(ended))
+    assert [c.tolist() for c in known(again)] == [c.tolist() for c in known(ended)]
 
 
 def test_it_can_be_switched_off() -> None:

@@ -70,7 +70,7 @@ def test_a_rehearsal_gives_the_starts_of_the_simulation(
     past: Past, threshold_s: int, more_s: int, long_s: int, keep: float, width: float
 ) -> None:
     rules = Rules(threshold_s, threshold_s + more_s, long_s, keep, width)
-    best = Best(*rules[:3], keep=keep, width=width)
+    best = Best(*rules[:3], keep=keep, width=width, limits="upper")
     assert rehearse(past, TOTAL, rules).tolist() == simulated(past, best).tolist()
 
 

@@ -1,0 +1,235 @@
+"""Which rules of `best` serve on the first halves of real logs, and then on the rest.
+
+    python benchmarks/settings.py ../shared/traces --out settings
+
+Each log is replayed once, and what the forest said of its jobs at their submission is kept in
+``OUT``. Then its first half is rehearsed under every one of the rules below, with these predictions
+and with submissions that are shifted by up to a minute, several times: a single rehearsal is one
+draw. The rules that do best on all first halves are the settings of `best`. Of the rules chosen,
+for all logs and for each, the other halves and the whole logs are rehearsed, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import inf
+from pathlib import Path
+
+import numpy as np
+from quality import LOGS, WAIT_MAX, find, number, table
+
+from cpdispatch.analyze.metrics import TAU_S
+from cpdispatch.arrays import FloatArray
+from cpdispatch.campaign import Shared, Task, Workers, run
+from cpdispatch.decision import Decision
+from cpdispatch.errors import CpdispatchError
+from cpdispatch.heuristics.best import Best
+from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Workload
+from cpdispatch.simulate import simulate
+from cpdispatch.system import System
+
+HOUR_S = 3_600
+THRESHOLDS_S = (50_000, 100_000, 150_000, 200_000, 300_000)
+STRICT_S = 50_000
+"""How much later than the threshold predictions are no longer believed."""
+WIDTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+ROOMS = ((4 * HOUR_S, 0.0), *product((1 * HOUR_S, 4 * HOUR_S, 12 * HOUR_S), (0.03, 0.06, 0.1)))
+"""Expected durations from which jobs leave a share free, and the share."""
+DRAWS, SHIFT_S = 4, 60
+ALL, FIRST, SECOND = "whole", "first half", "second half"
+
+
+@dataclass(slots=True)
+class Listener:
+    """`best` without hindsight; keeps what is said of each job when it is first seen."""
+
+    best: Best = field(default_factory=lambda: Best(adapt=False))
+    name: str = "listener"
+    said: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def dispatch(self, instance: Instance) -> Decision:
+        queue = instance.queue
+        columns = (queue.id.tolist(), queue.expected_s.tolist(), queue.upper_s.tolist())
+        for id, expected_s, upper_s in zip(*columns, strict=True):
+            self.said.setdefault(id, (expected_s, upper_s))
+        return self.best.dispatch(instance)
+
+
+def told(log: tuple[Workload, System]) -> Past:
+    """The jobs of a log by submission, with what the forest said of them on line."""
+    workload, system = log
+    listener = Listener()
+    simulate(workload, system, listener, predictor=Best.predictor)
+    jobs = workload.table
+    order = np.argsort(jobs.submit_s, kind="stable")
+    expected_s, upper_s = np.array([listener.said[id] for id in jobs.id.tolist()]).T
+    columns = (jobs.submit_s, jobs.units * jobs.request[:, 0], jobs.requested_s, expected_s,
+               upper_s, workload.runtime_s)  # fmt: skip
+    return Past(*(np.ascontiguousarray(column[order], dtype=np.int64) for column in columns))
+
+
+def part(past: Past, which: str) -> Past:
+    half = len(past.submit_s) // 2
+    of = {ALL: slice(None), FIRST: slice(half), SECOND: slice(half, None)}[which]
+    return Past(*(column[of].copy() for column in past))
+
+
+def rehearsals(past: Past, which: str, total: int, rules: Rules | None) -> FloatArray:
+    """Mean bounded slowdown and longest wait, seconds, of each draw, shape (draws, 2); by EASY."""
+    found = []
+    for draw in range(DRAWS):
+        some = part(past, which)
+        shifts_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(some.submit_s))
+        some.submit_s[:] = np.sort(some.submit_s + shifts_s)
+        start_s = easy(some, total) if rules is None else rehearse(some, total, rules)
+        wait_s = start_s - some.submit_s
+        slowdown = (wait_s + some.runtime_s) / np.maximum(some.runtime_s, TAU_S)
+        found.append((np.maximum(slowdown, 1).mean(), wait_s.max()))
+    return np.array(found)
+
+
+def shipped() -> Rules:
+    best = Best(adapt=False)
+    return Rules(best.threshold_s, best.strict_s, best.long_s, best.keep, best.width)
+
+
+def tried() -> Iterator[Rules]:
+    """All the rules."""
+    yield shipped()
+    for threshold_s, (long_s, keep), width in product(THRESHOLDS_S, ROOMS, WIDTHS):
+        rules = Rules(threshold_s, threshold_s + STRICT_S, long_s, keep, width)
+        if rules != shipped():
+            yield rules
+
+
+Key = tuple[str, str, Rules | None]
+"""A log, a part of it, and rules, or None for EASY."""
+
+
+class Rehearsed:
+    """The rehearsals of a campaign, made when they are asked for and kept in a folder."""
+
+    def __init__(self, pasts: dict[str, Past], folder: Path, workers: int) -> None:
+        self.logs = tuple(pasts)
+        self._pasts = pasts
+        self._folder = folder
+        self._workers = Workers(workers)
+        self._totals = {log.name: log.processors for log in LOGS}
+        self._found: dict[Key, FloatArray] = {}
+
+    def make(self, which: Sequence[str], rules: Iterable[Rules]) -> None:
+        """Rehearse EASY and these rules on parts of all logs."""
+        keys = {
+            f"{log} {part} {each or 'easy'}": (log, part, each)
+            for log, part, each in product(self.logs, which, (None, *rules))
+        }
+        tasks = [
+            Task(name, (Shared(log), part, self._totals[log], each))
+            for name, (log, part, each) in keys.items()
+        ]
+        about = {"draws": DRAWS, "shift_s": SHIFT_S}
+        found = run(
+            tasks, rehearsals, shared=self._pasts, workers=self._workers, folder=self._folder,
+            about=about, progress=tell,
+        )  # fmt: skip
+        self._found |= {keys[name]: draws for name, draws in found.items()}
+
+    def slowdown(self, log: str, which: str, rules: Rules | None) -> float:
+        """Mean over the draws."""
+        return float(self._found[log, which, rules][:, 0].mean())
+
+    def wait(self, log: str, which: str, rules: Rules) -> float:
+        """The longest wait relative to EASY's."""
+        mine, easy = self._found[log, which, rules], self._found[log, which, None]
+        return float(mine[:, 1].mean() / easy[:, 1].mean())
+
+    def score(self, rules: Rules, logs: Sequence[str]) -> tuple[float, float]:
+        """Slowdown on first halves relative to EASY, geometric mean over logs; its standard error.
+
+        It is inf where a job of one log waits for too long.
+        """
+        if max(self.wait(log, FIRST, rules) for log in logs) > WAIT_MAX:
+            return inf, 0.0
+        ratios = np.array([
+            self._found[log, FIRST, rules][:, 0] / self.slowdown(log, FIRST, None) for log in logs
+        ])  # fmt: skip
+        draws = np.exp(np.log(ratios).mean(axis=0))
+        return float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(DRAWS))
+
+
+def tell(done: float, tasks: int) -> None:
+    print(f"\r{done:.0f} of {tasks}", end="\n" if done >= tasks else "", file=sys.stderr)
+
+
+def named(rules: Rules) -> str:
+    """As a user would write them."""
+    return (
+        f"threshold={rules.threshold_s},strict={rules.strict_s},long={rules.long_s},"
+        f"keep={rules.keep:g},width={rules.width:g}"
+    )
+
+
+def report(rehearsed: Rehearsed) -> Iterator[str]:
+    """Which rules the first halves choose, and what those make of the rest."""
+    rules, logs = list(tried()), rehearsed.logs
+    rehearsed.make([FIRST], rules)
+    ranking = sorted(rules, key=lambda each: rehearsed.score(each, logs))
+    own = {log: min(rules, key=lambda each: rehearsed.score(each, [log])) for log in logs}
+    yield f"First halves, {len(rules)} rules; slowdown relative to EASY, mean of all logs:\n"
+    rows = []
+    for each in dict.fromkeys([*ranking[:10], shipped()]):
+        score, error = rehearsed.score(each, logs)
+        slowdowns = [number(rehearsed.slowdown(log, FIRST, each)) for log in logs]
+        rows.append([named(each), number(score, ".3f"), number(error, ".3f"), *slowdowns])
+    yield from table(["rules", "relative", "standard error", *logs], rows)
+    rehearsed.make([FIRST, SECOND, ALL], dict.fromkeys([ranking[0], shipped(), *own.values()]))
+    rows = []
+    for log in logs:
+        choices = {
+            "EASY": None,
+            "as shipped": shipped(),
+            "all logs": ranking[0],
+            "this log": own[log],
+        }
+        for choice, each in choices.items():
+            rows.append([
+                log, choice, "" if each is None else named(each),
+                *(number(rehearsed.slowdown(log, which, each)) for which in (FIRST, SECOND, ALL)),
+                "" if each is None else number(rehearsed.wait(log, ALL, each), ".2f"),
+            ])  # fmt: skip
+    yield "Chosen by the first halves:\n"
+    head = ["log", "chosen by", "rules", FIRST, SECOND, ALL, "wait max / EASY"]
+    yield from table(head, rows, texts=3)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    given = parser.parse_args(arguments)
+    logs = {log.name: found for log in LOGS if (found := find(log.name, given.traces))}
+    tasks = [Task(name, (Shared(name),)) for name in logs]
+    pasts = run(
+        tasks, told, shared=logs, workers=Workers(given.workers), folder=given.out / "told",
+        about={"said": "at submission"}, progress=tell,
+    )  # fmt: skip
+    rehearsed = Rehearsed(pasts, given.out / "rehearsed", given.workers)
+    print(*report(rehearsed), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    # Workers have to find what they are sent: it must not be in __main__.
+    import settings
+
+    try:
+        sys.exit(settings.main())
+    except CpdispatchError as error:
+        sys.exit(str(error))

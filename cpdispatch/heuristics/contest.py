@@ -16,7 +16,7 @@ EVERY_S = 4 * 604_800
 """How often, once the number of jobs that have ended doubles no more."""
 STEPS = 2
 """Decisions of each trial that are made beside one of `best`."""
-KEPT = 4
+KEPT = 8
 """Trials that count: the last ones."""
 BETTER = 0.95
 """What the mean bounded slowdown must fall to, relative to the way in use, for a change."""
@@ -28,7 +28,7 @@ class Contest:
 
     The last 1,000 jobs are dispatched anew in each of the ways, on the system as it is: when 500
     have ended, whenever that has doubled, and every four weeks. The way is taken that has had the
-    lowest mean bounded slowdown in the last four trials, if it is lower by 5 % than that of the
+    lowest mean bounded slowdown in the last eight trials, if it is lower by 5 % than that of the
     way in use. Beside each real decision two are made of every trial.
 
     Attributes

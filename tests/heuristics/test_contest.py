@@ -79,7 +79,8 @@ def test_the_way_in_use_stays_unless_another_one_is_clearly_better(
 
 
 @pytest.mark.usefixtures("few")
-def test_the_last_four_trials_count() -> None:
+def test_the_last_trials_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "KEPT", 4)
     found, ended = Contest("a"), lived(20)
     for number in range(6):
         two = (SOON, LATE) if number < 3 else (LATE, SOON)

@@ -16,8 +16,8 @@ EVERY_S = 4 * 604_800
 """How often, once the number of jobs that have ended doubles no more."""
 STEPS = 2
 """Decisions of each trial that are made beside one of `best`."""
-KEPT = 8
-"""Trials that count: the last ones."""
+ENOUGH, KEPT = 3, 8
+"""How many trials it takes to leave a way, and how many count: the last ones."""
 BETTER = 0.95
 """What the mean bounded slowdown must fall to, relative to the way in use, for a change."""
 
@@ -28,8 +28,8 @@ class Contest:
 
     The last 1,000 jobs are dispatched anew in each of the ways, on the system as it is: when 500
     have ended, whenever that has doubled, and every four weeks. The way is taken that has had the
-    lowest mean bounded slowdown in the last eight trials, if it is lower by 5 % than that of the
-    way in use. Beside each real decision two are made of every trial.
+    lowest mean bounded slowdown in the last eight trials, if there were three at least and it is
+    lower by 5 % than that of the way in use. Beside each real decision two are made of every trial.
 
     Attributes
     ----------
@@ -63,5 +63,5 @@ class Contest:
         self._trials = {}
         sums = {name: sum(felt[name] for felt in self._felt) for name in self._felt[0]}
         found = min(sums, key=sums.__getitem__)
-        if sums[found] < BETTER * sums[self.chosen]:
+        if len(self._felt) >= ENOUGH and sums[found] < BETTER * sums[self.chosen]:
             self.chosen = found

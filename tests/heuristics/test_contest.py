@@ -32,7 +32,8 @@ LATE, SOON = dispatch.make("easy-lpf-lpf"), dispatch.make("easy-spf-spf")
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few jobs are enough."""
+    """A few jobs are enough, and one trial."""
+    monkeypatch.setattr(contest, "ENOUGH", 1)
     monkeypatch.setattr(contest, "FEWEST", 3)
     monkeypatch.setattr(contest, "JOBS", 40)
 
@@ -76,6 +77,16 @@ def test_the_way_in_use_stays_unless_another_one_is_clearly_better(
     found = Contest("late")
     assert tried(found, lived(20), 9_999, late=LATE, soon=SOON)
     assert found.chosen == "late"
+
+
+@pytest.mark.usefixtures("few")
+def test_one_trial_is_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "ENOUGH", 3)
+    found, ended = Contest("late"), lived(20)
+    for number in range(3):
+        assert found.chosen == "late"
+        assert tried(found, ended, 10**8 * (number + 1), late=LATE, soon=SOON)
+    assert found.chosen == "soon"
 
 
 @pytest.mark.usefixtures("few")
@@ -135,6 +146,7 @@ def test_every_schedule_is_feasible_and_the_same_again(
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(contest, "FEWEST", 2)
+        patched.setattr(contest, "ENOUGH", 1)
         patched.setattr(contest, "EVERY_S", 9)
         one, two = run(), run()
     assert verify.run(one.jobs, case[1]) == []

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cpdispatch.errors import InputError, UsageError
+from cpdispatch.jobs import Column
 
 pytest.importorskip("statsmodels")
 
@@ -45,8 +46,8 @@ def test_errors_are_weighted_by_the_area() -> None:
 
 def test_the_policy_of_a_fit_takes_the_smallest_score_first() -> None:
     found = fit("lin", P, Q, R, 0.01 + 2e-7 * P)
-    block = np.ones((12, 3), dtype=np.int64)
-    block[4] = (300, 100, 200)
+    block = np.ones((Column.REQUEST + 1, 3), dtype=np.int64)
+    block[Column.EXPECTED] = (300, 100, 200)
     assert found.order.rank(0, block).tolist() == [1, 2, 0]
 
 

@@ -215,7 +215,7 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
         "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
     }  # fmt: skip
     engine = None
-    if given.pop("cp", True) and given.get("adapt", True):
+    if given.pop("cp", False) and given.get("adapt", True):
         from cpdispatch.models.engine import make_engine
 
         engine = make_engine("hcp3", limit_s=settings.limit_s / 4, seed=settings.seed)
@@ -285,7 +285,7 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("predicted durations, used with care; backfilling or CP as served so far",
+    "best": Entry("predicted durations, used with care; ways and rules as served so far",
                   {"threshold": _count, "strict": _count, "long": _count, "keep": _part,
                    "width": _real, "adapt": _switch, "limits": _care, "cp": _switch,
                    "allocate": _allocation}, _best),

@@ -166,13 +166,13 @@ def test_a_contest_is_kept_in_checkpoints() -> None:
 
 
 def test_what_a_user_may_say() -> None:
-    assert dispatch.make("best").engine is not None
-    assert dispatch.make("best:cp=off").engine is None
-    assert dispatch.make("best:adapt=off").engine is None
-    assert dispatch.make("best:cp=off,limits=upper").limits == "upper"
+    assert dispatch.make("best").engine is None
+    assert dispatch.make("best:cp=on").engine is not None
+    assert dispatch.make("best:cp=on,adapt=off").engine is None
+    assert dispatch.make("best:limits=upper").limits == "upper"
     with pytest.raises(UsageError, match="requested or upper is needed"):
         dispatch.make("best:limits=expected")
 
 
 def test_the_engine_leaves_time_for_its_own_trial() -> None:
-    assert dispatch.make("best", Settings(limit_s=0.4)).engine.limit_s == 0.1
+    assert dispatch.make("best:cp=on", Settings(limit_s=0.4)).engine.limit_s == 0.1

@@ -78,9 +78,9 @@ class Best:
     ``keep`` of the system's capacity free when it starts: no job, however short, waits for
     the end of long ones only. This does not hold for jobs past the threshold, or too wide for it.
 
-    **CP.** As long as no job is past the threshold, a CP dispatcher can decide instead.
+    **CP.** Where there is an engine it can decide as long as no job is past the threshold.
 
-    **Hindsight.** What serves depends on the log and on the system. Which of the three ways,
+    **Hindsight.** What serves depends on the log and on the system. Which of the ways,
     backfilling by requested times, by u, or CP, is tried now and then on the jobs that ended last,
     see `Contest`; once a week so are other thresholds and widths, see `Hindsight`.
 
@@ -95,7 +95,7 @@ class Best:
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     engine : Contender or None
-        The CP dispatcher.
+        A CP dispatcher that takes part.
     name : str
     predictor : str
         The predictor that a simulation takes when none is named.

@@ -5,8 +5,8 @@
 Each log is replayed once, and what the forest said of its jobs at their submission is kept in
 ``OUT``. Then its first half is rehearsed under every one of the rules below, with these predictions
 and with submissions that are shifted by up to a minute, several times: a single rehearsal is one
-draw. The rules that do best on all first halves are the settings of `best`. Of the rules chosen,
-for all logs and for each, the other halves and the whole logs are rehearsed, too.
+draw. Of the rules that do best, on all first halves and on each, and of those that `best` has, the
+other halves and the whole logs are rehearsed, too.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ ALL, FIRST, SECOND = "whole", "first half", "second half"
 
 @dataclass(slots=True)
 class Listener:
-    """`best` without hindsight; keeps what is said of each job when it is first seen."""
+    """`best` without hindsight, backfilling by upper durations; keeps what is said of each job when it is first seen."""
 
-    best: Best = field(default_factory=lambda: Best(adapt=False))
+    best: Best = field(default_factory=lambda: Best(adapt=False, limits="upper"))
     name: str = "listener"
     said: dict[int, tuple[int, int]] = field(default_factory=dict)
 

@@ -215,7 +215,9 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
         "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
     }  # fmt: skip
     engine = None
-    if given.pop("cp", False) and given.get("adapt", True):
+    if given.pop("cp", False):
+        if not given.get("adapt", True):
+            raise UsageError("dispatcher best: cp=on needs adapt=on, CP is chosen by what served")
         from cpdispatch.models.engine import make_engine
 
         engine = make_engine("hcp3", limit_s=settings.limit_s / 4, seed=settings.seed)

@@ -168,7 +168,8 @@ def test_a_contest_is_kept_in_checkpoints() -> None:
 def test_what_a_user_may_say() -> None:
     assert dispatch.make("best").engine is None
     assert dispatch.make("best:cp=on").engine is not None
-    assert dispatch.make("best:cp=on,adapt=off").engine is None
+    with pytest.raises(UsageError, match="cp=on needs adapt=on"):
+        dispatch.make("best:cp=on,adapt=off")
     assert dispatch.make("best:limits=upper").limits == "upper"
     with pytest.raises(UsageError, match="requested or upper is needed"):
         dispatch.make("best:limits=expected")

@@ -47,7 +47,7 @@ ALL, FIRST, SECOND = "whole", "first half", "second half"
 
 @dataclass(slots=True)
 class Listener:
-    """`best` without hindsight, backfilling by upper durations; keeps what is said of each job when it is first seen."""
+    """`best` without hindsight, by upper durations; keeps what is said of jobs first seen."""
 
     best: Best = field(default_factory=lambda: Best(adapt=False, limits="upper"))
     name: str = "listener"

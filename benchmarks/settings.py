@@ -6,7 +6,8 @@ Each log is replayed once, and what the forest said of its jobs at their submiss
 ``OUT``. Then its first half is rehearsed under every one of the rules below, with these predictions
 and with submissions that are shifted by up to a minute, several times: a single rehearsal is one
 draw. Of the rules that do best, on all first halves and on each, and of those that `best` has, the
-other halves and the whole logs are rehearsed, too.
+other halves and the whole logs are rehearsed, too. So is what `best` makes of the forest's upper
+quantile: how far it goes from there to the requested time.
 """
 
 from __future__ import annotations
@@ -41,15 +42,18 @@ STRICT_S = 50_000
 WIDTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 ROOMS = ((4 * HOUR_S, 0.0), *product((1 * HOUR_S, 4 * HOUR_S, 12 * HOUR_S), (0.03, 0.06, 0.1)))
 """Expected durations from which jobs leave a share free, and the share."""
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""How far, in orders of magnitude, from the upper quantile to the requested time."""
+HALF_WAY = 0.5
 DRAWS, SHIFT_S = 4, 60
 ALL, FIRST, SECOND = "whole", "first half", "second half"
 
 
 @dataclass(slots=True)
 class Listener:
-    """`best` without hindsight, by upper durations; keeps what is said of jobs first seen."""
+    """`best` without hindsight; keeps what is said of jobs first seen."""
 
-    best: Best = field(default_factory=lambda: Best(adapt=False, limits="upper"))
+    best: Best = field(default_factory=lambda: Best(adapt=False))
     name: str = "listener"
     said: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -74,17 +78,20 @@ def told(log: tuple[Workload, System]) -> Past:
     return Past(*(np.ascontiguousarray(column[order], dtype=np.int64) for column in columns))
 
 
-def part(past: Past, which: str) -> Past:
+def part(past: Past, which: str, share: float) -> Past:
+    """Jobs that last, at most, what a share of the way to the requested time says."""
     half = len(past.submit_s) // 2
     of = {ALL: slice(None), FIRST: slice(half), SECOND: slice(half, None)}[which]
-    return Past(*(column[of].copy() for column in past))
+    some = Past(*(column[of].copy() for column in past))
+    way = some.upper_s ** (1 - share) * some.requested_s**share
+    return some._replace(upper_s=way.astype(np.int64))
 
 
-def rehearsals(past: Past, which: str, total: int, rules: Rules | None) -> FloatArray:
+def rehearsals(past: Past, which: str, total: int, rules: Rules | None, share: float) -> FloatArray:
     """Mean bounded slowdown and longest wait, seconds, of each draw, shape (draws, 2); by EASY."""
     found = []
     for draw in range(DRAWS):
-        some = part(past, which)
+        some = part(past, which, share)
         shifts_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(some.submit_s))
         some.submit_s[:] = np.sort(some.submit_s + shifts_s)
         start_s = easy(some, total) if rules is None else rehearse(some, total, rules)
@@ -108,8 +115,8 @@ def tried() -> Iterator[Rules]:
             yield rules
 
 
-Key = tuple[str, str, Rules | None]
-"""A log, a part of it, and rules, or None for EASY."""
+Key = tuple[str, str, Rules | None, float]
+"""A log, a part of it, rules, or None for EASY, and a share."""
 
 
 class Rehearsed:
@@ -123,15 +130,18 @@ class Rehearsed:
         self._totals = {log.name: log.processors for log in LOGS}
         self._found: dict[Key, FloatArray] = {}
 
-    def make(self, which: Sequence[str], rules: Iterable[Rules]) -> None:
+    def make(
+        self, which: Sequence[str], rules: Iterable[Rules], shares: Sequence[float] = (HALF_WAY,)
+    ) -> None:
         """Rehearse EASY and these rules on parts of all logs."""
+        ways = ((None, HALF_WAY), *product(rules, shares))
         keys = {
-            f"{log} {part} {each or 'easy'}": (log, part, each)
-            for log, part, each in product(self.logs, which, (None, *rules))
+            f"{log} {part} {each or 'easy'} {share}": (log, part, each, share)
+            for log, part, (each, share) in product(self.logs, which, ways)
         }
         tasks = [
-            Task(name, (Shared(log), part, self._totals[log], each))
-            for name, (log, part, each) in keys.items()
+            Task(name, (Shared(log), part, self._totals[log], each, share))
+            for name, (log, part, each, share) in keys.items()
         ]
         about = {"draws": DRAWS, "shift_s": SHIFT_S}
         found = run(
@@ -140,24 +150,27 @@ class Rehearsed:
         )  # fmt: skip
         self._found |= {keys[name]: draws for name, draws in found.items()}
 
-    def slowdown(self, log: str, which: str, rules: Rules | None) -> float:
+    def slowdown(self, log: str, which: str, rules: Rules | None, share: float = HALF_WAY) -> float:
         """Mean over the draws."""
-        return float(self._found[log, which, rules][:, 0].mean())
+        return float(self._found[log, which, rules, share][:, 0].mean())
 
-    def wait(self, log: str, which: str, rules: Rules) -> float:
+    def wait(self, log: str, which: str, rules: Rules, share: float = HALF_WAY) -> float:
         """The longest wait relative to EASY's."""
-        mine, easy = self._found[log, which, rules], self._found[log, which, None]
+        mine, easy = self._found[log, which, rules, share], self._found[log, which, None, HALF_WAY]
         return float(mine[:, 1].mean() / easy[:, 1].mean())
 
-    def score(self, rules: Rules, logs: Sequence[str]) -> tuple[float, float]:
+    def score(
+        self, rules: Rules, logs: Sequence[str], share: float = HALF_WAY
+    ) -> tuple[float, float]:
         """Slowdown on first halves relative to EASY, geometric mean over logs; its standard error.
 
         It is inf where a job of one log waits for too long.
         """
-        if max(self.wait(log, FIRST, rules) for log in logs) > WAIT_MAX:
+        if max(self.wait(log, FIRST, rules, share) for log in logs) > WAIT_MAX:
             return inf, 0.0
         ratios = np.array([
-            self._found[log, FIRST, rules][:, 0] / self.slowdown(log, FIRST, None) for log in logs
+            self._found[log, FIRST, rules, share][:, 0] / self.slowdown(log, FIRST, None)
+            for log in logs
         ])  # fmt: skip
         draws = np.exp(np.log(ratios).mean(axis=0))
         return float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(DRAWS))
@@ -206,6 +219,20 @@ def report(rehearsed: Rehearsed) -> Iterator[str]:
     yield "Chosen by the first halves:\n"
     head = ["log", "chosen by", "rules", FIRST, SECOND, ALL, "wait max / EASY"]
     yield from table(head, rows, texts=3)
+    rehearsed.make([FIRST, SECOND, ALL], [shipped()], SHARES)
+    rows = []
+    for share in SHARES:
+        score, error = rehearsed.score(shipped(), logs, share)
+        halves = (
+            " / ".join(
+                number(rehearsed.slowdown(log, which, shipped(), share))
+                for which in (FIRST, SECOND, ALL)
+            )
+            for log in logs
+        )
+        rows.append([f"{share:g}", number(score, ".3f"), number(error, ".3f"), *halves])
+    yield f"From the upper quantile to the requested time; {FIRST} / {SECOND} / {ALL}:\n"
+    yield from table(["share", "relative", "standard error", *logs], rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -112,12 +112,6 @@ def _limits(value: Any) -> str:
     return str(value)
 
 
-def _care(value: Any) -> str:
-    if value not in ("requested", "upper"):
-        raise ValueError("requested or upper is needed")
-    return str(value)
-
-
 def _switch(value: Any) -> bool:
     if value not in ("on", "off", True, False):
         raise ValueError("on or off is needed")
@@ -214,10 +208,10 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     renamed = {
         "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
     }  # fmt: skip
-    engine = None
-    if given.pop("cp", False):
-        if not given.get("adapt", True):
-            raise UsageError("dispatcher best: cp=on needs adapt=on, CP is chosen by what served")
+    engine, cp, adapt = None, given.pop("cp", None), given.get("adapt", True)
+    if cp and not adapt:
+        raise UsageError("dispatcher best: cp=on needs adapt=on, CP is chosen by what served")
+    if adapt and cp is not False:
         from cpdispatch.models.engine import make_engine
 
         engine = make_engine("hcp3", limit_s=settings.limit_s / 4, seed=settings.seed)
@@ -289,7 +283,7 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
     "best": Entry("predicted durations, used with care; ways and rules as served so far",
                   {"threshold": _count, "strict": _count, "long": _count, "keep": _part,
-                   "width": _real, "adapt": _switch, "limits": _care, "cp": _switch,
+                   "width": _real, "adapt": _switch, "cp": _switch,
                    "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),

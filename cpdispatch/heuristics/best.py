@@ -15,13 +15,13 @@ from cpdispatch.heuristics.contest import Contest
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.ended import Ended
 from cpdispatch.heuristics.hindsight import Hindsight
-from cpdispatch.heuristics.limits import limited
+from cpdispatch.heuristics.limits import cautious, limited
 from cpdispatch.heuristics.rehearsal import Rules, index, warm_up
 from cpdispatch.heuristics.trial import Contender
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 
-CP = "cp"
+BACKFILLING, CP = "backfilling", "cp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,12 @@ class Ruled:
     ----------
     rules : Rules
     backfill : Backfill
-    limits : str
-        How long jobs that may be backfilled are taken to last, see `limited`.
     engine : Contender or None
         Decides instead as long as no job has waited longer than the threshold.
     """
 
     rules: Rules
     backfill: Backfill
-    limits: str = "requested"
     engine: Contender | None = None
 
     def dispatch(self, instance: Instance) -> Decision:
@@ -53,7 +50,7 @@ class Ruled:
             return self.engine.dispatch(instance)
         order = _order(queue, late, rules)
         strict = waited_s.max(initial=0) > rules.strict_s
-        seen = limited(instance, "requested" if strict else self.limits)
+        seen = limited(instance, "requested" if strict else "upper")
         spare = _spare(instance, late, rules)
         start_s, reason, placements = self.backfill.backfilled(seen, order, order, spare)
         phases = {"heuristic": (perf_counter() - began) * 1e3}
@@ -65,37 +62,35 @@ class Ruled:
 class Best:
     """Takes predictions for what they are, an order and a risk, and learns what serves.
 
-    **Order.** By sqrt(m u) q^width, where m is the expected duration of a job, u what it will
-    probably not exceed and q its processors: what is short for sure comes before what may be.
-    Jobs that have waited longer than ``threshold_s`` come first, by submission.
+    **Order.** By sqrt(m u) q^width, where m is the expected duration of a job, u half way, in
+    orders of magnitude, from what it will probably not exceed to its requested time (`cautious`),
+    and q its processors: what is short for sure comes before what may be. Jobs that have waited
+    longer than ``threshold_s`` come first, by submission.
 
     **EASY backfilling.** Running jobs are taken to end at their requested times, so that a
-    reservation never rests on a prediction. A job that may be backfilled is taken to end at its
-    own, too, or to last u: then a prediction that was too short delays the reserved job at most
-    until then. Once a job has waited longer than ``strict_s``, it is the requested time.
+    reservation never rests on a prediction. A job that may be backfilled is taken to last u, so
+    that one that lasts longer delays the reserved job, but not beyond its requested time. Once a
+    job has waited longer than ``strict_s``, it is taken to last as requested, too.
 
     **Room for short jobs.** A job that is expected to run longer than ``long_s`` leaves a share
     ``keep`` of the system's capacity free when it starts: no job, however short, waits for
     the end of long ones only. This does not hold for jobs past the threshold, or too wide for it.
 
-    **CP.** Where there is an engine it can decide as long as no job is past the threshold.
-
-    **Hindsight.** What serves depends on the log and on the system. Which of the ways,
-    backfilling by requested times, by u, or CP, is tried now and then on the jobs that ended last,
-    see `Contest`; once a week so are other thresholds and widths, see `Hindsight`.
+    **Hindsight.** What serves depends on the log and on the system. Once a week other thresholds
+    and widths are tried on the jobs that ended last, see `Hindsight`. On several nodes CP is tried
+    beside backfilling, see `Contest`: if it has served better, it decides as long as no job is past
+    the threshold.
 
     Attributes
     ----------
     threshold_s, strict_s, long_s : int
     keep, width : float
     adapt : bool
-        Whether all this follows what served so far; else it stays, and ``limits`` is the way.
-    limits : str
-        The way of backfilling at the beginning: ``requested`` or ``upper``.
+        Whether all this follows what served so far.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     engine : Contender or None
-        A CP dispatcher that takes part.
+        A CP dispatcher that takes part on several nodes.
     name : str
     predictor : str
         The predictor that a simulation takes when none is named.
@@ -107,7 +102,6 @@ class Best:
     keep: float = 0.03
     width: float = 0.25
     adapt: bool = True
-    limits: str = "requested"
     best_fit: bool = False
     engine: Contender | None = None
     name: str = "best"
@@ -120,9 +114,9 @@ class Best:
     def __post_init__(self) -> None:
         rules = Rules(self.threshold_s, self.strict_s, self.long_s, self.keep, self.width)
         self._ended, self._hindsight = Ended(), Hindsight(rules)
-        self._contest = Contest(self.limits)
+        self._contest = Contest(BACKFILLING)
         backfill = Backfill(best_fit=self.best_fit, name=self.name)
-        self._ways = {limits: Ruled(rules, backfill, limits) for limits in ("requested", "upper")}
+        self._ways = {BACKFILLING: Ruled(rules, backfill)}
         if self.engine is not None:
             self._ways[CP] = Ruled(rules, backfill, engine=self.engine)
         if self.adapt:
@@ -132,15 +126,17 @@ class Best:
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance."""
         began = perf_counter()
+        instance = cautious(instance)
         if not self.adapt:
-            return self._ways[self.limits].dispatch(instance)
+            return self._ways[BACKFILLING].dispatch(instance)
         self._ended.look(instance)
         rules = self._hindsight.look(instance, self._ended)
-        if rules != self._ways[self.limits].rules:
+        if rules != self._ways[BACKFILLING].rules:
             self._ways = {name: replace(way, rules=rules) for name, way in self._ways.items()}
-        way = self._contest.look(instance, self._ended, self._ways)
+        if self.engine is not None and instance.system.nodes > 1:
+            self._contest.look(instance, self._ended, self._ways)
         thought_ms = (perf_counter() - began) * 1e3
-        decision = self._ways[way].dispatch(instance)
+        decision = self._ways[self._contest.chosen].dispatch(instance)
         self._ended.started(instance, np.flatnonzero(decision.start_s == instance.now))
         phases = {"hindsight": thought_ms, **decision.certificate.phases_ms}
         return replace(decision, certificate=replace(decision.certificate, phases_ms=phases))

@@ -43,8 +43,8 @@ class Contest:
     _trials: dict[str, Trial] = field(default_factory=dict, repr=False)
     _felt: deque[dict[str, float]] = field(default_factory=lambda: deque(maxlen=KEPT), repr=False)
 
-    def look(self, instance: Instance, ended: Ended, ways: Mapping[str, Contender]) -> str:
-        """Try on; returns the way to decide."""
+    def look(self, instance: Instance, ended: Ended, ways: Mapping[str, Contender]) -> None:
+        """Try on."""
         if self._trials:
             going = [trial.step() for trial in self._trials.values() for _ in range(STEPS)]
             if not any(going):
@@ -55,7 +55,6 @@ class Contest:
                 name: Trial(way, instance.system, jobs, runtime_s) for name, way in ways.items()
             }
             self._due_s, self._due_jobs = instance.now + EVERY_S, 2 * len(ended)
-        return self.chosen
 
     def _judge(self) -> None:
         """Choose by the trials, which are over."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.arrays import sealed
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import unknown
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
@@ -56,3 +56,22 @@ def limited(instance: Instance, limits: str) -> Instance:
         running=replace(running, end_s=end_s),
         dependencies=None if given is None else given.ending(end_s),
     )
+
+
+def cautious(instance: Instance) -> Instance:
+    """An instance in which queued jobs may last longer than they probably may.
+
+    Each may last for the geometric mean of what it will probably not exceed and of its requested
+    time, rounded down. Backfilling by the one serves where predictions are good, by the other where
+    they are not; this is next to the better one in both cases, see docs/quality.md.
+    """
+    queue = instance.queue
+    block = queue.block.copy()
+    block[Column.UPPER] = wary_s(queue.upper_s, queue.requested_s)
+    return replace(instance, queue=JobTable(block, queue.labels))
+
+
+def wary_s(upper_s: IntArray, requested_s: IntArray) -> IntArray:
+    """The geometric mean of upper durations and requested times, rounded down."""
+    found: IntArray = np.sqrt(upper_s.astype(np.float64) * requested_s).astype(np.int64)
+    return found

@@ -74,23 +74,21 @@ def test_who_has_waited_beyond_the_threshold_comes_first() -> None:
     assert starting(Best(threshold_s=100), moment(2, [long, short])) == [0]
 
 
-def test_a_reservation_rests_on_requested_times_and_backfilling_on_upper_ones() -> None:
+def test_a_reservation_rests_on_requested_times_and_backfilling_on_half_way_to_them() -> None:
     # The running job is expected to end at once, but may hold its processor for 500 s.
     running = [(NOW - 10, 1, 510, 11, 11)]
     head = (NOW, 2, 10, 10, 10)
-    fits = (NOW, 1, 9_000, 100, 500)
-    outlives = (NOW, 1, 9_000, 100, 501)
-    bold = Best(limits="upper")
-    assert starting(bold, moment(2, [head, fits], running)) == [1]
-    assert starting(bold, moment(2, [head, outlives], running)) == []
-    assert starting(Best(), moment(2, [head, fits], running)) == []
+    fits = (NOW, 1, 2_500, 50, 100)
+    outlives = (NOW, 1, 2_520, 50, 100)
+    assert starting(Best(), moment(2, [head, fits], running)) == [1]
+    assert starting(Best(), moment(2, [head, outlives], running)) == []
 
 
 def test_once_a_job_has_waited_too_long_nothing_is_backfilled_but_by_its_requested_time() -> None:
     running = [(NOW - 10, 1, 510, 11, 11)]
-    head, fits = (NOW - 101, 2, 10, 10, 10), (NOW, 1, 9_000, 100, 500)
-    assert starting(Best(strict_s=101, limits="upper"), moment(2, [head, fits], running)) == [1]
-    assert starting(Best(strict_s=100, limits="upper"), moment(2, [head, fits], running)) == []
+    head, fits = (NOW - 101, 2, 10, 10, 10), (NOW, 1, 2_500, 50, 100)
+    assert starting(Best(strict_s=101), moment(2, [head, fits], running)) == [1]
+    assert starting(Best(strict_s=100), moment(2, [head, fits], running)) == []
 
 
 def test_a_long_job_leaves_room_for_short_ones() -> None:
@@ -134,10 +132,9 @@ def test_it_brings_its_own_predictor() -> None:
     assert dispatch.predictor_of(dispatch.make("easy")) == "walltime"
 
 
-@given(instances(predictions=True), st.sampled_from(["requested", "upper"]))
-def test_every_answer_is_feasible(instance: Instance, limits: str) -> None:
-    best = Best(keep=0.3, long_s=4, limits=limits)
-    assert verify.decision(instance, best.dispatch(instance)) == []
+@given(instances(predictions=True))
+def test_every_answer_is_feasible(instance: Instance) -> None:
+    assert verify.decision(instance, Best(keep=0.3, long_s=4).dispatch(instance)) == []
 
 
 class Guess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,10 +22,11 @@ from cpdispatch.heuristics.trial import Contender
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.simulate import simulate
-from cpdispatch.system import System
+from cpdispatch.system import NodeGroup, System
 from tests.heuristics.test_best import Guess, cases, moment
 from tests.heuristics.test_hindsight import NOBODY, jobs
 from tests.heuristics.test_hindsight import moment as at
+from tests.strategies import EMPTY
 
 LATE, SOON = dispatch.make("easy-lpf-lpf"), dispatch.make("easy-spf-spf")
 """The longest job first, which brings a high slowdown, and the shortest."""
@@ -135,6 +137,18 @@ def test_cp_decides_when_it_is_chosen_and_nobody_is_late() -> None:
     assert engine.asked == 1
 
 
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_cp_is_tried_on_several_nodes_only(nodes: int) -> None:
+    engine = Noted()
+    best = Best(engine=engine)
+    system = System("some", ("core",), (NodeGroup("all", nodes, (4,)),))
+    best._ended = lived(3)
+    for now in (9_999, 10_000):
+        best.dispatch(replace(EMPTY, now=now, system=system, free=system.capacity))
+    assert bool(engine.asked) == (nodes > 1)
+
+
 @given(cases(), st.integers(1, 20))
 def test_every_schedule_is_feasible_and_the_same_again(
     case: tuple[Workload, System], threshold_s: int
@@ -166,14 +180,12 @@ def test_a_contest_is_kept_in_checkpoints() -> None:
 
 
 def test_what_a_user_may_say() -> None:
-    assert dispatch.make("best").engine is None
-    assert dispatch.make("best:cp=on").engine is not None
+    assert dispatch.make("best").engine is not None
+    assert dispatch.make("best:cp=off").engine is None
+    assert dispatch.make("best:adapt=off").engine is None
     with pytest.raises(UsageError, match="cp=on needs adapt=on"):
         dispatch.make("best:cp=on,adapt=off")
-    assert dispatch.make("best:limits=upper").limits == "upper"
-    with pytest.raises(UsageError, match="requested or upper is needed"):
-        dispatch.make("best:limits=expected")
 
 
 def test_the_engine_leaves_time_for_its_own_trial() -> None:
-    assert dispatch.make("best:cp=on", Settings(limit_s=0.4)).engine.limit_s == 0.1
+    assert dispatch.make("best", Settings(limit_s=0.4)).engine.limit_s == 0.1

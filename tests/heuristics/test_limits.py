@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.heuristics.limits import LIMITS, limited
+from cpdispatch.heuristics.limits import LIMITS, cautious, limited
 from cpdispatch.instance import Instance, loads, to_json
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, Workload
 from cpdispatch.simulate import simulate
 from cpdispatch.simulate.replay import Watch
 from cpdispatch.system import System
@@ -53,6 +53,19 @@ def test_nothing_changes_where_jobs_are_expected_to_last_as_long_as_they_ask_for
     instance: Instance, limits: str
 ) -> None:
     assert to_json(limited(instance, limits)) == to_json(instance)
+
+
+@given(instances(dependencies=True, predictions=True))
+def test_with_caution_jobs_may_last_longer_but_not_than_requested(instance: Instance) -> None:
+    seen = cautious(instance)
+    given, upper_s = instance.queue, seen.queue.upper_s
+    assert (given.upper_s <= upper_s).all()
+    assert (upper_s <= given.requested_s).all()
+    assert (upper_s**2 <= given.upper_s * given.requested_s).all()
+    assert ((upper_s + 1) ** 2 > given.upper_s * given.requested_s).all()
+    again = seen.queue.block.copy()
+    again[Column.UPPER] = given.upper_s
+    assert (again == given.block).all()
 
 
 def test_unknown_limits_are_refused() -> None:

@@ -36,9 +36,7 @@ def predicted(workload: Workload) -> JobTable:
 CONTENDERS = {
     "easy": lambda: dispatch.make("easy"),
     "naive": lambda: dispatch.make("easy-saf-spf:limits=upper"),
-    "best": lambda: Best(
-        threshold_s=9, strict_s=12, long_s=4, keep=0.3, adapt=False, limits="upper"
-    ),
+    "best": lambda: Best(threshold_s=9, strict_s=12, long_s=4, keep=0.3, adapt=False),
 }
 
 

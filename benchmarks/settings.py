@@ -2,12 +2,12 @@
 
     python benchmarks/settings.py ../shared/traces --out settings
 
-Each log is replayed once, and what the forest said of its jobs at their submission is kept in
-``OUT``. Then its first half is rehearsed under every one of the rules below, with these predictions
-and with submissions that are shifted by up to a minute, several times: a single rehearsal is one
-draw. Of the rules that do best, on all first halves and on each, and of those that `best` has, the
-other halves and the whole logs are rehearsed, too. So is what `best` makes of the forest's upper
-quantile: how far it goes from there to the requested time.
+Each log is replayed with several seeds of the forest, and what it said of the jobs at their
+submission is kept in ``OUT``. Then its first half is rehearsed under every one of the rules below,
+with these predictions and with submissions that are shifted by up to a minute: a single rehearsal
+is one draw. Of the rules that do best, on all first halves and on each, and of those that `best`
+has, the other halves and the whole logs are rehearsed, too. So is what `best` makes of the forest's
+upper quantile: how far it goes from there to the requested time.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from cpdispatch.heuristics.best import Best
 from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
+from cpdispatch.predict.forest import Forest
 from cpdispatch.simulate import simulate
 from cpdispatch.system import System
 
@@ -65,17 +66,22 @@ class Listener:
         return self.best.dispatch(instance)
 
 
-def told(log: tuple[Workload, System]) -> Past:
+def told(log: tuple[Workload, System], seed: int) -> Past:
     """The jobs of a log by submission, with what the forest said of them on line."""
     workload, system = log
     listener = Listener()
-    simulate(workload, system, listener, predictor=Best.predictor)
+    simulate(workload, system, listener, predictor=Forest(seed=seed))
     jobs = workload.table
     order = np.argsort(jobs.submit_s, kind="stable")
     expected_s, upper_s = np.array([listener.said[id] for id in jobs.id.tolist()]).T
     columns = (jobs.submit_s, jobs.units * jobs.request[:, 0], jobs.requested_s, expected_s,
                upper_s, workload.runtime_s)  # fmt: skip
     return Past(*(np.ascontiguousarray(column[order], dtype=np.int64) for column in columns))
+
+
+def draws(log: str) -> list[str]:
+    """What the draws of a log are called."""
+    return [f"{log} {seed}" for seed in range(DRAWS)]
 
 
 def part(past: Past, which: str, share: float) -> Past:
@@ -122,8 +128,10 @@ Key = tuple[str, str, Rules | None, float]
 class Rehearsed:
     """The rehearsals of a campaign, made when they are asked for and kept in a folder."""
 
-    def __init__(self, pasts: dict[str, Past], folder: Path, workers: int) -> None:
-        self.logs = tuple(pasts)
+    def __init__(
+        self, logs: Iterable[str], pasts: dict[str, Past], folder: Path, workers: int
+    ) -> None:
+        self.logs = tuple(logs)
         self._pasts = pasts
         self._folder = folder
         self._workers = Workers(workers)
@@ -140,7 +148,7 @@ class Rehearsed:
             for log, part, (each, share) in product(self.logs, which, ways)
         }
         tasks = [
-            Task(name, (Shared(log), part, self._totals[log], each, share))
+            Task(name, (part, self._totals[log], each, share, *map(Shared, draws(log))))
             for name, (log, part, each, share) in keys.items()
         ]
         about = {"draws": DRAWS, "shift_s": SHIFT_S}
@@ -148,7 +156,7 @@ class Rehearsed:
             tasks, rehearsals, shared=self._pasts, workers=self._workers, folder=self._folder,
             about=about, progress=tell,
         )  # fmt: skip
-        self._found |= {keys[name]: draws for name, draws in found.items()}
+        self._found |= {keys[name]: figures for name, figures in found.items()}
 
     def slowdown(self, log: str, which: str, rules: Rules | None, share: float = HALF_WAY) -> float:
         """Mean over the draws."""
@@ -172,8 +180,8 @@ class Rehearsed:
             self._found[log, FIRST, rules, share][:, 0] / self.slowdown(log, FIRST, None)
             for log in logs
         ])  # fmt: skip
-        draws = np.exp(np.log(ratios).mean(axis=0))
-        return float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(DRAWS))
+        scores = np.exp(np.log(ratios).mean(axis=0))
+        return float(scores.mean()), float(scores.std(ddof=1) / np.sqrt(DRAWS))
 
 
 def tell(done: float, tasks: int) -> None:
@@ -210,11 +218,11 @@ def report(rehearsed: Rehearsed) -> Iterator[str]:
             "all logs": ranking[0],
             "this log": own[log],
         }
-        for choice, each in choices.items():
+        for choice, these in choices.items():
             rows.append([
-                log, choice, "" if each is None else named(each),
-                *(number(rehearsed.slowdown(log, which, each)) for which in (FIRST, SECOND, ALL)),
-                "" if each is None else number(rehearsed.wait(log, ALL, each), ".2f"),
+                log, choice, "" if these is None else named(these),
+                *(number(rehearsed.slowdown(log, which, these)) for which in (FIRST, SECOND, ALL)),
+                "" if these is None else number(rehearsed.wait(log, ALL, these), ".2f"),
             ])  # fmt: skip
     yield "Chosen by the first halves:\n"
     head = ["log", "chosen by", "rules", FIRST, SECOND, ALL, "wait max / EASY"]
@@ -230,9 +238,11 @@ def report(rehearsed: Rehearsed) -> Iterator[str]:
             )
             for log in logs
         )
-        rows.append([f"{share:g}", number(score, ".3f"), number(error, ".3f"), *halves])
+        longest = max(rehearsed.wait(log, FIRST, shipped(), share) for log in logs)
+        figures = (number(score, ".3f"), number(error, ".3f"), number(longest, ".2f"))
+        rows.append([f"{share:g}", *figures, *halves])
     yield f"From the upper quantile to the requested time; {FIRST} / {SECOND} / {ALL}:\n"
-    yield from table(["share", "relative", "standard error", *logs], rows)
+    yield from table(["share", "relative", "standard error", "wait max / EASY", *logs], rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -242,12 +252,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes")
     given = parser.parse_args(arguments)
     logs = {log.name: found for log in LOGS if (found := find(log.name, given.traces))}
-    tasks = [Task(name, (Shared(name),)) for name in logs]
+    tasks = [
+        Task(name, (Shared(log), seed)) for log in logs for seed, name in enumerate(draws(log))
+    ]
     pasts = run(
         tasks, told, shared=logs, workers=Workers(given.workers), folder=given.out / "told",
         about={"said": "at submission"}, progress=tell,
     )  # fmt: skip
-    rehearsed = Rehearsed(pasts, given.out / "rehearsed", given.workers)
+    rehearsed = Rehearsed(logs, pasts, given.out / "rehearsed", given.workers)
     print(*report(rehearsed), sep="\n")
     return 0
 

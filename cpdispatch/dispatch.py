@@ -281,7 +281,7 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("predicted durations, used with care; ways and rules as served so far",
+    "best": Entry("predicted durations, used with care; rules and CP as served so far",
                   {"threshold": _count, "strict": _count, "long": _count, "keep": _part,
                    "width": _real, "adapt": _switch, "cp": _switch,
                    "allocate": _allocation}, _best),

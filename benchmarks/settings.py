@@ -93,10 +93,12 @@ def part(past: Past, which: str, share: float) -> Past:
     return some._replace(upper_s=way.astype(np.int64))
 
 
-def rehearsals(past: Past, which: str, total: int, rules: Rules | None, share: float) -> FloatArray:
+def rehearsals(
+    which: str, total: int, rules: Rules | None, share: float, *pasts: Past
+) -> FloatArray:
     """Mean bounded slowdown and longest wait, seconds, of each draw, shape (draws, 2); by EASY."""
     found = []
-    for draw in range(DRAWS):
+    for draw, past in enumerate(pasts):
         some = part(past, which, share)
         shifts_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(some.submit_s))
         some.submit_s[:] = np.sort(some.submit_s + shifts_s)

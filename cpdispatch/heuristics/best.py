@@ -100,7 +100,7 @@ class Best:
     strict_s: int = 250_000
     long_s: int = 14_400
     keep: float = 0.03
-    width: float = 0.25
+    width: float = 0.0
     adapt: bool = True
     best_fit: bool = False
     engine: Contender | None = None

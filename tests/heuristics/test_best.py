@@ -64,8 +64,8 @@ def test_what_is_short_for_sure_comes_before_what_may_be_short() -> None:
 
 def test_of_two_equally_long_the_narrow_one_comes_first() -> None:
     wide, narrow = (NOW, 3, 900, 100, 100), (NOW, 1, 900, 100, 100)
-    assert starting(Best(keep=0), moment(3, [wide, narrow])) == [1]
-    assert starting(Best(keep=0, width=0), moment(3, [wide, narrow])) == [0]
+    assert starting(Best(keep=0, width=0.25), moment(3, [wide, narrow])) == [1]
+    assert starting(Best(keep=0), moment(3, [wide, narrow])) == [0]
 
 
 def test_who_has_waited_beyond_the_threshold_comes_first() -> None:

@@ -34,7 +34,8 @@ class Hindsight:
     Once a week the jobs that are remembered are rehearsed under each of some rules, on a pool as
     large as the system; one rehearsal a decision, which takes some milliseconds. Those win that
     give the lowest mean bounded slowdown, if it is lower by 5 % than that of the rules in use, and
-    if no job would have waited much longer than under EASY.
+    if no job would have waited much longer than under EASY. No threshold is tried beyond the
+    longest wait under EASY: jobs may wait for longer than a threshold.
 
     Attributes
     ----------
@@ -86,6 +87,8 @@ class Hindsight:
         """Rehearse EASY or the next rules; when all are through, choose."""
         if not self._longest_s:
             longest_s = int((easy(past, total) - past.submit_s).max())
+            most_s = max(longest_s, self.first.threshold_s, self.rules.threshold_s)
+            self._left = [rules for rules in self._left if rules.threshold_s <= most_s]
             self._longest_s = max(LONGER * longest_s, SURE * self.first.threshold_s)
         elif self._left:
             rules = self._left.pop(0)

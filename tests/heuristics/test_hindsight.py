@@ -117,12 +117,29 @@ def think(lived: Lived) -> int:
 
 @pytest.mark.usefixtures("soon")
 def test_one_rehearsal_a_decision_and_the_best_rules_win() -> None:
-    life = lived(FIRST, 30, 3)
+    first = FIRST._replace(threshold_s=10, strict_s=20)
+    life = lived(first, 30, 3)
     assert think(life) == 1 + 1 + 2 * len(hindsight.THRESHOLDS) + 1
     felt = life[0]._felt
     assert len(felt) == 2 * len(hindsight.THRESHOLDS)
-    assert felt[life[0].rules] <= felt[FIRST]
-    assert life[0].rules == FIRST or felt[life[0].rules] < hindsight.BETTER * felt[FIRST]
+    assert felt[life[0].rules] <= felt[first]
+    assert life[0].rules == first or felt[life[0].rules] < hindsight.BETTER * felt[first]
+
+
+@pytest.mark.usefixtures("soon")
+def test_no_threshold_is_tried_beyond_the_longest_wait_under_easy() -> None:
+    life = lived(FIRST, 30, 3)
+    assert think(life) == 1 + 1 + 2 + 1
+    assert {rules.threshold_s for rules in life[0]._felt} == {FIRST.threshold_s}
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_threshold_in_use_is_tried_again() -> None:
+    life = lived(FIRST, 30, 3)
+    in_use = FIRST._replace(threshold_s=1_500, strict_s=1_600)
+    life[0].rules = in_use
+    think(life)
+    assert in_use in life[0]._felt
 
 
 @pytest.mark.usefixtures("soon")

@@ -35,7 +35,7 @@ class Hindsight:
     large as the system; one rehearsal a decision, which takes some milliseconds. Those win that
     give the lowest mean bounded slowdown, if it is lower by 5 % than that of the rules in use, and
     if no job would have waited much longer than under EASY. No threshold is tried beyond the
-    longest wait under EASY: jobs may wait for longer than a threshold.
+    longest wait under EASY so far: jobs may wait for longer than a threshold.
 
     Attributes
     ----------
@@ -49,6 +49,7 @@ class Hindsight:
     _past: Past | None = field(default=None, repr=False)
     _left: list[Rules] = field(default_factory=list, repr=False)
     _longest_s: float = field(default=0, repr=False)
+    _most_s: int = field(default=0, repr=False)
     _felt: dict[Rules, float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -87,8 +88,8 @@ class Hindsight:
         """Rehearse EASY or the next rules; when all are through, choose."""
         if not self._longest_s:
             longest_s = int((easy(past, total) - past.submit_s).max())
-            most_s = max(longest_s, self.first.threshold_s, self.rules.threshold_s)
-            self._left = [rules for rules in self._left if rules.threshold_s <= most_s]
+            self._most_s = max(self._most_s, longest_s, self.first.threshold_s)
+            self._left = [rules for rules in self._left if rules.threshold_s <= self._most_s]
             self._longest_s = max(LONGER * longest_s, SURE * self.first.threshold_s)
         elif self._left:
             rules = self._left.pop(0)

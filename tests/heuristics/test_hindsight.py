@@ -134,12 +134,11 @@ def test_no_threshold_is_tried_beyond_the_longest_wait_under_easy() -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_threshold_in_use_is_tried_again() -> None:
+def test_longer_waits_under_easy_are_not_forgotten() -> None:
     life = lived(FIRST, 30, 3)
-    in_use = FIRST._replace(threshold_s=1_500, strict_s=1_600)
-    life[0].rules = in_use
+    life[0]._most_s = 3_000
     think(life)
-    assert in_use in life[0]._felt
+    assert {rules.threshold_s for rules in life[0]._felt} == {1_000, 1_500, 2_250}
 
 
 @pytest.mark.usefixtures("soon")

@@ -52,7 +52,7 @@ ALL, FIRST, SECOND = "whole", "first half", "second half"
 
 @dataclass(slots=True)
 class Listener:
-    """`best` without hindsight; keeps what is said of jobs first seen."""
+    """`best` without hindsight; keeps what is said of each job when it is first seen."""
 
     best: Best = field(default_factory=lambda: Best(adapt=False))
     name: str = "listener"

@@ -35,6 +35,14 @@ def predictor_of(dispatcher: Dispatcher) -> str:
     return str(getattr(dispatcher, "predictor", "walltime"))
 
 
+def faults_of(dispatcher: Dispatcher) -> dict[str, int]:
+    """What went wrong inside a dispatcher so far, and how often; empty where it does not say."""
+    return {
+        f"dispatcher {dispatcher.name}, {fault}": count
+        for fault, count in getattr(dispatcher, "faults", {}).items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a run gives to every dispatcher that it puts together.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import ClassVar
@@ -121,6 +122,11 @@ class Best:
             self._ways[CP] = Ruled(rules, backfill, engine=self.engine)
         if self.adapt:
             warm_up()
+
+    @property
+    def faults(self) -> Mapping[str, int]:
+        """What went wrong in or around the solver so far, and how often."""
+        return getattr(self.engine, "faults", {})
 
     @eligible_only
     def dispatch(self, instance: Instance) -> Decision:

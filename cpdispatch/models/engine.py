@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,8 +43,8 @@ from cpdispatch.models.hcp import (
 )
 from cpdispatch.models.moves import InTurn, MakeMoves, Master, Move, Neighbourhoods
 from cpdispatch.models.part import Part, Selection, in_turn, parts_of, select
-from cpdispatch.models.search import DETERMINISTIC_PER_S, RESERVE_S, configure
-from cpdispatch.models.solver import Solver, shared
+from cpdispatch.models.search import CLOCK_ENDED, DETERMINISTIC_PER_S, RESERVE_S, configure
+from cpdispatch.models.solver import Response, Solver, shared
 
 STEPS_PER_S = 2_500_000
 """Windows of the local search that a second is sure to hold (4 to 8 million were measured)."""
@@ -81,6 +83,8 @@ TRANSFER_S = 2e-5
 GRACE_S = 0.01
 """Between the solver's own limit and the time at which it is given up."""
 
+_log = logging.getLogger(__name__)
+
 
 # --------------------------------------------------------------------------------- budget
 
@@ -89,16 +93,21 @@ class Budget:
     """What a decision may still use.
 
     In the live regime that is the time on the clock. In the deterministic one every phase has a
-    price that does not depend on the machine's speed, and the clock only ends what takes longer.
+    price that does not depend on the machine's speed: the prices alone say what is done, and the
+    clock ends the decision at its limit, which `Answer.limit_hit` then says.
 
     Parameters
     ----------
     limit_s : float
+        Of the clock.
     live : bool
+    work_s : float, optional
+        What may be spent in the deterministic regime, if that is less than the limit of the clock.
     """
 
-    def __init__(self, limit_s: float, live: bool) -> None:
+    def __init__(self, limit_s: float, live: bool, work_s: float | None = None) -> None:
         self.limit_s, self.live = limit_s, live
+        self.work_s = limit_s if work_s is None else work_s
         self.phases_ms: dict[str, float] = {}
         self._began = self._lap = perf_counter()
         self.spent_s = 0.0
@@ -135,7 +144,7 @@ class Budget:
     @property
     def unspent_s(self) -> float:
         """What the prices leave, seconds."""
-        return self.limit_s - RESERVE_S - self.spent_s
+        return self.work_s - RESERVE_S - self.spent_s
 
     def spend(self, seconds: float) -> None:
         """Charge the price of something."""
@@ -188,6 +197,9 @@ class Engine:
         How long a plan takes jobs to last, see `cpdispatch.heuristics.limits.limited`.
     name : str
         Name in tables; the variant's own when empty.
+    faults : Counter of str
+        What went wrong in the solver's process or in a model so far, and how often; and how many
+        decisions of the deterministic regime the clock ended.
 
     Notes
     -----
@@ -208,6 +220,7 @@ class Engine:
     limits: str = "upper"
     name: str = ""
     solver: Solver = field(default_factory=shared, repr=False, compare=False)
+    faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", self.objective or self.variant.objective)
@@ -265,6 +278,8 @@ class Engine:
         status = "optimal" if proven else "feasible"
         if not proven and not any(answer.by_model for answer in answers):
             status = "heuristic"
+        if not budget.live and any(answer.clock_ended for answer in answers):
+            self.faults[CLOCK_ENDED] += 1
         budget.lap("answer")
         certificate = Certificate(
             self.variant.name, self.objective, status, value, bound, budget.phases_ms,
@@ -287,10 +302,13 @@ class Answer:
     by_model : bool
         Whether the model found it or something better was looked for with it.
     limit_hit : bool
+        Whether the search ended because the budget was spent or the time was over.
     first : float
         Objective of the first plan.
     worked : bool
-        Whether anything was searched after the rules' plans.
+        Whether the local search or CP-SAT ran after the first plans.
+    clock_ended : bool
+        Whether the clock ended it, so that a faster machine could have another answer.
     """
 
     part: Part
@@ -300,6 +318,7 @@ class Answer:
     limit_hit: bool = False
     first: float = 0.0
     worked: bool = False
+    clock_ended: bool = False
 
     @property
     def last(self) -> float:
@@ -344,6 +363,7 @@ class _Run:
         self.engine, self.part, self.budget, self.kept_s = engine, part, budget, kept_s
         self.by_model = False
         self.limit_hit = False
+        self.clock_ended = False
         self.proven = False
         self.worked = False
 
@@ -361,7 +381,7 @@ class _Run:
         self.pass_s = perf_counter() - began
         budget.lap("first")
         if (first.start_s == NO_START).any():
-            return Answer(part, first, 0.0, limit_hit=True)
+            return Answer(part, first, 0.0, limit_hit=True, clock_ended=True)
         self.schedule, self.sum = first, part.sum(first.start_s)
         self.bound = least = self._least()
         if self.sum > least:
@@ -375,14 +395,20 @@ class _Run:
                     self._search(order)
         bound = part.cost.bound(self.sum if self.proven else self.bound, part.weights)
         return Answer(
-            part, self.schedule, bound, self.by_model, self.limit_hit,
-            part.cost.value(first.start_s), self.worked,
+            part, self.schedule, bound, self.by_model, self.limit_hit or self.clock_ended,
+            part.cost.value(first.start_s), self.worked, self.clock_ended,
         )  # fmt: skip
 
     def _clock_is_short(self, passes: float) -> bool:
-        """Whether the clock leaves too little for placing all jobs so many times."""
-        left_s = self.budget.until - perf_counter() - self.kept_s
-        return left_s < SAFETY * passes * self.pass_s
+        """Whether the clock leaves too little for placing all jobs so many times.
+
+        In the deterministic regime the parts do not share the clock: only its limit counts.
+        """
+        budget = self.budget
+        left_s = budget.until - perf_counter() - (self.kept_s if budget.live else 0.0)
+        short = left_s < SAFETY * passes * self.pass_s
+        self.clock_ended = self.clock_ended or (short and not budget.live)
+        return short
 
     # ------------------------------------------------------------------- incumbent and bounds
 
@@ -455,11 +481,13 @@ class _Run:
             kept_s = self.kept_s
             try:
                 self._moves(self.left_s if patient else HASTE_S)
-            except Exception:
+            except Exception as error:
                 # Whatever goes wrong in or around a model must not cost the decision.
+                engine.faults[f"a model raised {type(error).__name__}"] += 1
+                _log.warning("%s: a model raised an error", engine.name, exc_info=True)
                 self.budget.lap("failed")
             self.kept_s = kept_s
-        over = self.left_s <= 3 * GRACE_S or self._clock_is_short(2)
+        over = self.left_s <= 3 * GRACE_S or (self.budget.live and self._clock_is_short(2))
         self.limit_hit = over and not self._closed()
 
     def _reorder(self, seconds: float) -> None:
@@ -519,21 +547,20 @@ class _Run:
         transfer_s = GRACE_S + TRANSFER_S * len(move.model.proto.variables)
         clock_s = until - perf_counter() - transfer_s
         if clock_s < GRACE_S:
+            self.clock_ended = self.clock_ended or not budget.live
             budget.spend(seconds)
             return
         given = cp_sat.SatParameters()
         configure(given, engine.seed, seconds * DETERMINISTIC_PER_S, clock_s)
-        response = None
-        if engine.solver.begin(move.model, given, until):
-            while budget.live and not engine.solver.answered and perf_counter() < until:
-                if self._clock_is_short(2):
-                    break
-                self._chunk()
-            response = engine.solver.result(until)
+        before = Counter(engine.solver.faults)
+        response = self._response(move, given, until)
+        engine.faults.update(f"CP-SAT: {fault}" for fault in engine.solver.faults - before)
         budget.lap("solve")
         if response is None:
             budget.spend(seconds)
             return
+        if not budget.live and response.wall_s >= clock_s:
+            self.clock_ended = True
         budget.spend(response.deterministic_s / DETERMINISTIC_PER_S)
         found = move.answer(response)
         self._take_orders()
@@ -546,6 +573,17 @@ class _Run:
         if found.bound is not None and found.bound <= self.sum:
             self.bound = max(self.bound, found.bound)
         budget.lap("polish")
+
+    def _response(self, move: Move, given: cp_sat.SatParameters, until: float) -> Response | None:
+        """What CP-SAT answers; in the live regime the local search goes on meanwhile."""
+        solver = self.engine.solver
+        if not self.budget.live:
+            return solver.insist(move.model, given, until)
+        if not solver.begin(move.model, given, until):
+            return None
+        while not solver.answered and perf_counter() < until and not self._clock_is_short(2):
+            self._chunk()
+        return solver.result(until)
 
     def _go_on_from(self, schedule: Schedule) -> None:
         """Search on through the orders near that of a schedule."""

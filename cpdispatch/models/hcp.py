@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -120,6 +121,11 @@ class Hcp:
         search = Search(self.seed, self.variant.fruitless, self.variant.filtered)
         object.__setattr__(self, "_search", search)
         objectives.find(self.objective)
+
+    @property
+    def faults(self) -> Counter[str]:
+        """What went wrong in or around the solver so far, and how often."""
+        return self._search.faults
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others of the model."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -233,6 +234,8 @@ class Hyper:
         Passed to `Engine`.
     name : str
         Name in tables.
+    faults : Counter of str
+        See `Engine`.
     """
 
     limit_s: float = 1.0
@@ -241,6 +244,7 @@ class Hyper:
     settings: Mapping[str, Any] = field(default_factory=dict)
     name: str = "hyper"
     record: Record = field(default_factory=prior, repr=False, compare=False)
+    faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
     _count: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -251,7 +255,7 @@ class Hyper:
         """The engine that a choice stands for."""
         cp = choice.model != "search"
         limit_s = max(self.limit_s * choice.share, min(self.limit_s, LEAST_S))
-        settings = {"limit_s": limit_s, "seed": self.seed, **self.settings}
+        settings = {"limit_s": limit_s, "seed": self.seed, "faults": self.faults, **self.settings}
         return Engine(*MODELS[choice.model if cp else "pcp3"], cp=cp, **settings)
 
     @no_collection()
@@ -261,7 +265,9 @@ class Hyper:
         features = Features.of(instance, self.engine(CHOICES[0]).select(instance))
         choice = self.record.best(features.kind)
         engine = self.engine(choice)
-        budget = Budget(engine.limit_s, engine.live)
+        # The clock has the whole limit: a slow machine must not change what a share of it buys.
+        limit_s = engine.limit_s if engine.live else max(self.limit_s, engine.limit_s)
+        budget = Budget(limit_s - began.elapsed_ms / 1e3, engine.live, engine.limit_s)
         budget.phases_ms["choose"] = began.elapsed_ms
         answers = engine.answers(instance, budget)
         if any(answer.worked for answer in answers):

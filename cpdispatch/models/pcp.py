@@ -13,6 +13,7 @@ applications", 2020, chapters 2.3, 5 and 6.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -211,6 +212,11 @@ class Pcp:
         search = Search(self.seed, self.variant.fruitless, self.variant.filtered, 1.0)
         object.__setattr__(self, "_search", search)
         objectives.find(self.objective)
+
+    @property
+    def faults(self) -> Counter[str]:
+        """What went wrong in or around the solver so far, and how often."""
+        return self._search.faults
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others of the model."""

@@ -9,7 +9,9 @@ Here also while it finds better ones, which it is restarted from.
 
 from __future__ import annotations
 
+import logging
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -33,7 +35,11 @@ FIRST_SHARE = 0.05
 RESERVE_S = 0.005
 """Kept back from the solver for what comes after it: decoding, allocation, checking."""
 
+CLOCK_ENDED = "decisions that the clock ended: they depend on the speed of the machine"
+"""What the faults of a dispatcher call them."""
+
 _REMEMBERED = 1000
+_log = logging.getLogger(__name__)
 
 
 class FalseAnswerError(Exception):
@@ -130,12 +136,15 @@ class Search:
         Whether a model proven infeasible is not searched again.
     first_share : float
         The first delta as a share of the budget; 1: there is one search.
+    faults : Counter of str
+        Errors in or around the solver, and searches that the clock ended, so far.
     """
 
     seed: int = 0
     fruitless: int | None = None
     remembers: bool = True
     first_share: float = FIRST_SHARE
+    faults: Counter[str] = field(default_factory=Counter, repr=False)
     _infeasible: dict[bytes, None] = field(default_factory=dict, repr=False)
 
     def run(
@@ -169,8 +178,10 @@ class Search:
             return Outcome("infeasible")
         try:
             outcome = self._restarts(build(), watch, judge, deterministic_per_s)
-        except Exception:
+        except Exception as error:
             # Whatever goes wrong in or around the solver must not cost the decision.
+            self.faults[f"a model raised {type(error).__name__}"] += 1
+            _log.warning("a model raised an error", exc_info=True)
             return Outcome("failed")
         if self.remembers and outcome.status == "infeasible":
             self._infeasible[key] = None
@@ -188,9 +199,12 @@ class Search:
         delta_s, spent_s, barren = watch.limit_s * self.first_share, 0.0, 0
         bound: int | None = None
         while spent_s + delta_s <= watch.limit_s and watch.left_s > 0:
-            solver = self._solver(delta_s * deterministic_per_s, watch.left_s)
+            left_s = watch.left_s
+            solver = self._solver(delta_s * deterministic_per_s, left_s)
             spent_s, delta_s = spent_s + delta_s, 2 * delta_s
             status = solver.solve(model.model)
+            if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and solver.wall_time >= left_s:
+                self.faults[CLOCK_ENDED] += 1
             if status == cp_model.INFEASIBLE:
                 return Outcome("infeasible")
             if status == cp_model.UNKNOWN:

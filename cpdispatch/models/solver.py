@@ -26,6 +26,7 @@ import subprocess
 import sys
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,10 @@ REQUEST = struct.Struct("<QQQ")
 ANSWER = struct.Struct("<8sQiQdddd")
 """Header of an answer: `READY`, the problem's number, status, how many values follow (int64 each),
 objective, bound, wall and deterministic time."""
+
+NOT_STARTED, DIED = "its process could not be started", "its process died"
+LATE, NONSENSE = "its process gave no answer in time", "its process answered nonsense"
+"""What `Solver.faults` counts."""
 
 _STATUSES = {int(status): status for status in cp_sat.CpSolverStatus.__members__.values()}
 _SOLVED = (cp_sat.CpSolverStatus.OPTIMAL, cp_sat.CpSolverStatus.FEASIBLE)
@@ -202,6 +207,11 @@ class Solver:
     After `GIVE_UP_AFTER` failures in a row (no answer in time, a crash, nonsense, no start) it
     gives up: there are no answers any more.
 
+    Attributes
+    ----------
+    faults : Counter of str
+        How often each of `NOT_STARTED`, `DIED`, `LATE` and `NONSENSE` has happened.
+
     Examples
     --------
     >>> from time import perf_counter
@@ -223,7 +233,9 @@ class Solver:
         self._ready_s = ready_s
         self._worker: _Worker | None = None
         self._killed: list[_Worker] = []
+        self.faults: Counter[str] = Counter()
         self._failures = 0
+        self._cause = LATE
         self._number = 0
         self._variables: int | None = None
         self._caller = 0
@@ -261,7 +273,12 @@ class Solver:
             return ready
 
     def begin(
-        self, model: cp_model.CpModel, parameters: cp_sat.SatParameters, until: float
+        self,
+        model: cp_model.CpModel,
+        parameters: cp_sat.SatParameters,
+        until: float,
+        *,
+        wait: bool = False,
     ) -> bool:
         """Hand over a problem; an earlier one that has not been answered is abandoned.
 
@@ -272,6 +289,8 @@ class Solver:
             The limits in them should leave some time to answer.
         until : float
             When to stop trying, on the clock of ``time.perf_counter``, seconds.
+        wait : bool
+            Whether to wait for a process that has just been started.
 
         Returns
         -------
@@ -279,7 +298,7 @@ class Solver:
             Whether the process has the problem: no when it is not ready yet, or failed.
         """
         with self._turn() as mine:
-            if not mine or not self._ready(perf_counter()):
+            if not mine or not self._ready(until if wait else perf_counter()):
                 return False
             contents = str(model.proto).encode(), str(parameters).encode()
             self._number += 1
@@ -329,6 +348,23 @@ class Solver:
         """Hand over a problem and wait for its answer; see `begin` and `result`."""
         return self.result(until) if self.begin(model, parameters, until) else None
 
+    def insist(
+        self, model: cp_model.CpModel, parameters: cp_sat.SatParameters, until: float
+    ) -> Response | None:
+        """Hand over a problem and wait for its answer, from another process when one fails.
+
+        The answer is that of `solve`. It does not depend on whether a process was killed or slow,
+        as long as there is time for another one.
+        """
+        failures = -1
+        while self._failures > failures and not self.given_up and perf_counter() < until:
+            failures = self._failures
+            if self.begin(model, parameters, until, wait=True):
+                response = self.result(until)
+                if response is not None:
+                    return response
+        return None
+
     def close(self) -> None:
         """End the process; a later problem would start another one."""
         with self._turn() as mine:
@@ -375,10 +411,13 @@ class Solver:
     def _exchange(self) -> Iterator[_Worker]:
         """Do something with the process; the failures that are its own end it quietly."""
         assert self._worker is not None
+        self._cause = LATE
         try:
             yield self._worker
-        except (OSError, EOFError, ValueError):
-            pass
+        except ValueError:
+            self._cause = NONSENSE
+        except (OSError, EOFError):
+            self._cause = DIED
         except BaseException:
             # A Ctrl-C leaves half a message in a pipe, and nothing can follow that.
             self._kill()
@@ -411,12 +450,15 @@ class Solver:
                 return True
             if word is None and perf_counter() < worker.began + self._ready_s:
                 return False
+            if word is not None:
+                raise ValueError
         self._replace()
         return False
 
     def _replace(self, until: float = math.inf) -> None:
         """Kill the process, which has failed, and start another one if there is time for that."""
         self._failures += 1
+        self.faults[self._cause] += 1
         self._kill()
         if until - perf_counter() > START_S:
             self._start()
@@ -430,6 +472,7 @@ class Solver:
             self._worker = _Worker(self._command)
         except (OSError, ValueError):
             self._failures += 1
+            self.faults[NOT_STARTED] += 1
 
     def _kill(self) -> None:
         self._variables = None
@@ -478,7 +521,7 @@ def shared() -> Solver:
 
     A forked child lets go of its parent's at once, and gets its own when it first needs one.
     """
-    solver = Solver()
+    solver = Solver(COMMAND)
     atexit.register(solver.close)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=solver.close)

@@ -170,7 +170,8 @@ def simulate(
     by_kernel = isinstance(replay.simulation, CompiledSimulation)
     if isinstance(replay.simulation, Simulation):
         about |= replay.simulation.of_predictor
-    notes = {**workload.notes, **replay.simulation.notes}
+    faults = dispatch.faults_of(replay.dispatcher)
+    notes = {**workload.notes, **replay.simulation.notes, **faults}
     about |= {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
     return run_of(replay.simulation, about)
 

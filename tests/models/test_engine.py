@@ -544,7 +544,9 @@ class Scripted(Solver):
         self.model: cp_model.CpModel | None = None
         self.given: list[Any] = []
 
-    def begin(self, model: cp_model.CpModel, parameters: Any, until: float) -> bool:
+    def begin(
+        self, model: cp_model.CpModel, parameters: Any, until: float, *, wait: bool = False
+    ) -> bool:
         self.asked += 1
         self.model = model
         self.given.append(parameters)

@@ -15,7 +15,19 @@ from typing import Any
 import pytest
 from ortools.sat.python import cp_model
 
-from cpdispatch.models.solver import ANSWER, COMMAND, GIVE_UP_AFTER, READY, REQUEST, Solver, shared
+from cpdispatch.models.solver import (
+    ANSWER,
+    COMMAND,
+    DIED,
+    GIVE_UP_AFTER,
+    LATE,
+    NONSENSE,
+    NOT_STARTED,
+    READY,
+    REQUEST,
+    Solver,
+    shared,
+)
 
 PATIENCE_S = 20.0
 """A deadline for what needs no time, on a machine that is very busy."""
@@ -398,6 +410,44 @@ def test_after_some_failures_it_gives_up(
     assert solver.given_up
     assert solver.pid is None
     assert len((tmp_path / "starts").read_text()) == GIVE_UP_AFTER
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("crashes", DIED), ("exits_while_solving", DIED), ("truncates_values", DIED),
+        ("prints_garbage", NONSENSE), ("too_few_values", NONSENSE), ("unknown_status", NONSENSE),
+        ("prints_before", NONSENSE),
+    ],
+)  # fmt: skip
+def test_one_that_insists_gets_its_answer_from_another_process(
+    script: Callable[..., Solver], fault: str, told: str
+) -> None:
+    solver = script(FAULTS[fault], once=True)
+    response = solver.insist(easy(), limits(), soon())
+    assert response is not None
+    assert response.values == (3, 9)
+    assert solver.faults == {told: 1}
+
+
+@pytest.mark.parametrize("fault", SILENT)
+def test_one_that_insists_waits_for_no_longer_than_it_says(
+    script: Callable[..., Solver], fault: str
+) -> None:
+    solver = script(FAULTS[fault])
+    assert solver.warm_up()
+    assert solver.insist(easy(), limits(), soon(0.3)) is None
+    assert solver.faults == {LATE: 1}
+
+
+def test_one_that_insists_ends_when_the_solver_gives_up(script: Callable[..., Solver]) -> None:
+    solver = script("ready()")
+    assert solver.insist(easy(), limits(), soon()) is None
+    assert solver.given_up
+    assert solver.faults == {DIED: GIVE_UP_AFTER}
+    nothing = Solver(("no such program",))
+    assert nothing.insist(easy(), limits(), soon()) is None
+    assert nothing.faults == {NOT_STARTED: GIVE_UP_AFTER}
 
 
 def test_an_answer_makes_up_for_failures(script: Callable[..., Solver], tmp_path: Path) -> None:

@@ -569,8 +569,11 @@ class _Run:
             if self.part.sum(found.schedule.start_s) < self.sum:
                 self._take(found.schedule)
                 self._go_on_from(found.schedule)
-        # One that lies above a plan is false.
-        if found.bound is not None and found.bound <= self.sum:
+        # A bound that lies above a plan is false.
+        false = found.false or (found.bound is not None and found.bound > self.sum)
+        if false:
+            engine.faults["CP-SAT: it stated something that is not so"] += 1
+        elif found.bound is not None:
             self.bound = max(self.bound, found.bound)
         budget.lap("polish")
 

@@ -48,10 +48,13 @@ class Found:
         A feasible one, better or not than the one that the move began with.
     bound : int or None
         Lower bound of the part's weighted sum.
+    false : bool
+        Whether the solver stated something that is not so, which is left out.
     """
 
     schedule: Schedule | None = None
     bound: int | None = None
+    false: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +195,7 @@ class Neighbourhoods:
             sum_ = problem.sum(after.start_s)
             self._learn(proven, sum_ < before)
             if after.check(problem) or bound > sum_:
-                return Found()
+                return Found(false=True)
             exact = everything and formulation.lossless
             return Found(part.merged(schedule, free, after, nodes), bound if exact else None)
 
@@ -284,7 +287,7 @@ class Master:
             false = not problem.pool.holds(start_s) or bound > problem.sum(start_s)
             self._done = self._done or false or (start_s == hint).all()
             if false:
-                return Found()
+                return Found(false=True)
             self._hint = start_s
             return Found(self._placed(start_s), bound)
 

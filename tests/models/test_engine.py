@@ -622,6 +622,9 @@ SAYS: dict[str, Callable[[cp_model.CpModel], Response | None]] = {
 }
 """What a solver may say, by name."""
 
+SILENTLY = ("nothing", "unknown", "infeasible", "invalid", "no_bound", "objective_below")
+"""What is not known to be wrong, or is of no use."""
+
 
 AMPLE: dict[str, Any] = {"limit_s": 4.0, "patience": 0.01}
 """The usual patience, and a limit that even a busy machine does not come to."""
@@ -637,10 +640,12 @@ def faultless(name: str, instance: Instance) -> Decision:
 @pytest.mark.parametrize("fault", SAYS)
 def test_a_solver_that_fails_or_lies_costs_no_decision(name: str, fault: str) -> None:
     instance, solver = crowd(14), Scripted(SAYS[fault])
+    one = engine(name, solver=solver, **AMPLE)
     with eager():
-        decision = engine(name, solver=solver, **AMPLE).dispatch(instance)
+        decision = one.dispatch(instance)
     told, bare = decision.certificate, faultless(name, instance).certificate
     assert solver.asked > 0
+    assert bool(one.faults) == (fault not in SILENTLY)
     assert wrong(instance, decision) == []
     assert told.value is not None
     assert bare.value is not None

@@ -29,7 +29,6 @@ from cpdispatch.decision import NO_START, Decision
 from cpdispatch.dispatch import Settings
 from cpdispatch.files import read_bytes, write_bytes
 from cpdispatch.instance import Instance, digest, load
-from cpdispatch.simulate.replay import warm_up
 from cpdispatch.solution import from_decision
 
 EPSILON = 0.01
@@ -452,8 +451,7 @@ def corpus(folder: Path, sample: int | None, seed: int) -> list[Path]:
 
 
 def warm(model: str, files: Sequence[Path], seed: int) -> None:
-    """Compile, or load, all that a model needs: on an instance of each load and of each extra."""
-    warm_up(model, Settings(0.5, seed))
+    """Load all that a model needs: an instance of each load and of each extra is solved."""
     kinds: dict[str, Path] = {}
     for path in files:
         words = path.name.split(".")[0].split("-")

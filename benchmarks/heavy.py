@@ -21,7 +21,6 @@ import pandas as pd
 from cpdispatch.dispatch import Settings
 from cpdispatch.jobs import Workload
 from cpdispatch.simulate import simulate
-from cpdispatch.simulate.replay import warm_up
 from cpdispatch.system import System, find
 from cpdispatch.workloads import read
 from cpdispatch.workloads.fit import fit
@@ -48,7 +47,6 @@ def load(path: Path, system: System) -> Workload:
 def row(workload: Workload, system: System, dispatcher: str, limit_s: float) -> str:
     """A line of the table."""
     settings = Settings(limit_s=limit_s)
-    warm_up(dispatcher, settings)
     run = simulate(workload, system, dispatcher, settings=settings)
     ms = run.decision_table.column("ms").to_numpy()
     figures = [ms.mean(), *np.percentile(ms, [50, 95, 99]), ms.max()]

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from cpdispatch.instance import load
-from cpdispatch.models.engine import Budget, warm_up
-from cpdispatch.models.hyper import CHOICES, PRICE, Features, Hyper, Record, gain
+from cpdispatch.models.engine import Budget
+from cpdispatch.models.hyper import CHOICES, PRICE, Features, Hyper, Record, gain, make_hyper
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0, help="instances; all by default")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    warm_up()
+    make_hyper()
     files = sorted(given.folder.glob("*.json.gz"))
     if given.sample:
         files = sorted(random.Random(0).sample(files, given.sample))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from cpdispatch import __version__
+from cpdispatch.durations import seconds
 from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class Output:
     dump_instances
         Folder for the instances met on the way.
     dump_every
-        Dump one instance in so many.
+        Dump one instance in so many; 100 when it is not said.
     """
 
     out: Path | None = None
@@ -186,7 +187,7 @@ class Output:
     overwrite: Flag = False
     checkpoint: str = "30s"
     dump_instances: Path | None = None
-    dump_every: int = 100
+    dump_every: int | None = None
 
     def plan(self, limit_s: float, rules: dict[str, Any]) -> Plan:
         """What all runs have in common."""
@@ -194,11 +195,13 @@ class Output:
 
         if self.out is None and (self.resume or self.overwrite):
             raise UsageError("--resume and --overwrite need --out")
-        if self.dump_every < 1:
+        if self.dump_every is not None and self.dump_instances is None:
+            raise UsageError("--dump-every needs --dump-instances FOLDER")
+        if self.dump_every is not None and self.dump_every < 1:
             raise UsageError(f"--dump-every {self.dump_every}: 1 or more is needed")
         return Plan(
             "", 0, limit_s, rules, self.out and self.out.absolute(), seconds(self.checkpoint),
-            self.dump_instances and self.dump_instances.absolute(), self.dump_every,
+            self.dump_instances and self.dump_instances.absolute(), self.dump_every or 100,
         )  # fmt: skip
 
     def claim(self, plans: Iterable[Plan]) -> None:
@@ -269,7 +272,7 @@ def simulate(
     campaign = Campaign(logs or [log.read(None, k) for k in numbers], names, numbers, not traces)
     limit_s = seconds(rules.limit)
     plans = campaign.plans(output.plan(limit_s, rules.of_runs()))
-    campaign.check(limit_s, rules.predict, rules.idempotent)
+    campaign.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
     with _stoppable() as stop, _progress() as show:
         advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
@@ -308,7 +311,6 @@ def solve(
         Print one JSON object.
     """
     from cpdispatch import dispatch, instance, solution, verify
-    from cpdispatch.simulate.replay import warm_up
 
     files = _instance_files(instances)
     targets = _solution_files(files, out, folder=len(files) > 1 or files[0] not in instances)
@@ -320,9 +322,7 @@ def solve(
         advance = show(f"{len(files)} instances")
         for count, (path, target) in enumerate(zip(files, targets, strict=True), start=1):
             problem = instance.load(path)
-            if count == 1:
-                warm_up(model, settings)
-            decision = dispatch.make(model, settings).dispatch(problem)
+            decision = dispatch.answer_of(dispatch.make(model, settings), problem)
             limit_ms = round(settings.limit_s * 1e3)
             answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
             violations = verify.solution(problem, answer)
@@ -574,29 +574,6 @@ app.command(
 
 
 # --------------------------------------------------------------------------------- helpers
-
-
-def seconds(text: str) -> float:
-    """A duration as 500ms, 1s, 2min, 24h or 0.5, in seconds.
-
-    Raises
-    ------
-    UsageError
-        When it is not a positive duration.
-    """
-    scale, digits = 1.0, text.strip()
-    units = (("ms", 1e-3), ("min", 60.0), ("m", 60.0), ("h", 3600.0), ("s", 1.0))
-    for suffix, factor in units:
-        if digits.endswith(suffix):
-            scale, digits = factor, digits.removesuffix(suffix)
-            break
-    try:
-        value = float(digits) * scale
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise UsageError(f"{text!r} is not a duration: write it as 500ms, 1s, 2min or 24h")
-    return value
 
 
 def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:

@@ -47,7 +47,7 @@ else:
             if not self.said:
                 type(self).said = True
                 print(
-                    "cpdispatch: compiling kernels (first use only, half a minute at most) ...",
+                    "cpdispatch: compiling kernels (once after installation, a minute or two) ...",
                     file=sys.stderr,
                     flush=True,
                 )

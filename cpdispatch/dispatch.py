@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
+from cpdispatch import own, toys
 from cpdispatch.decision import Decision
-from cpdispatch.errors import InputError, UsageError, nearest, unknown
+from cpdispatch.durations import seconds, whole_seconds
+from cpdispatch.errors import (
+    CpdispatchError,
+    DecisionError,
+    InputError,
+    UsageError,
+    nearest,
+    unknown,
+)
 from cpdispatch.files import read_bytes
 from cpdispatch.instance import Instance
 
@@ -33,6 +42,45 @@ class Dispatcher(Protocol):
 def predictor_of(dispatcher: Dispatcher) -> str:
     """The predictor that a simulation takes for a dispatcher when none is named."""
     return str(getattr(dispatcher, "predictor", "walltime"))
+
+
+def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
+    """The decision of a dispatcher, which may be a user's own.
+
+    Raises
+    ------
+    DecisionError
+        When it raises an error or answers with something else; the message says at what time.
+    """
+    at = f"at time {instance.now} (jobs in the queue: {len(instance.queue)})"
+    try:
+        decision = dispatcher.dispatch(instance)
+    except CpdispatchError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise DecisionError(
+            f"dispatcher {dispatcher.name} raised {type(error).__name__}: {error} "
+            f"({Path(frame.filename).name}:{frame.lineno}) {at}"
+        ) from error
+    if not isinstance(decision, Decision):
+        raise DecisionError(
+            f"dispatcher {dispatcher.name} answered with {type(decision).__name__} instead of a "
+            f"Decision {at}: its method dispatch must return one"
+        )
+    return decision
+
+
+def keeps_starvation_bound(dispatcher: Dispatcher) -> bool | None:
+    """Whether a dispatcher's plans keep to the starvation bound of an instance.
+
+    Returns
+    -------
+    bool or None
+        None for one that makes no plans with an objective, such as a rule: it is not bound.
+    """
+    kept: bool | None = getattr(dispatcher, "keeps_starvation_bound", None)
+    return kept
 
 
 def faults_of(dispatcher: Dispatcher) -> dict[str, int]:
@@ -83,27 +131,50 @@ class Entry:
 # --------------------------------------------------------------------- what users may say
 
 
-def _positive(value: Any) -> float:
-    number = float(str(value).removesuffix("s"))
+def _limit(value: Any) -> float:
+    """A time limit: a bare number is one of seconds, as in Python."""
+    number = _number(value, "a time as 500ms or 0.5s, or a positive number of seconds", seconds)
     if not 0 < number < float("inf"):
-        raise ValueError("a positive number is needed")
+        raise ValueError("a positive number of seconds is needed")
     return number
+
+
+def _number(value: Any, needed: str, read: Callable[[str], float] = float) -> float:
+    """A number, or what else can be read; ValueError says in plain words what is needed."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        pass
+    try:
+        return read(str(value))
+    except (CpdispatchError, ValueError):
+        raise ValueError(f"{needed} is needed") from None
+
+
+def _seconds(value: Any) -> int:
+    try:
+        return whole_seconds(value)
+    except UsageError:
+        raise ValueError(
+            "a time as 90min or 24h, or a whole number of seconds, 1 or more, is needed"
+        ) from None
 
 
 def _count(value: Any) -> int:
-    number = int(value)
-    if number < 1:
-        raise ValueError("1 or more is needed")
-    return number
+    return _whole(value, 1, "a whole number, 1 or more,")
+
+
+def _whole(value: Any, least: int, needed: str) -> int:
+    number = _number(value, needed)
+    if not isfinite(number) or number != int(number) or number < least:
+        raise ValueError(f"{needed} is needed")
+    return int(number)
 
 
 def _depth(value: Any) -> int:
     if value == "all":
         return sys.maxsize
-    number = int(value)
-    if number < 0:
-        raise ValueError("0 or more, or all, is needed")
-    return number
+    return _whole(value, 0, "a whole number, 0 or more, or all,")
 
 
 def _allocation(value: Any) -> bool:
@@ -127,21 +198,21 @@ def _switch(value: Any) -> bool:
 
 
 def _share(value: Any) -> float:
-    number = float(value)
+    number = _number(value, "a share of the limit, above 0 and 1 at most,")
     if not 0 < number <= 1:
         raise ValueError("a share of the limit is needed, above 0 and 1 at most")
     return number
 
 
 def _part(value: Any) -> float:
-    number = float(value)
+    number = _number(value, "a share, 0 or more and below 1,")
     if not 0 <= number < 1:
         raise ValueError("a share is needed, 0 or more and below 1")
     return number
 
 
 def _real(value: Any) -> float:
-    number = float(value)
+    number = _number(value, "a number")
     if not isfinite(number):
         raise ValueError("a finite number is needed")
     return number
@@ -155,7 +226,7 @@ def _policy(value: Any) -> Any:
     module, colon, function = str(value).partition(":")
     if not colon:
         return policies.find(str(value))
-    found = _attribute(module, function, f"policy {value}")
+    found = own.attribute(module, function, f"policy {value}")
     if not callable(found):
         raise UsageError(f"policy {value}: it is no function")
     return policies.own(found, str(value))
@@ -261,15 +332,15 @@ def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 
 _ORDERS = {
-    "primary": _policy, "backfill": _policy, "threshold": _count, "allocate": _allocation,
+    "primary": _policy, "backfill": _policy, "threshold": _seconds, "allocate": _allocation,
     "limits": _limits,
 }  # fmt: skip
-_STRICT = {"allocate": _allocation, "threshold": _count}
+_STRICT = {"allocate": _allocation, "threshold": _seconds}
 _ENGINE = {
     "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch, "limits": _limits
 }  # fmt: skip
 _CP = {
-    "limit": _positive, "m": _count, "objective": _objective, "engine": _switch, **_ENGINE
+    "limit": _limit, "m": _count, "objective": _objective, "engine": _switch, **_ENGINE
 }  # fmt: skip
 
 REGISTRY: Mapping[str, Entry] = {
@@ -290,7 +361,7 @@ REGISTRY: Mapping[str, Entry] = {
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
     "best": Entry("predicted durations, used with care; rules and CP as served so far",
-                  {"threshold": _count, "strict": _count, "long": _count, "keep": _part,
+                  {"threshold": _seconds, "strict": _seconds, "long": _seconds, "keep": _part,
                    "width": _real, "adapt": _switch, "cp": _switch,
                    "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
@@ -311,7 +382,7 @@ REGISTRY: Mapping[str, Entry] = {
     "pcp5": Entry("pcp3 with units as boxes on one axis a resource: no-overlap-2D", _CP,
                   _model("pcp5")),
     "hyper": Entry("chooses the model for each instance by what served on such; learns",
-                   {"limit": _positive, "m": _count, "objective": _objective, "reserve": _depth,
+                   {"limit": _limit, "m": _count, "objective": _objective, "reserve": _depth,
                     "patience": _share, "live": _switch, "limits": _limits, "record": str},
                    _hyper),
 }  # fmt: skip
@@ -321,7 +392,7 @@ REGISTRY: Mapping[str, Entry] = {
 DEFAULTS = Settings()
 
 
-def make(spec: str, settings: Settings = DEFAULTS) -> Dispatcher:
+def make(spec: str, settings: Settings = DEFAULTS, *, warm: bool = True) -> Dispatcher:
     """Put together the dispatcher that a user means.
 
     Parameters
@@ -331,6 +402,9 @@ def make(spec: str, settings: Settings = DEFAULTS) -> Dispatcher:
         ``dispatcher`` and its parameters, or ``package.module:attribute`` for a dispatcher of the
         user's own (or what makes one when called).
     settings : Settings
+    warm : bool
+        Whether to compile all that its decisions call, or to load it from the cache, now. A model
+        does so in any case. Without it the first decision of a rule does.
 
     Raises
     ------
@@ -338,25 +412,29 @@ def make(spec: str, settings: Settings = DEFAULTS) -> Dispatcher:
         When there is no such dispatcher or parameter, or a value is of no use.
     """
     if spec.endswith(".toml"):
-        name, given = _from_toml(Path(spec))
-        return _named(name, given, settings, spec)
+        return _named(*_from_toml(Path(spec)), settings, spec, warm)
     name, _, rest = spec.partition(":")
-    if "." in name:
+    if "." in name or (rest.isidentifier() and not _is_registered(name)):
         return _imported(name, rest, spec)
-    given = {}
+    given: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
-        key, equals, value = item.partition("=")
+        key, equals, value = (part.strip() for part in item.partition("="))
         if not equals:
             raise UsageError(f"dispatcher {spec}: {item!r} is not of the form parameter=value")
-        given[key.strip()] = value.strip()
-    return _named(name, given, settings, spec)
+        if key in given:
+            raise UsageError(
+                f"dispatcher {spec}: the parameter {key} is given twice, {given[key]} and {value}"
+            )
+        given[key] = value
+    return _named(name, given, settings, spec, warm)
 
 
-def _named(name: str, given: dict[str, Any], settings: Settings, spec: str) -> Dispatcher:
-    parts = name.split("-")
-    if parts[0] == "easy" and len(parts) == 3:
-        given = {"primary": parts[1], "backfill": parts[2], **given}
-        name = "easy"
+def _named(
+    name: str, given: dict[str, Any], settings: Settings, spec: str, warm: bool
+) -> Dispatcher:
+    name, *orders = name.split("-") if name not in REGISTRY else [name]
+    if orders:
+        given = _with_orders(name, orders, given, spec)
     if name not in REGISTRY:
         raise unknown("dispatcher", name, REGISTRY)
     entry = REGISTRY[name]
@@ -372,8 +450,33 @@ def _named(name: str, given: dict[str, Any], settings: Settings, spec: str) -> D
             raise UsageError(f"dispatcher {name}, {key}={value}: {error}") from error
         except UsageError as error:
             raise UsageError(f"dispatcher {spec}, {key}: {error}") from error
-    dispatcher = entry.make(settings, values)
+    dispatcher = entry.make(settings, dict(values))
+    if warm and "engine" not in entry.parameters:
+        toys.play(lambda: entry.make(settings, dict(values)))
     return _relabelled(dispatcher, spec if spec != name else name)
+
+
+def _is_registered(name: str) -> bool:
+    return name in REGISTRY or name.startswith("easy-")
+
+
+def _with_orders(name: str, orders: list[str], given: dict[str, Any], spec: str) -> dict[str, Any]:
+    """The parameters of easy-P-B: P is the order of the queue, B that of backfilling."""
+    if name != "easy":
+        raise unknown("dispatcher", "-".join([name, *orders]), REGISTRY)
+    if len(orders) != 2:
+        both = "-".join((orders * 2)[:2])
+        raise UsageError(
+            f"dispatcher {spec}: easy has two orders, of the queue and of backfilling: write "
+            f"easy-P-B, for example easy-{both}"
+        )
+    told = dict(zip(("primary", "backfill"), orders, strict=True))
+    for key in told.keys() & given.keys():
+        raise UsageError(
+            f"dispatcher {spec}: easy-{orders[0]}-{orders[1]} says {key} already: leave "
+            f"{key}={given[key]} out, or write easy:primary=...,backfill=..."
+        )
+    return {**told, **given}
 
 
 def _relabelled(dispatcher: Dispatcher, name: str) -> Dispatcher:
@@ -395,27 +498,14 @@ def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _imported(module: str, attribute: str, spec: str) -> Dispatcher:
-    found = _attribute(module, attribute, f"dispatcher {spec}")
-    dispatcher: Any = (
-        found() if isinstance(found, type) or not hasattr(found, "dispatch") else found
-    )
-    if not hasattr(dispatcher, "dispatch"):
-        raise UsageError(f"dispatcher {spec}: it has no method dispatch(instance)")
+    what = f"dispatcher {spec}"
+    try:
+        found = own.attribute(module, attribute, what)
+    except UsageError as error:
+        hint = nearest(module, REGISTRY)
+        raise UsageError(f"{error}{hint}") from error
+    dispatcher = own.made(found, "dispatch", what)
     if not hasattr(dispatcher, "name"):
         dispatcher.name = spec
     checked: Dispatcher = dispatcher
     return checked
-
-
-def _attribute(module: str, attribute: str, what: str) -> Any:
-    """An attribute of a user's module, which may be in the current folder."""
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise UsageError(f"{what}: {module} cannot be imported: {error}") from error
-    finally:
-        sys.path.pop(0)
-    if not attribute or not hasattr(found, attribute):
-        raise UsageError(f"{what}: {module} has no attribute {attribute!r}")
-    return getattr(found, attribute)

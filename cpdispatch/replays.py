@@ -87,7 +87,13 @@ class Campaign:
     seeds: Sequence[int]
     of_seed: bool = False
 
-    def check(self, limit_s: float, predictor: str | None, idempotent: bool = False) -> None:
+    def check(
+        self,
+        limit_s: float,
+        predictor: str | None,
+        idempotent: bool = False,
+        starvation: bool = False,
+    ) -> None:
         """Raise now what would be wrong with every run: names, logs that cannot be told apart."""
         from cpdispatch import dispatch, predict
 
@@ -99,11 +105,15 @@ class Campaign:
                 raise UsageError(
                     f"two logs are named {name}: their results could not be told apart"
                 )
+        kept = {}
         for dispatcher in self.dispatchers:
-            made = dispatch.make(dispatcher, dispatch.Settings(limit_s))
+            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=False)
+            kept[dispatcher] = dispatch.keeps_starvation_bound(made)
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:
                 predict.bounding(known)
+        if starvation:
+            _check_starvation(kept)
 
     def plans(self, plan: Plan) -> list[tuple[int, Plan]]:
         """The log and the plan of each run; each has a folder in that of the given one."""
@@ -162,6 +172,20 @@ class Campaign:
     def _key(self, log: int, plan: Plan) -> str:
         seed = f", seed {plan.seed}" if len(self.seeds) > 1 else ""
         return f"{self.logs[log][0].name}, {plan.dispatcher}{seed}"
+
+
+def _check_starvation(kept: Mapping[str, bool | None]) -> None:
+    """Raise where a starvation bound would be broken, or bind nobody."""
+    for name in (name for name, bound in kept.items() if bound is False):
+        raise UsageError(
+            f"dispatcher {name} knows no starvation bound: leave --starvation out, or use the "
+            "model in its engine, without engine=off"
+        )
+    if not any(kept.values()):
+        raise UsageError(
+            f"--starvation binds the plans of models, and {', '.join(kept)} is none: leave it out, "
+            "or give the rule a threshold, as easy:threshold=24h"
+        )
 
 
 def replay(log: tuple[Workload, System], plan: Plan, sign: Path | None) -> Told:

@@ -478,8 +478,24 @@ BAD = {
         "24h,500ms: whole seconds",
     ),
     "an endless threshold": (
-        lambda log: ["simulate", log, "--starvation", "1e20,5"],
-        "1e20,5: whole seconds",
+        lambda log: ["simulate", log, "--starvation", "1e20s,5s"],
+        "1e20s,5s: whole seconds",
+    ),
+    "a bound that binds nobody": (
+        lambda log: ["simulate", log, "-d", "easy", "--starvation", "24h,2h"],
+        "binds the plans of models, and easy is none.*threshold=24h",
+    ),
+    "a bound that a bare model breaks": (
+        lambda log: ["simulate", log, "-d", "pcp3:engine=off", "--starvation", "24h,2h"],
+        "dispatcher pcp3:engine=off knows no starvation bound",
+    ),
+    "a limit without a unit": (
+        lambda log: ["simulate", log, "--limit", "500"],
+        "'500' has no unit: write 500s or 500ms",
+    ),
+    "dumping every so many nowhere": (
+        lambda log: ["simulate", log, "--dump-every", "5"],
+        "--dump-every needs --dump-instances",
     ),
     "no seeds": (lambda log: ["simulate", log, "--seeds", "0"], "--seeds 0: 1 or more"),
     "less than no cores": (lambda log: ["simulate", log, "--cores", "-2"], "--cores -2: 1 or more"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
 from cpdispatch.dispatch import REGISTRY, Settings
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import DecisionError, InputError, UsageError
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
-from tests.strategies import instances
+from tests.strategies import instances, read
 
 
 def backfill(spec: str) -> Backfill:
@@ -125,11 +126,67 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("easy:limits=upr", "one of expected, upper, requested is needed"),
         ("hyper:limits=upr", "one of expected, upper, requested is needed"),
         ("pcp5:engine=off,limits=upper", "limits needs the engine"),
+        ("esy:primary", "esy cannot be imported.*did you mean easy"),
+        ("easy-spf", "write easy-P-B, for example easy-spf-spf"),
+        ("easy-spf-saf-f1", "write easy-P-B, for example easy-spf-saf"),
+        ("fifo-spf-spf", "unknown dispatcher 'fifo-spf-spf'"),
+        ("easy-saf-saf:backfill=spf", "says backfill already: leave backfill=spf out"),
+        ("easy:threshold=3,threshold=4", "threshold is given twice, 3 and 4"),
+        ("easy:threshold=24q", "threshold=24q: a time as 90min or 24h"),
+        ("easy:threshold=0", "threshold=0: a time as 90min or 24h"),
+        ("easy:depth=deep", "depth=deep: a whole number, 0 or more, or all, is needed"),
+        ("hcp3:limit=soon", "limit=soon: a time as 500ms"),
+        ("hcp3:m=1.5", "m=1.5: a whole number, 1 or more, is needed"),
+        ("hcp3:patience=much", "patience=much: a share of the limit"),
+        ("best:width=wide", "width=wide: a number is needed"),
     ],
 )
 def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         dispatch.make(spec)
+
+
+def test_times_of_parameters_may_have_a_unit() -> None:
+    assert backfill("easy:threshold=24h").threshold_s == 86_400
+    assert backfill("easy:threshold=200000").threshold_s == 200_000
+    made: Any = dispatch.make("hcp3:limit=250ms")
+    assert made.limit_s == 0.25
+    bare: Any = dispatch.make("hcp3:limit=0.5")
+    assert bare.limit_s == 0.5
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("raise KeyError('x')", r"own raised KeyError: 'x' \(mine.py:4\) at time 7 .*queue: 1\)"),
+        ("return None", "own answered with NoneType instead of a Decision at time 7"),
+    ],
+)
+def test_what_goes_wrong_in_a_users_dispatcher_is_told_with_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, complaint: str
+) -> None:
+    """A module in the working folder, without a dot in its name."""
+    head = "class Own:\n    name = 'own'\n    def dispatch(self, instance):\n        "
+    (tmp_path / "mine.py").write_text(head + source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    made = dispatch.make("mine:Own")
+    job = {"id": 1, "submit": 0, "duration": 9, "units": 1, "unit": [1]}
+    file = {
+        "format": "cpdispatch-instance/1", "time": 7, "resources": ["core"], "queue": [job],
+        "groups": [{"name": "node", "nodes": 1, "capacity": [2]}],
+    }  # fmt: skip
+    with pytest.raises(DecisionError, match=complaint):
+        dispatch.answer_of(made, read(file))
+
+
+def test_a_users_module_that_cannot_be_read_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text("import does not")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="broken cannot be imported: SyntaxError"):
+        dispatch.make("broken:Own")
 
 
 @settings(max_examples=60)

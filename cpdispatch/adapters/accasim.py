@@ -41,7 +41,6 @@ from cpdispatch.errors import DecisionError, InputError, UsageError
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Running, is_number
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, JobTable
-from cpdispatch.simulate.replay import warm_up
 from cpdispatch.system import LIMIT, NodeGroup, System
 
 Plan: TypeAlias = list[tuple[int | None, str, list[str]]]
@@ -185,7 +184,6 @@ def scheduler(
     """
     base = imported("base.scheduler_class")
     if isinstance(dispatcher, str):
-        warm_up(dispatcher, settings)
         dispatcher = dispatch.make(dispatcher, settings)
     bridge = Bridge(dispatcher, {} if expected_wait_s is None else expected_wait_s)
     name = dispatcher.name

@@ -18,8 +18,8 @@ from cpdispatch.cli import (
     _print_json,
     _progress,
     _stoppable,
-    seconds,
 )
+from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from cpdispatch.cli import (
     Trigger,
     _console,
     _print_json,
-    seconds,
 )
 from cpdispatch.commands.learn import HERE, WHOLE, Work, _table
+from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:

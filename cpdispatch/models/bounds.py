@@ -205,7 +205,7 @@ def _classes(
     free_until = np.maximum(free_until_s - families.since_s[0], release)
     facts = [jobs.expected_s, weights.per_s, release, free_until]
     first, of = distinct([*jobs.request.T, jobs.units, *facts])
-    demand = families.demand[:, first].astype(np.float64)
+    demand = families.demand[:, first].astype(np.float64, order="C")
     duration, weight, begins, ends = (fact[first].astype(np.float64) for fact in facts)
     number = np.bincount(of, minlength=len(first)).astype(np.float64)
     return Classes(demand, duration, weight, begins, ends, number), of

@@ -12,24 +12,26 @@ from __future__ import annotations
 import functools
 import gc
 import logging
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from ortools.sat.python import cp_model_helper as cp_sat
 
+from cpdispatch import toys
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.errors import unknown
 from cpdispatch.heuristics import limits
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.priority_search import OrderSearch, Schedule
-from cpdispatch.instance import Instance, loads
+from cpdispatch.instance import Instance
 from cpdispatch.models import hcp, pcp
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.bounds import area, priced
@@ -221,6 +223,8 @@ class Engine:
     name: str = ""
     solver: Solver = field(default_factory=shared, repr=False, compare=False)
     faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+
+    keeps_starvation_bound: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", self.objective or self.variant.objective)
@@ -621,28 +625,36 @@ def make_engine(name: str, **settings: Any) -> Engine:
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     engine = Engine(*MODELS[name], **settings)
-    warm_up()
+    warm_up(name)
     return engine
 
 
-_TOY = """{"format": "cpdispatch-instance/1", "time": 9, "resources": ["core"],
- "groups": [{"name": "node", "nodes": 2, "capacity": [2]}],
- "running": [{"id": 8, "start": 0, "duration": 19, "units": 1, "unit": [1], "nodes": {"0": 1}},
-             {"id": 9, "start": 0, "duration": 19, "units": 1, "unit": [1], "nodes": {"1": 1}}],
- "queue": [{"id": 1, "submit": 0, "duration": 9, "units": 2, "unit": [2]},
-           {"id": 2, "submit": 0, "duration": 20, "units": 1, "unit": [1]},
-           {"id": 3, "submit": 0, "duration": 30, "units": 1, "unit": [1]}]}"""
+@dataclass(frozen=True, slots=True)
+class _Throwaway:
+    """An engine that does little work, however long compiling takes.
 
+    Attributes
+    ----------
+    name : str
+        Of its model.
+    """
 
-@functools.cache
-def warm_up() -> None:
-    """Load the kernels and start the solver, so that no decision's budget pays for it."""
-    shared().warm_up()
-    toy = loads(_TOY)
-    for name in ("pcp3", "hcp3"):
-        engine = Engine(*MODELS[name], limit_s=60.0, patience=1e-3)
-        engine.dispatch(toy)
-        for part in engine.parts(toy, engine.select(toy)):
+    name: str
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Decide, and take a step through all parts of the search."""
+        engine = Engine(*MODELS[self.name], limit_s=0.2, reserve=sys.maxsize, patience=0.2)
+        budget = Budget(3600.0, live=False, work_s=engine.limit_s)
+        answers = engine.answers(instance, budget)
+        for part in (answer.part for answer in answers):
             orders = OrderSearch(part.search, part.first_order, part.weights.per_s, part.locked)
             orders.run(1)
             orders.kick(KICK)
+        return engine.decision(instance, answers, budget)
+
+
+@functools.cache
+def warm_up(name: str) -> None:
+    """Load the kernels of a model and start the solver: no decision's budget pays for it."""
+    shared().warm_up()
+    toys.play(partial(_Throwaway, name))

@@ -14,16 +14,19 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from ortools.sat.python import cp_model
 
+from cpdispatch import toys
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.allocate import fits_empty, fits_now, start_in_order
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
-from cpdispatch.instance import Instance, loads
+from cpdispatch.instance import Instance
 from cpdispatch.models import objective as objectives
 from cpdispatch.models import pooled
 from cpdispatch.models.objective import Cost, Weights
@@ -114,6 +117,8 @@ class Hcp:
     objective: str = ""
     name: str = ""
     _search: Search = field(init=False, repr=False, compare=False)
+
+    keeps_starvation_bound: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", self.objective or self.variant.objective)
@@ -432,24 +437,11 @@ def make_hcp(
     """
     if variant not in VARIANTS:
         raise UsageError(f"unknown variant {variant!r} (one of {', '.join(VARIANTS)})")
-    _warm_up()
+    _warm_up(variant)
     return Hcp(VARIANTS[variant], limit_s, m, seed, objective)
 
 
-_TOY = """{"format": "cpdispatch-instance/1", "time": 9, "resources": ["core"],
- "groups": [{"name": "node", "nodes": 1, "capacity": [2]}],
- "queue": [{"id": 1, "submit": 0, "duration": 9, "units": 1, "unit": [2]},
-           {"id": 2, "submit": 0, "duration": 5, "units": 1, "unit": [2]}]}"""
-
-
 @functools.cache
-def _warm_up() -> None:
+def _warm_up(variant: str) -> None:
     """Load the compiled kernels and the solver, so that no decision's budget pays for it."""
-    hcp, toy = Hcp(), loads(_TOY)
-    hcp.dispatch(toy)
-    chosen = hcp.select(toy)
-    cost = objectives.of(hcp.objective, toy.queue).take(chosen)
-    pool = hcp.pool(toy, chosen)
-    problem = Problem(pool, cost, cost.weights(pool.horizon_s))
-    start_s = problem.incumbent()
-    Search().run(lambda: PooledModel(problem, start_s), Stopwatch(1.0), pool.holds, problem.key())
+    toys.play(partial(Hcp, VARIANTS[variant]))

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -54,6 +54,9 @@ SAVE_EVERY = 50
 """Decisions between two savings of a record."""
 
 
+SEARCH = "search"
+
+
 class Choice(msgspec.Struct, frozen=True, order=True):
     """A model, ``search`` for the priority and local search alone, and a share of the limit."""
 
@@ -67,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True, order=True):
 
 
 CHOICES = tuple(
-    Choice(model, share) for model in ("search", "hcp3", "pcp3", "pcp4", "pcp5") for share in SHARES
+    Choice(model, share) for model in (SEARCH, "hcp3", "pcp3", "pcp4", "pcp5") for share in SHARES
 )
 
 
@@ -247,13 +250,15 @@ class Hyper:
     faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
     _count: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
 
+    keeps_starvation_bound: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.file and Path(self.file).exists():
             object.__setattr__(self, "record", Record.load(self.file))
 
     def engine(self, choice: Choice) -> Engine:
         """The engine that a choice stands for."""
-        cp = choice.model != "search"
+        cp = choice.model != SEARCH
         limit_s = max(self.limit_s * choice.share, min(self.limit_s, LEAST_S))
         settings = {"limit_s": limit_s, "seed": self.seed, "faults": self.faults, **self.settings}
         return Engine(*MODELS[choice.model if cp else "pcp3"], cp=cp, **settings)
@@ -310,6 +315,7 @@ def gain(answers: list[Answer]) -> float:
 
 def make_hyper(**settings: Any) -> Hyper:
     """The dispatcher, ready; ``record`` is its file, the rest as for `Hyper` and `Engine`."""
-    warm_up()
+    for model in {choice.model for choice in CHOICES} - {SEARCH}:
+        warm_up(model)
     own = {key: settings.pop(key) for key in ("limit_s", "seed") if key in settings}
     return Hyper(**own, file=settings.pop("record", ""), settings=settings)

@@ -16,15 +16,18 @@ import functools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
+from cpdispatch import toys
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.priority_rule import reasons
-from cpdispatch.instance import Instance, loads
+from cpdispatch.instance import Instance
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.hcp import OPTIMAL_GAP, Variant
 from cpdispatch.models.moves import NodeModel
@@ -205,6 +208,8 @@ class Pcp:
     name: str = ""
     _search: Search = field(init=False, repr=False, compare=False)
 
+    keeps_starvation_bound: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", self.objective or self.variant.objective)
         object.__setattr__(self, "name", self.name or self.variant.name)
@@ -361,17 +366,11 @@ def make_pcp(
     """
     if variant not in VARIANTS:
         raise UsageError(f"unknown variant {variant!r} (one of {', '.join(VARIANTS)})")
-    _warm_up()
+    _warm_up(variant)
     return Pcp(VARIANTS[variant], limit_s, m, seed, objective)
 
 
-_TOY = """{"format": "cpdispatch-instance/1", "time": 9, "resources": ["core"],
- "groups": [{"name": "node", "nodes": 1, "capacity": [2]}],
- "queue": [{"id": 1, "submit": 0, "duration": 9, "units": 1, "unit": [2]},
-           {"id": 2, "submit": 0, "duration": 5, "units": 1, "unit": [2]}]}"""
-
-
 @functools.cache
-def _warm_up() -> None:
+def _warm_up(variant: str) -> None:
     """Load the compiled kernels and the solver, so that no decision's budget pays for it."""
-    Pcp().dispatch(loads(_TOY))
+    toys.play(partial(Pcp, VARIANTS[variant]))

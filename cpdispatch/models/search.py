@@ -199,11 +199,10 @@ class Search:
         delta_s, spent_s, barren = watch.limit_s * self.first_share, 0.0, 0
         bound: int | None = None
         while spent_s + delta_s <= watch.limit_s and watch.left_s > 0:
-            left_s = watch.left_s
-            solver = self._solver(delta_s * deterministic_per_s, left_s)
+            solver = self._solver(delta_s * deterministic_per_s, watch.left_s)
             spent_s, delta_s = spent_s + delta_s, 2 * delta_s
             status = solver.solve(model.model)
-            if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and solver.wall_time >= left_s:
+            if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and watch.left_s <= 0:
                 self.faults[CLOCK_ENDED] += 1
             if status == cp_model.INFEASIBLE:
                 return Outcome("infeasible")

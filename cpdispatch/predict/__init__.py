@@ -8,10 +8,12 @@ requested time, and goes on with the requested time when it fails (`cpdispatch.p
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from cpdispatch import own
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
@@ -129,11 +131,28 @@ PREDICTORS: Mapping[str, Entry] = {
 def make(name: str, workload: Workload) -> Predictor:
     """The predictor of this name, for a simulation of this workload.
 
+    Parameters
+    ----------
+    name : str
+        A key of `PREDICTORS`, or ``module:attribute`` for a predictor of the user's own: a class
+        or a function without parameters that makes one, or an object, of which a copy is taken.
+    workload : Workload
+
     Raises
     ------
     UsageError
         When there is none of that name; the message suggests the nearest.
     """
+    module, colon, attribute = name.partition(":")
+    if colon:
+        what = f"predictor {name}"
+        found = copy.deepcopy(own.made(own.attribute(module, attribute, what), "predict", what))
+        if not callable(getattr(found, "learn", None)):
+            raise UsageError(f"{what}: it has no method learn")
+        if not hasattr(found, "name"):
+            found.name = name
+        predictor: Predictor = found
+        return predictor
     if name not in PREDICTORS:
         raise unknown("predictor", name, PREDICTORS)
     return PREDICTORS[name].make(workload)

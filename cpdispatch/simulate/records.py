@@ -61,6 +61,10 @@ class Records:
         self._limit_hit: Any = array("b")
         self._names: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        """Dispatches so far."""
+        return len(self._time)
+
     def placed(self, rows: IntArray, placements: Placements) -> None:
         """Remember the nodes of jobs that start: the k-th row's are the k-th placed job's."""
         self._first[rows] = len(self._node) + placements.offset[:-1]

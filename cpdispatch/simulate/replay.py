@@ -22,7 +22,7 @@ from cpdispatch.files import read_bytes, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
+from cpdispatch.jobs import Workload
 from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
 from cpdispatch.simulate.run import ABOUT, Run, run_of, system_as_dict
@@ -111,7 +111,11 @@ def simulate(
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
-    made = dispatch.make(dispatcher, settings) if isinstance(dispatcher, str) else dispatcher
+    made = (
+        dispatch.make(dispatcher, settings, warm=False)
+        if isinstance(dispatcher, str)
+        else dispatcher
+    )
     if predictor is None:
         predictor = dispatch.predictor_of(made)
     known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
@@ -137,7 +141,7 @@ def simulate(
         simulation = CompiledSimulation(workload, system, made, known, **rules)
     else:
         if isinstance(dispatcher, str):
-            warm_up(dispatcher, settings)
+            made = dispatch.make(dispatcher, settings)
         simulation = Simulation(
             workload, system, predictor=known, dependencies=dependencies, starvation=starvation,
             idempotent=idempotent, **rules,
@@ -172,25 +176,12 @@ def simulate(
         about |= replay.simulation.of_predictor
     faults = dispatch.faults_of(replay.dispatcher)
     notes = {**workload.notes, **replay.simulation.notes, **faults}
+    if starvation is not None and dispatch.keeps_starvation_bound(made) is None:
+        notes[f"dispatcher {made.name}, decisions that no starvation bound binds"] = len(
+            replay.simulation.records
+        )
     about |= {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
     return run_of(replay.simulation, about)
-
-
-def warm_up(dispatcher: str, settings: Settings) -> None:
-    """Compile, or load from the cache, what a dispatcher needs, before any clock runs.
-
-    A throw-away dispatcher of the same name plays three jobs on two processors.
-    """
-    throwaway = dispatch.make(dispatcher, settings)
-    system = System.pool(2)
-    block = job_block(id=range(3), submit_s=[0, 1, 2], units=[2, 2, 1], requested_s=9,
-                      request=[[1]] * 3)  # fmt: skip
-    none = np.full(3, UNKNOWN, dtype=np.int64)
-    runtime_s = np.array([5, 5, 12], dtype=np.int64)
-    workload = Workload("warm-up", ("core",), JobTable(block), runtime_s, none, none.copy())
-    simulation = Simulation(workload, system)
-    while (instance := simulation.advance()) is not None:
-        simulation.apply(throwaway.dispatch(instance))
 
 
 class _Replay:
@@ -239,7 +230,7 @@ class _Replay:
                 return True, False
             if watch.seen is not None:
                 watch.seen(instance)
-            simulation.apply(self.dispatcher.dispatch(instance))
+            simulation.apply(dispatch.answer_of(self.dispatcher, instance))
             if watch.stop():
                 return False, True
         return False, False

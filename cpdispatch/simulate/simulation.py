@@ -173,6 +173,10 @@ class Simulation:
         instance, self._asked = self._asked, None
         if instance is None:
             raise UsageError("apply() was called without an instance from advance()")
+        if not isinstance(decision, Decision):
+            raise DecisionError(
+                f"apply() needs a Decision, not {type(decision).__name__}, at time {self.now}"
+            )
         violations = verify.decision(instance, decision)
         if violations:
             raise DecisionError(

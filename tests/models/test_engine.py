@@ -74,7 +74,8 @@ LATE_S = 1.5
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> None:
-    warm_up()
+    for name in MODELS:
+        warm_up(name)
 
 
 @contextmanager

@@ -82,6 +82,44 @@ class Plodder:
         """There is nothing to learn."""
 
 
+class Half:
+    """Half the requested time, and what it has learned so far."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def predict(self, job: Job, now: int) -> float:
+        return job.requested_s / 2
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        self.seen += 1
+
+
+half = Half()
+
+
+def test_a_predictor_of_the_users_own_is_named_by_its_module() -> None:
+    log = workload(ROWS)
+    made, other = (make(f"tests.predict.test_predict:{name}", log) for name in ("Half", "half"))
+    assert isinstance(made, Half)
+    assert made.name == "tests.predict.test_predict:Half"
+    assert isinstance(other, Half)
+    assert other is not half
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("nowhere:Half", "nowhere cannot be imported"),
+        ("tests.predict.test_predict:None_", "has no attribute 'None_'"),
+        ("tests.predict.test_predict:pytest", "has no method predict"),
+    ],
+)
+def test_what_cannot_be_a_predictor_is_one_clear_error(name: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        make(name, workload(ROWS))
+
+
 def test_a_watching_predictor_hears_of_every_start() -> None:
     plodder = Plodder()
     sim, _ = play(ROWS, predictor=plodder)

@@ -1,0 +1,68 @@
+"""What users bring themselves: attributes of modules of their own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from cpdispatch.errors import UsageError
+
+
+def attribute(module: str, name: str, what: str) -> Any:
+    """An attribute of a user's module, which may be in the current folder.
+
+    Parameters
+    ----------
+    module, name : str
+    what : str
+        What the user calls it, for messages.
+
+    Raises
+    ------
+    UsageError
+        When the module cannot be imported, or has no such attribute.
+    """
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        # Anything may be wrong in a file of the user's.
+        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+        raise UsageError(f"{what}: {module} cannot be imported: {kind}{error}") from error
+    finally:
+        sys.path.pop(0)
+    if not name or not hasattr(found, name):
+        raise UsageError(f"{what}: {module} has no attribute {name!r}")
+    return getattr(found, name)
+
+
+def made(found: Any, method: str, what: str) -> Any:
+    """The object that is meant: itself, or what a class or function without parameters makes.
+
+    Parameters
+    ----------
+    found : object
+    method : str
+        The method that tells the object from what makes it.
+    what : str
+        What the user calls it, for messages.
+
+    Raises
+    ------
+    UsageError
+        When it cannot be made, or has no such method.
+    """
+    if isinstance(found, type) or not hasattr(found, method):
+        if not callable(found):
+            raise UsageError(f"{what}: it has no method {method}")
+        try:
+            found = found()
+        except Exception as error:
+            raise UsageError(
+                f"{what}: it cannot be made: {type(error).__name__}: {error}"
+            ) from error
+    if not callable(getattr(found, method, None)):
+        raise UsageError(f"{what}: it has no method {method}")
+    return found

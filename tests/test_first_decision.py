@@ -1,0 +1,77 @@
+"""Whatever a decision calls is compiled before: also the first one of a loop of the user's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import gc, sys
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, given
+from numba.core.dispatcher import Dispatcher
+
+from cpdispatch import dispatch
+from cpdispatch.dispatch import Settings
+from cpdispatch.simulate import Simulation
+from cpdispatch.system import NAMED
+from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads.generate import EURORA, generate
+from tests.strategies import instances
+
+spec = sys.argv[1]
+make = lambda: dispatch.make(spec, Settings(0.1))
+make()
+kernels = [
+    one for one in gc.get_objects()
+    if isinstance(one, Dispatcher) and one.py_func.__module__.startswith("cpdispatch")
+]
+
+def decide(dispatcher, instance):
+    before = [len(kernel.overloads) for kernel in kernels]
+    decision = dispatcher.dispatch(instance)
+    for kernel, count in zip(kernels, before):
+        for signature in list(kernel.overloads)[count:]:
+            print(kernel.py_func.__name__, signature)
+    return decision
+
+@hypothesis.settings(
+    max_examples=60, database=None, deadline=None, derandomize=True, phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(instances())
+def meets(instance):
+    decide(make(), instance)
+
+meets()
+workload = fit(generate(EURORA, 60, 1, 4.0), NAMED["eurora"])
+for more in ({}, {"trigger": "event"}, {"correction": "incremental"}):
+    simulation, dispatcher = Simulation(workload, NAMED["eurora"], **more), make()
+    while (instance := simulation.advance()) is not None:
+        simulation.apply(decide(dispatcher, instance))
+for one in gc.get_objects():
+    if isinstance(one, Dispatcher) and one not in kernels and one.overloads:
+        if one.py_func.__module__.startswith(("cpdispatch.heuristics", "cpdispatch.models")):
+            print(one.py_func.__name__, "was loaded late")
+"""
+
+SPECS = [
+    "easy", "easy-saf-spf:threshold=100,limits=upper,allocate=best-fit", "conservative", "best",
+    "prb", "hcp3", "pcp3", "pcp4", "pcp5", "hyper", "hcp3:engine=off", "pcp3:engine=off",
+    "pcp5:engine=off", "fifo",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_nothing_is_compiled_once_a_dispatcher_is_made(spec: str) -> None:
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, spec],
+        cwd=root, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""

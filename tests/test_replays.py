@@ -25,11 +25,11 @@ def told(
 
 
 EASY = [
-    told("easy", 0, (20, 100.0), {"ann": (10, 100.0), "bob": (5, 9.0)}),
+    told("easy", 0, (20, 100.0), {"ann": (10, 100.0), "bob": (15, 9.0)}),
     told("easy", 1, (20, 200.0), {"ann": (30, 300.0), "cyd": (25, 8.0)}),
 ]
 HCP3 = [
-    told("hcp3", 0, (20, 200.0), {"ann": (10, 1000.0), "bob": (5, 9e9)}),
+    told("hcp3", 0, (20, 200.0), {"ann": (10, 1000.0), "bob": (15, 9e9)}),
     told("hcp3", 1, (20, 700.0), {"ann": (30, 600.0), "cyd": (25, 8.0)}),
 ]
 
@@ -41,8 +41,8 @@ def test_multiples_over_seeds_are_those_of_the_means() -> None:
     assert (easy["classes"]["long"]["wait_s_mean"], long["wait_s_mean"]) == (150, 450)
     assert (long["jobs"], long["wait_s_mean_times"]) == (20, 3)
     assert hcp3["wait_s_max_times"] == 450.5 / 150.5
-    # ann waits (10 x 100 + 30 x 300) / 40 = 250 s under easy, and 700 s under hcp3; bob has 5 jobs
-    # in one run of two, 2.5 in the mean, which is not enough; cyd has 12.5 and waits as before.
+    # ann waits (10 x 100 + 30 x 300) / 40 = 250 s under easy, and 700 s under hcp3; bob has 15
+    # jobs in one run of two, 7.5 in the mean: too few; cyd has 12.5 and waits as before.
     assert hcp3["users"] == {
         "counted": 2, "losing": 1, "wait_s_mean": 700, "wait_s_mean_first": 250,
         "wait_s_mean_times": 2.8,
@@ -62,7 +62,8 @@ def test_programs_are_told_each_run_beside_that_of_its_seed_and_the_warnings_of_
     report = report_of([*EASY, *HCP3])
     easy, _, *hcp3 = report["runs"]
     assert [run["classes"]["long"].get("wait_s_mean_times") for run in hcp3] == [2, 3.5]
-    assert [run["users"]["wait_s_mean_times"] for run in hcp3] == [10, 2]
+    assert [run["users"]["losing"] for run in hcp3] == [1, 1]
+    assert [run["users"]["wait_s_mean_times"] for run in hcp3] == [1e9, 2]
     assert (easy["first"], easy["users"]) == (None, None)
     assert all("waits_of_users" not in run for run in report["runs"])
     assert [warning["text"] for warning in report["warnings"]] == [

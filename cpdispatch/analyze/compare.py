@@ -282,7 +282,7 @@ def verdict(rows: Sequence[Row]) -> str:
         return f"{name} and {against} have the same mean bounded slowdown."
     wins = f"{name} has the lowest mean bounded slowdown"
     if best is first:
-        return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:.1%} higher."
+        return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher."
     pay = ", ".join(who for who, _ in _payers(best, rows))
     return f"{wins}, {less:.1%} below {against}'s{', but others pay: ' if pay else ''}{pay}."
 

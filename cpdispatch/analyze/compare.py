@@ -389,9 +389,11 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
 
 
 def _name(run: Row, rows: Sequence[Row]) -> str:
-    """The heading in a sentence."""
-    name, *more = _heading(run, rows).split("\n")
-    return f"{name} ({', '.join(more)})" if more else name
+    """The dispatcher in a sentence, with the rest of the heading if others have the same one."""
+    name = run["dispatcher"]
+    headings = {_heading(peer, rows) for peer in rows if peer["dispatcher"] == name}
+    _, *more = _heading(run, rows).split("\n")
+    return f"{name} ({', '.join(more)})" if more and len(headings) > 1 else str(name)
 
 
 def _setting(run: Row) -> tuple[str, str, str]:

@@ -254,7 +254,8 @@ def simulate(
         Logs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     dispatcher
         A name with or without parameters (easy-saf-spf, hcp3:limit=0.5), a TOML file, or
-        package.module:attribute; may be given several times.
+        package.module:attribute; may be given several times: the others are measured against
+        the first.
     seeds
         So many runs of each, with the seeds from --seed on.
     json
@@ -465,7 +466,8 @@ def compare(*runs: Path, json: Json = False) -> int:
     Parameters
     ----------
     runs
-        Folders of runs, or folders that hold several.
+        Folders of runs, or folders that hold several, which come in the order in which simulate
+        was given their dispatchers. The first run is what the others are measured against.
     json
         Print one JSON object.
     """
@@ -473,7 +475,7 @@ def compare(*runs: Path, json: Json = False) -> int:
         raise UsageError("compare needs the folder of a run")
     from cpdispatch.replays import Told
 
-    _print_runs([Told(run.about, run.metrics) for _, run in _load_runs(list(runs))], json)
+    _print_runs([Told.of(run) for _, run in _load_runs(list(runs))], json)
     return DONE
 
 
@@ -577,20 +579,32 @@ app.command(
 
 
 def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:
-    from cpdispatch.simulate.run import ABOUT, Run
+    """The runs of the folders, each once; those inside one in the order that `place` says."""
+    from cpdispatch.simulate.run import ABOUT, Run, about_of
 
+    def place(path: Path) -> tuple[float, bool, Path]:
+        # Simulate gives each run its place; an earlier version did not, and Run.save does not.
+        about = about_of(path)
+        return about.get("place", float("inf")), about.get("dispatcher") != "easy", path
+
+    seen: set[Path] = set()
     for folder in folders:
-        inner = sorted(path.parent for path in folder.glob(f"**/{ABOUT}"))
-        for path in [folder] if (folder / ABOUT).exists() or not inner else inner:
-            yield path, Run.load(path)
+        inner = [path.parent for path in folder.glob(f"**/{ABOUT}")]
+        alone = (folder / ABOUT).exists() or not inner
+        for path in [folder] if alone else sorted(inner, key=place):
+            if path.resolve() not in seen:
+                seen.add(path.resolve())
+                yield path, Run.load(path)
 
 
 def _print_runs(told: Sequence[Told], json: bool) -> None:
+    from rich.text import Text
+
     from cpdispatch import replays
     from cpdispatch.analyze import compare
 
     if json:
-        _print_json({"runs": replays.rows(told)})
+        _print_json(replays.report_of(told))
         return
     console = _console()
     for title, rows in replays.tables(told):
@@ -601,8 +615,15 @@ def _print_runs(told: Sequence[Told], json: bool) -> None:
                 console.print()
             console.print(table)
         sentence = compare.verdict(rows)
+        warnings = compare.warnings(rows)
+        if sentence or warnings:
+            console.print()
         if sentence:
-            console.print(f"\n{sentence}")
+            console.print(sentence)
+        for warning in warnings:
+            console.print(Text(warning["text"], style="yellow"), soft_wrap=True)
+        for line in compare.legend(rows):
+            console.print(line, style="dim")
         for seeds in sorted({row["seeds"] for row in rows if row.get("seeds", 1) > 1}):
             console.print(f"Each figure is the mean of {seeds} runs, one a seed.", style="dim")
         for line in compare.notes(rows):

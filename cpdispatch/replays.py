@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from cpdispatch.campaign import Shared, Task, Workers, asked_to_stop, completed,
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from cpdispatch.analyze.compare import Waits
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulate import Run
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _OF_ONE_RUN = (
     "seed", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
-    "predictor_seconds", "predictor_report",
+    "predictor_seconds", "predictor_report", "place",
 )  # fmt: skip
 
 
@@ -47,6 +49,8 @@ class Plan:
     dump_folder : Path or None
         Where one instance in ``dump_every`` is dumped.
     dump_every : int
+    place : int
+        Which of the campaign's runs it is, in the order in which they were named, from 0 on.
     """
 
     dispatcher: str
@@ -57,15 +61,43 @@ class Plan:
     checkpoint_s: float = 30.0
     dump_folder: Path | None = None
     dump_every: int = 100
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is told of a run; the run itself where its maker could not save it."""
+    """What is told of a run; the run itself where its maker could not save it.
+
+    Attributes
+    ----------
+    about : dict
+        See `cpdispatch.simulate.Run`.
+    metrics : dict
+        Of `cpdispatch.analyze.metrics.summary`.
+    classes : dict of dict
+        Of `cpdispatch.analyze.metrics.by_class`.
+    waits_of_users : mapping of str to (float, float)
+        Of each user: jobs that started, and their mean wait in seconds.
+    run : Run or None
+    """
 
     about: dict[str, Any]
     metrics: dict[str, float]
+    classes: dict[str, dict[str, float]]
+    waits_of_users: Waits
     run: Run | None = None
+
+    @classmethod
+    def of(cls, run: Run, *, whole: bool = False) -> Told:
+        """What is told of a run, with the ``whole`` of it if that is wanted."""
+        waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in run.by_user().items()}
+        return cls(
+            run.about,
+            run.metrics,
+            run.by_class(),
+            waits,
+            replace(run, workload=None) if whole else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +150,7 @@ class Campaign:
     def plans(self, plan: Plan) -> list[tuple[int, Plan]]:
         """The log and the plan of each run; each has a folder in that of the given one."""
         logs = [0] if self.of_seed else range(len(self.logs))
-        found = []
+        found: list[tuple[int, Plan]] = []
         for log, dispatcher, (number, seed) in product(
             logs, self.dispatchers, enumerate(self.seeds)
         ):
@@ -129,6 +161,7 @@ class Campaign:
                 plan,
                 dispatcher=dispatcher,
                 seed=seed,
+                place=len(found),
                 folder=plan.folder and plan.folder.joinpath(*within, *named, *apart),
                 dump_folder=plan.dump_folder and plan.dump_folder.joinpath(*within, *apart),
             )
@@ -212,10 +245,13 @@ def replay(log: tuple[Workload, System], plan: Plan, sign: Path | None) -> Told:
         workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed), watch=watch,
         **(plan.rules or {}),
     )  # fmt: skip
+    moved = run.about.get("place") != plan.place
+    run = replace(run, about={**run.about, "place": plan.place})
     if folder is not None and not saved:
         finished(run, folder)
-    unsaved = plan.folder is not None and folder is None
-    return Told(run.about, run.metrics, replace(run, workload=None) if unsaved else None)
+    elif folder is not None and moved:
+        run.save_about(folder)
+    return Told.of(run, whole=plan.folder is not None and folder is None)
 
 
 @contextmanager
@@ -260,22 +296,28 @@ def safe(name: str) -> str:
 # ------------------------------------------------------------------------------------- reports
 
 
-def rows(told: Sequence[Told]) -> list[Row]:
-    """One row of figures a run, for programs."""
+def report_of(told: Sequence[Told]) -> dict[str, Any]:
+    """What programs are told: a row of figures a run, and who waits longer.
+
+    The figures of each run are related to the first run, see `compare.related`, the warnings are
+    those on `tables`.
+    """
     from cpdispatch.analyze import compare
 
-    return [
-        {**compare.row(run.about, run.metrics), "seed": run.about.get("seed", 0)} for run in told
-    ]
+    warnings = [warning for _, rows in tables(told) for warning in compare.warnings(rows)]
+    return {"runs": compare.related(_rows(told)), "warnings": warnings}
 
 
 def tables(told: Sequence[Told]) -> list[tuple[str, list[Row]]]:
     """The rows that people compare: a title and a list for each log, the seeds averaged.
 
-    The title of a single log is empty.
+    The title of a single log is empty. The rows are related to the first run of each log, see
+    `compare.related`.
     """
+    from cpdispatch.analyze import compare
+
     alike: dict[bytes, list[Row]] = {}
-    for run, row in zip(told, rows(told), strict=True):
+    for run, row in zip(told, _rows(told), strict=True):
         about = {key: value for key, value in run.about.items() if key not in _OF_ONE_RUN}
         alike.setdefault(msgspec.json.encode(about, order="sorted"), []).append(row)
     merged: list[Row] = []
@@ -287,16 +329,54 @@ def tables(told: Sequence[Told]) -> list[tuple[str, list[Row]]]:
         by_log.setdefault(row["workload"], []).append(row)
     several = len(by_log) > 1
     return [
-        (f"{log} on {of_log[0]['system']}" if several else "", of_log)
+        (f"{log} on {of_log[0]['system']}" if several else "", compare.related(of_log))
         for log, of_log in by_log.items()
     ]
 
 
+def _rows(told: Sequence[Told]) -> list[Row]:
+    """One row of figures a run."""
+    from cpdispatch.analyze import compare
+
+    return [
+        {
+            **compare.row(run.about, run.metrics),
+            "seed": run.about.get("seed", 0),
+            "classes": run.classes,
+            "waits_of_users": run.waits_of_users,
+        }
+        for run in told
+    ]
+
+
 def _mean(alike: Sequence[Row]) -> Row:
-    """The mean of each figure over runs that differ by their seed alone."""
+    """The mean of each figure over runs that differ by their seed alone.
+
+    That of a user's wait is over all of his jobs in all of the runs.
+    """
+    jobs: dict[str, float] = {}
+    waited_s: dict[str, float] = {}
+    for row in alike:
+        for user, (many, wait_s) in row["waits_of_users"].items():
+            jobs[user] = jobs.get(user, 0) + many
+            waited_s[user] = waited_s.get(user, 0) + many * wait_s
+    return {
+        **_means(alike),
+        "classes": {
+            name: _means([row["classes"][name] for row in alike]) for name in alike[0]["classes"]
+        },
+        "waits_of_users": {
+            user: (many / len(alike), waited_s[user] / many) for user, many in jobs.items()
+        },
+        "seeds": len(alike),
+    }
+
+
+def _means(alike: Sequence[Row]) -> Row:
+    """The mean of each number over the rows that have one; a mean over no jobs is NaN."""
     mean = dict(alike[0])
     for key, value in mean.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            values = [row[key] for row in alike if key in row]
-            mean[key] = value if len(set(values)) == 1 else sum(values) / len(values)
-    return {**mean, "seeds": len(alike)}
+            values = [row[key] for row in alike if key in row and not isnan(row[key])] or [value]
+            mean[key] = values[0] if len(set(values)) == 1 else sum(values) / len(values)
+    return mean

@@ -75,6 +75,7 @@ def test_a_runs_json_has_every_documented_key(
         "dispatcher", "predictor", "jobs", "dropped", "wait_s_mean", "wait_s_max",
         "slowdown_mean", "bounded_slowdown_mean", "bounded_slowdown_p95", "utilisation",
         "backfilled", "decision_ms_mean", "decision_ms_p99", "decisions", "seconds",
+        "classes", "users", "first",
     }  # fmt: skip
     assert documented <= set(run)
     assert (run["jobs"], run["jobs_never_started"]) == (3, 1)
@@ -258,6 +259,127 @@ def test_a_starvation_bound_is_two_durations(text: str, bound: tuple[int, int]) 
     assert (found.threshold_s, found.bound_s) == bound
 
 
+# --------------------------------------------------------------------------------- who pays
+
+# On one processor: user 2 submits ten jobs of 20,000 s, then user 1 ten of 3,000 s, all at once.
+# fifo: they wait 90,000 s and 213,500 s in the mean; sjf: 120,000 s and 13,500 s.
+QUEUE = "; MaxProcs: 1\n" + "".join(
+    f"{k} 0 -1 {20_000 if k <= 10 else 3000} 1 -1 -1 1 20000 -1 1 {2 if k <= 10 else 1} "
+    "1 -1 1 -1 -1 -1\n"
+    for k in range(1, 21)
+)
+PAYS = [
+    "sjf: long jobs wait 1.3 times as long as under fifo (33 h 20 instead of 25 h 00).",
+    "sjf: the user that loses most waits 1.3 times as long as under fifo (33 h 20 instead of "
+    "25 h 00).",
+]
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Path:
+    path = tmp_path / "queue.swf"
+    path.write_text(QUEUE)
+    return path
+
+
+FIFO_SJF = ["-d", "fifo", "-d", "sjf", "--predict", "actual", "--cores", 1]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_who_waits_longer_is_printed(
+    seeds: int, queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    code, text, _ = said(capsys, "simulate", queue, *FIFO_SJF, "--seeds", seeds, "--out", out)
+    assert code == 0
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "short jobs (< 1 h) 2 d 11 h 3 h 45 x0.06" in lines
+    assert "medium jobs (1-5 h) - -" in lines
+    assert "long jobs (> 5 h) 25 h 00 33 h 20 x1.33" in lines
+    assert "users that lose most 33 h 20 x1.33" in lines
+    assert "longest wait 2 d 15 h 2 d 10 h x0.93" in lines
+    assert "below fifo's, but others pay: long jobs, the user that loses most." in " ".join(lines)
+    assert [line for line in text.splitlines() if line.startswith("sjf: ")] == PAYS
+    assert said(capsys, "compare", out)[1] == text
+    code, verified, _ = said(capsys, "verify", "--run", out)
+    assert (code, verified.count(": feasible")) == (0, 2 * seeds)
+
+
+def test_json_tells_who_waits_longer(
+    queue: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    told = json(capsysbinary, "simulate", queue, *FIFO_SJF)
+    assert [warning["text"] for warning in told["warnings"]] == PAYS
+    assert told["warnings"][0] == {
+        "workload": "queue", "dispatcher": "sjf", "who": "long jobs", "text": PAYS[0],
+    }  # fmt: skip
+    fifo, sjf = told["runs"]
+    assert (fifo["first"], fifo["users"], sjf["first"]) == (None, None, "fifo")
+    assert fifo["classes"]["medium"]["wait_s_mean"] is None
+    assert sjf["classes"]["long"] == {
+        "jobs": 10, "wait_s_mean": 120_000, "bounded_slowdown_mean": 7,
+        "wait_s_mean_first": 90_000, "wait_s_mean_times": pytest.approx(4 / 3),
+    }  # fmt: skip
+    assert sjf["users"] == {
+        "counted": 2, "losing": 1, "wait_s_mean": 120_000, "wait_s_mean_first": 90_000,
+        "wait_s_mean_times": pytest.approx(4 / 3),
+    }  # fmt: skip
+    assert sjf["wait_s_mean_first"] == (90_000 + 213_500) / 2
+
+
+def test_each_log_has_its_own_warnings_and_one_without_users_a_dash(
+    queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nobody = tmp_path / "nobody.swf"
+    nobody.write_text(QUEUE.replace(" 1 2 1 -1", " 1 -1 1 -1").replace(" 1 1 1 -1", " 1 -1 1 -1"))
+    _, text, _ = said(capsys, "simulate", queue, nobody, *FIFO_SJF)
+    first, second = text.split("nobody on 1\n")
+    assert [line for line in first.splitlines() if line.startswith("sjf: ")] == PAYS
+    assert [line for line in second.splitlines() if line.startswith("sjf: ")] == PAYS[:1]
+    assert "Users that lose most:" in first
+    assert "Users that lose most:" not in second
+    (line,) = (line for line in second.splitlines() if "users that lose most" in line)
+    assert line.split()[-1] == "-"
+
+
+def headings(capsys: pytest.CaptureFixture[str], *folders: Path) -> list[str]:
+    code, text, _ = said(capsys, "compare", *folders)
+    assert code == 0
+    return text.splitlines()[0].split()
+
+
+def test_the_runs_of_a_folder_are_compared_in_the_order_in_which_they_were_named(
+    queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    options = ["simulate", queue, "--cores", 1, "--out", out]
+    names = ["-d", "sjf", "-d", "fifo", "-d", "easy"]
+    assert said(capsys, *options, *names)[0] == 0
+    assert headings(capsys, out) == ["sjf", "fifo", "easy"]
+    assert headings(capsys, out / "easy", out) == ["easy", "sjf", "fifo"]
+    tables = {path: path.stat().st_ino for path in out.rglob("*.parquet")}
+    again = ["-d", "fifo", "-d", "easy", "-d", "sjf"]
+    assert said(capsys, *options, *again, "--resume")[0] == 0
+    assert headings(capsys, out) == ["fifo", "easy", "sjf"]
+    assert {path: path.stat().st_ino for path in tables} == tables
+    assert said(capsys, "verify", "--run", out)[0] == 0
+
+
+def test_runs_that_an_earlier_version_saved_are_measured_against_easy(
+    queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    names = ["-d", "conservative", "-d", "easy", "-d", "sjf"]
+    said(capsys, "simulate", queue, *names, "--predict", "actual", "--cores", 1, "--out", out)
+    for path in out.rglob("run.json"):
+        about = msgspec.json.decode(path.read_bytes())
+        del about["place"], about["classes"]
+        path.write_bytes(msgspec.json.encode(about))
+    assert headings(capsys, out) == ["easy", "conservative", "sjf"]
+    _, text, _ = said(capsys, "compare", out)
+    assert [line.replace("easy", "fifo") for line in text.splitlines() if "sjf: " in line] == PAYS
+
+
 # --------------------------------------------------------------------------------- campaigns
 
 
@@ -430,6 +552,13 @@ def in_use(log: Path) -> list[object]:
     return ["simulate", log, "--out", out]
 
 
+def about_a_list(log: Path) -> list[object]:
+    out = log.parent / "out"
+    cli.run(["simulate", str(log), "--out", str(out)])
+    (out / "run.json").write_text("[1]")
+    return ["compare", out]
+
+
 def empty(log: Path) -> list[object]:
     log.write_text("; MaxProcs: 4\n")
     return ["simulate", log]
@@ -520,6 +649,7 @@ BAD = {
     "two solutions of one name": (twice, "two instances would have the solution file"),
     "nothing to verify": (lambda log: ["verify"], "INSTANCE SOLUTION or --run DIR"),
     "nothing to compare": (lambda log: ["compare"], "needs the folder"),
+    "a run.json that is none": (about_a_list, "out: is damaged: Expected `object`, got `array`"),
     "a folder without a run": (lambda log: ["compare", log.parent], "holds no finished run"),
 }
 

@@ -1,20 +1,41 @@
-"""Comparison of runs: as rows for programs, as a table for people."""
+"""Comparison of runs: as rows for programs, as a table for people.
+
+Waits are measured against the first run that was named, see `related`: who waits longer is said,
+not only who wins.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from cpdispatch.analyze.metrics import CLASSES_S
+
 Row = dict[str, Any]
+Waits = Mapping[str, tuple[float, float]]
+"""Of each user: jobs that started, and their mean wait in seconds."""
+
+GROWTH = 1.1
+"""A wait has grown when it is more than so many times the wait under the first run."""
+GROWTH_S = 60
+"""Growth by fewer seconds means nothing to those who wait."""
+JOBS_MIN = 10
+"""The mean wait of fewer jobs says more of these jobs than of the dispatcher."""
+LOSERS = 10
+"""One user in so many, of those who lose most."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """One column: which figure, its heading, how it reads, and whether less or more is better."""
+    """One line: which figure, its heading, how it reads, and whether less or more is better.
+
+    The key of a figure in a dictionary of the row has that one's keys before it, each with a dot.
+    """
 
     key: str
     heading: str
@@ -42,6 +63,10 @@ def _ms(value: float) -> str:
 _FIGURES = (
     _Figure("jobs", "jobs", lambda v: f"{v:,.0f}"),
     _Figure("wait_s_mean", "mean wait", duration, -1),
+    _Figure("classes.short.wait_s_mean", "  short jobs (< 1 h)", duration, -1),
+    _Figure("classes.medium.wait_s_mean", "  medium jobs (1-5 h)", duration, -1),
+    _Figure("classes.long.wait_s_mean", "  long jobs (> 5 h)", duration, -1),
+    _Figure("users.wait_s_mean", "  users that lose most", duration),
     _Figure("wait_s_max", "longest wait", duration, -1),
     _Figure("bounded_slowdown_mean", "mean bounded slowdown", lambda v: f"{v:,.2f}", -1),
     _Figure("bounded_slowdown_p95", "  95th percentile", lambda v: f"{v:,.1f}", -1),
@@ -56,6 +81,7 @@ _FIGURES = (
 )
 _IF_ANY = ("restarts", "wasted_processor_s")
 """Figures that are shown only when there are any."""
+_OF_USERS = "users.wait_s_mean"
 
 
 def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
@@ -75,36 +101,278 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
     }
 
 
+# ------------------------------------------------------------------------ against the first run
+
+
+def related(rows: Sequence[Row]) -> list[Row]:
+    """The rows with their waits measured against those under the first run that was named.
+
+    The first run is that of the same log, system and rules that stands first in ``rows`` and
+    started any job; of runs that differ from it by their seed alone, the one with the same seed.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Of `row`, with ``classes`` (of `cpdispatch.analyze.metrics.by_class`) and
+        ``waits_of_users`` (`Waits`).
+
+    Returns
+    -------
+    list of dict
+        Each row with ``first``, the name of the first run, None in its own row, and with
+        ``users``, of `losers`, instead of ``waits_of_users``. Where there is a first run, beside
+        ``wait_s_mean``, ``wait_s_max`` and the ``wait_s_mean`` of each class: the same with
+        ``_first``, seconds under the first run, and with ``_times``, the quotient of the two, left
+        out if that is by 0.
+    """
+    found = []
+    for run in rows:
+        first = _first(run, rows)
+        new = {key: value for key, value in run.items() if key != "waits_of_users"}
+        new |= {"first": None, "users": None}
+        if first is not None and first is not run:
+            new["first"] = _name(first, rows)
+            new["users"] = losers(run["waits_of_users"], first["waits_of_users"])
+            for key in ("wait_s_mean", "wait_s_max"):
+                new |= _beside(key, run, first)
+            new["classes"] = {
+                name: {**of_class, **_beside("wait_s_mean", of_class, first["classes"][name])}
+                for name, of_class in run["classes"].items()
+            }
+        found.append(new)
+    return found
+
+
+def losers(waits: Waits, waits_first: Waits) -> dict[str, float] | None:
+    """How long those users wait who lose most by a dispatcher that is not the first one.
+
+    With v(u) and w(u) the mean waits of the jobs of user u under the first dispatcher and under
+    this one: of the n users with `JOBS_MIN` jobs or more that start under both, the n / `LOSERS`,
+    rounded up, with the largest w(u) - v(u) lose most; ties by name. Each of them counts once.
+
+    Returns
+    -------
+    dict or None
+        ``counted``: n; ``losing``: how many lose most; ``wait_s_mean`` and ``wait_s_mean_first``:
+        the means of w(u) and of v(u) over these, seconds; ``wait_s_mean_times``: their quotient,
+        left out if that is by 0. None if n is 0.
+    """
+    counted = sorted(
+        (waits_first[user][1] - wait_s, user)
+        for user, (jobs, wait_s) in waits.items()
+        if user in waits_first and min(jobs, waits_first[user][0]) >= JOBS_MIN
+    )
+    if not counted:
+        return None
+    worst = [user for _, user in counted[: -(-len(counted) // LOSERS)]]
+    now, before = (
+        {"wait_s_mean": sum(of[user][1] for user in worst) / len(worst)}
+        for of in (waits, waits_first)
+    )
+    return {
+        "counted": len(counted),
+        "losing": len(worst),
+        **now,
+        **_beside("wait_s_mean", now, before),
+    }
+
+
+def _first(run: Row, rows: Sequence[Row]) -> Row | None:
+    """The run that this one is measured against."""
+    peers = [peer for peer in rows if _setting(peer) == _setting(run) and peer["jobs"]]
+    if not peers:
+        return None
+    alike = (peer for peer in peers if _kind(peer) == _kind(peers[0]))
+    return next((peer for peer in alike if peer.get("seed") == run.get("seed")), peers[0])
+
+
+def _beside(key: str, figures: Row, first: Row) -> Row:
+    """A figure of the first run, and how many times as large this run's is."""
+    if key not in figures or key not in first:
+        return {}
+    told = {f"{key}_first": first[key]}
+    if first[key]:
+        told[f"{key}_times"] = figures[key] / first[key]
+    return told
+
+
+def warnings(rows: Sequence[Row]) -> list[Row]:
+    """Who waits longer than under the first run by more than a tenth; see `related`.
+
+    For each run: the short, medium and long jobs, by their mean wait (of `JOBS_MIN` jobs at
+    least, and of as many under the first run); the users that lose most; the longest wait; growth
+    by less than `GROWTH_S` is left out. Also, jobs that never start though they, or as many
+    others, do under the first run: no mean has them.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher`` (with what tells it from the others), ``who``, ``text``.
+    """
+    found = []
+    for run in rows:
+        if run["first"] is None:
+            continue
+        named = _name(run, rows)
+        for who, text in _payers(run, rows):
+            found.append(
+                {
+                    "workload": run["workload"],
+                    "dispatcher": named,
+                    "who": who,
+                    "text": f"{named}: {text}.",
+                }
+            )
+    return found
+
+
+def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Who pays for what is better under a run, each with a sentence."""
+    first = _first(run, rows)
+    assert first is not None
+    found = []
+
+    def longer(who: str, verb: str, key: str, figures: Row) -> None:
+        now, before = figures.get(key), figures.get(f"{key}_first")
+        if now is None or before is None or not now > max(GROWTH * before, before + GROWTH_S):
+            return
+        much = "longer than" if not before else f"{_rounded(now / before)} times as long as"
+        found.append(
+            (who, f"{who} {verb} {much} under {run['first']} "
+                  f"({duration(now)} instead of {duration(before)})")
+        )  # fmt: skip
+
+    for name in CLASSES_S:
+        of_class = run["classes"][name]
+        if min(of_class["jobs"], first["classes"][name]["jobs"]) >= JOBS_MIN:
+            longer(f"{name} jobs", "wait", "wait_s_mean", of_class)
+    if run["users"] is not None:
+        many = run["users"]["losing"]
+        if many == 1:
+            longer("the user that loses most", "waits", "wait_s_mean", run["users"])
+        else:
+            longer(f"the {many} users that lose most", "wait", "wait_s_mean", run["users"])
+    longer("the longest wait", "is", "wait_s_max", run)
+    never, before = (peer.get("jobs_never_started", 0) for peer in (run, first))
+    if never > before:
+        more = f"{never:,.0f} jobs never start, {before:,.0f} under {run['first']}"
+        found.append(("jobs that never start", more))
+    return found
+
+
+def _rounded(times: float) -> str:
+    return f"{times:.1f}" if times < 10 else f"{times:,.0f}"
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Who wins and who pays, in a sentence; empty when there is nothing to compare.
+
+    The winner, with the lowest mean bounded slowdown, is measured against the first run, see
+    `related`; the first run, if it wins, against the next.
+    """
+    key = "bounded_slowdown_mean"
+    ranked = sorted((run for run in rows if key in run), key=lambda run: run[key])
+    if len(ranked) < 2 or len({_setting(run) for run in rows}) > 1:
+        return ""
+    best, first = ranked[0], next(run for run in rows if run["first"] is None and key in run)
+    other = ranked[1] if best is first else first
+    name, against = _name(best, rows), _name(other, rows)
+    less = 1 - best[key] / other[key]
+    if less < 0.0005:
+        return f"{name} and {against} have the same mean bounded slowdown."
+    wins = f"{name} has the lowest mean bounded slowdown"
+    if best is first:
+        return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher."
+    pay = ", ".join(who for who, _ in _payers(best, rows))
+    return f"{wins}, {less:.1%} below {against}'s{', but others pay: ' if pay else ''}{pay}."
+
+
+# -------------------------------------------------------------------------------------- tables
+
+
 def tables(rows: Sequence[Row], width: int) -> list[Table]:
-    """The runs side by side, one a column, the best of each figure in bold; as wide as allowed."""
-    heads = [_heading(run, rows) for run in rows]
-    figures = [f for f in _FIGURES if f.key not in _IF_ANY or any(run.get(f.key) for run in rows)]
-    cells = [[_cell(figure, run, rows) for figure in figures] for run in rows]
+    """The runs side by side, one a column, the best of each figure in bold; as wide as allowed.
+
+    Waits have beside them how many times as long they are as under the first run, see `related`.
+    """
+    figures = [f for f in _FIGURES if _is_shown(f.key, rows)]
+    columns = [_column(run, figures, rows) for run in rows]
     names = max(len(figure.heading) for figure in figures)
-    sizes = [
-        max(*(len(line) for line in head.split("\n")), *(len(cell) for cell in column)) + 2
-        for head, column in zip(heads, cells, strict=True)
-    ]
-    groups: list[list[int]] = []
+    groups: list[list[_Column]] = []
     left = 0
-    for k, size in enumerate(sizes):
-        if not groups or left < size:
+    for column in columns:
+        if not groups or left < column.width:
             groups.append([])
             left = width - names
-        groups[-1].append(k)
-        left -= size
-    return [
-        _table(figures, [heads[k] for k in group], [cells[k] for k in group]) for group in groups
-    ]
+        groups[-1].append(column)
+        left -= column.width
+    return [_table(figures, group) for group in groups]
 
 
-def _table(figures: list[_Figure], heads: list[str], cells: list[list[Text]]) -> Table:
+def legend(rows: Sequence[Row]) -> list[str]:
+    """What the tables' figures beside the waits are, a line each."""
+    firsts = {run["first"] for run in rows} - {None}
+    if not firsts:
+        return []
+    first = firsts.pop() if len(firsts) == 1 else "the first run of the same log, system and rules"
+    lines = [f"x2.00: twice as long as under {first}."]
+    if any(run["users"] for run in rows):
+        lines.append(
+            f"Users that lose most: of those with {JOBS_MIN} jobs or more, the tenth whose mean "
+            "wait grows most."
+        )
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A run in a table: its heading, its figures, and its waits as multiples."""
+
+    head: str
+    cells: list[Text]
+    times: list[str]
+
+    @property
+    def width(self) -> int:
+        """Characters, with the space before each part."""
+        lines = [*self.head.split("\n"), *map(str, self.cells)]
+        times = max(map(len, self.times))
+        return max(map(len, lines)) + 2 + (times + 2 if times else 0)
+
+
+def _is_shown(key: str, rows: Sequence[Row]) -> bool:
+    if key == _OF_USERS:
+        return any(run["first"] is not None for run in rows)
+    return key not in _IF_ANY or any(run.get(key) for run in rows)
+
+
+def _column(run: Row, figures: Sequence[_Figure], rows: Sequence[Row]) -> _Column:
+    times = [_value(run, f"{figure.key}_times") for figure in figures]
+    return _Column(
+        _heading(run, rows),
+        [_cell(figure, run, rows) for figure in figures],
+        ["" if many is None else _times(many) for many in times],
+    )
+
+
+def _times(many: float) -> str:
+    return f"x{many:.2f}" if many < 10 else f"x{many:,.0f}"
+
+
+def _table(figures: Sequence[_Figure], columns: Sequence[_Column]) -> Table:
     shown = Table(box=None, pad_edge=False, padding=(0, 0, 0, 2), header_style="bold")
     shown.add_column(no_wrap=True)
-    for head in heads:
-        shown.add_column(head, justify="right", vertical="bottom", no_wrap=True)
-    for figure, *of_runs in zip(figures, *cells, strict=True):
-        shown.add_row(Text(figure.heading, style="dim"), *of_runs)
+    lines: list[list[str | Text]] = [[Text(figure.heading, style="dim")] for figure in figures]
+    for column in columns:
+        shown.add_column(column.head, justify="right", vertical="bottom", no_wrap=True)
+        for line, cell in zip(lines, column.cells, strict=True):
+            line.append(cell)
+        if any(column.times):
+            shown.add_column(no_wrap=True)
+            for line, times in zip(lines, column.times, strict=True):
+                line.append(times)
+    for line in lines:
+        shown.add_row(*line)
     return shown
 
 
@@ -120,38 +388,46 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def _name(run: Row, rows: Sequence[Row]) -> str:
+    """The dispatcher in a sentence, with the rest of the heading if others have the same one."""
+    name = run["dispatcher"]
+    headings = {_heading(peer, rows) for peer in rows if peer["dispatcher"] == name}
+    _, *more = _heading(run, rows).split("\n")
+    return f"{name} ({', '.join(more)})" if more and len(headings) > 1 else str(name)
+
+
 def _setting(run: Row) -> tuple[str, str, str]:
     """What must be the same for two runs to be compared."""
     return run["workload"], run["system"], "dependencies" * run.get("dependencies", False)
 
 
+def _kind(run: Row) -> tuple[str, str, bool]:
+    """What is the same for two runs that differ by their seed."""
+    return run["dispatcher"], run["predictor"], run["idempotent"]
+
+
+def _value(run: Row, key: str) -> float | None:
+    """A figure of a row; None where there is none, as the mean wait of no jobs."""
+    figures, (*within, last) = run, key.split(".")
+    for part in within:
+        figures = figures[part] or {}
+    value: float | None = figures.get(last)
+    return None if value is None or isnan(value) else value
+
+
 def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:
-    value = run.get(figure.key)
+    if figure.key == _OF_USERS and run["first"] is None:
+        return Text()
+    value = _value(run, figure.key)
     if value is None:
         return Text("-", style="dim")
     text = figure.show(value)
     peers = [peer for peer in rows if _setting(peer) == _setting(run)]
     if not figure.better or len(peers) < 2:
         return Text(text)
-    values = [peer[figure.key] for peer in peers if figure.key in peer]
+    values = [v for peer in peers if (v := _value(peer, figure.key)) is not None]
     best = max(values) if figure.better > 0 else min(values)
     return Text(text, style="bold green" if text == figure.show(best) else "")
-
-
-def verdict(rows: Sequence[Row]) -> str:
-    """Who wins, in a sentence; empty when there is nothing to compare."""
-    key = "bounded_slowdown_mean"
-    ranked = sorted((run for run in rows if key in run), key=lambda run: run[key])
-    if len(ranked) < 2 or len({_setting(run) for run in rows}) > 1:
-        return ""
-    best, base = ranked[0], rows[0]
-    name = best["dispatcher"]
-    if best is base or key not in base:
-        base = ranked[1]
-    less = 1 - best[key] / base[key]
-    if less < 0.0005:
-        return f"{name} and {base['dispatcher']} have the same mean bounded slowdown."
-    return f"{name} has the lowest mean bounded slowdown, {less:.1%} below {base['dispatcher']}'s."
 
 
 def notes(rows: Sequence[Row]) -> list[str]:

@@ -6,7 +6,9 @@ Processors are units times the request of the system's first resource type, at l
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ TAU_S = 10
 
 CLASSES_S = {"short": (0, 3600), "medium": (3600, 5 * 3600 + 1), "long": (5 * 3600 + 1, 2**62)}
 """Classes of runtimes: under 1 h, 1 to 5 h, over 5 h; [from, to) in seconds."""
+
+_PART = 1 << 16  # jobs that are counted at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +58,13 @@ class Schedule:
         """The schedule of some of the jobs."""
         if which.all():
             return self
+        return self._rows(which)
+
+    def part(self, rows: slice) -> Schedule:
+        """The schedule of consecutive jobs, not copied."""
+        return self._rows(rows)
+
+    def _rows(self, which: NDArray[np.bool_] | slice) -> Schedule:
         return Schedule(
             self.submit_s[which],
             self.start_s[which],
@@ -183,26 +194,56 @@ def queue_length_max(schedule: Schedule) -> int:
 
 
 def by_class(schedule: Schedule) -> dict[str, dict[str, float]]:
-    """Jobs, mean wait and mean bounded slowdown of short, medium and long jobs."""
-    p = runtime_s(schedule)
+    """Jobs, mean wait (s) and mean bounded slowdown of short, medium and long jobs, by `CLASSES_S`.
+
+    Over the jobs that started; a mean over no jobs is NaN.
+    """
+    lows = [low for low, _ in CLASSES_S.values()]
+
+    def classes(part: Schedule, _: slice) -> IntArray:
+        return np.searchsorted(lows, runtime_s(part), side="right") - 1
+
+    return _by_group(schedule, list(CLASSES_S), classes)
+
+
+def by_user(
+    schedule: Schedule, user: NDArray[np.integer[Any]], names: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Jobs, mean wait (s) and mean bounded slowdown of each user, over the jobs that started.
+
+    Parameters
+    ----------
+    user : integer array, shape (jobs,)
+        The index of each job's user in ``names``; negative when unknown: such jobs are left out.
+    names : sequence of str
+        Users with no job that started are left out.
+    """
+    found = _by_group(schedule, names, lambda _, here: user[here])
+    return {name: figures for name, figures in found.items() if figures["jobs"]}
+
+
+def _by_group(
+    schedule: Schedule,
+    names: Sequence[str],
+    groups: Callable[[Schedule, slice], NDArray[np.integer[Any]]],
+) -> dict[str, dict[str, float]]:
+    """Figures of each group, by name; ``groups`` says the group of each job of a part, or -1."""
+    sums = np.zeros((3, len(names)))
+    for begin in range(0, len(schedule.start_s), _PART):
+        here = slice(begin, begin + _PART)
+        part = schedule.part(here)
+        group = groups(part, here)
+        counted = (group >= 0) & part.started
+        for row, values in enumerate((None, wait_s(part), bounded_slowdown(part))):
+            weights = None if values is None else values[counted]
+            sums[row] += np.bincount(group[counted], weights, minlength=len(names))
     return {
-        name: _brief(schedule.take((low <= p) & (p < high)))
-        for name, (low, high) in CLASSES_S.items()
-    }
-
-
-def by_user(schedule: Schedule, user: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Jobs, mean wait and mean bounded slowdown of each user; ``user`` has one value a job."""
-    names, of_job = np.unique(user, return_inverse=True)
-    return {str(name): _brief(schedule.take(of_job == k)) for k, name in enumerate(names)}
-
-
-def _brief(schedule: Schedule) -> dict[str, float]:
-    jobs = len(schedule.start_s)
-    return {
-        "jobs": jobs,
-        "wait_s_mean": float(wait_s(schedule).mean()) if jobs else float("nan"),
-        "bounded_slowdown_mean": float(bounded_slowdown(schedule).mean()) if jobs else float("nan"),
+        name: {
+            "jobs": int(jobs),
+            "wait_s_mean": waited / jobs if jobs else float("nan"),
+            "bounded_slowdown_mean": slowed / jobs if jobs else float("nan"),
+        }
+        for name, jobs, waited, slowed in zip(names, *sums.tolist(), strict=True)
     }
 
 

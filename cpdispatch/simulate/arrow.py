@@ -95,6 +95,32 @@ def is_text(column: pa.ChunkedArray[Any], text: str) -> NDArray[np.bool_]:
     return np.concatenate(parts)
 
 
+def coded(column: pa.ChunkedArray[Any]) -> tuple[NDArray[np.int32], list[str]]:
+    """What `texts` or `numbers` of labels was made from: a code a row, and what each stands for.
+
+    Returns
+    -------
+    codes : int32 array, shape (rows,)
+        Index of the row's label among the labels; -1 where it is null or, as a number, negative.
+    labels : list of str
+        Distinct.
+    """
+    import pyarrow as pa
+
+    parts: list[NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)]
+    labels: list[Any] = []
+    encoded = column.dictionary_encode().unify_dictionaries()
+    for chunk in cast("list[pa.DictionaryArray[Any, Any]]", encoded.chunks):
+        labels = chunk.dictionary.to_pylist()
+        indices: Any = chunk.indices.fill_null(-1).cast(pa.int32())
+        parts.append(np.asarray(np.from_dlpack(indices), dtype=np.int32))
+    codes = np.concatenate(parts)
+    for code, label in enumerate(labels):
+        if not isinstance(label, str) and label < 0:
+            codes[codes == code] = -1
+    return codes, [str(label) for label in labels]
+
+
 def _bits(column: NDArray[np.bool_]) -> pa.Buffer:
     return _buffer(np.packbits(column, bitorder="little"))
 

@@ -85,14 +85,11 @@ class Run:
 
     def by_class(self) -> dict[str, dict[str, float]]:
         """Jobs, mean wait and mean bounded slowdown of short, medium and long jobs."""
-        schedule = self.schedule()
-        return figures.by_class(schedule.take(schedule.started))
+        return figures.by_class(self.schedule())
 
     def by_user(self) -> dict[str, dict[str, float]]:
-        """Jobs, mean wait and mean bounded slowdown of each user."""
-        schedule = self.schedule()
-        users = np.array(self.job_table.column("user").to_pylist(), dtype=np.str_)
-        return figures.by_user(schedule.take(schedule.started), users[schedule.started])
+        """Jobs, mean wait and mean bounded slowdown of each user that the log names."""
+        return figures.by_user(self.schedule(), *arrow.coded(self.job_table.column("user")))
 
     def schedule(self) -> Schedule:
         """The columns that metrics are computed from."""
@@ -125,6 +122,10 @@ class Run:
                 pq.write_table(table, temporary, compression="zstd", row_group_size=arrow.PART)
         if self.workload is not None:
             self._write_swf(self.workload, folder / SCHEDULE)
+        self.save_about(folder)
+
+    def save_about(self, folder: Path) -> None:
+        """Write run.json into the folder that the run is kept in, atomically."""
         about = {**self.about, "metrics": self.metrics, "classes": self.by_class()}
         write_bytes(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=1))
 
@@ -154,14 +155,28 @@ class Run:
         import pyarrow.parquet as pq
 
         folder = Path(folder)
-        if not (folder / ABOUT).exists():
-            raise InputError("holds no finished run", file=folder, advice=f"{ABOUT} is missing")
+        about = about_of(folder)
         try:
-            about = msgspec.json.decode(read_bytes(folder / ABOUT))
             jobs, decisions = (pq.read_table(folder / name) for name in (JOBS, DECISIONS))
-        except (msgspec.DecodeError, pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise InputError(f"is damaged: {error}", file=folder) from error
         return cls(about, jobs, decisions)
+
+
+def about_of(folder: Path) -> dict[str, Any]:
+    """What a run's folder says of it, see `Run`.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no finished run or what it says is damaged.
+    """
+    if not (folder / ABOUT).exists():
+        raise InputError("holds no finished run", file=folder, advice=f"{ABOUT} is missing")
+    try:
+        return msgspec.json.decode(read_bytes(folder / ABOUT), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise InputError(f"is damaged: {error}", file=folder) from error
 
 
 def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -> Run:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from io import StringIO
 from typing import Any
 
@@ -8,8 +9,15 @@ from rich.console import Console
 
 from cpdispatch.analyze import compare
 
+CLASSES = {
+    name: {"jobs": 10, "wait_s_mean": 600.0, "bounded_slowdown_mean": 2.0}
+    for name in ("short", "medium", "long")
+}
 
-def run(dispatcher: str, slowdown: float, **more: Any) -> compare.Row:
+
+def unrelated(
+    dispatcher: str, slowdown: float, users: compare.Waits | None = None, **more: Any
+) -> compare.Row:
     about = {
         "dispatcher": dispatcher,
         "predictor": "walltime",
@@ -20,7 +28,25 @@ def run(dispatcher: str, slowdown: float, **more: Any) -> compare.Row:
         **more,
     }
     figures = {"jobs": 5, "bounded_slowdown_mean": slowdown, "wait_s_mean": 100 * slowdown}
-    return compare.row(about, figures)
+    return {**compare.row(about, figures), "classes": CLASSES, "waits_of_users": users or {}}
+
+
+def runs(*rows: compare.Row) -> list[compare.Row]:
+    return compare.related(rows)
+
+
+def named(*slowdowns: float) -> list[compare.Row]:
+    return runs(*(unrelated(name, value) for name, value in zip("abc", slowdowns, strict=False)))
+
+
+def with_waits(row: compare.Row, *, longest_s: float | None = None, **classes: Any) -> compare.Row:
+    """The row with other mean waits, or (jobs, mean wait), of classes, and a longest wait."""
+    changed = {}
+    for name, wait in classes.items():
+        jobs, wait_s = wait if isinstance(wait, tuple) else (10, wait)
+        changed[name] = {**CLASSES[name], "jobs": jobs, "wait_s_mean": wait_s}
+    longest = {} if longest_s is None else {"wait_s_max": longest_s}
+    return {**row, "classes": {**CLASSES, **changed}, **longest}
 
 
 def shown(rows: list[compare.Row], width: int = 80) -> str:
@@ -30,65 +56,235 @@ def shown(rows: list[compare.Row], width: int = 80) -> str:
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
+def line_of(text: str, heading: str) -> list[str]:
+    (line,) = (line for line in text.splitlines() if line.strip().startswith(heading))
+    return line.strip().removeprefix(heading).split()
+
+
+def said(*rows: compare.Row) -> list[str]:
+    return [warning["text"] for warning in compare.warnings(runs(*rows))]
+
+
 def test_each_run_is_a_column_with_its_figures() -> None:
-    lines = shown([run("easy", 92.6876), run("fifo", 1000)]).splitlines()
+    lines = shown(runs(unrelated("easy", 92.6876), unrelated("fifo", 1000))).splitlines()
     assert lines[0].split() == ["easy", "fifo"]
     assert ["mean", "bounded", "slowdown", "92.69", "1,000.00"] in [line.split() for line in lines]
 
 
 def test_runs_with_and_without_dependencies_are_told_apart_and_not_judged() -> None:
-    rows = [run("easy", 5, dependencies=True), run("easy", 2)]
+    rows = runs(unrelated("easy", 5, dependencies=True), unrelated("easy", 2))
     lines = shown(rows).splitlines()
     heads = [["easy"], ["KTH", "easy"], ["100", "KTH"], ["dependencies", "100"]]
     assert [line.split() for line in lines[:4]] == heads
     assert compare.verdict(rows) == ""
-    assert compare.verdict([rows[0], run("fifo", 9, dependencies=True)]) != ""
+    assert [row["first"] for row in rows] == [None, None]
+    rows = runs(unrelated("easy", 5, dependencies=True), unrelated("fifo", 9, dependencies=True))
+    assert compare.verdict(rows) != ""
 
 
 def test_a_figure_that_a_run_lacks_is_a_dash() -> None:
-    lines = shown([run("easy", 1)]).splitlines()
+    lines = shown(runs(unrelated("easy", 1))).splitlines()
     assert ["longest", "wait", "-"] in [line.split() for line in lines]
 
 
 def test_runs_that_do_not_fit_a_line_go_into_further_tables() -> None:
-    rows = [run(f"easy-policy-{k}", k + 1) for k in range(9)]
+    rows = runs(*(unrelated(f"easy-policy-{k}", k + 1) for k in range(9)))
     text = shown(rows)
     assert all(f"easy-policy-{k}" in text for k in range(9))
     assert max(len(line) for line in text.splitlines()) <= 80
-    assert len(compare.tables(rows, 80)) == 3
+    assert len(compare.tables(rows, 80)) == 5
 
 
 def test_predictor_and_workload_are_told_where_they_differ() -> None:
-    text = shown([run("easy", 1), run("easy", 2, predictor="actual")])
-    assert "actual" in text
-    assert "KTH" not in text
-    assert "CTC" in shown([run("easy", 1), run("easy", 2, workload="CTC")])
+    rows = runs(unrelated("easy", 1), unrelated("easy", 2, predictor="actual"))
+    assert "actual" in shown(rows)
+    assert "KTH" not in shown(rows)
+    assert rows[1]["first"] == "easy (walltime)"
+    assert compare.verdict(rows).startswith("easy (walltime) has the lowest")
+    assert "CTC" in shown(runs(unrelated("easy", 1), unrelated("easy", 2, workload="CTC")))
 
 
 @pytest.mark.parametrize(
     ("slowdowns", "sentence"),
     [
         ([10, 5, 8], "b has the lowest mean bounded slowdown, 50.0% below a's."),
-        ([5, 10, 8], "a has the lowest mean bounded slowdown, 37.5% below c's."),
+        ([10, 5, 4], "c has the lowest mean bounded slowdown, 60.0% below a's."),
+        ([5, 10, 8], "a has the lowest mean bounded slowdown; c's, the next, is 60.0% higher."),
         ([5, 5], "a and b have the same mean bounded slowdown."),
         ([5], ""),
     ],
 )
 def test_the_verdict_says_who_wins(slowdowns: list[float], sentence: str) -> None:
-    rows = [run(name, value) for name, value in zip("abc", slowdowns, strict=False)]
-    assert compare.verdict(rows) == sentence
+    assert compare.verdict(named(*slowdowns)) == sentence
 
 
 def test_runs_of_different_logs_have_no_winner() -> None:
-    assert compare.verdict([run("a", 1), run("b", 2, workload="CTC")]) == ""
+    rows = runs(unrelated("a", 1), unrelated("b", 2, workload="CTC"))
+    assert compare.verdict(rows) == ""
+    assert compare.warnings(rows) == []
+
+
+# ------------------------------------------------------------------------ against the first run
+
+
+def test_waits_stand_beside_those_of_the_first_run() -> None:
+    easy = with_waits(unrelated("easy", 4), longest_s=5000, long=7200)
+    hcp3 = with_waits(unrelated("hcp3", 2), longest_s=20_000, long=15_480, short=60)
+    first, run = runs(easy, hcp3)
+    assert (first["first"], first["users"], first["classes"]) == (None, None, easy["classes"])
+    assert run["first"] == "easy"
+    assert (run["wait_s_mean_first"], run["wait_s_mean_times"]) == (400, 0.5)
+    assert (run["wait_s_max_first"], run["wait_s_max_times"]) == (5000, 4)
+    assert run["classes"]["long"] == {
+        "jobs": 10, "wait_s_mean": 15_480, "bounded_slowdown_mean": 2,
+        "wait_s_mean_first": 7200, "wait_s_mean_times": 2.15,
+    }  # fmt: skip
+    text = shown([first, run])
+    assert line_of(text, "mean wait") == ["7", "min", "3", "min", "x0.50"]
+    assert line_of(text, "short jobs (< 1 h)") == ["10", "min", "60", "s", "x0.10"]
+    assert line_of(text, "medium jobs (1-5 h)") == ["10", "min", "10", "min", "x1.00"]
+    assert line_of(text, "long jobs (> 5 h)") == ["2", "h", "00", "4", "h", "18", "x2.15"]
+    assert line_of(text, "longest wait") == ["83", "min", "5", "h", "33", "x4.00"]
+    assert compare.legend([first, run]) == ["x2.00: twice as long as under easy."]
+
+
+def test_a_run_by_itself_has_waits_and_nothing_beside_them() -> None:
+    (row,) = runs(with_waits(unrelated("easy", 4, {"ann": (99, 5.0)}), long=7200))
+    assert line_of(shown([row]), "long jobs (> 5 h)") == ["2", "h", "00"]
+    assert "users" not in shown([row])
+    assert compare.legend([row]) == compare.warnings([row]) == []
+
+
+def test_the_mean_wait_of_no_jobs_is_a_dash_and_no_wait_is_no_multiple_of_none() -> None:
+    easy = with_waits(unrelated("easy", 4), long=(0, math.nan), short=0)
+    hcp3 = with_waits(unrelated("hcp3", 4), long=(0, math.nan), short=30)
+    text = shown(runs(easy, hcp3))
+    assert line_of(text, "long jobs (> 5 h)") == ["-", "-"]
+    assert line_of(text, "short jobs (< 1 h)") == ["0", "s", "30", "s"]
+
+
+def test_three_runs_fit_eighty_columns() -> None:
+    rows = [
+        with_waits(unrelated(name, 2, {"ann": (10, wait)}), longest_s=wait, long=wait)
+        for name, wait in (("easy", 60 * 86_400), ("fifo", 990 * 86_400), ("hcp3", 99 * 86_400))
+    ]
+    text = shown(runs(*rows))
+    assert len(compare.tables(runs(*rows), 80)) == 1
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert line_of(text, "longest wait") == [
+        *["60", "d", "0", "h"], *["990", "d", "0", "h", "x16"], *["99", "d", "0", "h", "x1.65"],
+    ]  # fmt: skip
+
+
+def test_the_users_that_lose_most_are_the_tenth_whose_mean_wait_grows_most() -> None:
+    # 11 users count, so 2 lose most: ann by 900 s, and ben by 300 s rather than bob, by name.
+    before = {f"u{k}": (10.0, 100.0) for k in range(8)}
+    before |= {"ann": (20.0, 100.0), "bob": (10.0, 0.0), "ben": (10.0, 500.0), "few": (9.0, 1.0)}
+    now = {**before, "ann": (20.0, 1000.0), "bob": (10.0, 300.0), "ben": (10.0, 800.0)}
+    now |= {"few": (9.0, 9e9), "new": (99.0, 9e9)}
+    assert compare.losers(now, before) == {
+        "counted": 11, "losing": 2, "wait_s_mean": 900, "wait_s_mean_first": 300,
+        "wait_s_mean_times": 3,
+    }  # fmt: skip
+    rows = [unrelated("easy", 3, before), unrelated("hcp3", 2, now)]
+    assert line_of(shown(runs(*rows)), "users that lose most") == ["15", "min", "x3.00"]
+    assert said(*rows) == [
+        "hcp3: the 2 users that lose most wait 3.0 times as long as under easy "
+        "(15 min instead of 5 min)."
+    ]
+    assert len(compare.legend(runs(*rows))) == 2
+
+
+def test_a_user_whose_jobs_hardly_start_under_one_of_two_runs_is_not_counted() -> None:
+    assert compare.losers({"ann": (9, 900.0)}, {"ann": (10, 5.0)}) is None
+    assert compare.losers({"ann": (10, 900.0)}, {"ann": (9, 5.0)}) is None
+    assert compare.losers({"ann": (10, 900.0)}, {}) is None
+
+
+def test_one_user_may_lose_and_may_have_waited_for_nothing_before() -> None:
+    rows = [unrelated("easy", 3, {"ann": (10, 0.0)}), unrelated("hcp3", 3, {"ann": (10, 61.0)})]
+    assert said(*rows) == [
+        "hcp3: the user that loses most waits longer than under easy (61 s instead of 0 s)."
+    ]
+
+
+def test_without_users_there_is_a_dash() -> None:
+    rows = runs(unrelated("easy", 3), unrelated("hcp3", 3))
+    assert line_of(shown(rows), "users that lose most") == ["-"]
+    assert len(compare.legend(rows)) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "text"),
+    [
+        ({"long": 11_760}, {"long": 25_320},
+         "long jobs wait 2.2 times as long as under easy (7 h 02 instead of 3 h 16)."),
+        ({"medium": 6000}, {"medium": 6601},
+         "medium jobs wait 1.1 times as long as under easy (110 min instead of 100 min)."),
+        ({"short": 2}, {"short": 86},
+         "short jobs wait 43 times as long as under easy (86 s instead of 2 s)."),
+        ({"longest_s": 7200}, {"longest_s": 14_400},
+         "the longest wait is 2.0 times as long as under easy (4 h 00 instead of 2 h 00)."),
+        ({"medium": 6000}, {"medium": 6600}, None),
+        ({"short": 10}, {"short": 70}, None),
+        ({"short": (10, 10)}, {"short": (9, 9e9)}, None),
+        ({"short": (9, 10)}, {"short": (10, 9e9)}, None),
+        ({"longest_s": 5}, {"longest_s": 65}, None),
+        ({"longest_s": 10_000}, {"longest_s": 11_000}, None),
+        ({"long": (0, math.nan)}, {"long": (0, math.nan)}, None),
+    ],
+)  # fmt: skip
+def test_growth_of_a_wait_by_a_tenth_and_a_minute_is_told(
+    before: dict[str, Any], now: dict[str, Any], text: str | None
+) -> None:
+    easy, hcp3 = with_waits(unrelated("easy", 3), **before), with_waits(unrelated("b", 3), **now)
+    assert said(easy, hcp3) == ([] if text is None else [f"b: {text}"])
+
+
+def test_jobs_that_never_start_pay_too() -> None:
+    easy = {**unrelated("easy", 3), "jobs_never_started": 2}
+    other = {**unrelated("b", 1), "jobs_never_started": 1002}
+    assert said(easy, other) == ["b: 1,002 jobs never start, 2 under easy."]
+    assert compare.verdict(runs(easy, other)).endswith("but others pay: jobs that never start.")
+    assert said(other, easy) == said(easy, {**easy, "dispatcher": "b"}) == []
+
+
+def test_no_dispatcher_is_praised_without_those_who_pay() -> None:
+    easy = with_waits(unrelated("easy", 4, {"ann": (10, 5.0)}), longest_s=9000)
+    hcp3 = unrelated("hcp3", 1, {"ann": (10, 500.0)})
+    hcp3 = with_waits(hcp3, short=7, medium=9000, long=9000, longest_s=90_000)
+    assert compare.verdict(runs(easy, hcp3)) == (
+        "hcp3 has the lowest mean bounded slowdown, 75.0% below easy's, but others pay: medium "
+        "jobs, long jobs, the user that loses most, the longest wait."
+    )
+    assert [warning["who"] for warning in compare.warnings(runs(easy, hcp3))] == [
+        "medium jobs", "long jobs", "the user that loses most", "the longest wait",
+    ]  # fmt: skip
+    # Whoever is named first is what the others are measured against.
+    assert compare.verdict(runs(hcp3, easy)) == (
+        "hcp3 has the lowest mean bounded slowdown; easy's, the next, is 300.0% higher."
+    )
+
+
+def test_runs_are_measured_against_the_first_that_started_jobs_with_the_same_seed() -> None:
+    reject = {**unrelated("reject", 1), "jobs": 0, "seed": 0}
+    del reject["bounded_slowdown_mean"]
+    seeds = [{**unrelated("easy", 4, predictor="actual"), "seed": seed} for seed in (0, 1)]
+    late = [{**unrelated("hcp3", 2), "wait_s_mean": 10, "seed": seed} for seed in (0, 1, 2)]
+    seeds[1]["wait_s_mean"] = 40
+    rows = runs(reject, *seeds, *late)
+    assert [row["first"] for row in rows[:2]] == ["easy", None]
+    assert [row["wait_s_mean_first"] for row in rows[3:]] == [400, 40, 400]
+    rows = runs(reject, seeds[0], late[0])
+    assert compare.verdict(rows).endswith("50.0% below easy's.")
 
 
 def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
-    rows = [run("easy", 1), run("fifo", 2)]
+    rows = named(1, 2)
     rows[1]["jobs_never_started"] = 7
     lines = compare.notes(rows)
     assert lines[:2] == ["KTH: dropped: size unknown: 3", "KTH: repaired: id: 1"]
-    assert lines[2].startswith("KTH, fifo: 7 jobs never started")
+    assert lines[2].startswith("KTH, b: 7 jobs never started")
 
 
 @pytest.mark.parametrize(

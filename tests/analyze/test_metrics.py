@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -91,10 +92,34 @@ def test_classes_are_cut_at_one_and_five_hours() -> None:
     assert counted == {"short": 1, "medium": 2, "long": 1}
 
 
-def test_figures_by_user_are_means_over_that_users_jobs() -> None:
-    rows = metrics.by_user(THREE, np.array(["ann", "bob", "ann"]))
-    assert rows["ann"] == {"jobs": 2, "wait_s_mean": 15.0, "bounded_slowdown_mean": 2.0}
-    assert rows["bob"]["wait_s_mean"] == 90
+def test_figures_by_class_are_means_over_the_jobs_that_started() -> None:
+    h = 3600
+    jobs = schedule(
+        [(0, 30, 40, 1), (0, 90, 100, 1), (5, 5 + 6 * h, 5 + 12 * h, 1), (0, -1, -1, 1)]
+    )
+    found = metrics.by_class(jobs)
+    assert found["short"] == {"jobs": 2, "wait_s_mean": 60, "bounded_slowdown_mean": 7}
+    assert found["long"] == {"jobs": 1, "wait_s_mean": 6 * h, "bounded_slowdown_mean": 2}
+    assert found["medium"]["jobs"] == 0
+    assert math.isnan(found["medium"]["wait_s_mean"])
+
+
+@pytest.mark.parametrize("part", [1, 2, 1 << 16])
+def test_figures_by_user_are_means_over_that_users_jobs(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "_PART", part)
+    rows = metrics.by_user(THREE, np.array([0, 2, 0]), ["ann", "nobody", "bob"])
+    assert rows == {
+        "ann": {"jobs": 2, "wait_s_mean": 15.0, "bounded_slowdown_mean": 2.0},
+        "bob": {"jobs": 1, "wait_s_mean": 90.0, "bounded_slowdown_mean": 9.5},
+    }
+
+
+def test_figures_by_user_leave_out_unknown_users_and_jobs_that_never_started() -> None:
+    jobs = schedule([(0, 0, 100, 2), (10, -1, -1, 4), (20, 50, 50, 1), (20, -1, -1, 1)])
+    rows = metrics.by_user(jobs, np.array([0, 0, -1, 1]), ["ann", "bob"])
+    assert rows == {"ann": {"jobs": 1, "wait_s_mean": 0.0, "bounded_slowdown_mean": 1.0}}
 
 
 def test_the_summary_leaves_out_jobs_that_never_started_and_counts_them() -> None:

@@ -16,7 +16,7 @@ from cpdispatch import verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.instance import Starvation
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
 from cpdispatch.simulate import Run, Watch, simulate
 from cpdispatch.simulate.replay import CHECKPOINT, _Replay, claim, finished
 from cpdispatch.system import NAMED, System
@@ -256,6 +256,26 @@ def test_figures_by_class_and_by_user_cover_every_job(sample: Workload) -> None:
         assert sum(row["jobs"] for row in rows.values()) == 400
     mean = sum(row["jobs"] * row["wait_s_mean"] for row in run.by_user().values()) / 400
     assert mean == pytest.approx(run.metrics["wait_s_mean"])
+
+
+def test_figures_by_user_are_the_same_from_the_folder_and_none_without_users(
+    sample: Workload, tmp_path: Path
+) -> None:
+    run = simulate(sample, EURORA, "easy")
+    run.save(tmp_path)
+    of_users = run.jobs.assign(wait=run.jobs["start"] - run.jobs["submit"]).groupby(
+        run.jobs["user"].astype(str)
+    )["wait"]
+    found = {user: row["wait_s_mean"] for user, row in run.by_user().items()}
+    assert found == pytest.approx(of_users.mean().to_dict())
+    assert Run.load(tmp_path).by_user() == run.by_user()
+    assert verify.run(run.jobs, EURORA) == []
+    columns = np.array(sample.table.block)
+    columns[Column.USER] = UNKNOWN
+    nobody = replace(sample, table=JobTable(columns, sample.table.labels))
+    run = simulate(nobody, EURORA, "easy")
+    assert verify.run(run.jobs, EURORA) == []
+    assert run.by_user() == {}
 
 
 def test_the_schedule_as_swf_holds_waits_and_runtimes(sample: Workload, tmp_path: Path) -> None:

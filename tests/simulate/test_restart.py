@@ -20,7 +20,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Job
-from cpdispatch.replays import Campaign
+from cpdispatch.replays import Campaign, Told, tables
 from cpdispatch.simulate import Run, Watch, simulate
 from cpdispatch.simulate.replay import finished
 from cpdispatch.system import System
@@ -233,8 +233,8 @@ def test_a_run_with_restarts_that_was_stopped_goes_on_to_the_same_end(tmp_path: 
 
 def test_restarts_are_shown_where_there_are_any() -> None:
     def shown(*runs: Run) -> list[str]:
-        told = [compare.row(run.about, run.metrics) for run in runs]
-        (table,) = compare.tables(told, 200)
+        ((_, rows),) = tables([Told.of(run) for run in runs])
+        (table,) = compare.tables(rows, 200)
         return [str(cell) for column in table.columns for cell in (column.header, *column.cells)]
 
     some, none = restarted(SOUND), restarted(SOUND, idempotent=False)

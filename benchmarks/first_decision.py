@@ -1,0 +1,104 @@
+"""The first decisions right after installation: with no compiled kernels in the cache.
+
+    python benchmarks/first_decision.py --ways loop,simulate,solve --dispatchers hcp3,conservative
+
+Each dispatcher is asked in a new process with an empty cache of kernels: in a loop of one's own,
+by `simulate`, and by `solve`. A line tells how long making it took, the first decision, and the
+longest of all. The decisions should be within the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+LIMIT_S = 0.2
+INSTANCE = Path(__file__).parents[1] / "instances" / "eurora-loaded-0010-01.json.gz"
+DISPATCHERS = ("easy", "conservative", "prb", "best", "hcp3", "pcp3", "pcp4", "pcp5", "hyper")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ways", default="loop,simulate,solve")
+    parser.add_argument("--dispatchers", default=",".join(DISPATCHERS))
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        way, dispatcher = given.one
+        print(json.dumps({"loop": loop, "simulate": replay, "solve": solve}[way](dispatcher)))
+        return
+    print(f"limit {LIMIT_S * 1e3:.0f} ms; each row with an empty cache of kernels")
+    for dispatcher in given.dispatchers.split(","):
+        for way in given.ways.split(","):
+            with tempfile.TemporaryDirectory() as cache:
+                done = subprocess.run(
+                    [sys.executable, __file__, "--one", way, dispatcher],
+                    env={**os.environ, "NUMBA_CACHE_DIR": cache}, stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL, text=True, check=True,
+                )  # fmt: skip
+            told = json.loads(done.stdout.splitlines()[-1])
+            row = "  ".join(f"{key} {value:,.1f}" for key, value in told.items())
+            print(f"{dispatcher:14} {way:9} {row}", flush=True)
+
+
+def loop(dispatcher: str) -> dict[str, float]:
+    """A loop of the user's own over 300 jobs."""
+    from cpdispatch import dispatch
+    from cpdispatch.simulate import Simulation
+
+    began = perf_counter()
+    made = dispatch.make(dispatcher, dispatch.Settings(LIMIT_S))
+    make_s = perf_counter() - began
+    simulation, ms = Simulation(*load()), []
+    while (instance := simulation.advance()) is not None:
+        began = perf_counter()
+        decision = made.dispatch(instance)
+        ms.append((perf_counter() - began) * 1e3)
+        simulation.apply(decision)
+    return {"make s": make_s, "first ms": ms[0], "longest ms": max(ms)}
+
+
+def replay(dispatcher: str) -> dict[str, float]:
+    """The same load by `simulate`, in the general loop, which times each decision."""
+    from cpdispatch import dispatch
+    from cpdispatch.simulate import simulate
+
+    began = perf_counter()
+    settings = dispatch.Settings(LIMIT_S)
+    run = simulate(*load(), dispatcher, predictor="walltime", settings=settings, compiled=False)
+    ms = run.decisions["ms"]
+    make_s = perf_counter() - began - run.about["seconds"]
+    return {"make s": make_s, "first ms": ms.iloc[0], "longest ms": ms.max()}
+
+
+def solve(dispatcher: str) -> dict[str, float]:
+    """One instance by the command."""
+    began = perf_counter()
+    limit = f"{LIMIT_S}s"
+    command = [sys.executable, "-m", "cpdispatch.cli", "solve", str(INSTANCE), "--json"]
+    done = subprocess.run(
+        [*command, "--limit", limit, "--model", dispatcher],
+        stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    ms = json.loads(done.stdout)["solutions"][0]["wall_ms"]
+    return {"make s": perf_counter() - began - ms / 1e3, "first ms": ms, "longest ms": ms}
+
+
+def load():
+    """300 jobs on eurora, more than it can take, and the system."""
+    from cpdispatch.system import NAMED
+    from cpdispatch.workloads.fit import fit
+    from cpdispatch.workloads.generate import EURORA, generate
+
+    system = NAMED["eurora"]
+    return fit(generate(EURORA, 300, 1, 2.0), system), system
+
+
+if __name__ == "__main__":
+    main()

@@ -310,7 +310,8 @@ def begun(folder: Path, temporary: Path) -> subprocess.Popen[bytes]:
 
 
 def semaphores(process: int) -> list[Path]:
-    return list(Path("/dev/shm").glob(f"sem.loky-{process}-*"))
+    """Those of a campaign, and the folder that says so."""
+    return list(Path("/dev/shm").glob(f"*-{process}-*"))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -359,6 +360,14 @@ def test_what_a_campaign_left_that_was_killed_with_all_its_processes_is_swept(
         assert semaphores(running.pid)
     assert run(numbers(2), failing_not, workers=HERE) == {"number 0": 0, "number 1": 1}
     assert sorted(temporary.iterdir()) == others
+    assert semaphores(running.pid) == []
+
+
+def test_semaphores_are_swept_without_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    running = begun(tmp_path, tmp_path / "temporary")
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    local.sweep()
     assert semaphores(running.pid) == []
 
 

@@ -18,7 +18,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -122,51 +122,66 @@ def in_workers(
 def _desk(shared: Mapping[str, Any], tasks: int) -> Iterator[Path]:
     """A temporary folder with all that workers share; gone at the end.
 
+    Another one, beside the semaphores, says whose these are when the first is gone: many clusters
+    give each job its own folder for temporary files.
+    """
+    with ExitStack() as stack:
+        if os.access(_SEMAPHORES, os.W_OK):
+            stack.enter_context(_owned(_SEMAPHORES))
+        desk = stack.enter_context(_owned(Path(tempfile.gettempdir())))
+        _lay_out(shared, desk)
+        np.zeros(tasks).tofile(desk / _SHARES)
+        yield desk
+
+
+@contextmanager
+def _owned(place: Path) -> Iterator[Path]:
+    """A temporary folder that `sweep` knows to be in use.
+
     Its name has the number of this process, which holds a lock on the file `_OWNER` in it for as
-    long as it lives; see `sweep`.
+    long as it lives.
     """
     with tempfile.TemporaryDirectory(
-        prefix=f"{_PREFIX}{os.getpid()}-", ignore_cleanup_errors=True
+        prefix=f"{_PREFIX}{os.getpid()}-", dir=place, ignore_cleanup_errors=True
     ) as name:
-        desk = Path(name)
-        with (desk / _OWNER).open("wb") as owner:
+        folder = Path(name)
+        with (folder / _OWNER).open("wb") as owner:
             with suppress(OSError):  # a file system that has no locks
                 fcntl.flock(owner, fcntl.LOCK_EX)
-            _lay_out(shared, desk)
-            np.zeros(tasks).tofile(desk / _SHARES)
-            yield desk
+            yield folder
 
 
 def sweep() -> None:
     """Remove what campaigns of this user left behind that were killed with all their processes.
 
-    That is a temporary folder, and the semaphores by which loky speaks with workers.
+    That is temporary folders, and the semaphores by which loky speaks with workers.
     """
-    for desk in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        named = re.fullmatch(rf"{_PREFIX}(\d+)-\w+", desk.name)
-        if named is None or not _abandoned(desk, int(named[1])):
-            continue
-        if int(named[1]) != os.getpid():
-            for semaphore in _SEMAPHORES.glob(f"sem.loky-{named[1]}-*"):
-                with suppress(OSError):  # somebody else's, or gone
-                    semaphore.unlink()
-        shutil.rmtree(desk, ignore_errors=True)
+    for place in (Path(tempfile.gettempdir()), _SEMAPHORES):
+        for folder in place.glob(f"{_PREFIX}*-*"):
+            named = re.fullmatch(rf"{_PREFIX}(\d+)-\w+", folder.name)
+            if named is None or not _abandoned(folder, int(named[1])):
+                continue
+            if int(named[1]) != os.getpid():
+                for semaphore in _SEMAPHORES.glob(f"sem.loky-{named[1]}-*"):
+                    with suppress(OSError):  # somebody else's, or gone
+                        semaphore.unlink()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _abandoned(desk: Path, process: int) -> bool:
-    """Whether a desk is this user's, and the process that made it is dead.
+def _abandoned(folder: Path, process: int) -> bool:
+    """Whether a folder is this user's, and the process that made it is dead.
 
     While another process has its number, nobody can say whose the semaphores are: that is for a
     later command. A process that cannot be seen from here, in another container, has the lock.
     """
     try:
-        if desk.stat().st_uid != os.getuid():
+        if folder.stat().st_uid != os.getuid():
             return False
         if process != os.getpid():
             with suppress(ProcessLookupError):
                 os.kill(process, 0)
                 return False
-        with (desk / _OWNER).open("rb") as owner:
+        with (folder / _OWNER).open("rb") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
         return process != os.getpid()
@@ -357,7 +372,8 @@ def _attend(place: _Place, parent: int) -> None:
     until = monotonic() + GRACE_S
     while place.busy and monotonic() < until:
         sleep(TICK_S)
-    shutil.rmtree(place.desk, ignore_errors=True)
+    for folder in (place.desk, *_SEMAPHORES.glob(f"{_PREFIX}{parent}-*")):
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

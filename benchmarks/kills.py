@@ -33,7 +33,7 @@ import msgspec
 
 from cpdispatch.files import write_bytes
 
-LOGS = {"KTH-SP2-1996-2.1-cln": 700, "UniLu-Gaia-2014-1": 1500, "lublin_256": 250}
+LOGS = {"KTH-SP2-1996-2.1-cln": 500, "UniLu-Gaia-2014-1": 1000, "lublin_256": 150}
 """Jobs of each log, which make runs of some seconds; `EASY_JOBS` where a decision takes no time."""
 
 EASY_JOBS, MANY_JOBS = 3000, 6000
@@ -259,7 +259,7 @@ def judged(kind: str, code: int, said: str, saved: bool) -> tuple[str, str]:
         if code == 0:
             return "had ended before", ""
         if code in (-number, 128 + number) and not saved:
-            return "stopped before the replay", ""
+            return "stopped outside the replay", ""
         return "stopped", f"exit code {code}, a checkpoint: {saved}, said {said[-300:]!r}"
     if kind in ("command", "all") and code == -signal.SIGKILL:
         return "killed", ""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
@@ -20,6 +23,7 @@ from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from cpdispatch.dispatch import Settings
     from cpdispatch.instance import Instance, Starvation
     from cpdispatch.jobs import Workload
     from cpdispatch.replays import Plan, Told
@@ -28,6 +32,19 @@ if TYPE_CHECKING:
     from cpdispatch.system import System
 
 DONE, FINDINGS, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+STOPPING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""The signals that end a command: Ctrl-C, the wish of a scheduler, a terminal that closes."""
+
+ONCE_S = 1.0
+"""Signals that follow the first one within so many seconds are the same wish.
+
+A shell whose terminal closes, and programs such as timeout, send theirs twice.
+"""
+
+NOTHING_SAVED = "nothing was saved, because there was no --out"
 
 app = App(
     name="cpdispatch",
@@ -175,7 +192,8 @@ class Output:
     overwrite
         Replace the runs in --out.
     checkpoint
-        Time between two checkpoints in --out.
+        Time between two checkpoints in --out, at least; 2s when it is not said, longer where
+        saving takes long.
     dump_instances
         Folder for the instances met on the way.
     dump_every
@@ -185,7 +203,7 @@ class Output:
     out: Path | None = None
     resume: Flag = False
     overwrite: Flag = False
-    checkpoint: str = "30s"
+    checkpoint: str | None = None
     dump_instances: Path | None = None
     dump_every: int | None = None
 
@@ -195,14 +213,32 @@ class Output:
 
         if self.out is None and (self.resume or self.overwrite):
             raise UsageError("--resume and --overwrite need --out")
+        if self.resume and self.overwrite:
+            raise UsageError(
+                "--resume and --overwrite exclude each other: give --resume to go on with the runs "
+                "in --out, or --overwrite to begin them anew"
+            )
+        if self.checkpoint is not None and self.out is None:
+            raise UsageError("--checkpoint needs --out FOLDER, where checkpoints are kept")
         if self.dump_every is not None and self.dump_instances is None:
             raise UsageError("--dump-every needs --dump-instances FOLDER")
         if self.dump_every is not None and self.dump_every < 1:
             raise UsageError(f"--dump-every {self.dump_every}: 1 or more is needed")
         return Plan(
-            "", 0, limit_s, rules, self.out and self.out.absolute(), seconds(self.checkpoint),
+            "", 0, limit_s, rules, self.out and self.out.absolute(),
+            seconds(self.checkpoint or "2s"),
             self.dump_instances and self.dump_instances.absolute(), self.dump_every or 100,
         )  # fmt: skip
+
+    @property
+    def kept(self) -> str:
+        """What is to be said of the results when the command is interrupted."""
+        if self.out is None:
+            return NOTHING_SAVED
+        return (
+            f"what was done is saved in {self.out}: add --resume to the same command to go on "
+            "from there"
+        )
 
     def claim(self, plans: Iterable[Plan]) -> None:
         """Make the folder of each run ready to be written into."""
@@ -275,10 +311,13 @@ def simulate(
     plans = campaign.plans(output.plan(limit_s, rules.of_runs()))
     campaign.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
-    with _stoppable() as stop, _progress() as show:
+    with _stoppable(output.kept) as stop, _progress() as show:
         advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
-        told = campaign.run(plans, workers, lambda done, runs: advance(done / runs), stop)
-    _print_runs(told, json)
+        told, failure = campaign.run(plans, workers, lambda done, runs: advance(done / runs), stop)
+    if told:
+        _print_runs(told, json, {} if failure is None else failure.problems)
+    if failure is not None:
+        raise failure
     return DONE
 
 
@@ -311,7 +350,7 @@ def solve(
     json
         Print one JSON object.
     """
-    from cpdispatch import dispatch, instance, solution, verify
+    from cpdispatch import dispatch, instance, solution
 
     files = _instance_files(instances)
     targets = _solution_files(files, out, folder=len(files) > 1 or files[0] not in instances)
@@ -319,16 +358,17 @@ def solve(
         model += (",objective=" if ":" in model else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit), seed)
     solved, console = [], _console()
-    with _progress() as show:
+    kept = NOTHING_SAVED if out is None else f"the solutions so far are in {out}"
+    advice = f"{kept}; give the same command again to solve all instances"
+    with _stoppable(advice) as stop, _progress() as show:
         advance = show(f"{len(files)} instances")
         for count, (path, target) in enumerate(zip(files, targets, strict=True), start=1):
+            if stop():
+                raise InterruptedRunError(
+                    f"interrupted: {count - 1} of {len(files)} instances are solved"
+                )
             problem = instance.load(path)
-            decision = dispatch.answer_of(dispatch.make(model, settings), problem)
-            limit_ms = round(settings.limit_s * 1e3)
-            answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
-            violations = verify.solution(problem, answer)
-            if violations:
-                raise CpdispatchError(f"{model} answered {path} wrongly: {violations[0]}")
+            answer = _solved(problem, path, model, settings)
             if target is not None:
                 solution.dump(answer, target)
             solved.append(_solved_row(path, answer))
@@ -340,6 +380,19 @@ def solve(
     elif len(files) == 1:
         console.print(_solved_table(problem, answer))
     return DONE
+
+
+def _solved(problem: Instance, path: Path, model: str, settings: Settings) -> Solution:
+    """The answer of a model to an instance, verified."""
+    from cpdispatch import dispatch, solution, verify
+
+    decision = dispatch.answer_of(dispatch.make(model, settings), problem)
+    limit_ms = round(settings.limit_s * 1e3)
+    answer = solution.from_decision(problem, decision, limit_ms=limit_ms)
+    violations = verify.solution(problem, answer)
+    if violations:
+        raise CpdispatchError(f"{model} answered {path} wrongly: {violations[0]}")
+    return answer
 
 
 def _instance_files(paths: tuple[Path, ...]) -> list[Path]:
@@ -597,14 +650,15 @@ def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:
                 yield path, Run.load(path)
 
 
-def _print_runs(told: Sequence[Told], json: bool) -> None:
+def _print_runs(told: Sequence[Told], json: bool, failed: Mapping[str, str] | None = None) -> None:
+    """Print the runs that are done; with --json, those that failed beside them, and why."""
     from rich.text import Text
 
     from cpdispatch import replays
     from cpdispatch.analyze import compare
 
     if json:
-        _print_json(replays.report_of(told))
+        _print_json(replays.report_of(told) | ({"failed": failed} if failed else {}))
         return
     console = _console()
     for title, rows in replays.tables(told):
@@ -660,49 +714,119 @@ def _progress() -> Iterator[Callable[[str], Callable[[float], None]]]:
             task = bars.add_task(name, total=1.0)
             return lambda share: bars.update(task, completed=share)
 
-        yield show
+        try:
+            yield show
+        finally:
+            _leave_lost_terminal()
+
+
+class _SignalledError(BaseException):
+    """A signal ends the command.
+
+    Parameters
+    ----------
+    number : int
+        Of the signal.
+    said : str
+        What is to be said of it.
+    """
+
+    def __init__(self, number: int, said: str = "interrupted") -> None:
+        super().__init__(said)
+        self.code = 128 + number
 
 
 @contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a wish to stop; the second one stops at once."""
-    wished = False
+def _on_signals(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Have the signals that end a command handled so; only Python's main thread can.
 
-    def wish(*_: object) -> None:
-        nonlocal wished
-        wished = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, wish)
+    A hang-up that is ignored, as under nohup, stays so.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in STOPPING:
+            ignored = signal.getsignal(number) in (signal.SIG_IGN, None)
+            if number == signal.SIGINT or not ignored:
+                before[number] = signal.signal(number, handler)
     try:
-        yield lambda: wished
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
+def _stoppable(kept: str) -> Iterator[Callable[[], bool]]:
+    """Turn a first signal into a wish to stop; a later one ends the command at once.
+
+    Parameters
+    ----------
+    kept : str
+        Where the results are when the command has stopped, and how it goes on.
+    """
+    wished: list[tuple[int, float]] = []
+
+    def wish(number: int, frame: object) -> None:
+        if not wished:
+            wished.append((number, monotonic()))
+        elif monotonic() - wished[0][1] >= ONCE_S:
+            raise _SignalledError(number)
+
+    with _on_signals(wish):
+        try:
+            yield lambda: bool(wished)
+        except InterruptedRunError as error:
+            number = wished[0][0] if wished else signal.SIGINT
+            raise _SignalledError(number, f"{error}; {kept}") from error
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise _SignalledError(number)
+
+
+def _leave_lost_terminal() -> None:
+    """Have nothing written any more to a terminal that is gone, which would be an error."""
+    for output in (1, 2):
+        try:
+            os.write(output, b"")
+        except OSError as error:
+            if error.errno == errno.EIO:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, output)
+                os.close(nowhere)
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit code."""
+    code = DONE
     try:
-        code: int = app(
-            arguments, exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        with _on_signals(_end):
+            code = app(
+                arguments, exit_on_error=False, print_error=False, result_action="return_value"
+            )
     except (CpdispatchError, CycloptsError) as error:
-        print(f"cpdispatch: {error}", file=sys.stderr)
-        return INTERRUPTED if isinstance(error, InterruptedRunError) else BAD_INPUT
-    except KeyboardInterrupt:
-        print("cpdispatch: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        code = INTERRUPTED if isinstance(error, InterruptedRunError) else BAD_INPUT
+        _complain(error)
+    except _SignalledError as error:
+        code = error.code
+        _complain(error)
     except BrokenPipeError:
         sys.stderr.close()
-        return DONE
     return code or DONE
+
+
+def _complain(error: BaseException) -> None:
+    _leave_lost_terminal()
+    print(f"cpdispatch: {error}", file=sys.stderr, flush=True)
 
 
 def main() -> NoReturn:
     """Entry point of the command ``cpdispatch``."""
     # Arrow's own allocator keeps some 60 MB of what writing a run took.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    sys.exit(run())
+    code = run()
+    _leave_lost_terminal()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ _PACK: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor().compress,
 }
+_RANDOM = 8  # letters, digits and underscores at the end of a temporary file's name
 _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
@@ -118,6 +119,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: str | os.PathLike[str], *names: str) -> None:
+    """Remove the temporary files that `replacing` left in a folder where its process was killed.
+
+    Parameters
+    ----------
+    folder : path
+        Nobody else may be writing these files now. It need not exist.
+    names : str
+        Names of the files that were to be written, ``*`` and ``?`` as in a shell.
+    """
+    for name in names:
+        for left in Path(folder).glob(f".{name}.{'[a-z0-9_]' * _RANDOM}"):
+            left.unlink(missing_ok=True)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cpdispatch.campaign import Shared, Task, Workers, asked_to_stop, completed, report
+from cpdispatch.campaign import (
+    CampaignError,
+    Shared,
+    Task,
+    Workers,
+    asked_to_stop,
+    completed,
+    report,
+)
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +66,7 @@ class Plan:
     limit_s: float = 1.0
     rules: Mapping[str, Any] | None = None
     folder: Path | None = None
-    checkpoint_s: float = 30.0
+    checkpoint_s: float = 2.0
     dump_folder: Path | None = None
     dump_every: int = 100
     place: int = 0
@@ -174,13 +182,18 @@ class Campaign:
         workers: Workers,
         progress: Callable[[float, int], None],
         stop: Callable[[], bool],
-    ) -> list[Told]:
-        """Make the runs, and save those that are to be; they come in the order of the plans.
+    ) -> tuple[list[Told], CampaignError | None]:
+        """Make the runs, and save those that are to be.
+
+        Returns
+        -------
+        told : list of Told
+            The runs that are done, in the order of the plans.
+        failure : CampaignError or None
+            Which of several failed, and why.
 
         Raises
         ------
-        CampaignError
-            When some failed; the others are saved.
         InterruptedRunError
             When ``stop`` said so; a later campaign in the same folders goes on from there.
         """
@@ -189,18 +202,23 @@ class Campaign:
         shared = {str(number): log for number, log in enumerate(self.logs)}
         of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
         told: dict[str, Told] = {}
+        failure = None
         with _sign(plans if workers.cluster else []) as sign:
             tasks = [
                 Task(key, (Shared(str(log)), plan, sign)) for key, (log, plan) in of_key.items()
             ]
-            for key, found in completed(
+            outcomes = completed(
                 tasks, replay, shared=shared, workers=workers, progress=progress, stop=stop
-            ):
-                log, plan = of_key[key]
-                if found.run is not None and plan.folder is not None:
-                    finished(replace(found.run, workload=self.logs[log][0]), plan.folder)
-                told[key] = replace(found, run=None)
-        return [told[key] for key in of_key]
+            )
+            try:
+                for key, found in outcomes:
+                    log, plan = of_key[key]
+                    if found.run is not None and plan.folder is not None:
+                        finished(replace(found.run, workload=self.logs[log][0]), plan.folder)
+                    told[key] = replace(found, run=None)
+            except CampaignError as error:
+                failure = error
+        return [told[key] for key in of_key if key in told], failure
 
     def _key(self, log: int, plan: Plan) -> str:
         seed = f", seed {plan.seed}" if len(self.seeds) > 1 else ""

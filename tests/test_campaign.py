@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ import pytest
 
 from cpdispatch import campaign, cli, replays
 from cpdispatch.arrays import IntArray
-from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, run
+from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 from cpdispatch.simulate import Run
 
@@ -280,7 +282,8 @@ from cpdispatch.campaign import Task, Workers, run
 from cpdispatch.errors import InterruptedRunError
 from tests.test_campaign import patient
 wished = []
-signal.signal(signal.SIGINT, lambda *_: wished.append(1))
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda *_: wished.append(1))
 folder = sys.argv[1]
 try:
     run([Task(str(n), (folder, n)) for n in range(4)], patient, workers=Workers(cores=2),
@@ -290,34 +293,119 @@ except InterruptedRunError as error:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_campaign_leaves_no_process_and_no_temporary_file(
-    how: signal.Signals, tmp_path: Path
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
+def begun(folder: Path, temporary: Path) -> subprocess.Popen[bytes]:
+    """A campaign in a process group of its own, with two tasks under way."""
+    temporary.mkdir(exist_ok=True)
     root = Path(__file__).parent.parent
     running = subprocess.Popen(
-        [sys.executable, "-c", CAMPAIGN, str(tmp_path)],
+        [sys.executable, "-c", CAMPAIGN, str(folder)],
         cwd=root,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(root)},
         start_new_session=True,
     )
-    while len(list(tmp_path.glob("began-*"))) < 2:
+    while len(list(folder.glob("began-*"))) < 2:
         assert running.poll() is None
         time.sleep(0.05)
-    if how is signal.SIGINT:
-        os.killpg(running.pid, how)
-        assert running.wait() == 130
-    else:
+    return running
+
+
+def semaphores(process: int) -> list[Path]:
+    """Those of a campaign, and the folder that says so."""
+    return list(Path("/dev/shm").glob(f"*-{process}-*"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_stopped_campaign_leaves_no_process_and_no_temporary_file(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "temporary"
+    running = begun(tmp_path, temporary)
+    if how is signal.SIGKILL:
         running.kill()
         running.wait()
+    else:
+        os.killpg(running.pid, how)
+        assert running.wait() == 130
     until = time.monotonic() + 10
-    while (of_session(running.pid) or any(temporary.iterdir())) and time.monotonic() < until:
+    while time.monotonic() < until and (
+        of_session(running.pid) or any(temporary.iterdir()) or semaphores(running.pid)
+    ):
         time.sleep(0.05)
     assert of_session(running.pid) == []
     assert list(temporary.iterdir()) == []
+    assert semaphores(running.pid) == []
     assert len(list(tmp_path.glob("stopped-*"))) == 2
+
+
+def test_what_a_campaign_left_that_was_killed_with_all_its_processes_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    running = begun(tmp_path, temporary)
+    others = [temporary / "cpdispatch-notes", temporary / f"other-{running.pid}-x"]
+    for other in others:
+        other.mkdir()
+    found = sorted(path.name for path in temporary.rglob("*"))
+    local.sweep()
+    assert sorted(path.name for path in temporary.rglob("*")) == found
+    assert semaphores(running.pid)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    until = time.monotonic() + 10
+    while of_session(running.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sorted(path.name for path in temporary.rglob("*")) == found
+    if sys.platform == "linux":
+        assert semaphores(running.pid)
+    assert run(numbers(2), failing_not, workers=HERE) == {"number 0": 0, "number 1": 1}
+    assert sorted(temporary.iterdir()) == others
+    assert semaphores(running.pid) == []
+
+
+def test_semaphores_are_swept_without_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    running = begun(tmp_path, tmp_path / "temporary")
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    local.sweep()
+    assert semaphores(running.pid) == []
+
+
+def test_the_desk_of_a_living_campaign_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another container too, where its process has a number that means nothing here."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for process in (dead.pid, os.getpid()):
+        desk = tmp_path / f"cpdispatch-{process}-abcdefgh"
+        desk.mkdir()
+        with (desk / "owner").open("wb") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX)
+            local.sweep()
+            assert desk.exists()
+        local.sweep()
+        assert not desk.exists()
+    nobody_yet = tmp_path / f"cpdispatch-{os.getppid()}-abcdefgh"
+    nobody_yet.mkdir()
+    (nobody_yet / "owner").touch()
+    local.sweep()
+    assert nobody_yet.exists()
+
+
+def test_what_a_killed_campaign_was_writing_is_no_campaign(tmp_path: Path) -> None:
+    (tmp_path / ".campaign.json.abcdefgh").touch()
+    (tmp_path / ".number_0.pickle.abcdefgh").touch()
+    with pytest.raises(UsageError, match="holds something else"):
+        run(numbers(2), failing_not, workers=HERE, folder=tmp_path, about={})
+    (tmp_path / ".number_0.pickle.abcdefgh").unlink()
+    run(numbers(2), failing_not, workers=HERE, folder=tmp_path, about={})
+    (tmp_path / ".number_0.pickle.abcdefgh").touch()
+    run(numbers(2), failing_not, workers=HERE, folder=tmp_path, about={})
+    assert sorted(path.name[:9] for path in tmp_path.iterdir()) == [
+        "campaign.", "number_0-", "number_1-",
+    ]  # fmt: skip
 
 
 def of_session(leader: int) -> list[str]:

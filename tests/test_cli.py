@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import signal
 import subprocess
 import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from cpdispatch import cli, instance, solution
+from cpdispatch import cli, instance, solution, verify
 from cpdispatch.simulate import Run
 
 JOBS = ["--jobs", "300"]
@@ -479,6 +483,9 @@ def test_a_killed_run_of_a_campaign_is_done_again_and_named_if_that_is_of_no_use
     assert Run.load(out / "easy").metrics["jobs"] == 300
     if mode == "always":
         assert done.returncode == 2
+        told = msgspec.json.decode(done.stdout)
+        assert [run["dispatcher"] for run in told["runs"]] == ["easy"]
+        assert list(told["failed"]) == ["eurora-sample, mortals.mortal:Mortal"]
         assert done.stderr == (
             "cpdispatch: 1 of 2 tasks failed: eurora-sample, mortals.mortal:Mortal: its worker "
             "was killed 3 times: it may have run out of memory; use fewer cores\n"
@@ -501,13 +508,50 @@ def test_an_interrupted_campaign_goes_on_from_its_checkpoints(tmp_path: Path) ->
     os.killpg(running.pid, signal.SIGINT)
     text, err = running.communicate()
     assert (running.returncode, text) == (130, "")
-    assert err == "cpdispatch: interrupted: 0 of 2 tasks are done\n"
+    assert err == (
+        f"cpdispatch: interrupted: 0 of 2 tasks are done; what was done is saved in {out}: add "
+        "--resume to the same command to go on from there\n"
+    )
     assert len(list(out.rglob("checkpoint.pickle"))) == 2
     done = subprocess.run([*command, "--resume"], capture_output=True, check=True)
     whole = subprocess.run([*CPDISPATCH, *slow], capture_output=True, check=True)
     resumed, plain = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))
     assert list(map(untimed, resumed)) == list(map(untimed, plain))
     assert not list(out.rglob("checkpoint.pickle"))
+
+
+FAILING = """
+from cpdispatch.dispatch import make
+class Failing:
+    name = "failures.failing:Failing"
+    def dispatch(self, instance):
+        raise ZeroDivisionError("no way")
+"""
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_failed_run_hides_no_other(
+    cores: int, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:  # fmt: skip
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / "failing.py").write_text(FAILING)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    names = ["-d", "easy", "-d", "failures.failing:Failing", "-d", "fifo"]
+    command = ["simulate", str(log), *names, "--cores", str(cores)]
+    assert cli.run(command) == 2
+    out, err = (text.decode() for text in capsysbinary.readouterr())
+    assert "easy" in out
+    assert "fifo" in out
+    assert "Failing" not in out
+    failed = "1 of 3 tasks failed: small, failures.failing:Failing: ZeroDivisionError: no way"
+    assert err.startswith(f"cpdispatch: {failed}")
+    assert cli.run([*command, "--json"]) == 2
+    told = msgspec.json.decode(capsysbinary.readouterr().out)
+    assert [run["dispatcher"] for run in told["runs"]] == ["easy", "fifo"]
+    (problem,) = told["failed"].values()
+    assert problem.startswith("ZeroDivisionError: no way")
 
 
 def test_a_resumed_campaign_makes_only_the_runs_that_are_missing(
@@ -593,6 +637,10 @@ BAD = {
     "no processors": (lambda log: ["simulate", log, "--system", "0"], "must be 1 or more"),
     "a folder in use": (in_use, "holds another run: add --resume"),
     "resume without a folder": (lambda log: ["simulate", log, "--resume"], "need --out"),
+    "resume and overwrite": (
+        lambda log: ["simulate", log, "--out", log.parent, "--resume", "--overwrite"],
+        "--resume and --overwrite exclude each other: give --resume to go on",
+    ),
     "a limit that is none": (lambda log: ["simulate", log, "--limit", "soon"], "not a duration"),
     "a bound without a threshold": (
         lambda log: ["simulate", log, "--starvation", "24h"],
@@ -621,6 +669,10 @@ BAD = {
     "a limit without a unit": (
         lambda log: ["simulate", log, "--limit", "500"],
         "'500' has no unit: write 500s or 500ms",
+    ),
+    "checkpoints nowhere": (
+        lambda log: ["simulate", log, "--checkpoint", "5s"],
+        "--checkpoint needs --out",
     ),
     "dumping every so many nowhere": (
         lambda log: ["simulate", log, "--dump-every", "5"],
@@ -710,6 +762,186 @@ def test_an_interrupted_run_says_so_saves_itself_and_resumes(tmp_path: Path) -> 
     (resumed,), (plain,) = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))
     assert untimed(resumed) == untimed(plain)
     assert Run.load(out).metrics["jobs"] == 2000
+
+
+SIGNALLED = """
+import os, signal
+from cpdispatch.dispatch import make
+class Signalled:
+    name = "signals.signalled:Signalled"
+    calls = 0
+    def __init__(self):
+        self.easy = make("easy")
+    def dispatch(self, instance):
+        Signalled.calls += 1
+        if Signalled.calls in CALLS:
+            for _ in range(2):  # the second is the same wish, sent twice
+                os.kill(os.getpid(), NUMBER)
+        return self.easy.dispatch(instance)
+"""
+ENDS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+@pytest.fixture
+def signalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """A dispatcher that has a signal sent to its process, at some of its decisions."""
+    folder = tmp_path / "code" / "signals"
+    folder.mkdir(parents=True)
+    monkeypatch.syspath_prepend(folder.parent)
+
+    def make(number: int, *calls: int) -> str:
+        code = SIGNALLED.replace("NUMBER", str(int(number))).replace("CALLS", str(calls))
+        (folder / "signalled.py").write_text(code)
+        return "signals.signalled:Signalled"
+
+    yield make
+    for name in ("signals", "signals.signalled"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(("number", "code"), ENDS)
+def test_a_signal_saves_the_run_and_says_how_it_goes_on(
+    number: int, code: int, signalled: Callable[..., str], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "out"
+    command = ["simulate", *JOBS, "-d", signalled(number, 50), "--out", out]
+    before = signal.getsignal(number)
+    assert said(capsys, *command) == (code, "", (
+        f"cpdispatch: interrupted at 15% of the log; what was done is saved in {out}: add "
+        "--resume to the same command to go on from there\n"
+    ))  # fmt: skip
+    assert signal.getsignal(number) == before
+    assert [path.name for path in out.iterdir()] == ["checkpoint.pickle"]
+    assert said(capsys, *command, "--resume")[0] == 0
+    run = Run.load(out)
+    assert verify.run(run.jobs, run.system) == []
+    plain = tmp_path / "plain"
+    assert said(capsys, "simulate", *JOBS, "-d", "easy", "--out", plain)[0] == 0
+    assert run.job_table.equals(Run.load(plain).job_table)
+
+
+@pytest.mark.parametrize(("number", "code"), ENDS)
+def test_a_signal_to_a_run_without_a_folder_says_that_nothing_was_saved(
+    number: int, code: int, signalled: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, "simulate", *JOBS, "-d", signalled(number, 50)) == (code, "", (
+        "cpdispatch: interrupted at 15% of the log; nothing was saved, because there was no --out\n"
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("out", [[], ["--out"]])
+def test_a_signal_to_a_comparison_of_predictors_says_how_it_goes_on(
+    out: list[str], signalled: Callable[..., str], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if out:
+        pytest.importorskip("matplotlib")
+    folder = [*out, tmp_path / "out"][: 2 * len(out)]
+    command = ["predict", *JOBS, "-p", "walltime", "-p", "last2", "--cores", 1]
+    code, _, err = said(capsys, *command, "-d", signalled(signal.SIGTERM, 700), *folder)
+    kept = "nothing was saved, because there was no --out"
+    if out:
+        kept = f"what was done is saved in {tmp_path / 'out'}: the same command goes on from there"
+    assert (code, err) == (143, f"cpdispatch: interrupted: 1 of 2 tasks are done; {kept}\n")
+
+
+def test_a_signal_to_solve_leaves_whole_solutions(
+    problem: Path, signalled: Callable[..., str], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder, out = tmp_path / "problems", tmp_path / "out"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.json").write_bytes(problem.read_bytes())
+    # Five decisions warm the dispatcher up.
+    model = signalled(signal.SIGTERM, 7)
+    code, _, err = said(capsys, "solve", folder, "--model", model, "--out", out)
+    assert (code, err) == (143, (
+        f"cpdispatch: interrupted: 2 of 3 instances are solved; the solutions so far are in {out}; "
+        "give the same command again to solve all instances\n"
+    ))  # fmt: skip
+    assert sorted(path.name for path in out.iterdir()) == ["a.solution.json", "b.solution.json"]
+    answer = solution.load(out / "b.solution.json")
+    assert verify.solution(instance.load(problem), answer) == []
+
+
+STUCK = """
+import os, signal, sys
+class Stuck:
+    name = "stucks.stuck:Stuck"
+    def dispatch(self, instance):
+        if instance.now > 1000:
+            print("at it", flush=True)
+            while True:
+                signal.pause()
+        from cpdispatch.dispatch import make
+        return make("easy").dispatch(instance)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), ENDS)
+def test_a_second_signal_a_second_later_ends_a_run_at_once(
+    number: int, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "stucks").mkdir()
+    (tmp_path / "stucks" / "stuck.py").write_text(STUCK)
+    command = [
+        *CPDISPATCH,
+        "simulate",
+        *JOBS,
+        "-d",
+        "stucks.stuck:Stuck",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "at it\n"
+    running.send_signal(number)
+    time.sleep(cli.ONCE_S + 0.5)
+    assert running.poll() is None
+    running.send_signal(number)
+    _, err = running.communicate()
+    assert running.returncode == code
+    assert err.splitlines()[-1] == "cpdispatch: interrupted"
+
+
+def test_a_run_saves_itself_when_its_terminal_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "stucks").mkdir()
+    (tmp_path / "stucks" / "stuck.py").write_text(
+        STUCK.replace("while True:", "while os.isatty(0):").replace("signal.pause()", "pass")
+    )
+    out = tmp_path / "out"
+    command = [*CPDISPATCH, "simulate", *JOBS, "-d", "stucks.stuck:Stuck", "--out", str(out)]
+    outer, inner = os.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(inner, termios.TIOCSCTTY, 0)
+
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdin=inner, stdout=inner, stderr=inner, preexec_fn=take_terminal
+    )
+    os.close(inner)
+    seen = b""
+    while b"at it" not in seen:
+        seen += os.read(outer, 1024)
+    os.close(outer)
+    assert running.wait() == 129
+    assert [path.name for path in out.iterdir()] == ["checkpoint.pickle"]
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with cli._stoppable("kept") as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_help_and_version_need_no_heavy_library() -> None:

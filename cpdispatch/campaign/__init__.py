@@ -76,8 +76,9 @@ class Workers:
             from cpdispatch.campaign.cluster import on_cluster
 
             return on_cluster(tasks, function, shared, self.cluster, stop, progress)
-        from cpdispatch.campaign.local import in_process, in_workers
+        from cpdispatch.campaign.local import in_process, in_workers, sweep
 
+        sweep()
         cores = self.cores or _cores()
         if cores == 1 or (len(tasks) == 1 and not self.cores):
             return in_process(tasks, function, shared, stop, progress)

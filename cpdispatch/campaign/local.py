@@ -6,9 +6,11 @@ had one task, and takes no other with it.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import pickle
+import re
 import shutil
 import signal
 import tempfile
@@ -16,7 +18,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -52,6 +54,12 @@ THREAD_LIMITS = (
 
 _ALIGNMENT = 64
 _HEAD, _ARRAYS, _SHARES, _STOP = "shared.pickle", "arrays", "shares", "stop"
+_PREFIX, _OWNER = "cpdispatch-", "owner"
+_SEMAPHORES = Path("/dev/shm")
+"""Where Linux has named semaphores; loky's are sem.loky-PROCESS-RANDOM."""
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a command: it often reaches all processes of a group, and is for the campaign alone."""
 
 
 # --------------------------------------------------------------------------------- this process
@@ -112,12 +120,74 @@ def in_workers(
 
 @contextmanager
 def _desk(shared: Mapping[str, Any], tasks: int) -> Iterator[Path]:
-    """A temporary folder with all that workers share; gone at the end."""
-    with tempfile.TemporaryDirectory(prefix="cpdispatch-", ignore_cleanup_errors=True) as name:
-        desk = Path(name)
+    """A temporary folder with all that workers share; gone at the end.
+
+    Another one, beside the semaphores, says whose these are when the first is gone: many clusters
+    give each job its own folder for temporary files.
+    """
+    with ExitStack() as stack:
+        if os.access(_SEMAPHORES, os.W_OK):
+            stack.enter_context(_owned(_SEMAPHORES))
+        desk = stack.enter_context(_owned(Path(tempfile.gettempdir())))
         _lay_out(shared, desk)
         np.zeros(tasks).tofile(desk / _SHARES)
         yield desk
+
+
+@contextmanager
+def _owned(place: Path) -> Iterator[Path]:
+    """A temporary folder that `sweep` knows to be in use.
+
+    Its name has the number of this process, which holds a lock on the file `_OWNER` in it for as
+    long as it lives.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix=f"{_PREFIX}{os.getpid()}-", dir=place, ignore_cleanup_errors=True
+    ) as name:
+        folder = Path(name)
+        with (folder / _OWNER).open("wb") as owner:
+            with suppress(OSError):  # a file system that has no locks
+                fcntl.flock(owner, fcntl.LOCK_EX)
+            yield folder
+
+
+def sweep() -> None:
+    """Remove what campaigns of this user left behind that were killed with all their processes.
+
+    That is temporary folders, and the semaphores by which loky speaks with workers.
+    """
+    for place in (Path(tempfile.gettempdir()), _SEMAPHORES):
+        for folder in place.glob(f"{_PREFIX}*-*"):
+            named = re.fullmatch(rf"{_PREFIX}(\d+)-\w+", folder.name)
+            if named is None or not _abandoned(folder, int(named[1])):
+                continue
+            if int(named[1]) != os.getpid():
+                for semaphore in _SEMAPHORES.glob(f"sem.loky-{named[1]}-*"):
+                    with suppress(OSError):  # somebody else's, or gone
+                        semaphore.unlink()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _abandoned(folder: Path, process: int) -> bool:
+    """Whether a folder is this user's, and the process that made it is dead.
+
+    While another process has its number, nobody can say whose the semaphores are: that is for a
+    later command. A process that cannot be seen from here, in another container, has the lock.
+    """
+    try:
+        if folder.stat().st_uid != os.getuid():
+            return False
+        if process != os.getpid():
+            with suppress(ProcessLookupError):
+                os.kill(process, 0)
+                return False
+        with (folder / _OWNER).open("rb") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return process != os.getpid()
+    except OSError:
+        return False
+    return True
 
 
 def _lay_out(shared: Mapping[str, Any], desk: Path) -> None:
@@ -187,13 +257,14 @@ class _Crew:
                 yield task, Failed(f"it cannot be sent to a worker: {error}")
                 continue
             worker = self._free.pop()
-            try:
-                worker = worker or _hire(self._desk)
-                future = worker.submit(_work, position, message)
-            except BrokenExecutor:
-                # It was killed while it had nothing to do.
-                worker = _hire(self._desk)
-                future = worker.submit(_work, position, message)
+            with _unreached():
+                try:
+                    worker = worker or _hire(self._desk)
+                    future = worker.submit(_work, position, message)
+                except BrokenExecutor:
+                    # It was killed while it had nothing to do.
+                    worker = _hire(self._desk)
+                    future = worker.submit(_work, position, message)
             self._running[future] = worker, position
 
     def _take(self, future: Future[bytes]) -> tuple[int, Outcome | None]:
@@ -220,6 +291,20 @@ class _Crew:
             worker.shutdown(wait=False, kill_workers=worker in busy)
         for worker in filter(None, self._free):
             worker.shutdown(wait=True)
+
+
+@contextmanager
+def _unreached() -> Iterator[None]:
+    """Keep the signals that end a command from the processes that are started here.
+
+    A process inherits what is held back. A worker ignores these signals as soon as it can; what
+    loky keeps beside it to clean up after it ignores two of them, and has the third held back.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _hire(desk: Path) -> Any:
@@ -270,8 +355,9 @@ class _Place:
 def _begin(desk: str, parent: int) -> None:
     """Set a worker up."""
     global _place
-    # A Ctrl-C reaches every process of a terminal; the campaign says what is to be done about it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     _place = _Place(Path(desk))
     threading.Thread(target=_attend, args=(_place, parent), daemon=True).start()
 
@@ -286,7 +372,8 @@ def _attend(place: _Place, parent: int) -> None:
     until = monotonic() + GRACE_S
     while place.busy and monotonic() < until:
         sleep(TICK_S)
-    shutil.rmtree(place.desk, ignore_errors=True)
+    for folder in (place.desk, *_SEMAPHORES.glob(f"{_PREFIX}{parent}-*")):
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from cpdispatch.campaign.tasks import Done
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import parse_json, read_bytes, write_bytes
+from cpdispatch.files import parse_json, read_bytes, sweep, write_bytes
 
 MANIFEST = "campaign.json"
 FORMAT = "cpdispatch-campaign/1"
@@ -41,8 +41,10 @@ class Store:
         self._folder = folder
         wanted = msgspec.json.decode(msgspec.json.encode({"format": FORMAT, **about}))
         path = folder / MANIFEST
+        sweep(folder, MANIFEST)
         if path.exists():
             _check(parse_json(read_bytes(path), dict[str, Any], "a campaign", path), wanted, folder)
+            sweep(folder, "*.pickle")
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} holds something else than a campaign: choose another one")
         else:

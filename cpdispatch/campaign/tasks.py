@@ -97,6 +97,11 @@ class CampaignError(CpdispatchError):
                 self.add_note(f"{key}:\n{why.details}")
                 break
 
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why each of them failed, in a clause, by its key."""
+        return {key: why.problem for key, why in self.failed.items()}
+
     def __reduce__(self) -> tuple[object, ...]:
         return Exception.__new__, (CampaignError, *self.args), self.__dict__
 

@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from cpdispatch.cli import (
     DONE,
+    NOTHING_SAVED,
     Json,
     Log,
     _console,
@@ -65,14 +66,23 @@ class Work:
         """Where tasks are done."""
         from cpdispatch.campaign import Workers
         from cpdispatch.extra import needed
+        from cpdispatch.files import sweep
         from cpdispatch.learn.place import Place
 
         if self.out is not None:
             needed("matplotlib", "plot")
+            sweep(self.out, "*.csv", "*.json", "*.png", "*.toml")
         workers = Workers(self.cores, self.cluster)
         folder = None if self.out is None else self.out / "tasks"
-        with _stoppable() as stop, _progress() as show:
+        with _stoppable(self._kept) as stop, _progress() as show:
             yield Place(workers, folder, show, stop)
+
+    @property
+    def _kept(self) -> str:
+        """What is to be said of the results when the command is interrupted."""
+        if self.out is None:
+            return NOTHING_SAVED
+        return f"what was done is saved in {self.out}: the same command goes on from there"
 
     def told(self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool) -> int:
         """Save what was found, and print it."""

@@ -585,8 +585,9 @@ class _Desk:
 
 def _serve() -> NoReturn:
     """Be the process: solve what comes in."""
-    # A Ctrl-C is for the caller, who ends this process when it likes.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What reaches a whole group of processes is for the caller, whose end is the end of this one.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     # What a solver prints must not get between the answers.
     os.dup2(2, 1)

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,18 +19,27 @@ import numpy as np
 from cpdispatch import dispatch, predict
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
-from cpdispatch.files import read_bytes, writing
+from cpdispatch.files import read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
-from cpdispatch.simulate.run import ABOUT, Run, run_of, system_as_dict
+from cpdispatch.simulate.run import ABOUT, FILES, Run, run_of, system_as_dict
 from cpdispatch.simulate.simulation import Simulation
 from cpdispatch.system import System
 
 CHECKPOINT = "checkpoint.pickle"
+FIRST_CHECKPOINT_S = 1.0
+"""Seconds of a replay until its first checkpoint: a run that is killed again and again gets on."""
+
+CHECKPOINT_S = 2.0
+"""Seconds between two checkpoints, at least."""
+
+CHECKPOINT_SHARE = 1 / 20
+"""The share of the time that saving takes, at most: checkpoints that take long are made rarely."""
+
 _EVERY = 256
 _MOMENT_S = 0.1
 
@@ -47,9 +57,11 @@ class Watch:
     folder : Path or None
         Where checkpoints are kept; none are made without it.
     checkpoint_s : float
-        Seconds between two checkpoints.
+        Seconds between two checkpoints, at least. The first one comes after `FIRST_CHECKPOINT_S`
+        at the latest; where saving takes long, the time between two is longer.
     resume : bool
-        Go on from the folder's checkpoint, if there is one.
+        Go on from the folder's checkpoint, if there is one. The folder must be this run's alone:
+        temporary files that a killed run left there are removed.
     stop : callable
         Asked after each decision; when true, a checkpoint is made and `InterruptedRunError` raised.
     """
@@ -57,7 +69,7 @@ class Watch:
     progress: Callable[[float], None] | None = None
     seen: Callable[[Instance], None] | None = None
     folder: Path | None = None
-    checkpoint_s: float = 30.0
+    checkpoint_s: float = CHECKPOINT_S
     resume: bool = False
     stop: Callable[[], bool] = lambda: False
 
@@ -164,6 +176,7 @@ def simulate(
     }
     replay = _Replay(about, simulation, made)
     if watch.resume and watch.folder is not None:
+        sweep(watch.folder, *FILES, CHECKPOINT)
         if (watch.folder / ABOUT).exists():
             done = Run.load(watch.folder)
             check_same_run(done.about, about, watch.folder)
@@ -201,30 +214,36 @@ class _Replay:
 
     def go(self, watch: Watch) -> None:
         """Replay to the end, or until asked to stop."""
-        began = saved = perf_counter()
+        began = perf_counter()
+        checkpoints = _Checkpoints(began, inf if watch.folder is None else watch.checkpoint_s)
         before, over = self.seconds, False
         while not over:
-            over, stop = self._some(watch)
+            over, stop = self._some(watch, min(perf_counter() + _MOMENT_S, checkpoints.due))
             now = perf_counter()
             self.seconds = before + now - began
             if watch.progress is not None:
                 watch.progress(1.0 if over else self.simulation.progress)
-            due = stop or (not over and now - saved >= watch.checkpoint_s)
-            if due and watch.folder is not None:
+            due = stop or (not over and now >= checkpoints.due)
+            if watch.folder is not None and due:
                 self.save(watch.folder)
-                saved = now
+                saved = perf_counter()
+                checkpoints.made(now, saved)
+                began += saved - now
             if stop:
                 raise InterruptedRunError(
                     f"interrupted at {self.simulation.progress:.0%} of the log"
                 )
 
-    def _some(self, watch: Watch) -> tuple[bool, bool]:
-        """Replay a moment's worth of decisions; whether the replay is over, and is to stop."""
+    def _some(self, watch: Watch, until: float) -> tuple[bool, bool]:
+        """Replay a moment's worth of decisions; whether the replay is over, and is to stop.
+
+        ``until``, on the clock of ``time.perf_counter``, is when the moment is over.
+        """
         simulation = self.simulation
         if isinstance(simulation, CompiledSimulation):
             over = self._some_compiled(simulation)
             return over, not over and watch.stop()
-        for _ in range(_EVERY):
+        while True:
             instance = simulation.advance()
             if instance is None:
                 return True, False
@@ -233,7 +252,8 @@ class _Replay:
             simulation.apply(dispatch.answer_of(self.dispatcher, instance))
             if watch.stop():
                 return False, True
-        return False, False
+            if perf_counter() >= until:
+                return False, False
 
     def _some_compiled(self, simulation: CompiledSimulation) -> bool:
         """As many events as took less than `_MOMENT_S` so far, at least one."""
@@ -256,6 +276,26 @@ class _Replay:
                 f"dispatcher {self.dispatcher.name} or the predictor cannot be saved in a "
                 f"checkpoint: {error}; make it picklable, or run without --out"
             ) from error
+
+
+class _Checkpoints:
+    """When the next checkpoint is due.
+
+    Parameters
+    ----------
+    began : float
+        When the replay began, on the clock of ``time.perf_counter``, seconds.
+    least_s : float
+        Seconds between two, at least; infinite where there are none.
+    """
+
+    def __init__(self, began: float, least_s: float) -> None:
+        self._least_s = least_s
+        self.due = began + (min(FIRST_CHECKPOINT_S, least_s) if least_s < inf else inf)
+
+    def made(self, began: float, ended: float) -> None:
+        """Take note of one that was made."""
+        self.due = ended + max(self._least_s, (ended - began) / CHECKPOINT_SHARE)
 
 
 def _restored(path: Path, fresh: _Replay) -> _Replay:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
+FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE)
 SWF_COMPLETED, SWF_CANCELLED = 1, 5
 
 

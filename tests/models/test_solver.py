@@ -505,10 +505,11 @@ def test_a_closed_solver_has_no_process_and_can_be_used_again() -> None:
     solver.close()
 
 
-def test_a_process_takes_no_notice_of_ctrl_c(real: Solver) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_process_takes_no_notice_of_what_ends_a_command(real: Solver, number: int) -> None:
     pid = real.pid
     assert pid is not None
-    os.kill(pid, signal.SIGINT)
+    os.kill(pid, number)
     assert real.solve(easy(), limits(), soon()) is not None
     assert real.pid == pid
 

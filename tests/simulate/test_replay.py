@@ -173,6 +173,55 @@ def test_a_run_that_was_killed_resumes_to_the_same_result(sample: Workload, tmp_
     assert 0 < len(steps) < len(whole.decision_table)
 
 
+@pytest.mark.parametrize(
+    ("decision_s", "saving_s", "least_s", "expected"),
+    [
+        (0.25, 0.0, 2.0, [1.0, 3.0, 5.0, 7.0]),
+        (0.25, 0.25, 2.0, [1.0, 6.25, 11.5, 16.75]),
+        (3.0, 0.0, 2.0, [3.0, 6.0, 9.0, 12.0]),
+        (0.25, 0.0, 0.5, [0.5, 1.0, 1.5, 2.0]),
+        (0.25, 0.0, 30.0, [1.0, 31.0, 61.0, 91.0]),
+    ],
+)
+def test_checkpoints_keep_to_their_time_and_take_a_twentieth_of_it_at_most(
+    sample: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    decision_s: float, saving_s: float, least_s: float, expected: list[float],
+) -> None:  # fmt: skip
+    now = 0.0
+    saved: list[float] = []
+
+    def take(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def save(replay: _Replay, folder: Path) -> None:
+        saved.append(now)
+        take(saving_s)
+
+    monkeypatch.setattr("cpdispatch.simulate.replay.perf_counter", lambda: now)
+    monkeypatch.setattr(_Replay, "save", save)
+    watch = Watch(
+        folder=tmp_path, checkpoint_s=least_s, seen=lambda instance: take(decision_s)
+    )  # fmt: skip
+    run = simulate(sample, EURORA, "easy", watch=watch)
+    assert saved[:4] == expected
+    assert run.about["seconds"] == pytest.approx(len(run.decision_table) * decision_s)
+
+
+def test_what_a_killed_write_left_is_removed_and_nothing_else(
+    sample: Workload, tmp_path: Path
+) -> None:
+    left = [f".{name}.k3_9abcd" for name in (CHECKPOINT, "jobs.parquet", "run.json")]
+    kept = [".other.pickle.k3_9abcd", ".run.json.swp", "notes"]
+    for name in left + kept:
+        (tmp_path / name).touch()
+    simulate(sample, EURORA, "easy", watch=Watch(folder=tmp_path))
+    assert len(list(tmp_path.iterdir())) == 6
+    run = simulate(sample, EURORA, "easy", watch=Watch(folder=tmp_path, resume=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    assert verify.run(run.jobs, EURORA) == []
+
+
 def test_a_checkpoint_of_other_arguments_is_refused(sample: Workload, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         simulate(

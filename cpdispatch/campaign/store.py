@@ -12,7 +12,7 @@ import msgspec
 
 from cpdispatch.campaign.tasks import Done
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import parse_json, read_bytes, write_bytes
+from cpdispatch.files import parse_json, read_bytes, read_text, write_bytes
 
 MANIFEST = "campaign.json"
 FORMAT = "cpdispatch-campaign/1"
@@ -42,7 +42,7 @@ class Store:
         wanted = msgspec.json.decode(msgspec.json.encode({"format": FORMAT, **about}))
         path = folder / MANIFEST
         if path.exists():
-            _check(parse_json(read_bytes(path), dict[str, Any], "a campaign", path), wanted, folder)
+            _check(parse_json(read_text(path), dict[str, Any], "a campaign", path), wanted, folder)
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} holds something else than a campaign: choose another one")
         else:

@@ -24,6 +24,8 @@ from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.predict import Predictor, Remembering
+from cpdispatch.predict.confident import Confident
+from cpdispatch.predict.profile import Profile
 from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
 from cpdispatch.simulate.run import ABOUT, Run, run_of, system_as_dict
 from cpdispatch.simulate.simulation import Simulation
@@ -170,7 +172,8 @@ def simulate(
     by_kernel = isinstance(replay.simulation, CompiledSimulation)
     if isinstance(replay.simulation, Simulation):
         about |= replay.simulation.of_predictor
-    notes = {**workload.notes, **replay.simulation.notes}
+    told = known.notes if isinstance(known, Profile | Confident) else {}
+    notes = {**workload.notes, **told, **replay.simulation.notes}
     about |= {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
     return run_of(replay.simulation, about)
 

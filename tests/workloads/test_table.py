@@ -239,7 +239,10 @@ def test_a_bad_cell_of_parquet_is_named_with_its_row(
 def test_a_file_that_is_no_parquet_is_an_input_error(tmp_path: Path) -> None:
     path = tmp_path / "jobs.parquet"
     path.write_bytes(b"PAR1 but not really")
-    with pytest.raises(InputError, match=r"jobs\.parquet: cannot be read as Parquet"):
+    with pytest.raises(InputError, match=r"jobs\.parquet: the Parquet data is damaged: "):
+        table.read(path)
+    path.write_bytes(b"id,submit,runtime,units,core\n")
+    with pytest.raises(InputError, match=r"jobs\.parquet: no Parquet; it looks like a table \(CSV"):
         table.read(path)
 
 

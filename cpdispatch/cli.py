@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from cpdispatch import __version__
-from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
+from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -290,6 +290,8 @@ def solve(
 ) -> int:
     """Solve dumped instance files; every answer is verified before it is shown or written.
 
+    A file that cannot be read is told of on standard error, and the others are solved.
+
     Parameters
     ----------
     instances
@@ -315,12 +317,17 @@ def solve(
     if objective is not None:
         model += (",objective=" if ":" in model else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit), seed)
-    solved, console = [], _console()
+    solved: list[dict[str, Any]] = []
+    console, refused = _console(), _Refused()
     with _progress() as show:
         advance = show(f"{len(files)} instances")
         for count, (path, target) in enumerate(zip(files, targets, strict=True), start=1):
-            problem = instance.load(path)
-            if count == 1:
+            problem = None
+            with refused.told(path):
+                problem = instance.load(path)
+            if problem is None:
+                continue
+            if not solved:
                 warm_up(model, settings)
             decision = dispatch.make(model, settings).dispatch(problem)
             limit_ms = round(settings.limit_s * 1e3)
@@ -335,10 +342,10 @@ def solve(
                 console.print(_solved_line(path, answer), soft_wrap=True)
             advance(count / len(files))
     if json:
-        _print_json({"solutions": solved})
-    elif len(files) == 1:
+        _print_json({"solutions": solved, "errors": refused.errors})
+    elif problem is not None and len(files) == 1:
         console.print(_solved_table(problem, answer))
-    return DONE
+    return refused.code(DONE)
 
 
 def _instance_files(paths: tuple[Path, ...]) -> list[Path]:
@@ -415,6 +422,8 @@ def verify(
 ) -> int:
     """Check a solution against its instance, or a whole simulated schedule against its system.
 
+    Of several runs, one that cannot be read is told of on standard error, and the others checked.
+
     Parameters
     ----------
     instance
@@ -430,18 +439,19 @@ def verify(
     from cpdispatch import solution as solutions
     from cpdispatch import verify as checker
 
+    refused = _Refused()
     if run is not None:
         if instance is not None:
             raise UsageError("verify takes either INSTANCE SOLUTION or --run DIR")
-        found = {
-            str(folder): checker.run(
-                r.jobs,
-                r.system,
-                dependencies=r.about.get("dependencies", False),
-                idempotent=r.about.get("idempotent", False),
-            )
-            for folder, r in _load_runs([run])
-        }
+        found = {}
+        for folder, r in _load_runs([run], refused):
+            with refused.told(folder):
+                found[str(folder)] = checker.run(
+                    r.jobs,
+                    r.system,
+                    dependencies=r.about.get("dependencies", False),
+                    idempotent=r.about.get("idempotent", False),
+                )
     elif instance is None or solution is None:
         raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")
     else:
@@ -449,18 +459,21 @@ def verify(
         found = {str(solution): checker.solution(problem, answer)}
     if json:
         checked = {name: [str(v) for v in violations] for name, violations in found.items()}
-        _print_json({"feasible": not any(checked.values()), "violations": checked})
+        feasible = not any(checked.values()) and not refused.errors
+        _print_json({"feasible": feasible, "violations": checked, "errors": refused.errors})
     else:
         for name, violations in found.items():
             for violation in violations:
                 print(violation)
             print(f"{name}: {'NOT feasible' if violations else 'feasible'}")
-    return FINDINGS if any(found.values()) else DONE
+    return refused.code(FINDINGS if any(found.values()) else DONE)
 
 
 @app.command
 def compare(*runs: Path, json: Json = False) -> int:
     """Compare runs that were saved with simulate --out.
+
+    A run that cannot be read is told of on standard error, and the others are compared.
 
     Parameters
     ----------
@@ -473,8 +486,10 @@ def compare(*runs: Path, json: Json = False) -> int:
         raise UsageError("compare needs the folder of a run")
     from cpdispatch.replays import Told
 
-    _print_runs([Told(run.about, run.metrics) for _, run in _load_runs(list(runs))], json)
-    return DONE
+    refused = _Refused()
+    told = [Told(run.about, run.metrics) for _, run in _load_runs(list(runs), refused)]
+    _print_runs(told, json, {"errors": refused.errors})
+    return refused.code(DONE)
 
 
 @app.command(name="list")
@@ -599,21 +614,45 @@ def seconds(text: str) -> float:
     return value
 
 
-def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:
+class _Refused:
+    """The files of several that cannot be read: each is told of on standard error at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[dict[str, str]] = []
+
+    @contextmanager
+    def told(self, path: Path) -> Iterator[None]:
+        """Read a file in this block, which ends where the file is refused."""
+        try:
+            yield
+        except InputError as error:
+            print(f"cpdispatch: {error}", file=sys.stderr)
+            self.errors.append({"file": str(path), "error": str(error)})
+
+    def code(self, otherwise: int) -> int:
+        """The exit code: that of bad input when there was any."""
+        return BAD_INPUT if self.errors else otherwise
+
+
+def _load_runs(folders: list[Path], refused: _Refused) -> Iterator[tuple[Path, Run]]:
     from cpdispatch.simulate.run import ABOUT, Run
 
     for folder in folders:
         inner = sorted(path.parent for path in folder.glob(f"**/{ABOUT}"))
         for path in [folder] if (folder / ABOUT).exists() or not inner else inner:
-            yield path, Run.load(path)
+            run = None
+            with refused.told(path):
+                run = Run.load(path)
+            if run is not None:
+                yield path, run
 
 
-def _print_runs(told: Sequence[Told], json: bool) -> None:
+def _print_runs(told: Sequence[Told], json: bool, beside: Mapping[str, Any] | None = None) -> None:
     from cpdispatch import replays
     from cpdispatch.analyze import compare
 
     if json:
-        _print_json({"runs": replays.rows(told)})
+        _print_json({"runs": replays.rows(told), **(beside or {})})
         return
     console = _console()
     for title, rows in replays.tables(told):

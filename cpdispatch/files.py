@@ -284,9 +284,10 @@ def parse_json(
     try:
         content = content.encode() if isinstance(content, str) else content
         read = msgspec.json.decode(content, type=type)
+        repeated = _repeated(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise _misread(content, error, what, file, format) from error
-    if repeated := _repeated(content):
+    if repeated:
         raise InputError(
             f"not {what}: the key stands twice in one object",
             file=file,
@@ -376,7 +377,7 @@ def _repeated(content: bytes) -> str:
         plain = msgspec.json.encode(msgspec.json.decode(content))
         if b"\\u" not in content and content.count(b":") == plain.count(b":"):
             return ""
-    except (OverflowError, RecursionError, msgspec.MsgspecError):
+    except OverflowError:  # of numbers that are too large to be written again
         pass
     try:
         return next(_repetitions(json.loads(content, object_pairs_hook=_Pairs)), "")

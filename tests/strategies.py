@@ -39,12 +39,11 @@ def systems(draw: st.DrawFn, max_nodes: int = 5, max_resources: int = 3) -> Syst
             st.tuples(*(st.integers(0, 4) for _ in resources)).filter(lambda c: max(c) > 0)
         )
         groups.append(NodeGroup(name, nodes, capacity))
-    had = [k for k in range(len(resources)) if any(group.capacity[k] for group in groups)]
-    return System(
-        "random",
-        tuple(resources[k] for k in had),
-        tuple(replace(g, capacity=tuple(g.capacity[k] for k in had)) for g in groups),
-    )
+    # Somebody has each resource.
+    most = np.array([group.capacity for group in groups]).max(axis=0)
+    first = np.where(most == 0, 1, groups[0].capacity).tolist()
+    groups[0] = replace(groups[0], capacity=tuple(first))
+    return System("random", resources, tuple(groups))
 
 
 @st.composite

@@ -79,6 +79,8 @@ def read(
     """
     path = Path(path)
     text = read_text(path)
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     header, indented = _comments(text)
     if indented:
         text = _INDENTED_COMMENT.sub(b"", text)
@@ -123,7 +125,6 @@ def _comments(text: bytes) -> tuple[tuple[str, ...], bool]:
     found = text.find(b";")
     while found >= 0:
         begin = text.rfind(b"\n", 0, found) + 1
-        begin = max(begin, text.rfind(b"\r", begin, found) + 1)
         end = text.find(b"\n", found)
         end = len(text) if end < 0 else end
         if not text[begin:found].strip():
@@ -177,8 +178,6 @@ _INT32_MAX = int(np.iinfo(np.int32).max)
 
 def _columns(text: bytes, path: Path) -> tuple[Any, BoolArray]:
     """The needed fields, shape (14, jobs), and of which jobs a fraction was rounded."""
-    if b"\r" in text:
-        text = text.replace(b"\r", b"\n")
     # Rows beyond the real number of jobs are never touched, so they cost no memory; four bytes a
     # number do for nearly every log.
     lines = text.count(b"\n") + 1

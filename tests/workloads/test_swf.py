@@ -157,6 +157,15 @@ def test_memory_in_bytes_a_node_becomes_kb_a_processor(log: Callable[..., Path])
     assert workload.notes == {FURTHER: 2, NODE_MEMORY: 2}
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_may_end_in_any_way_and_keeps_its_number(log: Callable[..., Path], end: str) -> None:
+    text = "; a\n; MaxProcs: 4\n" + job() + job(f1=2)
+    workload = swf.read(log(text.replace("\n", end)))
+    assert (len(workload), workload.header) == (2, ("; a", "; MaxProcs: 4"))
+    with pytest.raises(InputError, match=r":5: field 4"):
+        swf.read(log((text + job(f4="x")).replace("\n", end)))
+
+
 def test_a_zero_byte_is_refused_with_its_line(log: Callable[..., Path]) -> None:
     with pytest.raises(InputError, match=r":2: text is needed, this has a zero byte"):
         swf.read(log(job() + job(f5="\0")))

@@ -61,7 +61,7 @@ class InputError(CpdispatchError):
     ) -> None:
         where = "" if file is None else str(file) + (f":{line}" if line is not None else "")
         parts = [part for part in (where, f"field {field}" if field else "") if part]
-        found = "" if value is None else f" (found {value!r})"
+        found = "" if value is None else f" (found {_short(repr(value))})"
         tail = f"; {advice}" if advice else ""
         text = ": ".join([*parts, problem + found + tail])
         # One line, whatever stands in the file.
@@ -73,6 +73,11 @@ class InputError(CpdispatchError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (str(self), self.__dict__)
+
+
+def _short(text: str, most: int = 200) -> str:
+    """A text for people, which nobody would read to its end."""
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 4 :]}"
 
 
 def in_a_line(error: BaseException) -> str:

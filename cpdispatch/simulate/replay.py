@@ -17,7 +17,7 @@ import numpy as np
 
 from cpdispatch import dispatch, predict
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
-from cpdispatch.errors import InputError, InterruptedRunError, UsageError
+from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.files import read_bytes, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
@@ -271,10 +271,14 @@ class _Replay:
 
 def _restored(path: Path, fresh: _Replay) -> _Replay:
     """The replay of a checkpoint, which must be of the same run as the fresh one."""
+    content = read_bytes(path)
     try:
-        replay = pickle.loads(read_bytes(path))
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
-        raise InputError(f"is damaged: {error}", file=path, advice="use --overwrite") from error
+        replay = pickle.loads(content)
+    except Exception as error:  # whatever a damaged pickle leads to
+        problem = f"is damaged: {in_a_line(error)}"
+        raise InputError(problem, file=path, advice="use --overwrite") from error
+    if not isinstance(replay, _Replay):
+        raise InputError("holds no replay", file=path, advice="use --overwrite")
     check_same_run(replay.about, fresh.about, path)
     if isinstance(replay.simulation, CompiledSimulation):
         if not isinstance(fresh.simulation, CompiledSimulation):

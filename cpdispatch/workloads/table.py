@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -186,6 +186,15 @@ def _check_columns(names: list[str], path: Path) -> None:
         )
 
 
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+    except (TypeError, ValueError):
+        return float("nan")
+
+
 class _Reader:
     """Turns a parsed table into columns of integers, naming the first cell that is none."""
 
@@ -230,8 +239,11 @@ class _Reader:
         series = self.frame[name]
         text = series.dtype.kind not in "iuf"
         empty = series.isna().to_numpy()
-        numeric = pd.to_numeric(series, errors="coerce") if text else series
-        values = numeric.to_numpy(np.float64, na_value=np.nan)
+        try:
+            numeric = pd.to_numeric(series, errors="coerce") if text else series
+            values = numeric.to_numpy(np.float64, na_value=np.nan)
+        except OverflowError:  # an integer of more than 300 digits
+            values = np.array([_as_float(value) for value in series])
         whole = np.rint(values)
         with np.errstate(invalid="ignore"):
             good = np.abs(values) < LIMIT // MEMORY_COLUMNS.get(name, 1)

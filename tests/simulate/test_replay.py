@@ -191,9 +191,21 @@ def test_a_checkpoint_of_other_arguments_is_refused(sample: Workload, tmp_path: 
         simulate(eurora_sample(400, seed=2), EURORA, "easy", watch=resume)
 
 
-def test_a_damaged_checkpoint_is_one_clear_error(sample: Workload, tmp_path: Path) -> None:
-    (tmp_path / CHECKPOINT).write_bytes(b"\x80\x05nonsense")
-    with pytest.raises(InputError, match=r"checkpoint\.pickle: is damaged.*--overwrite"):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\x80\x05nonsense", "is damaged"),
+        (b"", "is damaged"),
+        (b"\x80\x04X\x01\x00\x00\x00\xff.", "is damaged"),
+        (b"cbuiltins\nint\n(Vx\ntR.", "is damaged"),
+        (b"cbuiltins\nint\n)R.", "holds no replay"),
+    ],
+)
+def test_a_damaged_checkpoint_is_one_clear_error(
+    sample: Workload, tmp_path: Path, content: bytes, problem: str
+) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(content)
+    with pytest.raises(InputError, match=rf"checkpoint\.pickle: {problem}.*--overwrite"):
         simulate(sample, EURORA, "easy", watch=Watch(folder=tmp_path, resume=True))
 
 

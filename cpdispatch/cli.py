@@ -18,7 +18,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from cpdispatch import __version__
 from cpdispatch.durations import seconds
-from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
+from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -315,7 +315,7 @@ def simulate(
         advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
         told, failure = campaign.run(plans, workers, lambda done, runs: advance(done / runs), stop)
     if told:
-        _print_runs(told, json, {} if failure is None else failure.problems)
+        _print_runs(told, json, {} if failure is None else {"failed": failure.problems})
     if failure is not None:
         raise failure
     return DONE
@@ -332,6 +332,8 @@ def solve(
     json: Json = False,
 ) -> int:
     """Solve dumped instance files; every answer is verified before it is shown or written.
+
+    A file that cannot be read is told of on standard error, and the others are solved.
 
     Parameters
     ----------
@@ -357,7 +359,8 @@ def solve(
     if objective is not None:
         model += (",objective=" if ":" in model else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit), seed)
-    solved, console = [], _console()
+    solved: list[dict[str, Any]] = []
+    console, refused = _console(), _Refused()
     kept = NOTHING_SAVED if out is None else f"the solutions so far are in {out}"
     advice = f"{kept}; give the same command again to solve all instances"
     with _stoppable(advice) as stop, _progress() as show:
@@ -365,9 +368,13 @@ def solve(
         for count, (path, target) in enumerate(zip(files, targets, strict=True), start=1):
             if stop():
                 raise InterruptedRunError(
-                    f"interrupted: {count - 1} of {len(files)} instances are solved"
+                    f"interrupted: {count - 1} of {len(files)} instances are looked at"
                 )
-            problem = instance.load(path)
+            problem = None
+            with refused.told(path):
+                problem = instance.load(path)
+            if problem is None:
+                continue
             answer = _solved(problem, path, model, settings)
             if target is not None:
                 solution.dump(answer, target)
@@ -376,10 +383,10 @@ def solve(
                 console.print(_solved_line(path, answer), soft_wrap=True)
             advance(count / len(files))
     if json:
-        _print_json({"solutions": solved})
-    elif len(files) == 1:
+        _print_json({"solutions": solved, "errors": refused.errors})
+    elif problem is not None and len(files) == 1:
         console.print(_solved_table(problem, answer))
-    return DONE
+    return refused.code(DONE)
 
 
 def _solved(problem: Instance, path: Path, model: str, settings: Settings) -> Solution:
@@ -469,6 +476,8 @@ def verify(
 ) -> int:
     """Check a solution against its instance, or a whole simulated schedule against its system.
 
+    Of several runs, one that cannot be read is told of on standard error, and the others checked.
+
     Parameters
     ----------
     instance
@@ -484,18 +493,19 @@ def verify(
     from cpdispatch import solution as solutions
     from cpdispatch import verify as checker
 
+    refused = _Refused()
     if run is not None:
         if instance is not None:
             raise UsageError("verify takes either INSTANCE SOLUTION or --run DIR")
-        found = {
-            str(folder): checker.run(
-                r.jobs,
-                r.system,
-                dependencies=r.about.get("dependencies", False),
-                idempotent=r.about.get("idempotent", False),
-            )
-            for folder, r in _load_runs([run])
-        }
+        found = {}
+        for folder, r in _load_runs([run], refused):
+            with refused.told(folder):
+                found[str(folder)] = checker.run(
+                    r.jobs,
+                    r.system,
+                    dependencies=r.about.get("dependencies", False),
+                    idempotent=r.about.get("idempotent", False),
+                )
     elif instance is None or solution is None:
         raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")
     else:
@@ -503,18 +513,21 @@ def verify(
         found = {str(solution): checker.solution(problem, answer)}
     if json:
         checked = {name: [str(v) for v in violations] for name, violations in found.items()}
-        _print_json({"feasible": not any(checked.values()), "violations": checked})
+        feasible = not any(checked.values()) and not refused.errors
+        _print_json({"feasible": feasible, "violations": checked, "errors": refused.errors})
     else:
         for name, violations in found.items():
             for violation in violations:
                 print(violation)
             print(f"{name}: {'NOT feasible' if violations else 'feasible'}")
-    return FINDINGS if any(found.values()) else DONE
+    return refused.code(FINDINGS if any(found.values()) else DONE)
 
 
 @app.command
 def compare(*runs: Path, json: Json = False) -> int:
     """Compare runs that were saved with simulate --out.
+
+    A run that cannot be read is told of on standard error, and the others are compared.
 
     Parameters
     ----------
@@ -528,8 +541,10 @@ def compare(*runs: Path, json: Json = False) -> int:
         raise UsageError("compare needs the folder of a run")
     from cpdispatch.replays import Told
 
-    _print_runs([Told.of(run) for _, run in _load_runs(list(runs))], json)
-    return DONE
+    refused = _Refused()
+    told = [Told.of(run) for _, run in _load_runs(list(runs), refused)]
+    _print_runs(told, json, {"errors": refused.errors})
+    return refused.code(DONE)
 
 
 @app.command(name="list")
@@ -631,13 +646,36 @@ app.command(
 # --------------------------------------------------------------------------------- helpers
 
 
-def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:
+class _Refused:
+    """The files of several that cannot be read: each is told of on standard error at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[dict[str, str]] = []
+
+    @contextmanager
+    def told(self, path: Path) -> Iterator[None]:
+        """Read a file in this block, which ends where the file is refused."""
+        try:
+            yield
+        except InputError as error:
+            print(f"cpdispatch: {error}", file=sys.stderr)
+            self.errors.append({"file": str(path), "error": str(error)})
+
+    def code(self, otherwise: int) -> int:
+        """The exit code: that of bad input when there was any."""
+        return BAD_INPUT if self.errors else otherwise
+
+
+def _load_runs(folders: list[Path], refused: _Refused) -> Iterator[tuple[Path, Run]]:
     """The runs of the folders, each once; those inside one in the order that `place` says."""
     from cpdispatch.simulate.run import ABOUT, Run, about_of
 
     def place(path: Path) -> tuple[float, bool, Path]:
         # Simulate gives each run its place; an earlier version did not, and Run.save does not.
-        about = about_of(path)
+        try:
+            about = about_of(path)
+        except InputError:  # what is wrong with it is told when it is read
+            about = {}
         return about.get("place", float("inf")), about.get("dispatcher") != "easy", path
 
     seen: set[Path] = set()
@@ -645,20 +683,25 @@ def _load_runs(folders: list[Path]) -> Iterator[tuple[Path, Run]]:
         inner = [path.parent for path in folder.glob(f"**/{ABOUT}")]
         alone = (folder / ABOUT).exists() or not inner
         for path in [folder] if alone else sorted(inner, key=place):
-            if path.resolve() not in seen:
-                seen.add(path.resolve())
-                yield path, Run.load(path)
+            if path.resolve() in seen:
+                continue
+            seen.add(path.resolve())
+            run = None
+            with refused.told(path):
+                run = Run.load(path)
+            if run is not None:
+                yield path, run
 
 
-def _print_runs(told: Sequence[Told], json: bool, failed: Mapping[str, str] | None = None) -> None:
-    """Print the runs that are done; with --json, those that failed beside them, and why."""
+def _print_runs(told: Sequence[Told], json: bool, beside: Mapping[str, Any] | None = None) -> None:
+    """Print the runs that are done; with --json, what is to be told beside them, too."""
     from rich.text import Text
 
     from cpdispatch import replays
     from cpdispatch.analyze import compare
 
     if json:
-        _print_json(replays.report_of(told) | ({"failed": failed} if failed else {}))
+        _print_json(replays.report_of(told) | dict(beside or {}))
         return
     console = _console()
     for title, rows in replays.tables(told):

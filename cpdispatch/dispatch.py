@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from cpdispatch.errors import (
     nearest,
     unknown,
 )
-from cpdispatch.files import read_bytes
+from cpdispatch.files import parse_toml
 from cpdispatch.instance import Instance
 
 
@@ -487,10 +486,7 @@ def _relabelled(dispatcher: Dispatcher, name: str) -> Dispatcher:
 
 
 def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        data = tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be parsed: {error}", file=path) from error
+    data = parse_toml(path, "a dispatcher file")
     name = data.pop("dispatcher", None)
     if not isinstance(name, str):
         raise InputError("names no dispatcher", file=path, field="dispatcher", value=name)

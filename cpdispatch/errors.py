@@ -61,9 +61,11 @@ class InputError(CpdispatchError):
     ) -> None:
         where = "" if file is None else str(file) + (f":{line}" if line is not None else "")
         parts = [part for part in (where, f"field {field}" if field else "") if part]
-        found = "" if value is None else f" (found {value!r})"
+        found = "" if value is None else f" (found {_short(repr(value))})"
         tail = f"; {advice}" if advice else ""
-        super().__init__(": ".join([*parts, problem + found + tail]))
+        text = ": ".join([*parts, problem + found + tail])
+        # One line, whatever stands in the file.
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
         self.file = file
         self.line = line
         self.field = field
@@ -71,6 +73,16 @@ class InputError(CpdispatchError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (str(self), self.__dict__)
+
+
+def _short(text: str, most: int = 200) -> str:
+    """A text for people, which nobody would read to its end."""
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 4 :]}"
+
+
+def in_a_line(error: BaseException) -> str:
+    """The first line of another library's error, or its kind when it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _restored(message: str, state: dict[str, object]) -> InputError:

@@ -1,23 +1,28 @@
-"""Files: compression by extension, and writes that happen whole or not at all."""
+"""Files: what they hold by their first bytes, and writes that happen whole or not at all."""
 
 from __future__ import annotations
 
 import builtins
 import gzip
+import json
 import lzma
 import os
 import re
 import tempfile
+import tomllib
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import msgspec
 import zstandard
 
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import InputError, UsageError, in_a_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Struct = TypeVar("Struct")
 
@@ -45,11 +50,15 @@ _PACK: dict[str, Callable[[bytes], bytes]] = {
     ".zst": zstandard.ZstdCompressor().compress,
 }
 _RANDOM = 8  # letters, digits and underscores at the end of a temporary file's name
+_PACKED_AS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Return a file's content, unpacked when its name ends in .gz, .xz or .zst.
+    """Return a file's content, unpacked if it is packed, whatever its name says.
+
+    A file is packed (gzip, xz, zstd) when its first bytes say so, or when its name ends in .gz,
+    .xz or .zst.
 
     Raises
     ------
@@ -63,9 +72,12 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise InputError("no such file", file=path) from None
     except IsADirectoryError:
         raise InputError("this is a directory", file=path, advice="name a file in it") from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path) from error
-    unpack = _UNPACK.get(path.suffix)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=path) from error
+    by_content = (kind for first, kind in _PACKED_AS.items() if packed.startswith(first))
+    kind = next(by_content, path.suffix)
+    unpack = _UNPACK.get(kind)
     if unpack is None:
         return packed
     try:
@@ -74,10 +86,100 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         return unpack(packed)
     except _BROKEN as error:
         raise InputError(
-            f"the {path.suffix[1:]} data is damaged or cut short: {error}",
+            f"the {kind[1:]} data is damaged or cut short: {error}",
             file=path,
             advice="fetch the file again",
         ) from error
+
+
+_BINARY = {
+    b"PAR1": ("a Parquet table", "a log that is a Parquet table has the extension .parquet"),
+    b"PK\x03\x04": ("a ZIP archive", "unpack it"),
+    b"7z\xbc\xaf": ("a 7z archive", "unpack it"),
+    b"BZh": ("packed by bzip2", "unpack it; .gz, .xz and .zst are read as they are"),
+    b"\x80\x04\x95": ("a pickle of Python", "it is no text"),
+    b"\x80\x05\x95": ("a pickle of Python", "it is no text"),
+    b"%PDF": ("a PDF document", "it is no text"),
+    b"\x89PNG": ("a PNG picture", "it is no text"),
+    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+}
+"""What begins with these bytes is no text that is read: what it is, and what to do."""
+
+
+def read_text(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file of text, unpacked, without a byte order mark.
+
+    Raises
+    ------
+    InputError
+        When `read_bytes` does, or the file is of a known kind that is no UTF-8 text.
+    """
+    content = read_bytes(path)
+    for first, (kind, advice) in _BINARY.items():
+        if content.startswith(first):
+            raise InputError(f"text is needed, this is {kind}", file=path, advice=advice)
+    zero = content.find(b"\0")
+    if zero >= 0:
+        raise InputError(
+            "text is needed, this has a zero byte",
+            file=path,
+            line=content.count(b"\n", 0, zero) + 1,
+            advice="the file is binary or damaged: fetch it again",
+        )
+    return content.removeprefix(b"\xef\xbb\xbf")
+
+
+def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
+    """Return a Parquet file's table, each of whose values was looked at.
+
+    Raises
+    ------
+    InputError
+        When `read_bytes` does, or the file is damaged or no Parquet.
+    """
+    content = read_bytes(path)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table: pa.Table = pq.read_table(pa.BufferReader(content))
+        table.validate(full=True)
+    except Exception as error:  # whatever Arrow makes of damaged data
+        is_it = content.startswith(b"PAR1")
+        kind = "the Parquet data is damaged" if is_it else f"no Parquet{unlike(content, '')}"
+        raise InputError(f"{kind}: {in_a_line(error)}", file=path) from error
+    return table
+
+
+_YAML = re.compile(rb"(---|%YAML|[A-Za-z_][\w .-]*:(\s|$)|- +[\w\"'{\[])")
+_TOML = re.compile(rb"(\[\[?[\w.\"' -]+\]\]?\s*(#.*)?|[\w.\"-]+\s*=.*)\s*$")
+
+
+def resembles(content: bytes) -> str:
+    """What a text that could not be read looks like, such as ``a log in SWF``; may be empty."""
+    lines = (line.strip() for line in content[:20_000].splitlines())
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    if not first:
+        return "an empty file" if not content.strip() else ""
+    if first.startswith(b";") or re.fullmatch(rb"-?\d+(\s+-?[\d.]+){17}(\s.*)?", first):
+        return "a log in SWF"
+    if first[:1] in (b"{", b"[") and not _TOML.match(first):
+        return "JSON"
+    if _TOML.match(first):
+        return "TOML"
+    if _YAML.match(first):
+        return "YAML"
+    if first[:1] == b"<":
+        return "XML or HTML"
+    head = content.lstrip(b"# ").split(b"\n", 1)[0].split(b",")
+    return "a table (CSV)" if len(head) > 1 and all(name.strip() for name in head) else ""
+
+
+def unlike(content: bytes, wanted: str) -> str:
+    """A clause for errors that says what a text looks like, if that is not what is wanted."""
+    kind = resembles(content)
+    return f"; it looks like {kind}" if kind and kind != wanted else ""
 
 
 @contextmanager
@@ -169,31 +271,148 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def parse_json(
-    content: bytes | str, type: builtins.type[Struct], what: str, file: str | os.PathLike[str]
+    content: bytes | str,
+    type: builtins.type[Struct],
+    what: str,
+    file: str | os.PathLike[str],
+    format: str | None = None,
 ) -> Struct:
     """Read JSON of a known structure.
+
+    Parameters
+    ----------
+    content : bytes or str
+    type : type
+        What is expected, as msgspec takes it.
+    what : str
+        What that is called in errors, such as ``an instance file``.
+    file : path
+        Where it was read.
+    format : str, optional
+        What the key ``format`` must have as its value.
 
     Raises
     ------
     InputError
-        With the path of the key and, where it is a single one, the value that was found there.
+        With the path of the key and, where it is a single one, the value that was found there. No
+        object may have a key twice.
     """
     try:
-        return msgspec.json.decode(content, type=type)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        path = path.removesuffix("`")
-        key = re.search("(unknown|missing required) field `(.*)`", problem)
-        if key:
-            problem, path = f"{key[1]} key", f"{path}.{key[2]}"
+        content = content.encode() if isinstance(content, str) else content
+        read = msgspec.json.decode(content, type=type)
+        repeated = _repeated(content)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _misread(content, error, what, file, format) from error
+    if repeated:
         raise InputError(
-            f"not {what}: {problem}",
+            f"not {what}: the key stands twice in one object",
             file=file,
-            field=path.removeprefix(".") or None,
-            value=_found(content, path),
-        ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"not {what}: {error}", file=file) from error
+            field=repeated,
+            advice="leave one of them",
+        )
+    if wrong := _of_format(content, what, file, format):
+        raise wrong
+    return read
+
+
+def _misread(
+    content: bytes | str,
+    error: Exception,
+    what: str,
+    file: str | os.PathLike[str],
+    format: str | None,
+) -> InputError:
+    """What is wrong with JSON that is not of the structure that was expected."""
+    if _plain(content) is None:
+        kind = unlike(content, "JSON") if isinstance(content, bytes) else ""
+        advice = f"{what} is JSON" if kind else ""
+        return InputError(f"not {what}: {error}{kind}", file=file, advice=advice)
+    if wrong := _of_format(content, what, file, format):
+        return wrong
+    problem, _, path = str(error).partition(" - at `$")
+    path = path.removesuffix("`")
+    key = re.search("(unknown|missing required) field `(.*)`", problem, re.DOTALL)
+    if key:
+        problem, path = f"{key[1]} key", f"{path}.{key[2]}"
+    field, found = path.removeprefix(".") or None, _found(content, path)
+    return InputError(f"not {what}: {problem}", file=file, field=field, value=found)
+
+
+def _plain(content: bytes | str) -> Any:
+    """What stands in some JSON, of whatever structure; None when it is no JSON."""
+    try:
+        return msgspec.json.decode(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def parse_toml(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Parameters
+    ----------
+    path : path
+    what : str
+        What it is called in errors, such as ``a dispatcher file``.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read; the message has the line.
+    """
+    content = read_text(path)
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        kind = unlike(content, "TOML")
+        raise InputError(
+            f"not {what}: {error}{kind}", file=path,
+            advice=f"{what} is TOML" if kind else "",
+        ) from error  # fmt: skip
+
+
+def _of_format(
+    content: bytes | str, what: str, file: str | os.PathLike[str], format: str | None
+) -> InputError | None:
+    """The error for JSON that says that it is of another format; None when it does not."""
+    found = None if format is None else _found(content, ".format")
+    if not isinstance(found, str) or found == format:
+        return None
+    return InputError(f"not {what}: expected {format!r}", file=file, field="format", value=found)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The keys and values of a JSON object, those that stand twice too."""
+
+
+def _repeated(content: bytes) -> str:
+    """The path of the first key that stands twice in one object of some JSON; may be empty."""
+    try:
+        # Whoever decodes keeps the last of like keys, and so loses a colon; in a text, an escape
+        # could make up for it.
+        plain = msgspec.json.encode(msgspec.json.decode(content))
+        if b"\\u" not in content and content.count(b":") == plain.count(b":"):
+            return ""
+    except OverflowError:  # of numbers that are too large to be written again
+        pass
+    try:
+        return next(_repetitions(json.loads(content, object_pairs_hook=_Pairs)), "")
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _repetitions(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, inner in value:
+            inside = f"{path}.{key}" if path else key
+            if key in seen:
+                yield inside
+            seen.add(key)
+            yield from _repetitions(inner, inside)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _repetitions(inner, f"{path}[{index}]")
 
 
 def _found(content: bytes | str, path: str) -> object:

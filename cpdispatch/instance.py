@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
-from cpdispatch.files import json_lines, parse_json, read_bytes, write_bytes
+from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
 from cpdispatch.jobs import JobTable, job_block
 from cpdispatch.system import LIMIT, NodeGroup, System
 
@@ -206,6 +207,11 @@ class Instance:
     dependencies : Dependencies or None
         None when any queued job may start as soon as it fits.
     starvation : Starvation or None
+
+    Raises
+    ------
+    InputError
+        When a reservation, the power cap or the starvation bound is none; the field is named.
     """
 
     now: int
@@ -218,6 +224,10 @@ class Instance:
     power: Power | None = None
     dependencies: Dependencies | None = None
     starvation: Starvation | None = None
+
+    def __post_init__(self) -> None:
+        if self.reservations or self.power is not None or self.starvation is not None:
+            _Check("instance").rules(self)
 
     def earliest_s(self) -> IntArray:
         """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
@@ -355,12 +365,12 @@ def load(path: str | os.PathLike[str]) -> Instance:
         When it cannot be read, has an unknown key or resource, or describes an impossible state;
         the message has the path of the key and what was found there.
     """
-    return loads(read_bytes(path), path)
+    return loads(read_text(path), path)
 
 
 def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> Instance:
     """Read an instance from the content of a file, see `load`."""
-    read = parse_json(content, _File, "an instance file", name)
+    read = parse_json(content, _File, "an instance file", name, FORMAT)
     return _Check(name).instance(read)
 
 
@@ -384,16 +394,15 @@ class _Check:
         self.need(value >= least, field, value, problem)
         self.need(value <= LIMIT, field, value, f"must be {LIMIT} or less")
 
-    def vector(self, values: list[int], field: str, resources: int) -> tuple[int, ...]:
+    def vector(self, values: Sequence[int], field: str, resources: int) -> None:
+        found = list(values)
         self.need(
-            len(values) == resources, field, values, f"one number for each of {resources} resources"
+            len(values) == resources, field, found, f"one number for each of {resources} resources"
         )
-        self.need(min(values) >= 0, field, values, "negative")
-        self.need(max(values) <= LIMIT, field, values, f"must be {LIMIT} or less")
-        return tuple(values)
+        self.need(min(values) >= 0, field, found, "negative", "write 0 or more")
+        self.need(max(values) <= LIMIT, field, found, f"must be {LIMIT} or less")
 
     def instance(self, read: _File) -> Instance:
-        self.need(read.format == FORMAT, "format", read.format, f"expected {FORMAT!r}")
         self.number(read.time, "time", 0)
         system = self.system(read)
         nodes, kinds = system.nodes, len(system.resources)
@@ -401,13 +410,17 @@ class _Check:
             self.need(0 <= node < nodes, f"down[{k}]", node, f"nodes are numbered 0 to {nodes - 1}")
         down = sealed(np.array(sorted(set(read.down)), dtype=np.int64))
         reservations = tuple(
-            self.reservation(r, f"reservations[{k}]", nodes, kinds)
-            for k, r in enumerate(read.reservations)
+            Reservation(r.start, r.duration, tuple(r.nodes), tuple(r.capacity))
+            for r in read.reservations
         )
-        power = None
+        self.reservations(reservations, nodes, kinds)
+        power, starvation = None, None
         if read.power is not None:
-            self.number(read.power.cap, "power.cap", 0)
-            power = Power(read.power.cap, self.vector(read.power.unit, "power.unit", kinds))
+            power = Power(read.power.cap, tuple(read.power.unit))
+        self.power(power, kinds)
+        if read.starvation is not None:
+            starvation = Starvation(read.starvation.threshold, read.starvation.bound)
+        self.starvation(starvation)
         jobs: list[_QueuedJob | _RunningJob] = [*read.queue, *read.running]
         names = _names([(job.user, job.queue) for job in jobs])
         running = self.running(read, system, names)
@@ -417,16 +430,24 @@ class _Check:
         free = free_capacity(system, running, down, reservations, read.time)
         return Instance(
             read.time, system, free, queue, running, down, reservations, power,
-            self.dependencies(read, queue, running), self.starvation(read),
+            self.dependencies(read, queue, running), starvation,
         )  # fmt: skip
 
-    def starvation(self, read: _File) -> Starvation | None:
-        if read.starvation is None:
-            return None
-        threshold, bound = read.starvation.threshold, read.starvation.bound
-        self.number(threshold, "starvation.threshold", 0)
-        self.number(bound, "starvation.bound", 0)
-        return Starvation(threshold, bound)
+    def rules(self, instance: Instance) -> None:
+        """What an instance holds beside jobs and nodes."""
+        self.reservations(instance.reservations, *instance.system.capacity.shape)
+        self.power(instance.power, len(instance.system.resources))
+        self.starvation(instance.starvation)
+
+    def power(self, power: Power | None, kinds: int) -> None:
+        if power is not None:
+            self.number(power.cap, "power.cap", 0)
+            self.vector(power.unit, "power.unit", kinds)
+
+    def starvation(self, starvation: Starvation | None) -> None:
+        if starvation is not None:
+            self.number(starvation.threshold_s, "starvation.threshold", 0)
+            self.number(starvation.bound_s, "starvation.bound", 0)
 
     def dependencies(self, read: _File, queue: JobTable, running: Running) -> Dependencies | None:
         """What the jobs' `after`, `think` and `earliest` say; None when they say nothing."""
@@ -502,21 +523,28 @@ class _Check:
         except InputError as error:
             raise InputError(str(error), file=self.path) from error
 
-    def reservation(self, read: _Reservation, field: str, nodes: int, kinds: int) -> Reservation:
-        self.number(read.start, f"{field}.start")
-        self.number(read.duration, f"{field}.duration", 1)
-        for k, node in enumerate(read.nodes):
-            where = f"{field}.nodes[{k}]"
-            self.need(0 <= node < nodes, where, node, f"nodes are numbered 0 to {nodes - 1}")
-        once = len(set(read.nodes)) == len(read.nodes)
-        self.need(once, f"{field}.nodes", read.nodes, "a node is named twice")
-        capacity = self.vector(read.capacity, f"{field}.capacity", kinds)
-        return Reservation(read.start, read.duration, tuple(read.nodes), capacity)
+    def reservations(self, reservations: tuple[Reservation, ...], nodes: int, kinds: int) -> None:
+        for index, given in enumerate(reservations):
+            field, named = f"reservations[{index}]", list(given.nodes)
+            self.number(given.start_s, f"{field}.start")
+            self.number(given.duration_s, f"{field}.duration", 1)
+            self.need(
+                bool(named), f"{field}.nodes", named, "a reservation needs a node or more",
+                "name its nodes, or leave the reservation out",
+            )  # fmt: skip
+            k = next((k for k, node in enumerate(named) if not 0 <= node < nodes), 0)
+            self.need(
+                0 <= named[k] < nodes, f"{field}.nodes[{k}]", named[k],
+                f"nodes are numbered 0 to {nodes - 1}",
+            )  # fmt: skip
+            once = len(set(named)) == len(named)
+            self.need(once, f"{field}.nodes", named, "a node is named twice")
+            self.vector(given.capacity, f"{field}.capacity", kinds)
 
     def job(self, job: _QueuedJob | _RunningJob, field: str, kinds: int, seen: set[int]) -> None:
         self.need(job.id not in seen, f"{field}.id", job.id, "another job has this id")
         seen.add(job.id)
-        self.number(job.id, f"{field}.id")
+        self.number(job.id, f"{field}.id", 0)
         self.number(job.units, f"{field}.units", 1)
         self.number(job.duration, f"{field}.duration", 1)
         if job.submit is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.errors import InputError
-from cpdispatch.files import json_lines, parse_json, read_bytes, write_bytes
+from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
 from cpdispatch.instance import Instance, digest, is_number
 from cpdispatch.system import LIMIT
 
@@ -272,18 +272,17 @@ def load(path: str | os.PathLike[str]) -> Solution:
         When it cannot be read, has an unknown key, or holds what no solution can; the message
         has the path of the key and what was found there.
     """
-    return loads(read_bytes(path), path)
+    return loads(read_text(path), path)
 
 
 def loads(content: bytes | str, name: str | os.PathLike[str] = "<solution>") -> Solution:
     """Read a solution from the content of a file, see `load`."""
-    read = parse_json(content, _File, "a solution file", name)
+    read = parse_json(content, _File, "a solution file", name, FORMAT)
 
     def need(good: bool, field: str, value: object, problem: str) -> None:
         if not good:
             raise InputError(problem, file=name, field=field, value=value)
 
-    need(read.format == FORMAT, "format", read.format, f"expected {FORMAT!r}")
     sha256 = re.fullmatch("[0-9a-f]{64}", read.instance) is not None
     need(sha256, "instance", read.instance, "not the SHA-256 of an instance (64 hex digits)")
     need(read.status in STATUSES, "status", read.status, f"not one of {', '.join(STATUSES)}")
@@ -291,7 +290,7 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<solution>") -> 
     need(read.limit_ms is None or read.limit_ms > 0, "limit_ms", read.limit_ms, "must be positive")
     for k, job in enumerate(read.jobs):
         field = f"jobs[{k}]"
-        need(abs(job.id) <= LIMIT, f"{field}.id", job.id, "no such number in an instance")
+        need(0 <= job.id <= LIMIT, f"{field}.id", job.id, "no such number in an instance")
         if job.start is None:
             need(job.nodes is None, f"{field}.nodes", job.nodes, "nodes of a job without a start")
             continue

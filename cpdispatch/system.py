@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +14,14 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError, UsageError, nearest
-from cpdispatch.files import read_bytes
+from cpdispatch.files import parse_json, parse_toml, read_text
 
 LIMIT = 2**48
 """Largest number in a system or an instance: sums over thousands of jobs stay within int64."""
 NODES_MAX = 1_000_000
-"""Most nodes in a group: a mistyped number must not ask for more memory than there is."""
+"""Most nodes of a system: a mistyped number must not ask for more memory than there is."""
+CELLS_MAX = 16_000_000
+"""Most capacities of a system, nodes times resource types: 128 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,9 @@ class System:
 
 
 def _validate(system: System) -> None:
-    def wrong(where: str, value: object, problem: str) -> InputError:
-        return InputError(problem, file=f"system {system.name}", field=where, value=value)
+    def wrong(where: str, value: object, problem: str, advice: str = "") -> InputError:
+        named = f"system {system.name}"
+        return InputError(problem, file=named, field=where, value=value, advice=advice)
 
     if not system.resources:
         raise wrong("resources", list(system.resources), "a system needs a resource type")
@@ -97,11 +100,15 @@ def _validate(system: System) -> None:
         raise wrong("resources", list(system.resources), "a resource type is named twice")
     if not system.groups:
         raise wrong("groups", [], "a system needs a group of nodes")
+    nodes, most = 0, min(NODES_MAX, CELLS_MAX // len(system.resources))
     for index, group in enumerate(system.groups):
         if group.nodes < 1:
             raise wrong(f"groups[{index}].nodes", group.nodes, "a group needs a node or more")
-        if group.nodes > NODES_MAX:
-            raise wrong(f"groups[{index}].nodes", group.nodes, f"more than {NODES_MAX} nodes")
+        nodes += group.nodes
+        if nodes > most:
+            raise wrong(
+                f"groups[{index}].nodes", group.nodes, f"more than {most} nodes in all groups"
+            )
         if len(group.capacity) != len(system.resources):
             raise wrong(
                 f"groups[{index}].capacity",
@@ -112,11 +119,22 @@ def _validate(system: System) -> None:
             raise wrong(f"groups[{index}].capacity", list(group.capacity), "negative capacity")
         if max(group.capacity) > LIMIT:
             raise wrong(f"groups[{index}].capacity", list(group.capacity), f"more than {LIMIT}")
-    if system.memory_unit_kb < 1:
-        raise wrong("memory_unit_kb", system.memory_unit_kb, "must be 1 or more")
+    names = Counter(group.name for group in system.groups)
+    if twice := next((name for name, times in names.items() if times > 1), None):
+        raise wrong("groups", twice, "two groups have this name", "give each group its own name")
+    for index, name in enumerate(system.resources):
+        if not any(group.capacity[index] for group in system.groups):
+            raise wrong(
+                f"resources[{index}]", name, "no group has any of this resource type",
+                "leave it out, or state the capacity of the groups that have it",
+            )  # fmt: skip
+    if not 1 <= system.memory_unit_kb <= LIMIT:
+        raise wrong("memory_unit_kb", system.memory_unit_kb, f"must be 1 or more, {LIMIT} at most")
     for queue, wait_s in system.expected_wait_s.items():
         if not 1 <= wait_s <= LIMIT:
-            raise wrong(f"expected_wait_s.{queue}", wait_s, "must be 1 or more seconds")
+            raise wrong(
+                f"expected_wait_s.{queue}", wait_s, f"must be 1 or more seconds, {LIMIT} at most"
+            )
 
 
 GB_IN_KB = 1024 * 1024
@@ -142,29 +160,71 @@ NAMED: Mapping[str, System] = {
             GB_IN_KB,
         ),
         System(
+            "gaia-gpu",
+            ("core", "gpu", "mem"),
+            (
+                NodeGroup("thin", 131, (12, 0, 48)),
+                NodeGroup("fermi", 12, (12, 2, 48)),
+                NodeGroup("kepler", 5, (16, 1, 64)),
+                NodeGroup("wide", 1, (16, 0, 64)),
+                NodeGroup("smp32", 1, (32, 0, 1024)),
+                NodeGroup("smp160", 1, (160, 0, 1024)),
+            ),
+            GB_IN_KB,
+        ),
+        System(
             "kit",
             ("core", "gpu", "mem"),
             (NodeGroup("thin", 1152, (20, 0, 64)), NodeGroup("fat", 21, (48, 4, 1024))),
             GB_IN_KB,
         ),
+        System(
+            "metacentrum",
+            ("core", "mem"),
+            (NodeGroup("zewura", 20, (80, 529_426_432)), NodeGroup("zegox", 48, (12, 94_035_968))),
+        ),
+        System("ricc", ("core", "mem"), (NodeGroup("ricc", 1024, (8, 12 * 1024)),), 1024),
         System("seth", ("core", "mem"), (NodeGroup("seth", 120, (4, 1024)),), 1024),
     )
 }
 """The systems known by name.
 
-Gaia's groups are ours; their totals, 151 nodes and 2,004 cores, are those of its public log.
+References
+----------
+``gaia``: the groups are ours; their totals, 151 nodes and 2,004 cores, are those of its public log.
+The memory of a node is that of the nodes that were added in 2014; the oldest ones had 24 GB.
+
+``gaia-gpu``: the same nodes in the same order, with GPUs. They are a system of their own because
+best fit takes an idle GPU for free capacity, and so takes such nodes later, though no job of the
+log asks for one. The GPUs are those that the site of the University of Luxembourg HPC named: 2
+Tesla M2070 on each of gaia-61 and 62, 2 Tesla M2090 on each of gaia-63 to 72, all of 12 cores
+(systems/gaia/accelerators, 2013), and a Tesla K20m on each of gaia-75 to 79, of 16 cores and 64 GB
+(news of January 2014). The page of the log says that 20 nodes have GPUs. Which 3 others do is not
+known; they have none here.
+
+``metacentrum``: the clusters zewura and zegox of CERIT-SC in 2013. Nodes, cores and KB of memory
+are those of the file of machines that comes with the log alea-wagap-2013.
+
+``ricc``: the RIKEN Integrated Cluster of Clusters: 1,024 nodes of 8 cores, as the header of its
+public log says, with 12 GB each; ``mem`` is in MB.
+
+``eurora``, ``kit`` and ``seth``: the thesis on dispatching by constraint programming (models.md).
 """
 
 
-class _GroupFile(msgspec.Struct, forbid_unknown_fields=True):
+class GroupFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A group of nodes as it stands in files."""
+
     name: str
     nodes: int
     capacity: list[int]
 
 
-class _SystemFile(msgspec.Struct, forbid_unknown_fields=True):
+class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A system as it stands in files."""
+
     resources: list[str]
-    groups: list[_GroupFile]
+    groups: list[GroupFile]
     name: str = ""
     memory_unit_kb: int = 1
     expected_wait_s: dict[str, int] = {}
@@ -188,27 +248,33 @@ def load(path: str | os.PathLike[str]) -> System:
         When the file cannot be read or does not describe a system.
     """
     path = Path(path)
-    content = read_bytes(path)
+    data: dict[str, Any]
+    if ".toml" in path.suffixes[-2:]:
+        data = parse_toml(path, "a system file")
+    else:
+        data = parse_json(read_text(path), dict[str, Any], "a system file", path)
     try:
-        if path.suffix == ".toml":
-            data: Any = tomllib.loads(content.decode())
-        else:
-            data = msgspec.json.decode(content)
-    except (ValueError, msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"cannot be parsed: {error}", file=path) from error
-    try:
-        if isinstance(data, dict) and isinstance(data.get("groups"), dict):
+        if isinstance(data.get("groups"), dict):
             return _from_accasim(msgspec.convert(data, _AccasimFile), path)
-        return _from_ours(msgspec.convert(data, _SystemFile), path)
+        return from_file(msgspec.convert(data, SystemFile), path.stem)
     except msgspec.ValidationError as error:
-        raise InputError(f"does not describe a system: {error}", file=path) from error
+        found = data.get("format")
+        of = f", it is of the format {found!r}" if isinstance(found, str) else ""
+        raise InputError(f"does not describe a system{of}: {error}", file=path) from error
     except InputError as error:
         raise InputError(str(error), file=path) from error
 
 
-def _from_ours(read: _SystemFile, path: Path) -> System:
+def from_file(read: SystemFile, name: str = "") -> System:
+    """The system that stands in a file; the name is for one that states none.
+
+    Raises
+    ------
+    InputError
+        When there can be no such system.
+    """
     return System(
-        read.name or path.stem,
+        read.name or name,
         tuple(read.resources),
         tuple(NodeGroup(g.name, g.nodes, tuple(g.capacity)) for g in read.groups),
         read.memory_unit_kb,
@@ -218,10 +284,11 @@ def _from_ours(read: _SystemFile, path: Path) -> System:
 
 def _from_accasim(read: _AccasimFile, path: Path) -> System:
     """AccaSim leaves out resources that a group lacks and states memory in KB."""
-    names = tuple(dict.fromkeys(name for group in read.groups.values() for name in group))
     for group in read.resources:
         if group not in read.groups:
             raise InputError("no such group", field="resources", value=group)
+    used = (read.groups[group] for group in read.resources)
+    names = tuple(dict.fromkeys(name for group in used for name in group))
     groups = tuple(
         NodeGroup(group, nodes, tuple(read.groups[group].get(name, 0) for name in names))
         for group, nodes in read.resources.items()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ LONGEST_S = 12
 
 @st.composite
 def systems(draw: st.DrawFn, max_nodes: int = 5, max_resources: int = 3) -> System:
-    """Systems of one to three groups; a group may lack any resource but not all."""
+    """Systems of one to three groups; a group may lack any resource but not all of them."""
     resources = RESOURCES[: draw(st.integers(1, max_resources))]
     left, groups = max_nodes, []
     for name in ("thin", "fat", "odd")[: draw(st.integers(1, min(3, max_nodes)))]:
@@ -38,6 +39,10 @@ def systems(draw: st.DrawFn, max_nodes: int = 5, max_resources: int = 3) -> Syst
             st.tuples(*(st.integers(0, 4) for _ in resources)).filter(lambda c: max(c) > 0)
         )
         groups.append(NodeGroup(name, nodes, capacity))
+    # Somebody has each resource.
+    most = np.array([group.capacity for group in groups]).max(axis=0)
+    first = np.where(most == 0, 1, groups[0].capacity).tolist()
+    groups[0] = replace(groups[0], capacity=tuple(first))
     return System("random", resources, tuple(groups))
 
 

@@ -150,6 +150,54 @@ def test_a_folder_of_instances_is_solved_into_a_folder(
     assert said(capsys, "verify", inner / "one.json", out / "one.solution.json")[0] == 0
 
 
+def test_the_other_instances_are_solved_when_one_is_bad(
+    problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    (many / "a.json").write_text("{")
+    (many / "b.json").write_bytes(problem.read_bytes())
+    (many / "c.json").write_bytes(problem.read_bytes().replace(b'"id":3', b'"id":-3'))
+    out = tmp_path / "answers"
+    arguments = ["solve", many, "--model", "easy", "--out", out]
+    code, text, err = said(capsys, *arguments)
+    assert code == 2
+    assert [line.split(":")[0] for line in text.splitlines()] == [str(many / "b.json")]
+    assert [line.split(": ")[1].removesuffix(":1") for line in err.splitlines()] == [
+        str(many / "a.json"), str(many / "c.json"),
+    ]  # fmt: skip
+    assert [path.name for path in out.iterdir()] == ["b.solution.json"]
+    code, text, err = said(capsys, *arguments, "--json")
+    told = msgspec.json.decode(text)
+    assert code == 2
+    assert [row["file"] for row in told["solutions"]] == [str(many / "b.json")]
+    assert [row["file"] for row in told["errors"]] == [str(many / "a.json"), str(many / "c.json")]
+    assert [f"cpdispatch: {row['error']}" for row in told["errors"]] == err.splitlines()
+
+
+@pytest.mark.parametrize("damage", ["run.json", "jobs.parquet", "decisions.parquet"])
+def test_the_other_runs_are_verified_and_compared_when_one_is_damaged(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    out = tmp_path / "out"
+    assert said(capsys, "simulate", log, "-d", "easy", "-d", "fifo", "--out", out)[0] == 0
+    bad = out / "easy" / damage
+    bad.write_bytes(bad.read_bytes()[:60])
+    for arguments in (["verify", "--run", out], ["compare", out], ["compare", *out.iterdir()]):
+        code, text, err = said(capsys, *arguments)
+        assert code == 2
+        assert "fifo" in text
+        assert "easy" not in text
+        assert err.startswith(f"cpdispatch: {bad}: ")
+        assert err.count("\n") == 1
+    told = msgspec.json.decode(said(capsys, "verify", "--run", out, "--json")[1])
+    assert (told["feasible"], told["violations"]) == (False, {str(out / "fifo"): []})
+    assert [row["file"] for row in told["errors"]] == [str(out / "easy")]
+    told = msgspec.json.decode(said(capsys, "compare", out, "--json")[1])
+    assert [run["dispatcher"] for run in told["runs"]] == ["fifo"]
+    assert [row["file"] for row in told["errors"]] == [str(out / "easy")]
+
+
 def test_a_wrong_solution_is_found_out(
     problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -623,6 +671,17 @@ def changed(field: str, value: object) -> Any:
     return make
 
 
+def instance_as_log(log: Path) -> list[object]:
+    log.write_bytes(msgspec.json.encode(INSTANCE))
+    return ["simulate", log]
+
+
+def log_as_policy(log: Path) -> list[object]:
+    path = log.with_suffix(".toml")
+    path.write_text(LOG)
+    return ["simulate", log, "-d", path]
+
+
 BAD = {
     "an empty log": (empty, "small.swf: .*no job"),
     "a log that is cut short": (cut_short, "small.swf.gz: the gz data is damaged or cut short"),
@@ -696,6 +755,21 @@ BAD = {
     "a node that is none": (changed("running.0.nodes", {"7": 1}), r"running\[0\].nodes.*'?7"),
     "overlapping running jobs": (changed("running.0.unit", [5, 0]), "overlap"),
     "an unknown key": (changed("colour", "red"), "colour"),
+    "a reservation of no nodes": (
+        changed("reservations", [{"start": 99, "duration": 5, "nodes": [], "capacity": [1, 0]}]),
+        r"field reservations\[0\].nodes: a reservation needs a node or more \(found \[\]\)",
+    ),
+    "a log as an instance": (lambda log: ["solve", log], "it looks like a log in SWF"),
+    "an instance as a log": (instance_as_log, "not a log in SWF; it looks like JSON"),
+    "a log as a system": (
+        lambda log: ["simulate", log, "--system", log],
+        "looks like a log in SWF",
+    ),
+    "a log as a solution": (lambda log: ["verify", log, log], "it looks like a log in SWF"),
+    "a log as a dispatcher": (
+        log_as_policy,
+        "it looks like a log in SWF; a dispatcher file is TOML",
+    ),
     "nothing to solve": (lambda log: ["solve"], "needs an instance file"),
     "a folder without instances": (lambda log: ["solve", log.parent], "there is no instance file"),
     "two solutions of one name": (twice, "two instances would have the solution file"),

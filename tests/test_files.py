@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import read_bytes, replacing, write_bytes
+from cpdispatch.files import read_bytes, read_text, replacing, write_bytes
 
 SUFFIXES = ["", ".gz", ".xz", ".zst"]
 CONTENT = b"the whole content\n" * 1000
@@ -55,6 +55,44 @@ def test_data_that_was_never_packed_is_refused(tmp_path: Path, suffix: str) -> N
     path.write_bytes(CONTENT)
     with pytest.raises(InputError, match="damaged or cut short"):
         read_bytes(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES[1:])
+@pytest.mark.parametrize("name", ["log.swf", "file", "log.swf.gz", "i.json.zst"])
+def test_packed_data_is_unpacked_whatever_the_name_says(
+    tmp_path: Path, name: str, suffix: str
+) -> None:
+    write_bytes(tmp_path / f"packed{suffix}", CONTENT)
+    (tmp_path / f"packed{suffix}").rename(tmp_path / name)
+    assert read_bytes(tmp_path / name) == CONTENT
+    packed = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(packed[:-9])
+    with pytest.raises(InputError, match=rf"the {suffix[1:]} data is damaged or cut short"):
+        read_bytes(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PAR1\x15\x04", r"this is a Parquet table; .* the extension \.parquet"),
+        (b"PK\x03\x04abc", "this is a ZIP archive; unpack it"),
+        (b"BZh91AY", "this is packed by bzip2; unpack it"),
+        ('{"a": 1}'.encode("utf-16"), "this is UTF-16 text; save it as UTF-8"),
+        (b"one\ntwo\n\0", ":3: text is needed, this has a zero byte"),
+    ],
+)
+def test_what_is_no_text_is_called_what_it_is(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as refused:
+        read_text(path)
+    assert str(refused.value).startswith(f"{path}:")
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_text_comes_without_a_byte_order_mark(tmp_path: Path, mark: bytes) -> None:
+    write_bytes(tmp_path / "file.gz", mark + "café".encode())
+    assert read_text(tmp_path / "file.gz").decode() == "café"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,56 @@ def test_free_capacity_is_what_nobody_holds(instance: Instance) -> None:
 @given(instances(max_jobs=2))
 def test_an_instance_survives_pickling(instance: Instance) -> None:
     assert to_json(pickle.loads(pickle.dumps(instance))) == to_json(instance)
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        ({"reservations": (Reservation(0, 5, (), (1, 0, 0, 1)),)},
+         ["reservations[0].nodes: a reservation needs a node or more (found [])", "leave the res"]),
+        ({"reservations": (Reservation(0, 0, (1,), (1, 0, 0, 1)),)},
+         ["reservations[0].duration: must be 1 or more (found 0)"]),
+        ({"reservations": (Reservation(0, 5, (64,), (1, 0, 0, 1)),)}, ["nodes[0]", "found 64"]),
+        ({"reservations": (Reservation(0, 5, (1, 1), (1, 0, 0, 1)),)}, ["twice (found [1, 1])"]),
+        ({"reservations": (Reservation(0, 5, (1,), (1,)),)}, ["capacity: one number for each"]),
+        ({"power": Power(-1, (1, 1, 1, 1))}, ["power.cap: negative (found -1)"]),
+        ({"power": Power(1, ())}, ["power.unit: one number for each of 4", "found []"]),
+        ({"starvation": Starvation(-1, 5)}, ["starvation.threshold: negative (found -1)"]),
+    ],
+)  # fmt: skip
+def test_an_instance_that_is_built_in_python_is_checked_too(
+    changed: dict[str, Any], parts: list[str]
+) -> None:
+    with pytest.raises(InputError) as refused:
+        replace(read(FILE), **changed)
+    assert str(refused.value).startswith("instance: field ")
+    for part in parts:
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('"time": 100000', '"time": 5, "time": 100000', "time"),
+        ('"time": 100000', '"time" : 5, "time": 100000', "time"),
+        ('"id": 77', '"id": 77, "submit": 4', "queue[0].submit"),
+        ('"0": 2', '"0": 1, "0": 2', "running[0].nodes.0"),
+        ('"0": 2', '"0": 1, "\\u0030": 2', "running[0].nodes.0"),
+        ('"user": "u1"', '"user": "a:b", "user": "\\u003a"', "queue[0].user"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(old: str, new: str, field: str) -> None:
+    text = json.dumps(FILE)
+    assert old in text
+    with pytest.raises(InputError) as refused:
+        loads(text.replace(old, new))
+    message = f"<instance>: field {field}: not an instance file: the key stands twice in one object"
+    assert str(refused.value) == f"{message}; leave one of them"
+
+
+def test_colons_and_escapes_in_texts_are_no_keys() -> None:
+    text = json.dumps(FILE).replace('"u1"', '"a:b\\u003a\\":"').replace('"time":', '"time" :')
+    assert loads(text).queue.label("user", 0) == 'a:b:":'
 
 
 def test_an_instance_cannot_be_changed() -> None:
@@ -352,6 +403,15 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"running": FILE["running"] * 2}, "running[1].id", "12"),
     (part("queue", id=12), "queue[0].id", "12"),
     (part("queue", id=2**70), "queue[0].id", str(2**70)),
+    (part("queue", id=-1), "queue[0].id", "negative (found -1)"),
+    (part("running", id=-7), "running[0].id", "negative (found -7)"),
+    (
+        {"format": "cpdispatch-solution/1"},
+        "field format: not an instance file",
+        "ution/1",
+    ),
+    ({"groups": [FILE["groups"][0], FILE["groups"][0]]}, "two groups have this name", "'gpu'"),
+    ({"groups": FILE["groups"][:1]}, "resources[2]", "no group has any of this resource type"),
     (part("queue", duration=-5), "queue[0].duration", "-5"),
     (part("queue", duration=2**70), "queue[0].duration", str(2**70)),
     (part("queue", units=0), "queue[0].units", "0"),
@@ -394,6 +454,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"starvation": {"threshold": 1, "bound": 2**70}}, "starvation.bound", str(2**70)),
     ({"starvation": {"threshold": 1}}, "starvation", "missing required"),
     (part("reservations", nodes=[0, 64]), "reservations[0].nodes[1]", "64"),
+    (part("reservations", nodes=[]), "reservations[0].nodes", "a node or more (found []); name"),
     (part("reservations", nodes=[3, 3]), "reservations[0].nodes", "[3, 3]"),
     (part("reservations", duration=0), "reservations[0].duration", "0"),
     (part("reservations", capacity=[1]), "reservations[0].capacity", "[1]"),

@@ -109,6 +109,8 @@ def job(**fields: Any) -> dict[str, Any]:
         (job(start=1.5), "field jobs[0].start", "1.5"),
         (job(start=2**70), "jobs[0].start", str(2**70)),
         (job(id=2**70), "jobs[0].id", str(2**70)),
+        (job(id=-1), "jobs[0].id", "no such number in an instance (found -1)"),
+        ({"co\nlour": "red"}, "field co\\nlour", "red"),
         (job(nodes={"three": 1}), "jobs[0].nodes.three", "three"),
         (job(nodes={"03": 1}), "jobs[0].nodes.03", "03"),
         (job(nodes={"²": 1}), "jobs[0].nodes.²", "²"),

@@ -32,6 +32,24 @@ def test_gaia_has_151_nodes_and_2004_cores() -> None:
     assert total("gaia")["core"] == 2004
 
 
+def test_gaia_gpu_is_gaia_with_29_gpus_on_17_nodes() -> None:
+    system = NAMED["gaia-gpu"]
+    assert (system.capacity[:, [0, 2]] == NAMED["gaia"].capacity).all()
+    assert system.total[1] == 2 * 2 + 10 * 2 + 5
+    assert np.count_nonzero(system.capacity[:, 1]) == 17
+
+
+def test_ricc_has_1024_nodes_of_8_cores_and_12_gb() -> None:
+    assert (NAMED["ricc"].nodes, total("ricc")) == (1024, {"core": 8192, "mem": 1024 * 12 * 1024})
+
+
+def test_metacentrum_has_zewura_and_zegox() -> None:
+    cores, mem_kb = NAMED["metacentrum"].capacity.T
+    assert np.unique(cores, return_counts=True)[1].tolist() == [48, 20]
+    assert total("metacentrum")["core"] == 2176
+    assert (np.unique(mem_kb) // 1024**2).tolist() == [89, 504]
+
+
 def test_kit_has_1152_nodes_of_20_cores_and_21_of_48() -> None:
     cores = NAMED["kit"].capacity[:, 0]
     assert np.unique(cores, return_counts=True)[1].tolist() == [1152, 21]
@@ -136,6 +154,12 @@ def group(**fields: Any) -> dict[str, Any]:
         ({"groups": {"g": {"core": 4}}, "resources": {"h": 2}}, ["resources", "found 'h'"]),
         ({"groups": {"g": {"core": -4}}, "resources": {"g": 2}}, ["capacity", "found [-4]"]),
         ({"groups": {}, "resources": {}}, ["resources"]),
+        ({"groups": [OURS["groups"][0]] * 2}, ["two groups have this name (found 'gpu')", "give"]),
+        (group(capacity=[0, 0]), ["resources[0]", "no group has any", "found 'core'", "leave it"]),
+        (group(capacity=[8, 0]), ["resources[1]", "no group has any", "found 'gpu'"]),
+        (group(nodes=600_000) | {"resources": [str(k) for k in range(40)]}, ["groups[0].nodes"]),
+        ({"memory_unit_kb": 2**70}, ["memory_unit_kb", f"found {2**70}"]),
+        ({"format": "cpdispatch-instance/1"}, ["it is of the format 'cpdispatch-instance/1'"]),
     ],
 )
 def test_a_wrong_system_is_refused_in_one_line_with_file_field_and_value(
@@ -158,6 +182,45 @@ def test_a_file_that_is_no_system_is_refused(tmp_path: Path, name: str, content:
     with pytest.raises(InputError) as refused:
         systems.load(path)
     assert str(refused.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("s.json", "resources:\n  - core\n", "it looks like YAML; a system file is JSON"),
+        ("s.yaml", "---\nresources: [core]\n", "it looks like YAML; a system file is JSON"),
+        ("s.toml", "resources:\n  - core\n", "it looks like YAML; a system file is TOML"),
+        ("s.json", '[[groups]]\nname = "a"\n', "it looks like TOML; a system file is JSON"),
+        ("s.toml", json.dumps(OURS, indent=1), "it looks like JSON; a system file is TOML"),
+        ("s.json", "; Version: 2.2\n", "it looks like a log in SWF; a system file is JSON"),
+        ("s.json", "1 " * 18, "it looks like a log in SWF; a system file is JSON"),
+        ("s.json", "id,submit\n1,2\n", "it looks like a table (CSV); a system file is JSON"),
+        ("s.json", "<html>", "it looks like XML or HTML; a system file is JSON"),
+        ("s.json", " \n", "it looks like an empty file; a system file is JSON"),
+        ("s.json", '{"resources": ["core"], "resources": ["core"]}', "stands twice in one object"),
+        ("s.json", '{"groups": {"a": {"core": 1}, "a": {}}}', "field groups.a: "),
+        ("s.json", "\0", "text is needed, this has a zero byte"),
+    ],
+)
+def test_another_kind_of_file_is_called_what_it_looks_like(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    path = written(tmp_path, content, name)
+    with pytest.raises(InputError) as refused:
+        systems.load(path)
+    assert str(refused.value).startswith(f"{path}:")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_byte_order_mark_hides_no_system(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(OURS).encode())
+    assert systems.load(tmp_path / "s.json").nodes == 4
+
+
+def test_groups_that_accasim_does_not_use_have_no_say(tmp_path: Path) -> None:
+    accasim = {"groups": {"a": {"core": 4}, "b": {"core": 4, "gpu": 1}}, "resources": {"a": 2}}
+    assert systems.load(written(tmp_path, accasim)).resources == ("core",)
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:

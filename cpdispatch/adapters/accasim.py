@@ -331,8 +331,10 @@ class Bridge:
                 tuple(group[kind] for kind in resources): name
                 for name, group in manager.groups_available_resource().items()
             }
+            # Like groups that stand apart have the same name in `names`.
             groups = tuple(
-                NodeGroup(names[row], len(list(same)), row) for row, same in groupby(rows)
+                NodeGroup(f"{names[row]} {k}", len(list(same)), row)
+                for k, (row, same) in enumerate(groupby(rows))
             )
             self._node = {name: k for k, name in enumerate(manager.node_names)}
             self._system = System(

@@ -12,7 +12,7 @@ import msgspec
 
 from cpdispatch.campaign.tasks import Done
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import parse_json, read_bytes, sweep, write_bytes
+from cpdispatch.files import parse_json, read_bytes, read_text, sweep, write_bytes
 
 MANIFEST = "campaign.json"
 FORMAT = "cpdispatch-campaign/1"
@@ -43,7 +43,7 @@ class Store:
         path = folder / MANIFEST
         sweep(folder, MANIFEST)
         if path.exists():
-            _check(parse_json(read_bytes(path), dict[str, Any], "a campaign", path), wanted, folder)
+            _check(parse_json(read_text(path), dict[str, Any], "a campaign", path), wanted, folder)
             sweep(folder, "*.pickle")
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} holds something else than a campaign: choose another one")

@@ -28,7 +28,7 @@ import numpy as np
 
 from cpdispatch.decision import Decision
 from cpdispatch.errors import InputError
-from cpdispatch.files import parse_json, read_bytes, write_bytes
+from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.instance import Instance
 from cpdispatch.models.engine import MODELS, Answer, Budget, Engine, no_collection, warm_up
 from cpdispatch.models.part import Selection
@@ -163,9 +163,7 @@ class Record:
         InputError
             When it cannot be read, or is no record.
         """
-        file = parse_json(read_bytes(path), _File, "a record of hyper", path)
-        if file.format != FORMAT:
-            raise InputError(f"is not {FORMAT}", file=path, field="format", value=file.format)
+        file = parse_json(read_text(path), _File, "a record of hyper", path, FORMAT)
         names = {choice.name for choice in CHOICES}
         for kind, choices in file.kinds.items():
             for name, (tries, mean) in choices.items():

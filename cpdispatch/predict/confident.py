@@ -35,6 +35,11 @@ class Confident:
         """The predictor for a workload, whose names of executables have prefixes."""
         return cls(Profile.of(workload))
 
+    @property
+    def notes(self) -> dict[str, int]:
+        """What a run is to tell, see `Profile`."""
+        return self.profile.notes
+
     def predict(self, job: Job, now: int) -> float:
         """Return the requested time or the runtime of the last match."""
         shares = self._shares.get(job.user) or ()

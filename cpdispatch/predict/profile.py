@@ -16,19 +16,27 @@ PROFILES = 180_000
 so that `Profile.memory`, which forgets none, gives the same predictions."""
 
 
+NO_PREFIX = "not used: prefix rule of the predictor profile, executables have no names"
+
+
 @dataclass(slots=True)
 class Profile:
     """Predicts the runtime of the user's last job that matches, tried in turn.
 
     Name, queue, requested time and resources; the same with the name's prefix (the name without its
     trailing number); name, queue and requested time; prefix, queue and requested time; name;
-    prefix. Else, and for jobs without a user, the requested time. Logs without job names
-    have the executable's number as the name.
+    prefix. Else, and for jobs without a user, the requested time.
+
+    Logs without job names (SWF) have the executable's number as the name. Such a number is a mere
+    label: 12 and 13 are no more alike than 12 and 99. It has no prefix but itself, the rules by
+    prefix then find what those by name find, and a run notes that they had nothing to work on.
 
     Attributes
     ----------
     prefix : tuple of int
         Of each executable, the first one with the same prefix; empty when each is its own.
+    notes : dict of str to int
+        What a run is to tell: the number of jobs by what is true of them.
 
     References
     ----------
@@ -38,12 +46,14 @@ class Profile:
 
     prefix: tuple[int, ...] = ()
     name: str = "profile"
+    notes: dict[str, int] = field(default_factory=dict)
     _runtimes: Recent[Key, int] = field(default_factory=lambda: Recent(PROFILES), repr=False)
 
     @classmethod
     def of(cls, workload: Workload) -> Profile:
         """The predictor for a workload: prefixes come from its names of executables."""
-        return cls(_prefixes(workload.table.labels.get("executable", ())))
+        names = workload.table.labels.get("executable", ())
+        return cls(_prefixes(names), notes={} if names else {NO_PREFIX: len(workload)})
 
     def predict(self, job: Job, now: int) -> float:
         """Return the runtime of the last match."""

@@ -18,13 +18,15 @@ import numpy as np
 
 from cpdispatch import dispatch, predict
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
-from cpdispatch.errors import InputError, InterruptedRunError, UsageError
+from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.files import read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import Predictor, Remembering
+from cpdispatch.predict.confident import Confident
+from cpdispatch.predict.profile import Profile
 from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
 from cpdispatch.simulate.run import ABOUT, FILES, Run, run_of, system_as_dict
 from cpdispatch.simulate.simulation import Simulation
@@ -188,7 +190,8 @@ def simulate(
     if isinstance(replay.simulation, Simulation):
         about |= replay.simulation.of_predictor
     faults = dispatch.faults_of(replay.dispatcher)
-    notes = {**workload.notes, **replay.simulation.notes, **faults}
+    told = known.notes if isinstance(known, Profile | Confident) else {}
+    notes = {**workload.notes, **told, **replay.simulation.notes, **faults}
     if starvation is not None and dispatch.keeps_starvation_bound(made) is None:
         notes[f"dispatcher {made.name}, decisions that no starvation bound binds"] = len(
             replay.simulation.records
@@ -300,10 +303,14 @@ class _Checkpoints:
 
 def _restored(path: Path, fresh: _Replay) -> _Replay:
     """The replay of a checkpoint, which must be of the same run as the fresh one."""
+    content = read_bytes(path)
     try:
-        replay = pickle.loads(read_bytes(path))
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
-        raise InputError(f"is damaged: {error}", file=path, advice="use --overwrite") from error
+        replay = pickle.loads(content)
+    except Exception as error:  # whatever a damaged pickle leads to
+        problem = f"is damaged: {in_a_line(error)}"
+        raise InputError(problem, file=path, advice="use --overwrite") from error
+    if not isinstance(replay, _Replay):
+        raise InputError("holds no replay", file=path, advice="use --overwrite")
     check_same_run(replay.about, fresh.about, path)
     if isinstance(replay.simulation, CompiledSimulation):
         if not isinstance(fresh.simulation, CompiledSimulation):

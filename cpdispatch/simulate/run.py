@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
@@ -15,12 +15,12 @@ from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import Schedule
 from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
-from cpdispatch.files import read_bytes, replacing, write_bytes
+from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
 from cpdispatch.simulate import arrow
 from cpdispatch.simulate.compiled.simulation import CompiledSimulation
 from cpdispatch.simulate.simulation import Simulation
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import LIMIT, System, SystemFile, from_file
 from cpdispatch.workloads import swf
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Run:
     @property
     def system(self) -> System:
         """The system that was simulated."""
-        return system_from(self.about["system"])
+        return from_file(msgspec.convert(self.about["system"], SystemFile))
 
     @cached_property
     def metrics(self) -> dict[str, float]:
@@ -152,16 +152,75 @@ class Run:
         InputError
             When the folder holds no finished run or a file in it is damaged.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         folder = Path(folder)
-        about = about_of(folder)
-        try:
-            jobs, decisions = (pq.read_table(folder / name) for name in (JOBS, DECISIONS))
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"is damaged: {error}", file=folder) from error
+        known, about = _read_about(folder)
+        jobs = _read_table(folder / JOBS, _job_columns(known))
+        decisions = _read_table(folder / DECISIONS, {"ms": "number"})
         return cls(about, jobs, decisions)
+
+
+class _About(msgspec.Struct):
+    """What others read of run.json; what else it tells is theirs who look at it."""
+
+    workload: str
+    dispatcher: str
+    predictor: str
+    system: SystemFile
+    notes: dict[str, int]
+    seconds: float
+    dependencies: bool = False
+    idempotent: bool = False
+    compiled: bool = False
+    seed: int = 0
+
+
+def _job_columns(about: _About) -> dict[str, str]:
+    """The columns that a table of jobs needs, and what each holds."""
+    numbers = ["id", "submit", "start", "end", "units", "requested_s", "runtime_s", "expected_s"]
+    numbers += [f"request_{name}" for name in about.system.resources]
+    numbers += ["preceding", "think_s"] * about.dependencies
+    numbers += ["lost_start", "lost_end"] * about.idempotent
+    lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * about.idempotent]
+    kinds = dict.fromkeys(numbers, "whole number") | dict.fromkeys(lists, "list of whole numbers")
+    return {**kinds, "killed": "truth value", "reason": "text"}
+
+
+def _read_table(path: Path, columns: dict[str, str]) -> pa.Table:
+    """A table of a run, each of whose columns holds what it has to, on every row."""
+    again = "make the run again with --overwrite"
+    table = read_parquet(path).replace_schema_metadata(None)
+    for name, kind in columns.items():
+        if table.column_names.count(name) != 1:
+            problem = "the table lacks the column or has it twice"
+            raise InputError(problem, file=path, field=name, advice=again)
+        column = table.column(name)
+        if column.null_count or not _holds(column, kind):
+            problem = f"the column needs a {kind} on each row"
+            raise InputError(problem, file=path, field=name, advice=again)
+    return table
+
+
+def _holds(column: pa.ChunkedArray[Any], kind: str) -> bool:
+    """Whether a column is of a kind, and its numbers are some that can be counted with."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    held = column.type
+    if kind == "truth value":
+        return pa.types.is_boolean(held)
+    if kind == "text":
+        held = held.value_type if pa.types.is_dictionary(held) else held
+        return pa.types.is_string(held) or pa.types.is_large_string(held)
+    if kind == "number":
+        return pa.types.is_floating(held)
+    if kind == "list of whole numbers":
+        if not (pa.types.is_list(held) or pa.types.is_large_list(held)):
+            return False
+        return _holds(cast("pa.ChunkedArray[Any]", pc.list_flatten(column)), "whole number")
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return False
+    least, most = pc.min(column).as_py(), pc.max(column).as_py()
+    return least is None or bool(least >= -LIMIT and most <= LIMIT)
 
 
 def about_of(folder: Path) -> dict[str, Any]:
@@ -172,12 +231,22 @@ def about_of(folder: Path) -> dict[str, Any]:
     InputError
         When the folder holds no finished run or what it says is damaged.
     """
-    if not (folder / ABOUT).exists():
+    return _read_about(folder)[1]
+
+
+def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
+    """What others read of run.json, and all of it."""
+    path = folder / ABOUT
+    if not path.exists():
         raise InputError("holds no finished run", file=folder, advice=f"{ABOUT} is missing")
+    content = read_text(path)
+    known = parse_json(content, _About, f"the {ABOUT} of a run", path)
     try:
-        return msgspec.json.decode(read_bytes(folder / ABOUT), type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise InputError(f"is damaged: {error}", file=folder) from error
+        from_file(known.system)
+    except InputError as error:
+        raise InputError(str(error), file=path) from error
+    about: dict[str, Any] = msgspec.json.decode(content)
+    return known, about
 
 
 def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -> Run:
@@ -257,15 +326,3 @@ def system_as_dict(system: System) -> dict[str, Any]:
         "memory_unit_kb": system.memory_unit_kb,
         "expected_wait_s": dict(system.expected_wait_s),
     }
-
-
-def system_from(data: dict[str, Any]) -> System:
-    """The system of a dictionary made by `system_as_dict`."""
-    groups = tuple(NodeGroup(g["name"], g["nodes"], tuple(g["capacity"])) for g in data["groups"])
-    return System(
-        data["name"],
-        tuple(data["resources"]),
-        groups,
-        data["memory_unit_kb"],
-        data["expected_wait_s"],
-    )

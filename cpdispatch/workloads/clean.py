@@ -51,6 +51,8 @@ class RawLog:
         The columns user, group, queue, executable, partition that the log has.
     rounded : bool array or None
         Jobs of which a fraction was rounded.
+    notes : mapping of str to int
+        What the reader left out or repaired: rule -> number of jobs.
     """
 
     path: Path
@@ -71,6 +73,7 @@ class RawLog:
     header: tuple[str, ...] = ()
     memory_unit_kb: int | None = None
     per_processor: bool = False
+    notes: Mapping[str, int] = field(default_factory=dict)
 
 
 def log_name(path: str | os.PathLike[str]) -> str:
@@ -104,6 +107,7 @@ def clean(raw: RawLog, filter: str = "all", processors: int | None = None) -> Wo
     if filter not in FILTERS:
         raise UsageError(f"unknown filter {filter!r}: {' or '.join(FILTERS)}")
     jobs = _Sieve(len(raw.id))
+    jobs.notes.update(raw.notes)
     if filter == "strong":
         _strong(raw, jobs, processors)
     else:

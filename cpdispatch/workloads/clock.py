@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 
 DAY_S = 86_400
@@ -23,7 +24,7 @@ DAYS_MAX = 400_000
 
 YEAR_10000_S = 253_402_300_800
 
-_FIELD = re.compile(r"^;\s*(\w+)\s*:\s*(.*?)\s*$")
+_FIELD = re.compile(r"^;+\s*(\w+)\s*:\s*(.*?)\s*$")
 # What a made workload has of its own; the other lines of a log's header stay true of it.
 _STALE = {
     "version", "unixstarttime", "timezone", "timezonestring", "starttime", "endtime", "maxjobs",
@@ -37,21 +38,24 @@ def wall_s(workload: Workload) -> IntArray:
     The header's ``UnixStartTime`` says when the log's time 0 was; without it, that is taken for
     midnight of 1 January 1970, a Thursday. ``TimeZoneString`` (with its summer time) or else
     ``TimeZone`` (seconds) says how far local time is from UTC; without them it is UTC.
+
+    Raises
+    ------
+    InputError
+        When ``UnixStartTime`` or ``TimeZone`` begins like a number and is none.
     """
     fields = _fields(workload.header)
-    start = fields.get("unixstarttime", "")
+    start = header_number(workload, "UnixStartTime", YEAR_10000_S - 1)
     # Generators write 0 for what they do not know.
-    if not start.isdigit() or not DAY_S <= int(start) < YEAR_10000_S:
+    if start is None or start < DAY_S:
         return workload.table.submit_s
-    utc_s = workload.table.submit_s + int(start)
+    utc_s = workload.table.submit_s + start
     zone = _zone(fields.get("timezonestring", ""))
     if zone is not None:
         days, of_day = np.unique(utc_s // DAY_S, return_inverse=True)
         offsets = [_offset_s(zone, int(day) * DAY_S + DAY_S // 2) for day in days]
         return np.asarray(utc_s + np.array(offsets, dtype=np.int64)[of_day], dtype=np.int64)
-    shift = fields.get("timezone", "0")
-    known = shift.removeprefix("-").isdigit() and abs(int(shift)) < DAY_S
-    return utc_s + (int(shift) if known else 0)
+    return utc_s + (header_number(workload, "TimeZone", DAY_S - 1) or 0)
 
 
 def midnight_s(workload: Workload) -> int:
@@ -115,6 +119,56 @@ def header(source: tuple[str, ...], start_s: int, note: str) -> tuple[str, ...]:
     return (
         "; Version: 2.2", *kept, f"; UnixStartTime: {start_s}", "; TimeZone: 0", f"; Note: {note}",
     )  # fmt: skip
+
+
+def header_number(workload: Workload, field: str, most: int) -> int | None:
+    """The whole number that a log's header states in a field; None when it states none.
+
+    Raises
+    ------
+    InputError
+        When the value begins like a number and is none, or is beyond what is possible.
+    """
+    value = _fields(workload.header).get(field.lower(), "")
+    try:
+        number = stated(value, most)
+    except ValueError as error:
+        raise InputError(
+            str(error), file=workload.name, field=f"{field} of the header", value=value,
+            advice=STATE_IT,
+        ) from error  # fmt: skip
+    return number
+
+
+STATE_IT = "write it in digits, as 1024, or remove the line"
+
+
+def stated(value: str, most: int) -> int | None:
+    """The whole number that a value of a log's header begins with; None when it has none.
+
+    ``1024``, ``1,024``, ``1024.0`` and ``1e3`` are numbers; any text may follow after a space.
+
+    Raises
+    ------
+    ValueError
+        When it begins like a number and is none, or is beyond ``most``, up or down.
+    """
+    word = (value.split() or [""])[0].rstrip(".,;:)")
+    if not re.match(r"[+-]?\.?\d", word):
+        return None
+    plain = word.replace(",", "") if _THOUSANDS.fullmatch(word) else word
+    if not _WHOLE.fullmatch(plain) or re.match(r"\d{1,3}( \d{3})+(\D|$)", value):
+        raise ValueError("not a whole number")
+    number = Decimal(plain)
+    if number != number.to_integral_value():
+        raise ValueError("not a whole number")
+    if abs(number) > most:
+        raise ValueError(f"must be {most} or less")
+    return int(number)
+
+
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.0*)?")
+_WHOLE = re.compile(r"[+-]?\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?")
 
 
 def _fields(lines: tuple[str, ...]) -> dict[str, str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
 import numpy as np
 
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
-
-_START = re.compile(r"^;\s*UnixStartTime\s*:\s*(\d+)", re.IGNORECASE)
+from cpdispatch.workloads.clock import YEAR_10000_S, header_number
 
 
 def select(
@@ -55,9 +53,9 @@ def _offset_s(workload: Workload, date: str) -> int:
         raise UsageError(f"date {date!r}: write it as 2026-01-31 or 2026-01-31T12:00") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    for line in workload.header:
-        if found := _START.match(line):
-            return int(moment.timestamp()) - int(found[1])
+    start_s = header_number(workload, "UnixStartTime", YEAR_10000_S - 1)
+    if start_s is not None and start_s >= 0:
+        return int(moment.timestamp()) - start_s
     raise InputError(
         "the log does not say when it began (UnixStartTime), so dates mean nothing in it",
         file=workload.name,

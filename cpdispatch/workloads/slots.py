@@ -35,7 +35,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray, sealed
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import parse_json, read_bytes, write_bytes
+from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.system import LIMIT, System
 from cpdispatch.workloads.clock import (
@@ -341,7 +341,7 @@ def load(path: str | os.PathLike[str]) -> SlotModel:
     InputError
         When the file cannot be read or holds no model.
     """
-    return parse_json(read_bytes(path), SlotModel, "a saved model of a log", path)
+    return parse_json(read_text(path), SlotModel, "a saved model of a log", path, FORMAT)
 
 
 # ------------------------------------------------------------------------------- generating

@@ -14,10 +14,11 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import read_bytes, writing
+from cpdispatch.files import read_text, resembles, unlike, writing
 from cpdispatch.jobs import UNKNOWN, Column, Workload
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, RawLog, clean
+from cpdispatch.workloads.clock import STATE_IT, stated
 
 FIELDS = (
     "job number", "submit time", "wait time", "run time", "allocated processors",
@@ -26,6 +27,9 @@ FIELDS = (
     "preceding job", "think time",
 )  # fmt: skip
 """Names of the 18 fields of a job's line."""
+
+FURTHER = "ignored: fields after the 18 of SWF"
+NODE_MEMORY = "repaired: memory in bytes a node, a processor gets its share"
 
 RESOURCES = ("core", "mem")
 MEMORY_UNIT_KB = 1
@@ -48,6 +52,10 @@ def read(
     ``core`` and field 10 ``mem`` a unit, 0 where the memory is unknown. What was dropped or
     repaired is counted in ``notes``, and the comment lines are kept in ``header``.
 
+    Fields after the 18th are left out, and counted. One case is known: the logs of the simulator
+    Alea state the node of each processor in field 19, as ``{1241,1241}``, and in field 10 the
+    memory of each node in bytes, of which a processor gets its share here, in KB rounded up.
+
     Parameters
     ----------
     path : path
@@ -66,16 +74,26 @@ def read(
     References
     ----------
     Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers",
-    JSSPP 1999; https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
+    JSSPP 1999; https://www.cs.huji.ac.il/labs/parallel/workload/swf.html. Memory of Alea's logs:
+    `SWFLoader.java` of https://github.com/aleasimulator/alea.
     """
     path = Path(path)
-    text = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    text = read_text(path)
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     header, indented = _comments(text)
     if indented:
         text = _INDENTED_COMMENT.sub(b"", text)
     columns, rounded = _columns(text, path)
-    del text  # the largest thing in memory, needed no more
     id, submit, runtime, allocated, size, requested, memory = columns[:7]
+    further = _further(text)
+    notes = {FURTHER: len(id)} if further else {}
+    nodes = re.findall(rb"^[^;{]*\{([^}]*)\}", text, re.MULTILINE) if further[:1] == b"{" else []
+    if nodes and len(nodes) == len(id):
+        notes[NODE_MEMORY] = int(np.count_nonzero(memory > 0))
+        memory = _of_processors(memory, np.where(size > 0, size, allocated), nodes)
+    machine = _machine(header, text, path)
+    del text  # the largest thing in memory, needed no more
     raw = RawLog(
         path=path,
         id=id,
@@ -90,10 +108,11 @@ def read(
         preceding=columns[12],
         think_s=columns[13],
         rounded=rounded,
-        processors=_machine(header),
+        processors=machine,
         header=header,
         memory_unit_kb=MEMORY_UNIT_KB,
         per_processor=True,
+        notes=notes,
     )
     del columns, id, submit, runtime, allocated, size, requested, memory
     return clean(raw, filter, processors)
@@ -106,7 +125,6 @@ def _comments(text: bytes) -> tuple[tuple[str, ...], bool]:
     found = text.find(b";")
     while found >= 0:
         begin = text.rfind(b"\n", 0, found) + 1
-        begin = max(begin, text.rfind(b"\r", begin, found) + 1)
         end = text.find(b"\n", found)
         end = len(text) if end < 0 else end
         if not text[begin:found].strip():
@@ -119,14 +137,40 @@ def _comments(text: bytes) -> tuple[tuple[str, ...], bool]:
         return tuple(line.decode("latin-1") for line in lines), indented
 
 
-def _machine(header: tuple[str, ...]) -> int | None:
+def _machine(header: tuple[str, ...], text: bytes, path: Path) -> int | None:
     """MaxProcs, else MaxNodes, whatever text follows the number."""
     for label in ("MaxProcs", "MaxNodes"):
         for line in header:
-            match = re.match(rf";+\s*{label}\s*:\s*(\d+)", line, re.IGNORECASE)
-            if match and int(match[1]) > 0:
-                return int(match[1])
+            match = re.match(rf";+\s*{label}\s*:\s*(.*)", line, re.IGNORECASE)
+            if not match:
+                continue
+            try:
+                number = stated(match[1], LIMIT)
+            except ValueError as error:
+                before = text[: text.find(line.encode("latin-1", "replace"))]
+                raise InputError(
+                    str(error), file=path, line=before.count(b"\n") + 1,
+                    field=f"{label} of the header", value=match[1], advice=STATE_IT,
+                ) from error  # fmt: skip
+            if number is not None and number > 0:
+                return number
     return None
+
+
+def _further(text: bytes) -> bytes:
+    """The first of the fields after the 18th, of the first job; empty when there is none."""
+    found = re.search(rb"^[ \t]*[^;\s].*", text, re.MULTILINE)
+    fields = found[0].split(b";", 1)[0].split(maxsplit=len(FIELDS)) if found else []
+    return fields[len(FIELDS)] if len(fields) > len(FIELDS) else b""
+
+
+def _of_processors(memory: IntArray, processors: IntArray, nodes: list[bytes]) -> IntArray:
+    """KB for each processor of what is stated in bytes for each node; the nodes are named."""
+    counts = np.array([len(set(named.split(b","))) for named in nodes])
+    processors = np.maximum(processors, 1).astype(np.int64)
+    counts = np.minimum(counts, processors)
+    total = np.maximum(memory, 0).astype(np.int64) * counts
+    return np.asarray(-(-total // (1024 * processors)), dtype=np.int64)
 
 
 _INT32_MAX = int(np.iinfo(np.int32).max)
@@ -134,8 +178,6 @@ _INT32_MAX = int(np.iinfo(np.int32).max)
 
 def _columns(text: bytes, path: Path) -> tuple[Any, BoolArray]:
     """The needed fields, shape (14, jobs), and of which jobs a fraction was rounded."""
-    if b"\r" in text:
-        text = text.replace(b"\r", b"\n")
     # Rows beyond the real number of jobs are never touched, so they cost no memory; four bytes a
     # number do for nearly every log.
     lines = text.count(b"\n") + 1
@@ -173,6 +215,9 @@ def _in_range(values: FloatArray) -> bool:
 
 def _misread(text: bytes, path: Path) -> InputError:
     """Find the line and the field that the fast reader could not take."""
+    if resembles(text) not in ("", "a log in SWF"):
+        kind = unlike(text, "a log in SWF")
+        return InputError(f"not a log in SWF{kind}", file=path, advice="name a log")
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split(b";", 1)[0].split()
         if not fields:

@@ -24,17 +24,18 @@ import csv
 import io
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import read_bytes, replacing, writing
+from cpdispatch.errors import InputError, UsageError, in_a_line
+from cpdispatch.files import read_parquet, read_text, replacing, resembles, unlike, writing
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, RawLog, clean
@@ -81,40 +82,65 @@ def read(
 def _read_csv(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    text = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    text = _text(path)
     first = text.split(b"\n", 1)[0].decode(errors="replace").removeprefix("#")
-    names = [name.strip() for name in next(csv.reader([first]), [])]
+    try:
+        names = [name.strip() for name in next(csv.reader([first], strict=True), [])]
+    except csv.Error as error:
+        raise InputError(f"cannot be parsed as CSV: {error}", file=path, line=1) from error
+    if resembles(text) not in ("", "an empty file", "a table (CSV)"):
+        raise InputError(f"not a table of jobs{unlike(text, 'a table (CSV)')}", file=path)
     _check_columns(names, path)
     try:
-        frame = pd.read_csv(
-            io.BytesIO(text), header=None, skiprows=1, names=names, index_col=False,
-            keep_default_na=False, na_values=[""], dtype=dict.fromkeys(LABELLED, str),
-            low_memory=False, encoding_errors="replace",
-        )  # fmt: skip
+        with warnings.catch_warnings(action="ignore", category=pd.errors.ParserWarning):
+            frame = pd.read_csv(
+                io.BytesIO(text), header=None, skiprows=1, names=names, index_col=False,
+                keep_default_na=False, na_values=[""], dtype=dict.fromkeys(LABELLED, str),
+                low_memory=False, encoding_errors="replace",
+            )  # fmt: skip
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=names)
-    except pd.errors.ParserError as error:
+    except Exception as error:  # whatever pandas makes of a strange text
         _check_widths(text, len(names), path)
-        raise InputError(f"cannot be parsed as CSV: {error}", file=path) from error
+        raise InputError(f"cannot be parsed as CSV: {in_a_line(error)}", file=path) from error
     # The parser forgives lines that are too short or too long; we do not.
-    if b'"' in text or text.count(b",") != (len(frame) + 1) * (len(names) - 1):
+    if b'"' in text or not _even(text, len(names)):
         _check_widths(text, len(names), path)
     return frame
 
 
-def _rows(text: bytes) -> Iterator[tuple[int, list[str]]]:
+def _text(path: Path) -> bytes:
+    """What a CSV file holds, each of its lines ended in the same way."""
+    text = read_text(path)
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
+
+
+def _even(text: bytes, columns: int) -> bool:
+    """Whether each line of a CSV without quotes has so many cells, or is empty."""
+    letters = np.frombuffer(text, dtype=np.uint8)
+    ends = np.append(np.flatnonzero(letters == ord("\n")), len(letters))
+    commas = np.searchsorted(np.flatnonzero(letters == ord(",")), ends)
+    empty = np.diff(ends, prepend=-1) == 1
+    return bool(((np.diff(commas, prepend=0) == columns - 1) | empty).all())
+
+
+def _rows(text: bytes, path: Path) -> Iterator[tuple[int, list[str]]]:
     """The jobs of a CSV with their line numbers, the slow way."""
     reader = csv.reader(io.StringIO(text.decode(errors="replace"), newline=""))
-    next(reader)
-    begin = reader.line_num + 1
-    for row in reader:
-        if row:
-            yield begin, row
+    try:
+        next(reader)
         begin = reader.line_num + 1
+        for row in reader:
+            if row:
+                yield begin, row
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        problem = f"cannot be parsed as CSV: {error}"
+        raise InputError(problem, file=path, line=reader.line_num) from error
 
 
 def _check_widths(text: bytes, columns: int, path: Path) -> None:
-    for line, row in _rows(text):
+    for line, row in _rows(text, path):
         if len(row) != columns:
             raise InputError(
                 f"{len(row)} cells in a table of {columns} columns",
@@ -126,14 +152,11 @@ def _check_widths(text: bytes, columns: int, path: Path) -> None:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    content = read_bytes(path)
+    table = read_parquet(path)
     try:
-        frame = pd.read_parquet(io.BytesIO(content))
-    except (ValueError, OSError) as error:
-        problem = f"cannot be read as Parquet: {str(error).splitlines()[0]}"
-        raise InputError(problem, file=path) from error
+        frame: pd.DataFrame = table.to_pandas()
+    except Exception as error:  # whatever pandas makes of its own notes in the file
+        raise InputError(f"cannot be read as a table: {in_a_line(error)}", file=path) from error
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = frame.columns.astype(str)
@@ -161,6 +184,15 @@ def _check_columns(names: list[str], path: Path) -> None:
             line=1,
             advice="add a column for each, such as core: what every unit asks for",
         )
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+    except (TypeError, ValueError):
+        return float("nan")
 
 
 class _Reader:
@@ -207,8 +239,11 @@ class _Reader:
         series = self.frame[name]
         text = series.dtype.kind not in "iuf"
         empty = series.isna().to_numpy()
-        numeric = pd.to_numeric(series, errors="coerce") if text else series
-        values = numeric.to_numpy(np.float64, na_value=np.nan)
+        try:
+            numeric = pd.to_numeric(series, errors="coerce") if text else series
+            values = numeric.to_numpy(np.float64, na_value=np.nan)
+        except OverflowError:  # an integer of more than 300 digits
+            values = np.array([_as_float(value) for value in series])
         whole = np.rint(values)
         with np.errstate(invalid="ignore"):
             good = np.abs(values) < LIMIT // MEMORY_COLUMNS.get(name, 1)
@@ -234,7 +269,12 @@ class _Reader:
         series = self.frame[name]
         if series.dtype.kind in "iuf":
             return self.numbers(name)
-        codes, uniques = pd.factorize(series.astype(object))
+        try:
+            codes, uniques = pd.factorize(series.astype(object))
+        except TypeError as error:
+            raise InputError(
+                "the column holds lists, not numbers or names", file=self.path, field=name
+            ) from error
         names = [str(unique) for unique in uniques]
         if all(_INTEGER.fullmatch(unique) for unique in names):
             numbers = [max(int(unique), UNKNOWN) for unique in names]
@@ -252,8 +292,9 @@ class _Reader:
             line, value = None, self.frame.iat[row, column]
             where = f"{name} of row {row + 1}"
         else:
-            line, cells = next(islice(_rows(read_bytes(self.path)), row, None))
-            value, where = cells[column], name
+            rows, where = _rows(_text(self.path), self.path), name
+            line, cells = next(islice(rows, row, None), (None, []))
+            value = cells[column] if column < len(cells) else self.frame.iat[row, column]
         if name in RESERVED:
             advice = "correct it, or leave it empty if it is unknown"
         else:

@@ -7,6 +7,7 @@ import pytest
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.predict import PREDICTORS, make
+from cpdispatch.predict.profile import NO_PREFIX
 from cpdispatch.simulate import simulate
 from cpdispatch.system import System
 from tests.predict.cases import names
@@ -183,6 +184,6 @@ def test_every_predictor_does_with_no_users_one_user_and_runtimes_of_0(
     block[Column.USER] = user
     jobs = replace(workload(rows), table=JobTable(block))
     run = simulate(jobs, System.pool(4), predictor=name, compiled=False)
-    assert run.about["notes"] == {}
+    assert run.about["notes"] == ({NO_PREFIX: 30} if name in ("profile", "confident") else {})
     assert (run.jobs["end"] >= run.jobs["start"]).all()
     assert (run.jobs["expected_s"].between(1, 60)).all()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -232,16 +233,28 @@ def test_a_checkpoint_of_other_arguments_is_refused(sample: Workload, tmp_path: 
         simulate(sample, EURORA, "fifo", watch=resume)
     with pytest.raises(UsageError, match="its seed is 0, not 1"):
         simulate(sample, EURORA, "easy", settings=Settings(seed=1), watch=resume)
-    larger = replace(EURORA, groups=(*EURORA.groups, EURORA.groups[0]))
+    larger = replace(EURORA, groups=(*EURORA.groups, replace(EURORA.groups[0], name="more")))
     with pytest.raises(UsageError, match="its system differs"):
         simulate(sample, larger, "easy", watch=resume)
     with pytest.raises(UsageError, match="its workload_sha256"):
         simulate(eurora_sample(400, seed=2), EURORA, "easy", watch=resume)
 
 
-def test_a_damaged_checkpoint_is_one_clear_error(sample: Workload, tmp_path: Path) -> None:
-    (tmp_path / CHECKPOINT).write_bytes(b"\x80\x05nonsense")
-    with pytest.raises(InputError, match=r"checkpoint\.pickle: is damaged.*--overwrite"):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\x80\x05nonsense", "is damaged"),
+        (b"", "is damaged"),
+        (b"\x80\x04X\x01\x00\x00\x00\xff.", "is damaged"),
+        (b"cbuiltins\nint\n(Vx\ntR.", "is damaged"),
+        (b"cbuiltins\nint\n)R.", "holds no replay"),
+    ],
+)
+def test_a_damaged_checkpoint_is_one_clear_error(
+    sample: Workload, tmp_path: Path, content: bytes, problem: str
+) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(content)
+    with pytest.raises(InputError, match=rf"checkpoint\.pickle: {problem}.*--overwrite"):
         simulate(sample, EURORA, "easy", watch=Watch(folder=tmp_path, resume=True))
 
 
@@ -337,6 +350,62 @@ def test_the_schedule_as_swf_holds_waits_and_runtimes(sample: Workload, tmp_path
     ]
     assert [int(line[2]) for line in lines] == (run.jobs["start"] - run.jobs["submit"]).tolist()
     assert [int(line[3]) for line in lines] == (run.jobs["end"] - run.jobs["start"]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("system", None, r"run\.json: field system"),
+        ("system", {"name": "x", "resources": [], "groups": []}, "needs a resource type"),
+        ("dispatcher", 5, r"run\.json: field dispatcher: .*found 5"),
+        ("notes", 5, r"run\.json: field notes"),
+        ("notes", {"dropped": "many"}, "field notes"),
+        ("seconds", "long", r"run\.json: field seconds: .*found 'long'"),
+        ("dependencies", True, r"jobs\.parquet: field preceding: the table lacks the column"),
+        ("idempotent", True, r"jobs\.parquet: field lost_start: the table lacks the column"),
+    ],
+)
+def test_a_run_json_that_is_none_is_one_clear_error(
+    sample: Workload, tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    simulate(sample, EURORA, "easy").save(tmp_path)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(InputError, match=message):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("start", None),
+        ("start", ["1"] * 3),
+        ("start", [1, None, 3]),
+        ("start", [2**60, 1, 2]),
+        ("units", [1.5, 1.0, 2.0]),
+        ("nodes", [1, 2, 3]),
+        ("nodes", [[1], [None], [2]]),
+        ("nodes", [["a"], ["b"], []]),
+        ("killed", [0, 1, 1]),
+        ("reason", [1, 2, 3]),
+    ],
+)
+def test_a_column_of_a_run_that_is_none_is_one_clear_error(
+    sample: Workload, tmp_path: Path, name: str, column: list[object] | None
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    simulate(sample.take(np.arange(3)), EURORA, "easy").save(tmp_path)
+    path = tmp_path / "jobs.parquet"
+    jobs = pq.read_table(path)
+    at = jobs.column_names.index(name)
+    jobs = jobs.remove_column(at)
+    if column is not None:
+        jobs = jobs.add_column(at, name, pa.array(column))
+    pq.write_table(jobs, path)
+    with pytest.raises(InputError, match=rf"jobs\.parquet: field {name}: the "):
+        Run.load(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.workloads.clock import (
     by_day,
     header,
@@ -33,15 +33,33 @@ def test_a_logs_local_time_follows_its_time_zone_and_summer_time() -> None:
         (("; UnixStartTime: 900000", "; TimeZone: -18000"), 5),
         (("; UnixStartTime: 900000", "; TimeZone: 3600", "; TimeZoneString: No/Where"), 11),
         (("; UnixStartTime: 900000", "; TimeZone: EST"), 10),
-        (("; UnixStartTime: 900000", "; TimeZone: 99999999"), 10),
         (("; UnixStartTime: 0", "; TimeZone: -18000"), 0),
-        (("; UnixStartTime: 99999999999999999999", "; TimeZone: -18000"), 0),
+        (("; UnixStartTime: 900,000", "; TimeZone: +3600"), 11),
+        (("; UnixStartTime: 9e5", "; TimeZone: 3600.0 s"), 11),
+        (("; UnixStartTime: -1", "; TimeZone: 3600"), 0),
         (("; UnixStartTime: unknown", "; TimeZone: 3600"), 0),
         ((), 0),
     ],
 )
 def test_without_a_known_zone_the_offset_or_utc_holds(lines: tuple[str, ...], hour: int) -> None:
     assert wall_s(log([0], header=lines))[0] % DAY_S == hour * HOUR_S
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("; UnixStartTime: 99999999999999999999", "must be 253402300799 or less"),
+        ("; UnixStartTime: 1'000'000'000", "not a whole number .found"),
+        ("; UnixStartTime: 1 272 639 895", "not a whole number .found"),
+        ("; UnixStartTime: 0.5", "not a whole number .found '0.5'.; write it in digits"),
+        ("; TimeZone: 99999999", "must be 86399 or less"),
+        ("; TimeZone: 01:00", "not a whole number .found '01:00'"),
+    ],
+)
+def test_a_number_of_the_header_that_is_none_is_refused(line: str, message: str) -> None:
+    lines = (line,) if "Unix" in line else ("; UnixStartTime: 900000", line)
+    with pytest.raises(InputError, match=f"field {line.split()[1][:-1]} of the header: {message}"):
+        wall_s(log([0], header=lines))
 
 
 def test_the_header_of_a_made_workload_says_when_it_begins_and_nothing_stale() -> None:

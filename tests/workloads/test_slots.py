@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def offered(workload: Workload, system: System) -> float:
 @st.composite
 def targets(draw: st.DrawFn) -> tuple[System, Limits]:
     """Systems of one or two groups, and limits that a node of the first group can meet."""
-    cores, gpus, mem = draw(st.integers(1, 32)), draw(st.integers(0, 4)), draw(st.integers(0, 64))
+    cores, gpus, mem = draw(st.integers(1, 32)), draw(st.integers(0, 4)), draw(st.integers(1, 64))
     groups = [NodeGroup("a", draw(st.integers(1, 20)), (cores, gpus, mem))]
     if draw(st.booleans()):
         groups.append(NodeGroup("b", draw(st.integers(1, 20)), (draw(st.integers(0, 8)), 0, 8)))
@@ -67,9 +69,12 @@ def targets(draw: st.DrawFn) -> tuple[System, Limits]:
     accelerators = {"gpu": share} if gpus else {}
     if gpus:
         request["gpu"] = (1, draw(st.integers(1, gpus)))
+    # A type that nobody has is none of a system's.
+    names, has = ("core", *(("gpu",) if gpus else ()), "mem"), [True, gpus > 0, True]
+    groups = [replace(g, capacity=tuple(compress(g.capacity, has))) for g in groups]
     return (
-        System("drawn", ("core", "gpu", "mem"), tuple(groups)),
-        Limits(request, accelerators, {"gpu": 10.0}),
+        System("drawn", names, tuple(groups)),
+        Limits(request, accelerators, {"gpu": 10.0} if gpus else {}),
     )
 
 

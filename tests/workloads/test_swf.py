@@ -25,6 +25,7 @@ from cpdispatch.workloads.clean import (
     UNSORTED,
 )
 from cpdispatch.workloads.generate import eurora_sample
+from cpdispatch.workloads.swf import FURTHER, NODE_MEMORY
 from tests.workloads.strategies import processor_workloads
 
 # 1 id, 2 submit, 3 wait, 4 run, 5 allocated, 6 cpu, 7 memory, 8 size, 9 requested, 10 memory, ...
@@ -98,7 +99,7 @@ def test_a_dispatcher_cannot_reach_the_runtime_from_the_table(log: Callable[...,
 def test_harmless_liberties_of_real_logs_are_taken(log: Callable[..., Path], text: bytes) -> None:
     workload = swf.read(log(text))
     assert workload.table.id.tolist() == [1, 2]
-    assert workload.notes == {}
+    assert workload.notes == ({FURTHER: 2} if b"q_1d" in text else {})
     assert np.array_equal(workload.table.block[1:, 0], workload.table.block[1:, 1])
     assert workload.table.column(Column.PARTITION).tolist() == [25, 25]
 
@@ -121,6 +122,10 @@ def test_a_byte_order_mark_hides_no_header(log: Callable[..., Path]) -> None:
         (";MAXPROCS:12 of them\n", 12),
         ("; MaxProcs: -1\n; MaxNodes: 9\n", 9),
         ("; MaxProcs: unknown\n", None),
+        ("; MaxProcs: 1,024\n", 1024),
+        ("; MaxProcs: 1e3 processors\n", 1000),
+        ("; MaxProcs: 1024.0\n", 1024),
+        ("; MaxProcs: +1024.\n", 1024),
         ("", None),
     ],
 )
@@ -128,6 +133,42 @@ def test_the_size_of_the_machine_is_read_from_the_header(
     log: Callable[..., Path], header: str, processors: int | None
 ) -> None:
     assert swf.read(log(header + job())).processors == processors
+
+
+@pytest.mark.parametrize("size", ["1 024", "1'024", "1.024", "1,02", "12x", "1e20", "0x10", "1e-3"])
+@pytest.mark.parametrize("label", ["MaxProcs", "MaxNodes"])
+def test_a_size_of_the_machine_that_is_no_number_is_refused(
+    log: Callable[..., Path], label: str, size: str
+) -> None:
+    path = log(f"; Version: 2.2\n; {label}: {size}\n" + job())
+    with pytest.raises(InputError) as refused:
+        swf.read(path)
+    message = str(refused.value)
+    assert message.startswith(f"{path}:2: field {label} of the header: ")
+    assert f"found {size!r}" in message
+    assert message.endswith("; write it in digits, as 1024, or remove the line")
+
+
+def test_memory_in_bytes_a_node_becomes_kb_a_processor(log: Callable[..., Path]) -> None:
+    one = job(f8=4, f10=4097, f18="27 {7,7,7,7} q 1")
+    workload = swf.read(log(one + job(f1=2, f8=4, f10=8192, f18="27 {7,8} q 1")))
+    # 4,097 bytes on one node for 4 processors; 8,192 bytes on each of two nodes.
+    assert workload.table.request[:, 1].tolist() == [2, 4]
+    assert workload.notes == {FURTHER: 2, NODE_MEMORY: 2}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_may_end_in_any_way_and_keeps_its_number(log: Callable[..., Path], end: str) -> None:
+    text = "; a\n; MaxProcs: 4\n" + job() + job(f1=2)
+    workload = swf.read(log(text.replace("\n", end)))
+    assert (len(workload), workload.header) == (2, ("; a", "; MaxProcs: 4"))
+    with pytest.raises(InputError, match=r":5: field 4"):
+        swf.read(log((text + job(f4="x")).replace("\n", end)))
+
+
+def test_a_zero_byte_is_refused_with_its_line(log: Callable[..., Path]) -> None:
+    with pytest.raises(InputError, match=r":2: text is needed, this has a zero byte"):
+        swf.read(log(job() + job(f5="\0")))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +306,6 @@ def test_each_dropped_job_is_counted_once(log: Callable[..., Path]) -> None:
         (job(f1='"1'), r":3: field 1 \(job number\): not a number"),
         ("1 2 3\n", r":3: a job's line has 18 fields, this one has 3 \(found '1 2 3'\)"),
         (job(f18="; cut"), r":3: a job's line has 18 fields, this one has 17"),
-        (job(f5="\0"), r":3: field 5"),
         (job(f5="é"), r":3: field 5 .*found 'é'"),
     ],
 )
@@ -404,7 +444,9 @@ def test_a_log_without_requested_times_counts_the_runtimes_that_stand_in(
 def test_a_log_with_more_columns_and_no_header_is_read(trace: Callable[[str], Path]) -> None:
     workload = swf.read(trace("alea-wagap-2013"))
     assert (len(workload), workload.processors, workload.header) == (17_898, None, ())
-    assert workload.notes == {RUNTIME_UNKNOWN: 2}
+    assert workload.notes == {FURTHER: 17_900, NODE_MEMORY: 17_900, RUNTIME_UNKNOWN: 2}
+    # 64 processors on one node with 64 GB: 1 GB each.
+    assert workload.table.request[0].tolist() == [1, 1024 * 1024]
 
 
 @pytest.mark.log

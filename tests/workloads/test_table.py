@@ -153,6 +153,14 @@ def test_an_absurd_size_does_not_wrap_around_into_a_small_one(log: Callable[...,
     ("text", "message"),
     [
         ("", r"jobs\.csv:1: field id: the column is missing; the file has no column"),
+        (
+            f"id,submit,runtime,units,core\n1,0,5,1,1\n2,0,{'9' * 400},1,1\n",
+            r":3: field runtime: not a whole number in range \(found '9{99}\.\.\.9{49}'\)",
+        ),
+        ("id,submit,runtime,units,core\n1,0,5\n2,0,5,1,1,1,1\n", r":2: 3 cells in a table of 5"),
+        ("id,submit,runtime,units,core\r1,0,5,1,1\r2,0,x,1,1\r", r":3: field runtime: not a whole"),
+        ('id,submit,runtime,units,"co\n', r":1: cannot be parsed as CSV"),
+        ("; Version: 2.2\n1 0\n", r"csv: not a table of jobs; it looks like a log in SWF"),
         ("id,runtime,units,core\n", r":1: field submit: the column is missing; the columns are id"),
         ("id,submit,runtime,units\n1,0,5,1\n", r":1: no resource type"),
         ("id,id,submit,runtime,units,core\n", r":1: field id: a column is named twice"),
@@ -239,7 +247,10 @@ def test_a_bad_cell_of_parquet_is_named_with_its_row(
 def test_a_file_that_is_no_parquet_is_an_input_error(tmp_path: Path) -> None:
     path = tmp_path / "jobs.parquet"
     path.write_bytes(b"PAR1 but not really")
-    with pytest.raises(InputError, match=r"jobs\.parquet: cannot be read as Parquet"):
+    with pytest.raises(InputError, match=r"jobs\.parquet: the Parquet data is damaged: "):
+        table.read(path)
+    path.write_bytes(b"id,submit,runtime,units,core\n")
+    with pytest.raises(InputError, match=r"jobs\.parquet: no Parquet; it looks like a table \(CSV"):
         table.read(path)
 
 

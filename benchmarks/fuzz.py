@@ -1,0 +1,672 @@
+"""Fuzzes the readers: whatever a file holds, it is read, or refused with a CpdispatchError.
+
+    pip install atheris        # libFuzzer for Python, no dependency of the package; Linux, macOS
+    python benchmarks/fuzz.py instance --minutes 60 --corpus corpora/instance
+
+What was read must also hold: it survives being written and read again, and what it is for (a replay
+for a log, a dispatch for an instance, ...) works. An input may take `SLOWEST_S` seconds and
+`MEMORY_MB` MB.
+
+The targets are those of `TARGETS`. ``--corpus`` keeps the inputs that reach new code, so that a
+later session goes on from there. An input that breaks the property is kept in
+``<corpus>.found/<error>-<digest>``, the smallest one of each error, with the traceback in
+``<corpus>.found/<error>.txt``; the session goes on. What ends the whole process (memory, a hang, a
+crash of compiled code) is kept by libFuzzer in ``<corpus>.found/crash-...``.
+
+    python benchmarks/fuzz.py instance --check FILE...     # the property on single inputs
+    python benchmarks/fuzz.py instance --shrink FILE...    # what breaks it, in fewer bytes
+
+Inputs that once broke the property are in ``tests/corpus/<target>/``, and checked by
+``tests/test_fuzzed.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import functools
+import hashlib
+import importlib
+import json
+import os
+import random
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+SLOWEST_S = 5.0
+MEMORY_MB = 4096
+LONGEST = 6000
+"""Bytes of an input."""
+INSTRUMENTED = (
+    "arrays", "errors", "files", "jobs", "system", "instance", "solution", "dispatch",
+    "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
+    "workloads.slots", "workloads.select", "simulate.run", "simulate.arrow", "models.hyper",
+    "verify",
+)  # fmt: skip
+"""Modules whose new lines are looked for; compiled kernels cannot be instrumented."""
+
+
+class BrokenError(AssertionError):
+    """What was read does not hold."""
+
+
+def hold(good: bool, what: str) -> None:
+    """Raise `BrokenError` unless it is so."""
+    if not good:
+        raise BrokenError(what)
+
+
+# ------------------------------------------------------------------------------- the properties
+
+
+def _same_workload(one: Any, other: Any) -> bool:
+    columns = [0, 1, 2, 3]
+    return all(
+        np.array_equal(one.table.column(k), other.table.column(k)) for k in columns
+    ) and np.array_equal(one.runtime_s, other.runtime_s)
+
+
+def _log(workload: Any, folder: Path) -> None:
+    """What is done with a log: clocks, dates, a replay of a few jobs, writing as SWF."""
+    from cpdispatch.errors import CpdispatchError
+    from cpdispatch.system import NAMED, System
+    from cpdispatch.workloads import clock, swf
+    from cpdispatch.workloads.fit import fit
+
+    clock.wall_s(workload)
+    machine = System.pool(workload.processors or 64)
+    for system in (machine, NAMED["eurora"]):
+        try:
+            fit(workload, system)
+        except CpdispatchError:
+            continue
+    swf.write(workload, folder / "again.swf")
+    hold(
+        _same_workload(workload, swf.read(folder / "again.swf")) or not workload.per_processor,
+        "the log is another one when it is written and read again",
+    )
+
+
+def swf_log(data: bytes, folder: Path) -> None:
+    """A log in SWF."""
+    from cpdispatch.errors import CpdispatchError
+    from cpdispatch.workloads import swf
+
+    path = folder / "log.swf"
+    path.write_bytes(data)
+    with contextlib.suppress(CpdispatchError):
+        swf.read(path, "strong")
+    _log(swf.read(path), folder)
+
+
+def _table(path: Path, folder: Path) -> None:
+    from cpdispatch.workloads import table
+
+    workload = table.read(path)
+    for name in ("again.csv", "again.parquet"):
+        table.write(workload, folder / name)
+        again = table.read(folder / name)
+        hold(again.resources == workload.resources, f"{name} has other resource types")
+        hold(_same_workload(workload, again), f"{name} has other jobs")
+    _log(workload, folder)
+
+
+def csv_table(data: bytes, folder: Path) -> None:
+    """A table of jobs, CSV."""
+    path = folder / "log.csv"
+    path.write_bytes(data)
+    _table(path, folder)
+
+
+def parquet_table(data: bytes, folder: Path) -> None:
+    """A table of jobs, Parquet."""
+    path = folder / "log.parquet"
+    path.write_bytes(data)
+    _table(path, folder)
+
+
+def instance_file(data: bytes, folder: Path) -> None:
+    """An instance."""
+    from cpdispatch import dispatch, instance, solution, verify
+
+    path = folder / "instance.json"
+    path.write_bytes(data)
+    problem = instance.load(path)
+    content = instance.to_json(problem)
+    hold(instance.to_json(instance.loads(content)) == content, "it changes when it is written")
+    small = problem.system.capacity.size <= 10_000 and len(problem.queue) <= 200
+    if small and int(problem.queue.units.sum()) <= 10_000:
+        for name in ("easy", "conservative"):
+            decision = dispatch.make(name).dispatch(problem)
+            wrong = verify.decision(problem, decision)
+            hold(not wrong, f"{name}: {wrong[:1]}")
+            wrong = verify.solution(problem, solution.from_decision(problem, decision))
+            hold(not wrong, f"{name}: {wrong[:1]}")
+
+
+@functools.cache
+def _problem() -> Any:
+    from cpdispatch import instance
+
+    return instance.loads(_example_instance())
+
+
+def solution_file(data: bytes, folder: Path) -> None:
+    """A solution."""
+    from cpdispatch import solution, verify
+
+    path = folder / "solution.json"
+    path.write_bytes(data)
+    answer = solution.load(path)
+    hold(solution.loads(solution.to_json(answer)) == answer, "it changes when it is written")
+    verify.solution(_problem(), answer)
+
+
+def _system(path: Path, folder: Path) -> None:
+    from cpdispatch.simulate.run import system_as_dict
+    from cpdispatch.system import load
+
+    system = load(path)
+    again = folder / "again.json"
+    again.write_text(json.dumps(system_as_dict(system)))
+    hold(np.array_equal(load(again).capacity, system.capacity), "it changes when it is written")
+    hold(bool((system.total > 0).all()), "a resource type that nobody has")
+
+
+def json_system(data: bytes, folder: Path) -> None:
+    """A system in JSON, ours or AccaSim's."""
+    path = folder / "system.json"
+    path.write_bytes(data)
+    _system(path, folder)
+
+
+def toml_system(data: bytes, folder: Path) -> None:
+    """A system in TOML."""
+    path = folder / "system.toml"
+    path.write_bytes(data)
+    _system(path, folder)
+
+
+def policy_file(data: bytes, folder: Path) -> None:
+    """A dispatcher in TOML."""
+    from cpdispatch import dispatch
+
+    # It may name a module of the user's, which is imported: nobody's code is to be run here.
+    if b":" in data:
+        return
+    path = folder / "policy.toml"
+    path.write_bytes(data)
+    dispatch.make(str(path))
+
+
+def hyper_record(data: bytes, folder: Path) -> None:
+    """A record of hyper."""
+    from cpdispatch.models.hyper import Record
+
+    path = folder / "record.json"
+    path.write_bytes(data)
+    record = Record.load(path)
+    for kind in record.kinds:
+        record.best(kind)
+    record.save(folder / "again.json")
+    hold(Record.load(folder / "again.json") == record, "it changes when it is written")
+
+
+def slots_model(data: bytes, folder: Path) -> None:
+    """What `generate` has learned of a log."""
+    from cpdispatch.system import System
+    from cpdispatch.workloads import slots
+
+    path = folder / "model.json"
+    path.write_bytes(data)
+    model = slots.load(path)
+    slots.save(model, folder / "again.json")
+    hold(slots.load(folder / "again.json") == model, "it changes when it is written")
+    slots.generate(model, System.pool(64), 5)
+
+
+@functools.cache
+def _run_folder() -> dict[str, bytes]:
+    """The files of a small run."""
+    from cpdispatch.simulate import simulate
+    from cpdispatch.system import NAMED
+    from cpdispatch.workloads.generate import eurora_sample
+
+    run = simulate(eurora_sample(12), NAMED["eurora"], "easy")
+    with tempfile.TemporaryDirectory() as folder:
+        run.save(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def _run(changed: str, data: bytes, folder: Path) -> None:
+    from cpdispatch import replays, verify
+    from cpdispatch.analyze import compare
+    from cpdispatch.simulate.run import Run
+
+    for name, content in (_run_folder() | {changed: data}).items():
+        (folder / name).write_bytes(content)
+    run = Run.load(folder)
+    told = [replays.Told(run.about, run.metrics)]
+    for _, rows in replays.tables(told):
+        compare.tables(rows, 80)
+        compare.verdict(rows)
+        compare.notes(rows)
+    run.by_class()
+    about = run.about
+    verify.run(
+        run.jobs, run.system, dependencies=about.get("dependencies", False),
+        idempotent=about.get("idempotent", False),
+    )  # fmt: skip
+
+
+def run_about(data: bytes, folder: Path) -> None:
+    """The run.json of a run's folder."""
+    _run("run.json", data, folder)
+
+
+def run_jobs(data: bytes, folder: Path) -> None:
+    """The jobs.parquet of a run's folder."""
+    _run("jobs.parquet", data, folder)
+
+
+# ------------------------------------------------------------------------------------- the seeds
+
+
+def _pieces(name: str, lines: int) -> Iterator[bytes]:
+    """The header and a few jobs of a public log, if it is there."""
+    import gzip
+
+    folder = Path(os.environ.get("CPDISPATCH_TRACES", ROOT.parent / "shared" / "traces"))
+    path = folder / f"{name}.swf.gz"
+    if path.exists():
+        text = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+        header = [line for line in text if line.startswith(b";")]
+        jobs = [line for line in text if not line.startswith(b";")]
+        yield b"".join(header[:25] + jobs[:lines])
+
+
+def _swf_seeds() -> Iterator[bytes]:
+    for name in ("KTH-SP2-1996-2", "UniLu-Gaia-2014-1", "NASA-iPSC-1993-3.1-cln"):
+        yield from _pieces(name, 4)
+    yield from _pieces("alea-wagap-2013", 2)
+    yield b"; Version: 2.2\n; MaxProcs: 8\n1 0 0 60 2 -1 -1 2 100 9 1 1 1 1 1 1 -1 -1\n"
+
+
+def _sample(name: str) -> bytes:
+    from cpdispatch.workloads import table
+    from cpdispatch.workloads.generate import eurora_sample
+
+    with tempfile.TemporaryDirectory() as folder:
+        table.write(eurora_sample(4), Path(folder) / name)
+        return (Path(folder) / name).read_bytes()
+
+
+def _csv_seeds() -> Iterator[bytes]:
+    yield _sample("a.csv")
+    yield b"# id,submit,runtime,units,core,mem_gb\n1,0,60,2,1,8\n2,5,6.5,1,4,16\n"
+    yield b'id,submit,runtime,units,core,user,queue\n1,0,60,2,1,"ann, b",q1\n2,,60,1,2,,\n'
+
+
+def _parquet_seeds() -> Iterator[bytes]:
+    yield _sample("a.parquet")
+
+
+def _example_instance() -> bytes:
+    from cpdispatch.files import read_bytes
+
+    paths = sorted((ROOT / "instances").glob("*-0010-*.json.gz"))
+    return min(map(read_bytes, paths), key=len)
+
+
+INSTANCE = (
+    b'{"format": "cpdispatch-instance/1", "time": 100000, "resources": ["core", "gpu"],\n'
+    b' "groups": [{"name": "gpu", "nodes": 32, "capacity": [16, 2]}],\n "down": [17],\n'
+    b' "running": [{"id": 12, "start": 99000, "duration": 3600, "units": 3, "unit": [4, 1],'
+    b' "nodes": {"0": 2, "5": 1}}],\n'
+    b' "queue": [{"id": 77, "submit": 98000, "duration": 1200, "units": 2, "unit": [4, 1],'
+    b' "queue": "debug", "ewt": 600, "requested": 1500, "upper": 1300},\n'
+    b' {"id": 78, "submit": 98500, "duration": 600, "units": 1, "unit": [1, 0],'
+    b' "after": [12, 77], "think": 60}],\n'
+    b' "reservations": [{"start": 120000, "duration": 7200, "nodes": [0, 1],'
+    b' "capacity": [16, 2]}],\n'
+    b' "power": {"cap": 90000, "unit": [35, 120]},\n'
+    b' "starvation": {"threshold": 86400, "bound": 7200}}\n'
+)
+
+
+def _instance_seeds() -> Iterator[bytes]:
+    yield INSTANCE
+    yield _example_instance()
+
+
+def _solution_seeds() -> Iterator[bytes]:
+    from cpdispatch import dispatch, solution
+
+    decision = dispatch.make("easy").dispatch(_problem())
+    answer = solution.from_decision(_problem(), decision, 100.0)
+    yield solution.to_json(answer)
+    yield solution.to_json(replace(answer, jobs=answer.jobs[:2], objective="wait", value=7.0))
+
+
+def _system_seeds() -> Iterator[bytes]:
+    yield (
+        b'{"resources": ["core", "gpu"], "groups": [{"name": "g", "nodes": 3,'
+        b' "capacity": [8, 2]}], "memory_unit_kb": 1024, "expected_wait_s": {"debug": 60}}'
+    )
+    yield b'{"groups": {"g0": {"core": 16, "gpu": 2}}, "resources": {"g0": 32}, "start_time": 0}'
+
+
+def _toml_seeds() -> Iterator[bytes]:
+    yield (b'resources = ["core", "gpu"]\nmemory_unit_kb = 1024\n[expected_wait_s]\ndebug = 60\n'
+           b'[[groups]]\nname = "g"\nnodes = 3\ncapacity = [8, 2]\n')  # fmt: skip
+    yield b"[groups.g0]\ncore = 16\n[resources]\ng0 = 32\n"
+
+
+def _policy_seeds() -> Iterator[bytes]:
+    yield (b'dispatcher = "easy"\nthreshold = 72000\nbackfill = "spf"\n[primary]\npolicy = "mix"\n'
+           b"weights = {area = 0.6, wait = -0.3}\n")  # fmt: skip
+    yield (b'dispatcher = "easy"\ndepth = 3\n[primary]\npolicy = "polynomial"\n'
+           b'coefficients = {p = 1e-7, "pq" = 2e-9}\n')  # fmt: skip
+    for text in ("best", "hcp3", "conservative", "prb", "fifo"):
+        yield f'dispatcher = "{text}"\n'.encode()
+    yield b'dispatcher = "pcp3"\nlimit = 0.5\nm = 10\nreserve = "all"\nlive = true\n'
+
+
+def _record_seeds() -> Iterator[bytes]:
+    yield (b'{"format": "cpdispatch-hyper/1", "kinds": {"4 jobs at most, few nodes, mixed, short": '
+           b'{"pcp3@0.1": [3, 0.25], "search@1": [2.0, 1]}}}')  # fmt: skip
+
+
+def _slots_seeds() -> Iterator[bytes]:
+    import msgspec
+
+    from cpdispatch.workloads import lublin, slots
+
+    model = slots.fit(lublin.generate(3000, request_factor=2.5), {"core": 10.0})
+    rows = tuple(row[:3] for row in model.requested_s)
+    yield msgspec.json.encode(replace_struct(model, requested_s=rows, classes=model.classes[:1]))
+
+
+def replace_struct(struct: Any, **changed: Any) -> Any:
+    """The struct with other values."""
+    import msgspec
+
+    return msgspec.structs.replace(struct, **changed)
+
+
+def _about_seeds() -> Iterator[bytes]:
+    yield _run_folder()["run.json"]
+
+
+def _jobs_seeds() -> Iterator[bytes]:
+    yield _run_folder()["jobs.parquet"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader: what is checked of an input, small real inputs, and how inputs are changed."""
+
+    check: Callable[[bytes, Path], None]
+    seeds: Callable[[], Iterator[bytes]]
+    json: bool = False
+    longest: int = LONGEST
+
+
+TARGETS = {
+    "swf": Target(swf_log, _swf_seeds),
+    "table-csv": Target(csv_table, _csv_seeds),
+    "table-parquet": Target(parquet_table, _parquet_seeds, longest=20_000),
+    "instance": Target(instance_file, _instance_seeds, json=True),
+    "solution": Target(solution_file, _solution_seeds, json=True),
+    "system": Target(json_system, _system_seeds, json=True),
+    "system-toml": Target(toml_system, _toml_seeds),
+    "policy": Target(policy_file, _policy_seeds),
+    "hyper": Target(hyper_record, _record_seeds, json=True),
+    "slots": Target(slots_model, _slots_seeds, json=True, longest=20_000),
+    "run-json": Target(run_about, _about_seeds, json=True),
+    "run-jobs": Target(run_jobs, _jobs_seeds, longest=30_000),
+}
+"""The readers by name."""
+
+
+def check(target: str, data: bytes, folder: Path) -> None:
+    """Check the property on one input.
+
+    Parameters
+    ----------
+    target : str
+        A name in `TARGETS`.
+    data : bytes
+        What the file holds.
+    folder : Path
+        Where files may be written.
+
+    Raises
+    ------
+    Exception
+        Whatever the reader raises beside a `CpdispatchError`; `BrokenError` when what was read does
+        not hold.
+    """
+    from cpdispatch.errors import CpdispatchError
+
+    try:
+        TARGETS[target].check(data, folder)
+    except CpdispatchError as error:
+        hold("\n" not in str(error), f"the error has several lines: {error}")
+
+
+# --------------------------------------------------------------------- inputs that are JSON
+
+_VALUES: tuple[Any, ...] = (
+    0, -1, 1, 2, 2**31, 2**48, 2**48 + 1, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308, None, True,
+    "", "core", "0", "-1", "\u00b2", "a" * 50, [], {}, [0], [[]], {"0": 1}, "cpdispatch-instance/1",
+)  # fmt: skip
+
+
+def mutated_json(data: bytes, seed: int) -> bytes | None:
+    """The same JSON with one or a few of its values changed; None when it is no JSON."""
+    try:
+        tree = json.loads(data)
+        places = list(_places(tree))
+    except (ValueError, RecursionError):
+        return None
+    rng = random.Random(seed)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        places = list(_places(tree))
+        if not places:
+            break
+        holder, key = rng.choice(places)
+        _change(holder, key, rng, places)
+    text = json.dumps(tree)
+    if rng.random() < 0.05:  # a key twice
+        text = text.replace(", ", ', "time": 1, ', 1)
+    return text.encode("utf-8", "replace")
+
+
+def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place of a value: what holds it, and its key or index there."""
+    if isinstance(tree, dict | list):
+        for key, value in list(tree.items() if isinstance(tree, dict) else enumerate(tree)):
+            yield tree, key
+            yield from _places(value)
+
+
+def _change(holder: Any, key: Any, rng: random.Random, places: list[tuple[Any, Any]]) -> None:
+    how, value = rng.randrange(7), holder[key]
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if how == 0:
+        del holder[key]
+    elif how == 1:
+        other, at = rng.choice(places)
+        holder[key] = copy.deepcopy(other[at])
+    elif how == 2 and isinstance(holder, list):
+        holder.insert(key, copy.deepcopy(value))
+    elif how == 3 and isinstance(holder, dict):
+        holder[rng.choice(("x", "0", "7", key + " ", "time", "mem"))] = holder.pop(key)
+    elif how in (4, 5) and number:
+        holder[key] = value + rng.choice((-1, 1, 10, 1000, -value, value, 0.5))
+    else:
+        holder[key] = copy.deepcopy(rng.choice(_VALUES))
+
+
+# ------------------------------------------------------------------------------- the command
+
+
+def smaller(data: bytes, broken: Callable[[bytes], bool], tries: int = 3000) -> bytes:
+    """Take parts away from an input while it stays broken: half of it at first, then less."""
+    size = max(len(data) // 2, 1)
+    while size and tries:
+        at = 0
+        while at < len(data) and tries:
+            shorter, tries = data[:at] + data[at + size :], tries - 1
+            if broken(shorter):
+                data = shorter
+            else:
+                at += size
+        size //= 2
+    return data
+
+
+def error_name(error: BaseException) -> str:
+    """What errors of one cause have in common: their kind, and the last line of ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "cpdispatch" in frame.filename] or frames
+    return f"{type(error).__name__}-{Path(ours[-1].filename).stem}-{ours[-1].lineno}"
+
+
+class Findings:
+    """The inputs that broke the property, the smallest one of each error."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sizes: dict[str, int] = {}
+
+    def add(self, data: bytes, error: BaseException) -> None:
+        """Keep an input unless a smaller one has ended the same way."""
+        name = error_name(error)
+        if len(data) >= self.sizes.get(name, sys.maxsize):
+            return
+        if name not in self.sizes:
+            print(f"found: {name}: {str(error)[:300]}", flush=True)
+        self.sizes[name] = len(data)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob(f"{name}-*"):
+            old.unlink()
+        digest = hashlib.sha256(data).hexdigest()[:12]
+        (self.folder / f"{name}-{digest}").write_bytes(data)
+        text = "".join(traceback.format_exception(error))
+        (self.folder / f"{name}.txt").write_text(text, errors="replace")
+
+
+def _functions() -> Iterator[FunctionType]:
+    """The functions and methods of the instrumented modules."""
+    for name in INSTRUMENTED:
+        module = importlib.import_module(f"cpdispatch.{name}")
+        own = [
+            it for it in vars(module).values() if getattr(it, "__module__", "") == module.__name__
+        ]
+        methods = [it for kind in own if isinstance(kind, type) for it in vars(kind).values()]
+        for it in (*own, *methods):
+            plain = getattr(it, "fget", None) or getattr(it, "__func__", it)
+            if isinstance(plain, FunctionType):
+                yield plain
+
+
+def fuzz(target: str, minutes: float, corpus: Path) -> None:
+    """Fuzz a reader for so many minutes."""
+    try:
+        import atheris
+    except ImportError:
+        sys.exit("benchmarks/fuzz.py needs atheris: pip install atheris")
+    for function in _functions():
+        atheris.instrument_func(function)
+    chosen = TARGETS[target]
+    with tempfile.TemporaryDirectory() as name:
+        for data in chosen.seeds():  # compiles what it needs
+            check(target, data, Path(name))
+    found = Findings(corpus.with_name(corpus.name + ".found"))
+    corpus.mkdir(parents=True, exist_ok=True)
+    found.folder.mkdir(parents=True, exist_ok=True)
+    kept = [path.read_bytes() for path in sorted((ROOT / "tests" / "corpus" / target).glob("*"))]
+    for data in (*chosen.seeds(), *kept):
+        (corpus / hashlib.sha256(data).hexdigest()[:20]).write_bytes(data)
+    folder = Path(tempfile.mkdtemp(prefix=f"fuzz-{target}-"))
+
+    def one(data: bytes) -> None:
+        began = perf_counter()
+        try:
+            check(target, data, folder)
+            took = perf_counter() - began
+            hold(took < SLOWEST_S, f"took {took:.1f} s")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            found.add(data, error)
+
+    def mutate(data: bytes, longest: int, seed: int) -> bytes:
+        changed = mutated_json(data, seed) if seed % 4 else None
+        if changed is None or len(changed) > longest:
+            return bytes(atheris.Mutate(data, longest))
+        return changed
+
+    options = {"custom_mutator": mutate} if chosen.json else {}
+    arguments = [
+        sys.argv[0], str(corpus), f"-max_total_time={int(minutes * 60)}", "-timeout=60",
+        f"-max_len={chosen.longest}", f"-rss_limit_mb={MEMORY_MB}", "-print_final_stats=1",
+        f"-artifact_prefix={found.folder}/",
+    ]  # fmt: skip
+    atheris.Setup(arguments, one, **options)
+    atheris.Fuzz()
+
+
+def shrink(target: str, path: Path) -> None:
+    """Replace an input that breaks the property by a smaller one that ends in the same error."""
+
+    def ends_in(data: bytes) -> str:
+        try:
+            check(target, data, Path(folder))
+        except Exception as error:
+            return error_name(error)
+        return ""
+
+    with tempfile.TemporaryDirectory() as folder:
+        data = path.read_bytes()
+        name = ends_in(data)
+        if not name:
+            sys.exit(f"{path} does not break the property")
+        path.write_bytes(smaller(data, lambda shorter: ends_in(shorter) == name))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fuzz a reader.")
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--check", type=Path, nargs="+", help="check these inputs, and fuzz not")
+    parser.add_argument("--shrink", type=Path, nargs="+", help="make these broken inputs smaller")
+    given = parser.parse_args()
+    if given.check:
+        with tempfile.TemporaryDirectory() as folder:
+            for path in given.check:
+                check(given.target, path.read_bytes(), Path(folder))
+        return
+    if given.shrink:
+        for path in given.shrink:
+            shrink(given.target, path)
+        return
+    fuzz(given.target, given.minutes, given.corpus or Path("corpora") / given.target)
+
+
+if __name__ == "__main__":
+    main()

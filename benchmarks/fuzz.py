@@ -257,7 +257,7 @@ def _run(changed: str, data: bytes, folder: Path) -> None:
     for name, content in (_run_folder() | {changed: data}).items():
         (folder / name).write_bytes(content)
     run = Run.load(folder)
-    told = [replays.Told(run.about, run.metrics)]
+    told = [replays.Told.of(run)]
     for _, rows in replays.tables(told):
         compare.tables(rows, 80)
         compare.verdict(rows)

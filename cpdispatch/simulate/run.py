@@ -172,6 +172,7 @@ class _About(msgspec.Struct):
     idempotent: bool = False
     compiled: bool = False
     seed: int = 0
+    place: int | None = None
 
 
 def _job_columns(about: _About) -> dict[str, str]:

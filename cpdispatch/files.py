@@ -300,7 +300,7 @@ def parse_json(
     try:
         content = content.encode() if isinstance(content, str) else content
         read = msgspec.json.decode(content, type=type)
-        repeated = _repeated(content)
+        repeated = _repeated(content, read)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise _misread(content, error, what, file, format) from error
     if repeated:
@@ -385,20 +385,32 @@ class _Pairs(list[tuple[str, Any]]):
     """The keys and values of a JSON object, those that stand twice too."""
 
 
-def _repeated(content: bytes) -> str:
-    """The path of the first key that stands twice in one object of some JSON; may be empty."""
-    try:
-        # Whoever decodes keeps the last of like keys, and so loses a colon; in a text, an escape
-        # could make up for it.
-        plain = msgspec.json.encode(msgspec.json.decode(content))
-        if b"\\u" not in content and content.count(b":") == plain.count(b":"):
-            return ""
-    except OverflowError:  # of numbers that are too large to be written again
-        pass
+def _repeated(content: bytes, read: Any) -> str:
+    """The path of the first key that stands twice in one object of some JSON; may be empty.
+
+    Whoever decodes JSON keeps the last of like keys, and so loses a colon.
+    """
+    config = getattr(type(read), "__struct_config__", None)
+    # A structure without its defaults has no key that was not there: that is the fast way.
+    if config is not None and config.omit_defaults and _colons_kept(content, read):
+        return ""
+    if _colons_kept(content, msgspec.json.decode(content)):
+        return ""
     try:
         return next(_repetitions(json.loads(content, object_pairs_hook=_Pairs)), "")
     except (ValueError, RecursionError):
         return ""
+
+
+def _colons_kept(content: bytes, read: Any) -> bool:
+    """Whether JSON surely has as many colons when what was read is written again."""
+    try:
+        # An escape in a text could be a colon, and make up for one that was lost.
+        return b"\\u" not in content and msgspec.json.encode(read).count(b":") == content.count(
+            b":"
+        )
+    except OverflowError:  # of numbers that are too large to be written
+        return False
 
 
 def _repetitions(value: Any, path: str = "") -> Iterator[str]:

@@ -187,3 +187,17 @@ def test_every_predictor_does_with_no_users_one_user_and_runtimes_of_0(
     assert run.about["notes"] == ({NO_PREFIX: 30} if name in ("profile", "confident") else {})
     assert (run.jobs["end"] >= run.jobs["start"]).all()
     assert (run.jobs["expected_s"].between(1, 60)).all()
+
+
+@pytest.mark.parametrize("name", ["profile", "confident"])
+def test_a_run_tells_that_numbers_of_executables_have_no_prefix(name: str) -> None:
+    numbered = workload(ROWS)
+    named = replace(
+        numbered,
+        table=JobTable(numbered.table.block, {"executable": ("sim1", "sim2", "other", "x")}),
+    )
+    for compiled in (True, False):
+        told = simulate(numbered, System.pool(4), predictor=name, compiled=compiled)
+        assert told.about["notes"] == {NO_PREFIX: len(numbered)}
+        told = simulate(named, System.pool(4), predictor=name, compiled=compiled)
+        assert told.about["notes"] == {}

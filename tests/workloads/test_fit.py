@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from cpdispatch.errors import InputError, UsageError
+from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.system import NAMED, NodeGroup, System
 from cpdispatch.workloads import swf
@@ -161,3 +162,20 @@ def test_the_kit_mapping_on_a_real_log_keeps_its_processors(
     cores = fitted.table.request[:, 0]
     assert np.bincount(cores).tolist() == [0, 86_668, 40_210, 4_758, 71_235]
     assert np.array_equal(fitted.table.units * cores, workload.table.units)
+
+
+@pytest.mark.log
+@pytest.mark.parametrize(
+    ("name", "system", "jobs"),
+    [
+        ("alea-wagap-2013", "metacentrum", 17_898),
+        ("RICC-2010-2", "ricc", 447_794),
+        ("UniLu-Gaia-2014-1", "gaia-gpu", 51_860),
+    ],
+)
+def test_every_job_of_a_log_fits_the_named_system_that_it_comes_from(
+    trace: Callable[[str], Path], name: str, system: str, jobs: int
+) -> None:
+    workload = fit(swf.read(trace(name)), NAMED[system])
+    assert len(workload) == jobs
+    assert system_fits(NAMED[system], workload.table).all()

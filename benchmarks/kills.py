@@ -25,6 +25,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -351,17 +352,18 @@ def undisturbed(runner: Runner, case: Case, kept: Path) -> tuple[Path, float]:
 
 
 def work(runner: Runner, kills: int, draw: random.Random) -> tuple[list[Trial], list[float]]:
-    """All trials: each kind in turn, each case in turn, so that few kills meet all of them."""
+    """All trials: every kind with every case, in random order, again and again."""
     cases = [
         Case(log, dispatcher, EASY_JOBS if dispatcher == "easy" else jobs)
         for dispatcher in dispatchers()
         for log, jobs in LOGS.items()
     ]
-    draw.shuffle(cases)
+    pairs = list(product(cases, KINDS))
+    draw.shuffle(pairs)
     wholes: dict[str, tuple[Path, float]] = {}
     trials: list[Trial] = []
     for number in range(kills):
-        case, kind = cases[number % len(cases)], KINDS[number % len(KINDS)]
+        case, kind = pairs[number % len(pairs)]
         if kind == "solver" and case.dispatcher == "easy":
             kind = "command"
         if case.name not in wholes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -451,7 +452,9 @@ def _named(
             raise UsageError(f"dispatcher {spec}, {key}: {error}") from error
     dispatcher = entry.make(settings, dict(values))
     if warm and "engine" not in entry.parameters:
-        toys.play(lambda: entry.make(settings, dict(values)))
+        # A user's order that fails on a toy says so of a real job.
+        with suppress(CpdispatchError):
+            toys.play(lambda: entry.make(settings, dict(values)))
     return _relabelled(dispatcher, spec if spec != name else name)
 
 

@@ -122,12 +122,11 @@ def _validate(system: System) -> None:
     names = Counter(group.name for group in system.groups)
     if twice := next((name for name, times in names.items() if times > 1), None):
         raise wrong("groups", twice, "two groups have this name", "give each group its own name")
-    for index, name in enumerate(system.resources):
-        if not any(group.capacity[index] for group in system.groups):
-            raise wrong(
-                f"resources[{index}]", name, "no group has any of this resource type",
-                "leave it out, or state the capacity of the groups that have it",
-            )  # fmt: skip
+    if not any(any(group.capacity) for group in system.groups):
+        raise wrong(
+            "groups", list(names), "no group has any capacity",
+            f"state how much of {', '.join(system.resources)} a node has",
+        )  # fmt: skip
     if not 1 <= system.memory_unit_kb <= LIMIT:
         raise wrong("memory_unit_kb", system.memory_unit_kb, f"must be 1 or more, {LIMIT} at most")
     for queue, wait_s in system.expected_wait_s.items():

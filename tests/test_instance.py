@@ -411,7 +411,6 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "ution/1",
     ),
     ({"groups": [FILE["groups"][0], FILE["groups"][0]]}, "two groups have this name", "'gpu'"),
-    ({"groups": FILE["groups"][:1]}, "resources[2]", "no group has any of this resource type"),
     (part("queue", duration=-5), "queue[0].duration", "-5"),
     (part("queue", duration=2**70), "queue[0].duration", str(2**70)),
     (part("queue", units=0), "queue[0].units", "0"),

@@ -355,9 +355,8 @@ def test_what_a_campaign_left_that_was_killed_with_all_its_processes_is_swept(
     until = time.monotonic() + 10
     while of_session(running.pid) and time.monotonic() < until:
         time.sleep(0.05)
+    # Semaphores may be gone by now: any other campaign of this machine sweeps them, too.
     assert sorted(path.name for path in temporary.rglob("*")) == found
-    if sys.platform == "linux":
-        assert semaphores(running.pid)
     assert run(numbers(2), failing_not, workers=HERE) == {"number 0": 0, "number 1": 1}
     assert sorted(temporary.iterdir()) == others
     assert semaphores(running.pid) == []

@@ -451,8 +451,9 @@ def _named(
         except UsageError as error:
             raise UsageError(f"dispatcher {spec}, {key}: {error}") from error
     dispatcher = entry.make(settings, dict(values))
-    if warm and "engine" not in entry.parameters:
-        # A user's order that fails on a toy says so of a real job.
+    if warm and "patience" not in entry.parameters:
+        # Those with a search are warm already. A user's order that fails on a toy says so of a
+        # real job.
         with suppress(CpdispatchError):
             toys.play(lambda: entry.make(settings, dict(values)))
     return _relabelled(dispatcher, spec if spec != name else name)

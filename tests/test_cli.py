@@ -16,6 +16,8 @@ import msgspec
 import pytest
 
 from cpdispatch import cli, instance, solution, verify
+from cpdispatch.cli import signals
+from cpdispatch.cli.options import ReplayOptions
 from cpdispatch.simulate import Run
 
 JOBS = ["--jobs", "300"]
@@ -314,7 +316,7 @@ def test_dumped_instances_carry_dependencies_and_the_starvation_bound(
     [("24h,2h", (86400, 7200)), ("90s, 30s", (90, 30)), ("5min,0", (300, 0)), ("1m,1m", (60, 60))],
 )
 def test_a_starvation_bound_is_two_durations(text: str, bound: tuple[int, int]) -> None:
-    found = cli.Rules(starvation=text).starvation_bound()
+    found = ReplayOptions(starvation=text).starvation_bound()
     assert found is not None
     assert (found.threshold_s, found.bound_s) == bound
 
@@ -986,7 +988,7 @@ def test_a_second_signal_a_second_later_ends_a_run_at_once(
     assert running.stdout is not None
     assert running.stdout.readline() == "at it\n"
     running.send_signal(number)
-    time.sleep(cli.ONCE_S + 0.5)
+    time.sleep(signals.ONCE_S + 0.5)
     assert running.poll() is None
     running.send_signal(number)
     _, err = running.communicate()
@@ -1022,7 +1024,7 @@ def test_a_run_saves_itself_when_its_terminal_is_gone(tmp_path: Path) -> None:
 def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with cli._stoppable("kept") as stop:
+        with signals.stoppable("kept") as stop:
             os.kill(os.getpid(), signal.SIGHUP)
             assert not stop()
     finally:

@@ -222,10 +222,10 @@ def test_a_file_that_cannot_be_written_is_told(
     assert "cannot be written" in err
 
 
-def test_the_help_does_not_import_the_commands() -> None:
+def test_the_help_imports_nothing_that_takes_long() -> None:
     code = (
         "import sys; from cpdispatch import cli; cli.run(['--help']);"
-        "assert not [n for n in sys.modules if n.startswith('cpdispatch.commands') or n == 'numpy']"
+        "assert not {'numpy', 'numba', 'ortools', 'pandas', 'msgspec'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "generate" in done.stdout

@@ -1,30 +1,27 @@
-"""The commands that make workloads: generate and resample."""
+"""The command generate: makes a workload like a log's, or one of a model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from cpdispatch.cli import DONE, Json, _console, _print_json
+from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
+from cpdispatch.cli.made import check_out, save_and_print
+from cpdispatch.cli.options import Json
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.analyze.plots import Profile
     from cpdispatch.jobs import Workload
     from cpdispatch.system import System
     from cpdispatch.workloads.slots import Limits, SlotModel
 
-LUBLIN = "lublin"
-LUBLIN_PROCESSORS = 256
-SWF_RESOURCES = ("core", "mem")
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetOptions:
     """What the jobs may ask for on the system.
 
     Parameters
@@ -70,7 +67,7 @@ class Target:
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lublin:
+class LublinOptions:
     """With lublin as TRACE.
 
     Parameters
@@ -90,8 +87,8 @@ def generate(
     *,
     jobs: int,
     out: Path,
-    target: Target = Target(),
-    lublin: Lublin = Lublin(),
+    target: TargetOptions = TargetOptions(),
+    lublin: LublinOptions = LublinOptions(),
     filter: Literal["all", "strong"] = "all",
     seed: int = 0,
     save_model: Path | None = None,
@@ -120,7 +117,7 @@ def generate(
     json
         Print one JSON object.
     """
-    _check(out, plot)
+    check_out(out, plot)
     source = None
     if trace == LUBLIN:
         if target.given() or save_model is not None:
@@ -130,7 +127,7 @@ def generate(
     else:
         from cpdispatch.workloads import slots
 
-        if lublin != Lublin():
+        if lublin != LublinOptions():
             raise UsageError(f"--kind and --request-factor are for {LUBLIN}, not for {trace}")
         model, source = _learned(trace, target, filter)
         system = _system(trace, target, source)
@@ -138,77 +135,12 @@ def generate(
         made = slots.generate(model, system, jobs, seed, limits=limits, load=target.load)
         if save_model is not None:
             slots.save(model, save_model)
-    return _done(made, system, source, out, plot, {"trace": trace, "seed": seed}, json)
+    return save_and_print(made, system, source, out, plot, {"trace": trace, "seed": seed}, json)
 
 
-def resample(
-    trace: str,
-    *,
-    weeks: int,
-    out: Path,
-    presence: Literal["log", "always"] = "log",
-    filter: Literal["all", "strong"] = "all",
-    seed: int = 0,
-    plot: Path | None = None,
-    json: Json = False,
-) -> int:
-    """Make a workload of random weeks of a log's users.
-
-    Parameters
-    ----------
-    trace
-        A log.
-    weeks
-        How many weeks to make.
-    out
-        .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
-    presence
-        Users are active as often as in the log, or always.
-    filter
-        Which jobs of the log to keep.
-    seed
-        The same seed draws the same weeks.
-    plot
-        Draw the submissions and the work beside those of the log (.png, .svg, .pdf).
-    json
-        Print one JSON object.
-    """
-    from cpdispatch.system import System
-    from cpdispatch.workloads import read
-    from cpdispatch.workloads.resample import resample
-
-    _check(out, plot)
-    source = read(trace, filter)
-    made = resample(source, weeks, seed, presence)
-    system = None if source.processors is None else System.pool(source.processors)
-    told = {"trace": trace, "weeks": weeks, "seed": seed}
-    return _done(made, system, source, out, plot, told, json)
-
-
-# --------------------------------------------------------------------------------- helpers
-
-
-def _check(out: Path, plot: Path | None) -> None:
-    """Refuse a file that cannot be written before there is any work to lose."""
-    if _format(out) is None:
-        raise UsageError(
-            f"--out {out}: unknown extension; workloads are .swf and .csv, also with .gz, .xz or "
-            ".zst, and .parquet"
-        )
-    if plot is not None:
-        from cpdispatch.analyze import plots
-
-        plots.check(plot)
-
-
-def _format(out: Path) -> str | None:
-    packed = out.suffix in {".gz", ".xz", ".zst"}
-    suffix = Path(out.stem).suffix if packed else out.suffix
-    known = {".swf", ".csv"} if packed else {".swf", ".csv", ".parquet"}
-    return suffix if suffix in known else None
-
-
-def _lublin(jobs: int, target: Target, lublin: Lublin, seed: int) -> tuple[Workload, System]:
+def _lublin(
+    jobs: int, target: TargetOptions, lublin: LublinOptions, seed: int
+) -> tuple[Workload, System]:
     from cpdispatch.system import System, find
     from cpdispatch.workloads.lublin import generate
 
@@ -226,7 +158,7 @@ def _processors(system: System) -> int:
 
 
 def _learned(
-    trace: str, target: Target, filter: Literal["all", "strong"]
+    trace: str, target: TargetOptions, filter: Literal["all", "strong"]
 ) -> tuple[SlotModel, Workload | None]:
     """The model, and the log that it was learned from if it was not loaded."""
     from cpdispatch.workloads import read, slots
@@ -244,7 +176,7 @@ def _learned(
     return slots.fit(source, rates or None), source
 
 
-def _system(trace: str, target: Target, source: Workload | None) -> System:
+def _system(trace: str, target: TargetOptions, source: Workload | None) -> System:
     from cpdispatch.system import System, find
 
     if target.system is not None:
@@ -277,110 +209,3 @@ def _ranges(option: str, text: str) -> dict[str, tuple[int, int]]:
         return {name: (int(low), int(high or low)) for name, (low, _, high) in found.items()}
     except ValueError:
         raise UsageError(f"{option} {text}: write NAME=LEAST..MOST,NAME=LEAST..MOST") from None
-
-
-def _write(made: Workload, out: Path) -> None:
-    from cpdispatch.workloads import swf, table
-
-    if _format(out) != ".swf":
-        table.write(made, out)
-        return
-    lost = [
-        name
-        for name, column in zip(made.resources, made.table.request.T, strict=True)
-        if name not in SWF_RESOURCES and column.any()
-    ]
-    if lost:
-        raise UsageError(
-            f"--out {out}: SWF has no field for {', '.join(lost)}, which jobs ask for: write .csv "
-            "or .parquet"
-        )
-    swf.write(made, out)
-
-
-def _done(
-    made: Workload, system: System | None, source: Workload | None, out: Path, plot: Path | None,
-    told: dict[str, Any], json: bool,
-) -> int:  # fmt: skip
-    """Write, draw and tell."""
-    _write(made, out)
-    if plot is not None:
-        from cpdispatch.analyze import plots
-
-        plots.workloads(
-            plot, [_profile(w) for w in ((made,) if source is None else (source, made))]
-        )
-    told = {"out": str(out), "jobs": len(made), **told, **_figures(made, system)}
-    told["notes"] = made.notes if source is None else source.notes | made.notes
-    if plot is not None:
-        told["plot"] = str(plot)
-    if json:
-        _print_json(told)
-        return DONE
-    console = _console()
-    load = "" if told["load"] is None else f", load {told['load']:.3f}"
-    console.print(
-        f"[bold]{out}[/]: {len(made):,} jobs in {told['days']:.1f} days{load}, "
-        f"{told['serial']:.1%} serial",
-        soft_wrap=True,
-    )
-    for rule, count in told["notes"].items():
-        console.print(f"{rule}: {count:,} jobs", style="dim")
-    return DONE
-
-
-def _figures(made: Workload, system: System | None) -> dict[str, Any]:
-    """Figures of a workload: its span, offered load, serial jobs, what jobs ask for."""
-    import numpy as np
-
-    table = made.table
-    span_s = max(int(np.ptp(table.submit_s)), 1)
-    asked = (table.units * made.runtime_s) @ table.request
-    load = None
-    if system is not None:
-        total = np.array([
-            system.total[k] if (k := system.resource(name)) >= 0 else 0 for name in made.resources
-        ])  # fmt: skip
-        # Memory is in no unit that the log and the machine share.
-        has = (total > 0) & np.array(
-            [name != "mem" or not made.per_processor for name in made.resources]
-        )
-        load = float(np.max(asked[has] / total[has]) / span_s) if has.any() else None
-    return {
-        "days": span_s / 86_400,
-        "load": load,
-        "serial": float(np.mean(_cores(made) == 1)),
-        "work_core_s_mean": float(np.mean(_cores(made) * made.runtime_s)),
-        "asking": {
-            name: float(np.mean(column > 0))
-            for name, column in zip(made.resources, table.request.T, strict=True)
-        },
-    }
-
-
-def _cores(workload: Workload) -> Any:
-    """Processors of every job, shape (jobs,)."""
-    import numpy as np
-
-    names = workload.resources
-    cores = workload.table.request[:, names.index("core")] if "core" in names else 1
-    return workload.table.units * np.maximum(cores, 1)
-
-
-def _profile(workload: Workload) -> Profile:
-    """What is drawn of a workload."""
-    import numpy as np
-
-    from cpdispatch.analyze.plots import Profile
-    from cpdispatch.workloads import clock
-
-    wall = clock.wall_s(workload)
-    hours = np.bincount(clock.slot_of(wall) // 2, minlength=24) / len(wall)
-    work = (_cores(workload) * workload.runtime_s).astype(np.float64)
-    return Profile(
-        workload.name,
-        hours,
-        clock.by_day(wall, clock.weekday_of, 7),
-        clock.by_day(wall, clock.month_of, 12),
-        work,
-    )

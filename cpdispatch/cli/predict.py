@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from cpdispatch.cli import (
-    DONE,
+from cpdispatch.cli.options import (
     Correction,
     Flag,
     Json,
-    Log,
+    LogOptions,
     Trigger,
-    _console,
-    _print_json,
+    WorkOptions,
 )
-from cpdispatch.commands.learn import HERE, WHOLE, Work, _table
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json, table_of
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
@@ -57,8 +55,8 @@ def predict(
     kill_at_limit: Flag = False,
     limit: str = "1s",
     seed: int = 0,
-    log: Log = WHOLE,
-    work: Work = HERE,
+    log: LogOptions = LogOptions(),
+    work: WorkOptions = WorkOptions(),
     json: Json = False,
 ) -> int:
     """Compare predictors: how far each is out, and the schedule that it leads to.
@@ -106,9 +104,9 @@ def predict(
     if work.out is not None:
         compared.save(work.out)
     if json:
-        _print_json(compared.summary | ({} if work.out is None else {"out": str(work.out)}))
+        print_json(compared.summary | ({} if work.out is None else {"out": str(work.out)}))
         return DONE
-    console = _console()
+    console = console_of_stdout()
     for table in compared.tables():
         console.print(table, "")
     for line in compared.notes():
@@ -281,7 +279,7 @@ class Compared:
         return [self._accuracy_table(), self._schedule_table(), *own]
 
     def _accuracy_table(self) -> Table:
-        table = _table(
+        table = table_of(
             "Predictions at submission",
             ("",),
             ("jobs", "MAE s", "MAE min", "error s", "under", "over", "within", "|log|"),
@@ -299,7 +297,7 @@ class Compared:
         return table
 
     def _schedule_table(self) -> Table:
-        table = _table(
+        table = table_of(
             f"Schedules of {self.told['dispatcher']}, correction {self.told['correction']}",
             ("",),
             (
@@ -355,7 +353,7 @@ def _schedule_cells(row: Row) -> list[str]:
 def _own(title: str, rows: Sequence[Mapping[str, float | int | str | None]]) -> Table:
     """A table that a predictor tells of itself, its first rows."""
     headings = tuple(rows[0]) if rows else ()
-    table = _table(title, headings[:1], headings[1:])
+    table = table_of(title, headings[:1], headings[1:])
     for row in rows[:OWN_ROWS]:
         table.add_row(*(_shown(row.get(heading)) for heading in headings))
     if len(rows) > OWN_ROWS:

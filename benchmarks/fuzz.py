@@ -49,10 +49,12 @@ MEMORY_MB = 4096
 LONGEST = 6000
 """Bytes of an input."""
 INSTRUMENTED = (
-    "arrays", "errors", "files", "jobs", "system", "instance", "solution", "dispatch",
+    "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
+    "solution.answer", "solution.file", "solution.reasons", "dispatch",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
     "workloads.slots", "workloads.select", "simulate.run", "simulate.arrow", "models.hyper",
-    "verify",
+    "verify.dependencies", "verify.levels", "verify.objectives", "verify.placement", "verify.plan",
+    "verify.solutions", "verify.starvation",
 )  # fmt: skip
 """Modules whose new lines are looked for; compiled kernels cannot be instrumented."""
 

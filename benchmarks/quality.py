@@ -30,8 +30,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.predict import PREDICTORS
 from cpdispatch.simulate import Run, simulate
 from cpdispatch.system import NAMED, System
-from cpdispatch.workloads import read
-from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "quality.md"
@@ -238,7 +237,7 @@ def find(log: str, traces: Path) -> tuple[Workload, System] | None:
     processors = {pool.name: pool.processors for pool in LOGS}
     system = System.pool(processors[log]) if log in processors else NAMED["gaia"]
     filter = "strong" if log in processors else "all"
-    return fit(read(path, filter, int(system.total[0])), system), system
+    return prepare(path, system, filter=filter)
 
 
 # -------------------------------------------------------------------------------------- the cases

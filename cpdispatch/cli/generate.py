@@ -145,16 +145,12 @@ def _lublin(
     from cpdispatch.workloads.lublin import generate
 
     machine = System.pool(LUBLIN_PROCESSORS) if target.system is None else find(target.system)
-    processors = _processors(machine)
+    processors = machine.processors
     made = generate(
         jobs, seed, processors=processors, kind=lublin.kind, load=target.load,
         request_factor=lublin.request_factor,
     )  # fmt: skip
     return made, System.pool(processors)
-
-
-def _processors(system: System) -> int:
-    return int(system.total[max(system.resource("core"), 0)])
 
 
 def _learned(

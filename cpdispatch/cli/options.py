@@ -66,27 +66,15 @@ class LogOptions:
 
     def read(self, trace: str | None, seed: int) -> tuple[Workload, System]:
         """The workload, fitted to the machine, and the machine."""
-        from cpdispatch.system import NAMED, System, find
-        from cpdispatch.workloads import read
-        from cpdispatch.workloads.fit import fit
+        from cpdispatch.workloads import prepare
         from cpdispatch.workloads.generate import eurora_sample
-        from cpdispatch.workloads.select import select
 
-        machine = find(self.system) if self.system else None
+        part: dict[str, Any] = {
+            "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
+        }  # fmt: skip
         if trace is None:
-            workload, machine = eurora_sample(seed=seed), machine or NAMED["eurora"]
-        else:
-            cores = (
-                None if machine is None else int(machine.total[max(machine.resource("core"), 0)])
-            )
-            workload = read(trace, self.filter, cores)
-        if machine is None:
-            if workload.processors is None:
-                raise UsageError(f"{trace} does not say how large its machine is: give --system")
-            machine = System.pool(workload.processors)
-        return fit(
-            select(workload, self.jobs, self.since, self.until), machine, self.units
-        ), machine
+            return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
+        return prepare(trace, self.system or None, filter=self.filter, **part)
 
 
 @Parameter(name="*")

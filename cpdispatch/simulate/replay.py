@@ -100,7 +100,7 @@ def simulate(
     Parameters
     ----------
     workload : Workload
-        Fitted to the system, see `cpdispatch.workloads.fit`.
+        Fitted to the system, see `cpdispatch.workloads.prepare`.
     system : System
     dispatcher : str or Dispatcher
         A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.

@@ -48,7 +48,7 @@ class Simulation:
     Parameters
     ----------
     workload : Workload
-        Its requests speak of the system's resource types, see `cpdispatch.workloads.fit`.
+        Its requests speak of the system's resource types, see `cpdispatch.workloads.prepare`.
     system : System
     predictor : str or Predictor
         Says the expected duration of each job at its submission.

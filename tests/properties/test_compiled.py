@@ -176,14 +176,9 @@ MINE, REFUSES = numba.njit(mine), numba.njit(refuses)
 def test_on_real_logs(
     log: str, system: str, filter: str, jobs: int | None, dispatcher: str, trace: Any
 ) -> None:
-    from cpdispatch.system import find as find_system
-    from cpdispatch.workloads import read
-    from cpdispatch.workloads.fit import fit
-    from cpdispatch.workloads.select import select
+    from cpdispatch.workloads import prepare
 
-    machine = find_system(system)
-    workload = select(read(trace(log), filter, int(machine.total[0])), jobs)
-    workload = fit(workload, machine)
+    workload, machine = prepare(trace(log), system, filter=filter, jobs=jobs)
     compiled = simulate(workload, machine, dispatcher, predictor="last2", trigger="event")
     general = simulate(
         workload, machine, dispatcher, predictor="last2", trigger="event", compiled=False

@@ -278,7 +278,9 @@ class WorkOptions:
     def told(self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool) -> int:
         """Save what was found, and print it."""
         if self.out is not None:
-            found.save(self.out)
+            from cpdispatch.learn.results import save
+
+            save(found, self.out)
         if json:
             print_json(found.summary | ({} if self.out is None else {"out": str(self.out)}))
             return DONE

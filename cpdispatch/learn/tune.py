@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
-from cpdispatch.learn import results
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
 from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, at_least, halves, made_up
@@ -160,27 +158,6 @@ class Tuned:
                 for row in chosen.to_dict("records")
             },
         }
-
-    def save(self, folder: Path) -> None:
-        """Write pairs.csv, deciles.csv, tune.json, policy.toml and the pictures into a folder."""
-        from cpdispatch.learn import pictures, policy_file
-
-        results.write_table(folder / "pairs.csv", self.pairs)
-        results.write_table(folder / "deciles.csv", self.deciles)
-        results.write_json(folder / "tune.json", self.summary)
-        policy_file.write(folder / "policy.toml", self.picked.dispatcher, self._remarks())
-        pictures.save(pictures.pairs(self), folder / "pairs.png")
-        pictures.save(pictures.thresholds(self), folder / "thresholds.png")
-
-    def _remarks(self) -> list[str]:
-        tuning, test = self.tuning, self.summary[TEST]
-        measure = OBJECTIVES[tuning.objective]
-        return [
-            f"Tuned on {self.log}: {len(tuning.choices)} choices, {tuning.weeks} weeks made up of",
-            f"its first half, seed {tuning.seed}, by {measure}. On as many of its second half,",
-            f"relative to EASY-FCFS-FCFS: {measure} {test[measure + '_relative']:.3f}, "
-            f"wait_s_max {test['wait_s_max_relative']:.3f}.",
-        ]
 
 
 _RELATIVE = tuple(f"{name}_relative" for name in MEASURES)

@@ -11,6 +11,7 @@ from cpdispatch import dispatch
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.policies import NO_THRESHOLD
 from cpdispatch.learn.measure import Meter
+from cpdispatch.learn.results import save
 from cpdispatch.learn.tune import (
     BASELINE,
     SEVEN,
@@ -120,7 +121,7 @@ def test_a_pool_and_the_same_machine_as_nodes_measure_the_same() -> None:
 def test_results_are_saved(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = tune(bursts(4), ONE, SMALL, HERE)
-    found.save(tmp_path)
+    save(found, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "pairs.csv", "deciles.csv", "tune.json", "policy.toml", "pairs.png", "thresholds.png"

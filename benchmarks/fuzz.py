@@ -252,15 +252,15 @@ def _run_folder() -> dict[str, bytes]:
 
 
 def _run(changed: str, data: bytes, folder: Path) -> None:
-    from cpdispatch import replays, verify
+    from cpdispatch import experiment, verify
     from cpdispatch.analyze import compare
     from cpdispatch.simulate.run import Run
 
     for name, content in (_run_folder() | {changed: data}).items():
         (folder / name).write_bytes(content)
     run = Run.load(folder)
-    told = [replays.Told.of(run)]
-    for _, rows in replays.tables(told):
+    told = [experiment.RunSummary.of(run)]
+    for _, rows in experiment.tables(told):
         compare.tables(rows, 80)
         compare.verdict(rows)
         compare.notes(rows)

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cpdispatch import campaign, cli, replays
+from cpdispatch import campaign, cli
 from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
+from cpdispatch.experiment import runs
 from cpdispatch.simulate import Run
 
 HERE, TWO = Workers(cores=1), Workers(cores=2)
@@ -530,7 +531,7 @@ def test_a_log_is_simulated_on_a_cluster_that_sees_the_folder_or_not(
         def elsewhere(plans: object) -> Iterator[Path]:
             yield tmp_path / "not there"
 
-        monkeypatch.setattr(replays, "_sign", elsewhere)
+        monkeypatch.setattr(runs, "_sign", elsewhere)
     log = tmp_path / "small.swf"
     log.write_text(LOG)
     out = tmp_path / "out"

@@ -25,9 +25,9 @@ def compare(*runs: Path, json: Json = False) -> int:
     """
     if not runs:
         raise UsageError("compare needs the folder of a run")
-    from cpdispatch.replays import Told
+    from cpdispatch.experiment import RunSummary
 
     refused = RefusedFiles()
-    told = [Told.of(run) for _, run in load_runs(list(runs), refused)]
-    print_runs(told, json, {"errors": refused.errors})
+    summaries = [RunSummary.of(run) for _, run in load_runs(list(runs), refused)]
+    print_runs(summaries, json, {"errors": refused.errors})
     return refused.code(DONE)

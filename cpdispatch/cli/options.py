@@ -18,13 +18,13 @@ from cpdispatch.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cpdispatch.experiment import RunPlan
     from cpdispatch.instance import Starvation
     from cpdispatch.jobs import Workload
     from cpdispatch.learn.mixed import Mixed
     from cpdispatch.learn.place import Place
     from cpdispatch.learn.regress import Regressed
     from cpdispatch.learn.tune import Tuned
-    from cpdispatch.replays import Plan
     from cpdispatch.system import System
 
 NOTHING_SAVED = "nothing was saved, because there was no --out"
@@ -172,9 +172,9 @@ class OutputOptions:
     dump_instances: Path | None = None
     dump_every: int | None = None
 
-    def plan(self, limit_s: float, rules: dict[str, Any]) -> Plan:
+    def plan(self, limit_s: float, rules: dict[str, Any]) -> RunPlan:
         """What all runs have in common."""
-        from cpdispatch.replays import Plan
+        from cpdispatch.experiment import RunPlan
 
         if self.out is None and (self.resume or self.overwrite):
             raise UsageError("--resume and --overwrite need --out")
@@ -189,7 +189,7 @@ class OutputOptions:
             raise UsageError("--dump-every needs --dump-instances FOLDER")
         if self.dump_every is not None and self.dump_every < 1:
             raise UsageError(f"--dump-every {self.dump_every}: 1 or more is needed")
-        return Plan(
+        return RunPlan(
             "", 0, limit_s, rules, self.out and self.out.absolute(),
             seconds(self.checkpoint or "2s"),
             self.dump_instances and self.dump_instances.absolute(), self.dump_every or 100,
@@ -205,7 +205,7 @@ class OutputOptions:
             "from there"
         )
 
-    def claim(self, plans: Iterable[Plan]) -> None:
+    def claim(self, plans: Iterable[RunPlan]) -> None:
         """Make the folder of each run ready to be written into."""
         from cpdispatch.simulate.replay import claim
 

@@ -237,8 +237,8 @@ class Compared:
 
         from cpdispatch.analyze import prediction_plots as plots
         from cpdispatch.analyze.predictions import RATIOS
+        from cpdispatch.experiment.runs import safe
         from cpdispatch.learn.results import write_json, write_table
-        from cpdispatch.replays import safe
 
         accuracy = [
             {"predictor": row["predictor"], "class": name, **figures}

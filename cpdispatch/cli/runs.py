@@ -10,7 +10,7 @@ from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json
 from cpdispatch.errors import InputError
 
 if TYPE_CHECKING:
-    from cpdispatch.replays import Told
+    from cpdispatch.experiment import RunSummary
     from cpdispatch.simulate import Run
 
 
@@ -41,18 +41,20 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
                 yield path, run
 
 
-def print_runs(told: Sequence[Told], json: bool, beside: Mapping[str, Any] | None = None) -> None:
-    """Print the runs that are done; with --json, what is to be told beside them, too."""
+def print_runs(
+    summaries: Sequence[RunSummary], json: bool, beside: Mapping[str, Any] | None = None
+) -> None:
+    """Print the runs that are done; with --json, the entries ``beside`` them, too."""
     from rich.text import Text
 
-    from cpdispatch import replays
+    from cpdispatch import experiment
     from cpdispatch.analyze import compare
 
     if json:
-        print_json(replays.report_of(told) | dict(beside or {}))
+        print_json(experiment.report_of(summaries) | dict(beside or {}))
         return
     console = console_of_stdout()
-    for title, rows in replays.tables(told):
+    for title, rows in experiment.tables(summaries):
         if title:
             console.print(f"[bold]{title}[/]\n")
         for number, table in enumerate(compare.tables(rows, console.width)):

@@ -44,7 +44,7 @@ def simulate(
         Print one JSON object.
     """
     from cpdispatch.campaign import Workers
-    from cpdispatch.replays import Campaign
+    from cpdispatch.experiment import Experiment
 
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
@@ -52,16 +52,19 @@ def simulate(
     names = dispatcher or (("easy",) if traces else ("easy", "hcp3"))
     numbers = range(rules.seed, rules.seed + seeds)
     logs = [log.read(trace, rules.seed) for trace in traces]
-    campaign = Campaign(logs or [log.read(None, k) for k in numbers], names, numbers, not traces)
+    made = logs or [log.read(None, k) for k in numbers]
+    experiment = Experiment(made, names, numbers, of_seed=not traces)
     limit_s = seconds(rules.limit)
-    plans = campaign.plans(output.plan(limit_s, rules.of_runs()))
-    campaign.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
+    plans = experiment.plans(output.plan(limit_s, rules.of_runs()))
+    experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
     with stoppable(output.kept) as stop, progress_bars() as show:
         advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
-        told, failure = campaign.run(plans, workers, lambda done, runs: advance(done / runs), stop)
-    if told:
-        print_runs(told, json, {} if failure is None else {"failed": failure.problems})
+        summaries, failure = experiment.run(
+            plans, workers, lambda done, runs: advance(done / runs), stop
+        )
+    if summaries:
+        print_runs(summaries, json, {} if failure is None else {"failed": failure.problems})
     if failure is not None:
         raise failure
     return DONE

@@ -125,6 +125,41 @@ def simulate(
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
+    rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
+    general = {
+        "dependencies": dependencies,
+        "starvation": starvation,
+        "idempotent": idempotent,
+    }
+    compiled = compiled and watch.seen is None and not any(general.values())
+    replay, known = _begun(
+        workload, system, dispatcher, predictor, rules, general, settings, compiled
+    )  # fmt: skip
+    about = replay.about
+    if watch.resume and watch.folder is not None:
+        found = _resumed(watch.folder, replay)
+        if isinstance(found, Run):
+            return replace(found, workload=workload)
+        replay = found
+    replay.go(watch)
+    return _run(replay, about, known)
+
+
+def _begun(
+    workload: Workload,
+    system: System,
+    dispatcher: str | Dispatcher,
+    predictor: str | Predictor | None,
+    rules: dict[str, Any],
+    general: dict[str, Any],
+    settings: Settings,
+    compiled: bool,
+) -> tuple[_Replay, Predictor]:
+    """A replay before its first event, and its predictor.
+
+    ``general`` are the rules that only the general loop has. It is ``compiled`` where that is
+    allowed and gives the same schedule.
+    """
     made = (
         dispatch.make(dispatcher, settings, warm=False)
         if isinstance(dispatcher, str)
@@ -133,71 +168,70 @@ def simulate(
     if predictor is None:
         predictor = dispatch.predictor_of(made)
     known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
-    rules: dict[str, Any] = {
-        "trigger": trigger,
-        "correction": correction,
-        "kill_at_limit": kill_at_limit,
-    }
     simulation: Simulation | CompiledSimulation
     if (
         compiled
         and isinstance(made, Backfill | Reject)
         and replayable(made)
-        # One of the user's may have learned something already.
+        # A predictor object of the user's may have learned something already.
         and isinstance(predictor, str)
         and isinstance(known, Remembering)
-        and watch.seen is None
-        and not dependencies
-        and starvation is None
-        and not idempotent
-        and correction != "refresh"
+        and rules["correction"] != "refresh"
     ):
         simulation = CompiledSimulation(workload, system, made, known, **rules)
     else:
         if isinstance(dispatcher, str):
             made = dispatch.make(dispatcher, settings)
-        simulation = Simulation(
-            workload, system, predictor=known, dependencies=dependencies, starvation=starvation,
-            idempotent=idempotent, **rules,
-        )  # fmt: skip
-    about = {
+        simulation = Simulation(workload, system, predictor=known, **general, **rules)
+    names = {"dispatcher": made.name, "predictor": known.name}
+    about = _about(workload, system, names | rules | general, settings)
+    return _Replay(about, simulation, made), known
+
+
+def _about(
+    workload: Workload, system: System, rules: dict[str, Any], settings: Settings
+) -> dict[str, Any]:
+    """What a run's results depend on, and the versions that made it."""
+    bound: Starvation | None = rules["starvation"]
+    return {
         "version": version("cpdispatch"),
         "python": platform.python_version(),
         "workload": workload.name,
-        "workload_sha256": fingerprint(workload, dependencies),
+        "workload_sha256": fingerprint(workload, rules["dependencies"]),
         "notes": workload.notes,
         "system": system_as_dict(system),
-        "dispatcher": made.name,
-        "predictor": known.name,
         **rules,
-        "dependencies": dependencies,
-        "starvation": None if starvation is None else asdict(starvation),
-        "idempotent": idempotent,
+        "starvation": None if bound is None else asdict(bound),
         "limit_s": settings.limit_s,
         "seed": settings.seed,
     }
-    replay = _Replay(about, simulation, made)
-    if watch.resume and watch.folder is not None:
-        sweep(watch.folder, *FILES, CHECKPOINT)
-        if (watch.folder / ABOUT).exists():
-            done = Run.load(watch.folder)
-            check_same_run(done.about, about, watch.folder)
-            return replace(done, workload=workload)
-        if (watch.folder / CHECKPOINT).exists():
-            replay = _restored(watch.folder / CHECKPOINT, replay)
-    replay.go(watch)
-    by_kernel = isinstance(replay.simulation, CompiledSimulation)
-    if isinstance(replay.simulation, Simulation):
-        about |= replay.simulation.of_predictor
-    faults = dispatch.faults_of(replay.dispatcher)
-    told = known.notes if isinstance(known, Profile | Confident) else {}
-    notes = {**workload.notes, **told, **replay.simulation.notes, **faults}
-    if starvation is not None and dispatch.keeps_starvation_bound(made) is None:
-        notes[f"dispatcher {made.name}, decisions that no starvation bound binds"] = len(
-            replay.simulation.records
-        )
-    about |= {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
-    return run_of(replay.simulation, about)
+
+
+def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:
+    """The finished run of a folder, or the replay of its checkpoint, or else the fresh one."""
+    sweep(folder, *FILES, CHECKPOINT)
+    if (folder / ABOUT).exists():
+        done = Run.load(folder)
+        check_same_run(done.about, fresh.about, folder)
+        return done
+    if (folder / CHECKPOINT).exists():
+        return _restored(folder / CHECKPOINT, fresh)
+    return fresh
+
+
+def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
+    """The run of a replay that is over, with the notes of all that took part in it."""
+    simulation, dispatcher = replay.simulation, replay.dispatcher
+    said = predictor.notes if isinstance(predictor, Profile | Confident) else {}
+    notes = {**about["notes"], **said, **simulation.notes, **dispatch.faults_of(dispatcher)}
+    if about["starvation"] is not None and dispatch.keeps_starvation_bound(dispatcher) is None:
+        unbound = f"dispatcher {dispatcher.name}, decisions that no starvation bound binds"
+        notes[unbound] = len(simulation.records)
+    if isinstance(simulation, Simulation):
+        about = about | simulation.of_predictor
+    by_kernel = isinstance(simulation, CompiledSimulation)
+    about = about | {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
+    return run_of(simulation, about)
 
 
 class _Replay:

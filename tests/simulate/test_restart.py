@@ -16,11 +16,11 @@ from cpdispatch import verify
 from cpdispatch.analyze import compare
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
+from cpdispatch.experiment import Experiment, RunSummary, tables
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Job
-from cpdispatch.replays import Campaign, Told, tables
 from cpdispatch.simulate import Run, Watch, simulate
 from cpdispatch.simulate.replay import finished
 from cpdispatch.system import System
@@ -233,7 +233,7 @@ def test_a_run_with_restarts_that_was_stopped_goes_on_to_the_same_end(tmp_path: 
 
 def test_restarts_are_shown_where_there_are_any() -> None:
     def shown(*runs: Run) -> list[str]:
-        ((_, rows),) = tables([Told.of(run) for run in runs])
+        ((_, rows),) = tables([RunSummary.of(run) for run in runs])
         (table,) = compare.tables(rows, 200)
         return [str(cell) for column in table.columns for cell in (column.header, *column.cells)]
 
@@ -249,7 +249,7 @@ def test_a_predictor_that_bounds_no_job_is_refused() -> None:
     log = workload(SOUND)
     for refused in (
         lambda: simulate(log, POOL, "easy", idempotent=True),
-        lambda: Campaign([(log, POOL)], ["easy"], [0]).check(1.0, "last2", idempotent=True),
+        lambda: Experiment([(log, POOL)], ["easy"], [0]).check(1.0, "last2", idempotent=True),
     ):
         with pytest.raises(UsageError, match="bounds no job, so that none would be restarted"):
             refused()

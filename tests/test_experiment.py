@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cpdispatch.replays import Told, report_of, tables
+from cpdispatch.experiment import RunSummary, report_of, tables
 
 
 def told(
     dispatcher: str, seed: int, long: tuple[float, float], users: dict[str, tuple[float, float]]
-) -> Told:
+) -> RunSummary:
     """A run of (jobs, mean wait) of long jobs, and of each user."""
     about = {
         "dispatcher": dispatcher, "predictor": "walltime", "workload": "KTH", "notes": {},
@@ -21,7 +21,7 @@ def told(
     some = {"jobs": jobs, "wait_s_mean": wait_s, "bounded_slowdown_mean": 2.0}
     classes = {"short": none, "medium": none, "long": some}
     figures = {"jobs": jobs, "wait_s_mean": wait_s, "wait_s_max": wait_s + seed}
-    return Told(about, figures, classes, users)
+    return RunSummary(about, figures, classes, users)
 
 
 EASY = [

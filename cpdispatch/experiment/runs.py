@@ -1,4 +1,4 @@
-"""Many replays as one campaign: each log under each dispatcher with each seed."""
+"""An experiment: each log is replayed under each dispatcher with each seed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from cpdispatch.campaign import (
     CampaignError,
@@ -31,15 +28,9 @@ if TYPE_CHECKING:
     from cpdispatch.simulate import Run
     from cpdispatch.system import System
 
-Row = dict[str, Any]
-_OF_ONE_RUN = (
-    "seed", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
-    "predictor_seconds", "predictor_report", "place",
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """How a run is made, and where it is kept.
 
     Attributes
@@ -58,7 +49,7 @@ class Plan:
         Where one instance in ``dump_every`` is dumped.
     dump_every : int
     place : int
-        Which of the campaign's runs it is, in the order in which they were named, from 0 on.
+        Which of the experiment's runs it is, in the order in which they were named, from 0 on.
     """
 
     dispatcher: str
@@ -73,8 +64,8 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is told of a run; the run itself where its maker could not save it.
+class RunSummary:
+    """The figures of a run; the run itself where its maker could not save it.
 
     Attributes
     ----------
@@ -96,8 +87,8 @@ class Told:
     run: Run | None = None
 
     @classmethod
-    def of(cls, run: Run, *, whole: bool = False) -> Told:
-        """What is told of a run, with the ``whole`` of it if that is wanted."""
+    def of(cls, run: Run, *, whole: bool = False) -> RunSummary:
+        """The figures of a run, with the ``whole`` of it if that is wanted."""
         waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in run.by_user().items()}
         return cls(
             run.about,
@@ -109,7 +100,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class Experiment:
     """Runs that differ by log, dispatcher and seed.
 
     Attributes
@@ -134,7 +125,7 @@ class Campaign:
         idempotent: bool = False,
         starvation: bool = False,
     ) -> None:
-        """Raise now what would be wrong with every run: names, logs that cannot be told apart."""
+        """Raise now what would be wrong with every run: a name, or two logs of one name."""
         from cpdispatch import dispatch, predict
 
         if len(set(self.dispatchers)) < len(self.dispatchers):
@@ -155,10 +146,10 @@ class Campaign:
         if starvation:
             _check_starvation(kept)
 
-    def plans(self, plan: Plan) -> list[tuple[int, Plan]]:
+    def plans(self, plan: RunPlan) -> list[tuple[int, RunPlan]]:
         """The log and the plan of each run; each has a folder in that of the given one."""
         logs = [0] if self.of_seed else range(len(self.logs))
-        found: list[tuple[int, Plan]] = []
+        found: list[tuple[int, RunPlan]] = []
         for log, dispatcher, (number, seed) in product(
             logs, self.dispatchers, enumerate(self.seeds)
         ):
@@ -178,16 +169,16 @@ class Campaign:
 
     def run(
         self,
-        plans: Sequence[tuple[int, Plan]],
+        plans: Sequence[tuple[int, RunPlan]],
         workers: Workers,
         progress: Callable[[float, int], None],
         stop: Callable[[], bool],
-    ) -> tuple[list[Told], CampaignError | None]:
+    ) -> tuple[list[RunSummary], CampaignError | None]:
         """Make the runs, and save those that are to be.
 
         Returns
         -------
-        told : list of Told
+        summaries : list of RunSummary
             The runs that are done, in the order of the plans.
         failure : CampaignError or None
             Which of several failed, and why.
@@ -195,32 +186,32 @@ class Campaign:
         Raises
         ------
         InterruptedRunError
-            When ``stop`` said so; a later campaign in the same folders goes on from there.
+            When ``stop`` said so; a later experiment in the same folders goes on from there.
         """
         from cpdispatch.simulate.replay import finished
 
         shared = {str(number): log for number, log in enumerate(self.logs)}
         of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
-        told: dict[str, Told] = {}
+        summaries: dict[str, RunSummary] = {}
         failure = None
         with _sign(plans if workers.cluster else []) as sign:
             tasks = [
                 Task(key, (Shared(str(log)), plan, sign)) for key, (log, plan) in of_key.items()
             ]
             outcomes = completed(
-                tasks, replay, shared=shared, workers=workers, progress=progress, stop=stop
+                tasks, make_run, shared=shared, workers=workers, progress=progress, stop=stop
             )
             try:
                 for key, found in outcomes:
                     log, plan = of_key[key]
                     if found.run is not None and plan.folder is not None:
                         finished(replace(found.run, workload=self.logs[log][0]), plan.folder)
-                    told[key] = replace(found, run=None)
+                    summaries[key] = replace(found, run=None)
             except CampaignError as error:
                 failure = error
-        return [told[key] for key in of_key if key in told], failure
+        return [summaries[key] for key in of_key if key in summaries], failure
 
-    def _key(self, log: int, plan: Plan) -> str:
+    def _key(self, log: int, plan: RunPlan) -> str:
         seed = f", seed {plan.seed}" if len(self.seeds) > 1 else ""
         return f"{self.logs[log][0].name}, {plan.dispatcher}{seed}"
 
@@ -239,15 +230,15 @@ def _check_starvation(kept: Mapping[str, bool | None]) -> None:
         )
 
 
-def replay(log: tuple[Workload, System], plan: Plan, sign: Path | None) -> Told:
+def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> RunSummary:
     """Make one run.
 
     Parameters
     ----------
     log : (Workload, System)
-    plan : Plan
+    plan : RunPlan
     sign : Path or None
-        A file that is there if the plan's folder is the same here as where the campaign runs.
+        A file that exists if the plan's folder is the same here as where the experiment runs.
     """
     from cpdispatch.dispatch import Settings
     from cpdispatch.simulate.replay import Watch, finished, simulate
@@ -269,11 +260,11 @@ def replay(log: tuple[Workload, System], plan: Plan, sign: Path | None) -> Told:
         finished(run, folder)
     elif folder is not None and moved:
         run.save_about(folder)
-    return Told.of(run, whole=plan.folder is not None and folder is None)
+    return RunSummary.of(run, whole=plan.folder is not None and folder is None)
 
 
 @contextmanager
-def _sign(plans: Sequence[tuple[int, Plan]]) -> Iterator[Path | None]:
+def _sign(plans: Sequence[tuple[int, RunPlan]]) -> Iterator[Path | None]:
     """A file by which workers elsewhere recognise the folders of the runs."""
     folders = [plan.folder for _, plan in plans if plan.folder is not None]
     if not folders:
@@ -288,7 +279,7 @@ def _sign(plans: Sequence[tuple[int, Plan]]) -> Iterator[Path | None]:
         sign.unlink(missing_ok=True)
 
 
-def dumper(plan: Plan) -> Callable[[Instance], None] | None:
+def dumper(plan: RunPlan) -> Callable[[Instance], None] | None:
     """What dumps one instance in so many."""
     from cpdispatch.instance import dump
 
@@ -309,92 +300,3 @@ def dumper(plan: Plan) -> Callable[[Instance], None] | None:
 def safe(name: str) -> str:
     """A name as a file's."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
-
-
-# ------------------------------------------------------------------------------------- reports
-
-
-def report_of(told: Sequence[Told]) -> dict[str, Any]:
-    """What programs are told: a row of figures a run, and who waits longer.
-
-    The figures of each run are related to the first run, see `compare.related`, the warnings are
-    those on `tables`.
-    """
-    from cpdispatch.analyze import compare
-
-    warnings = [warning for _, rows in tables(told) for warning in compare.warnings(rows)]
-    return {"runs": compare.related(_rows(told)), "warnings": warnings}
-
-
-def tables(told: Sequence[Told]) -> list[tuple[str, list[Row]]]:
-    """The rows that people compare: a title and a list for each log, the seeds averaged.
-
-    The title of a single log is empty. The rows are related to the first run of each log, see
-    `compare.related`.
-    """
-    from cpdispatch.analyze import compare
-
-    alike: dict[bytes, list[Row]] = {}
-    for run, row in zip(told, _rows(told), strict=True):
-        about = {key: value for key, value in run.about.items() if key not in _OF_ONE_RUN}
-        alike.setdefault(msgspec.json.encode(about, order="sorted"), []).append(row)
-    merged: list[Row] = []
-    for of_seeds in alike.values():
-        told_apart = len({row["seed"] for row in of_seeds}) == len(of_seeds)
-        merged += [_mean(of_seeds)] if told_apart else of_seeds
-    by_log: dict[str, list[Row]] = {}
-    for row in merged:
-        by_log.setdefault(row["workload"], []).append(row)
-    several = len(by_log) > 1
-    return [
-        (f"{log} on {of_log[0]['system']}" if several else "", compare.related(of_log))
-        for log, of_log in by_log.items()
-    ]
-
-
-def _rows(told: Sequence[Told]) -> list[Row]:
-    """One row of figures a run."""
-    from cpdispatch.analyze import compare
-
-    return [
-        {
-            **compare.row(run.about, run.metrics),
-            "seed": run.about.get("seed", 0),
-            "classes": run.classes,
-            "waits_of_users": run.waits_of_users,
-        }
-        for run in told
-    ]
-
-
-def _mean(alike: Sequence[Row]) -> Row:
-    """The mean of each figure over runs that differ by their seed alone.
-
-    That of a user's wait is over all of his jobs in all of the runs.
-    """
-    jobs: dict[str, float] = {}
-    waited_s: dict[str, float] = {}
-    for row in alike:
-        for user, (many, wait_s) in row["waits_of_users"].items():
-            jobs[user] = jobs.get(user, 0) + many
-            waited_s[user] = waited_s.get(user, 0) + many * wait_s
-    return {
-        **_means(alike),
-        "classes": {
-            name: _means([row["classes"][name] for row in alike]) for name in alike[0]["classes"]
-        },
-        "waits_of_users": {
-            user: (many / len(alike), waited_s[user] / many) for user, many in jobs.items()
-        },
-        "seeds": len(alike),
-    }
-
-
-def _means(alike: Sequence[Row]) -> Row:
-    """The mean of each number over the rows that have one; a mean over no jobs is NaN."""
-    mean = dict(alike[0])
-    for key, value in mean.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            values = [row[key] for row in alike if key in row and not isnan(row[key])] or [value]
-            mean[key] = values[0] if len(set(values)) == 1 else sum(values) / len(values)
-    return mean

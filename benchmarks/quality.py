@@ -211,7 +211,7 @@ def column(run: Run, name: str) -> IntArray:
     return found
 
 
-def by_class(schedule: metrics.Schedule) -> dict[str, dict[str, float]]:
+def by_class(schedule: metrics.ScheduleColumns) -> dict[str, dict[str, float]]:
     """Jobs, and means of slowdown, bounded slowdown and wait, of the classes that have jobs."""
     runtime_s, found = metrics.runtime_s(schedule), {}
     for name, (low, high) in {"all": (0, 2**62), **metrics.CLASSES_S}.items():

@@ -30,7 +30,7 @@ class TargetOptions:
         A number of processors, a named system, or a JSON or TOML file; else that of the log.
     load
         Offered load; else as many jobs are submitted a day as in the log.
-    limits
+    request_limits
         Least and most that each unit of a job asks for, as core=1..16,mem=1..14; 1 core when left
         out.
     accelerators
@@ -44,24 +44,24 @@ class TargetOptions:
 
     system: str | None = None
     load: float | None = None
-    limits: Annotated[str, Parameter(show_default=False)] = ""
+    request_limits: Annotated[str, Parameter(show_default=False)] = ""
     accelerators: Annotated[str, Parameter(show_default=False)] = ""
     performance: Annotated[str, Parameter(show_default=False)] = ""
     log_performance: Annotated[str, Parameter(show_default=False)] = ""
 
-    def request_limits(self) -> Limits:
+    def limits(self) -> Limits:
         """The limits of the requests."""
         from cpdispatch.workloads.slots import Limits
 
         return Limits(
-            _ranges("--limits", self.limits),
+            _ranges("--request-limits", self.request_limits),
             _numbers("--accelerators", self.accelerators),
             _numbers("--performance", self.performance),
         )
 
     def given(self) -> list[str]:
         """The options that say something about requests."""
-        names = ("limits", "accelerators", "performance", "log_performance")
+        names = ("request_limits", "accelerators", "performance", "log_performance")
         return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name)]
 
 
@@ -131,7 +131,7 @@ def generate(
             raise UsageError(f"--kind and --request-factor are for {LUBLIN}, not for {trace}")
         model, source = _learned(trace, target, filter)
         system = _system(trace, target, source)
-        limits = target.request_limits()
+        limits = target.limits()
         made = slots.generate(model, system, jobs, seed, limits=limits, load=target.load)
         if save_model is not None:
             slots.save(model, save_model)

@@ -9,7 +9,7 @@ from cpdispatch.cli.output import DONE, console_of_stdout, print_json
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.analyze.plots import Profile
+    from cpdispatch.analyze.plots import PlottedWorkload
     from cpdispatch.jobs import Workload
     from cpdispatch.system import System
 
@@ -65,7 +65,7 @@ def save_and_print(
         from cpdispatch.analyze import plots
 
         plots.workloads(
-            plot, [_profile(w) for w in ((made,) if source is None else (source, made))]
+            plot, [_plotted(w) for w in ((made,) if source is None else (source, made))]
         )
     told = {"out": str(out), "jobs": len(made), **told, **_figures(made, system)}
     told["notes"] = made.notes if source is None else source.notes | made.notes
@@ -124,17 +124,17 @@ def _cores(workload: Workload) -> Any:
     return workload.table.units * np.maximum(cores, 1)
 
 
-def _profile(workload: Workload) -> Profile:
+def _plotted(workload: Workload) -> PlottedWorkload:
     """What is drawn of a workload."""
     import numpy as np
 
-    from cpdispatch.analyze.plots import Profile
+    from cpdispatch.analyze.plots import PlottedWorkload
     from cpdispatch.workloads import clock
 
     wall = clock.wall_s(workload)
     hours = np.bincount(clock.slot_of(wall) // 2, minlength=24) / len(wall)
     work = (_cores(workload) * workload.runtime_s).astype(np.float64)
-    return Profile(
+    return PlottedWorkload(
         workload.name,
         hours,
         clock.by_day(wall, clock.weekday_of, 7),

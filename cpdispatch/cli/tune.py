@@ -87,7 +87,7 @@ def _pairs_table(found: Tuned) -> Table:
     both = both.sort_values(OBJECTIVES[found.tuning.objective], kind="stable").head(BEST)
     shown = ("wait_s_mean_relative", "wait_s_max_relative", "bounded_slowdown_mean_relative")
     table = table_of(
-        f"Best of {len(found.tuning.choices)} on training weeks; measures relative to "
+        f"Best of {len(found.tuning.candidates)} on training weeks; measures relative to "
         "EASY-FCFS-FCFS, training / test weeks",
         ("orders", "threshold"),
         ("mean wait", "max wait", "bounded slowdown"),

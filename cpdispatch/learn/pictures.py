@@ -45,7 +45,7 @@ def pairs(tuned: Tuned) -> Any:
         axes.set_yticks(range(len(names)), [name.upper() for name in names])
         axes.set(xlabel="backfilling order", ylabel="primary order", title=f"{half} weeks")
     figure.colorbar(shown, ax=figure.axes, label="log2 of the ratio to EASY-FCFS-FCFS", shrink=0.8)
-    title = f"{tuned.log}: {measure} with the threshold of the best choice, {tuned.picked}"
+    title = f"{tuned.log}: {measure} with the threshold of the best candidate, {tuned.picked}"
     figure.suptitle(title, fontsize=9)
     return figure
 

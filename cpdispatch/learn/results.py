@@ -42,8 +42,8 @@ def _tuned(found: Tuned, folder: Path) -> None:
     tuning, test = found.tuning, found.summary[TEST]
     measure = OBJECTIVES[tuning.objective]
     remarks = [
-        f"Tuned on {found.log}: {len(tuning.choices)} choices, {tuning.weeks} weeks made up of",
-        f"its first half, seed {tuning.seed}, by {measure}. On as many of its second half,",
+        f"Tuned on {found.log}: {len(tuning.candidates)} candidates, {tuning.weeks} weeks made up",
+        f"of its first half, seed {tuning.seed}, by {measure}. On as many of its second half,",
         f"relative to EASY-FCFS-FCFS: {measure} {test[measure + '_relative']:.3f}, "
         f"wait_s_max {test['wait_s_max_relative']:.3f}.",
     ]

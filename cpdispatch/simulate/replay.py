@@ -26,7 +26,7 @@ from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.predict.confident import Confident
-from cpdispatch.predict.profile import Profile
+from cpdispatch.predict.profile import SameProfile
 from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
 from cpdispatch.simulate.run import ABOUT, FILES, Run, run_of, system_as_dict
 from cpdispatch.simulate.simulation import Simulation
@@ -222,7 +222,7 @@ def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:
 def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
     """The run of a replay that is over, with the notes of all that took part in it."""
     simulation, dispatcher = replay.simulation, replay.dispatcher
-    said = predictor.notes if isinstance(predictor, Profile | Confident) else {}
+    said = predictor.notes if isinstance(predictor, SameProfile | Confident) else {}
     notes = {**about["notes"], **said, **simulation.notes, **dispatch.faults_of(dispatcher)}
     if about["starvation"] is not None and dispatch.keeps_starvation_bound(dispatcher) is None:
         unbound = f"dispatcher {dispatcher.name}, decisions that no starvation bound binds"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from cpdispatch.analyze import metrics as figures
-from cpdispatch.analyze.metrics import Schedule
+from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
@@ -92,13 +92,13 @@ class Run:
         """Jobs, mean wait and mean bounded slowdown of each user that the log names."""
         return figures.by_user(self.schedule(), *arrow.coded(self.job_table.column("user")))
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> ScheduleColumns:
         """The columns that metrics are computed from."""
         table, kinds = self.job_table, self.about["system"]["resources"]
         submit, start, end, units = (
             arrow.array(table.column(name)) for name in ("submit", "start", "end", "units")
         )
-        return Schedule(
+        return ScheduleColumns(
             submit_s=submit,
             start_s=start,
             end_s=end,

@@ -50,7 +50,7 @@ def main() -> None:
 def loop(dispatcher: str) -> dict[str, float]:
     """A loop of the user's own over 300 jobs."""
     from cpdispatch import dispatch
-    from cpdispatch.simulate import Simulation
+    from cpdispatch.simulator import Simulation
 
     began = perf_counter()
     made = dispatch.make(dispatcher, dispatch.Settings(LIMIT_S))
@@ -67,7 +67,7 @@ def loop(dispatcher: str) -> dict[str, float]:
 def replay(dispatcher: str) -> dict[str, float]:
     """The same load by `simulate`, in the general loop, which times each decision."""
     from cpdispatch import dispatch
-    from cpdispatch.simulate import simulate
+    from cpdispatch.simulator import simulate
 
     began = perf_counter()
     settings = dispatch.Settings(LIMIT_S)

@@ -52,7 +52,7 @@ INSTRUMENTED = (
     "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
     "solution.answer", "solution.file", "solution.reasons", "dispatch",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
-    "workloads.slots", "workloads.select", "simulate.run", "simulate.arrow", "models.hyper",
+    "workloads.slots", "workloads.select", "simulator.run", "simulator.arrow", "models.hyper",
     "verify.dependencies", "verify.levels", "verify.objectives", "verify.placement", "verify.plan",
     "verify.solutions", "verify.starvation",
 )  # fmt: skip
@@ -176,7 +176,7 @@ def solution_file(data: bytes, folder: Path) -> None:
 
 
 def _system(path: Path, folder: Path) -> None:
-    from cpdispatch.simulate.run import system_as_dict
+    from cpdispatch.simulator.run import system_as_dict
     from cpdispatch.system import load
 
     system = load(path)
@@ -241,7 +241,7 @@ def slots_model(data: bytes, folder: Path) -> None:
 @functools.cache
 def _run_folder() -> dict[str, bytes]:
     """The files of a small run."""
-    from cpdispatch.simulate import simulate
+    from cpdispatch.simulator import simulate
     from cpdispatch.system import NAMED
     from cpdispatch.workloads.generate import eurora_sample
 
@@ -254,7 +254,7 @@ def _run_folder() -> dict[str, bytes]:
 def _run(changed: str, data: bytes, folder: Path) -> None:
     from cpdispatch import experiment, verify
     from cpdispatch.analyze import compare
-    from cpdispatch.simulate.run import Run
+    from cpdispatch.simulator.run import Run
 
     for name, content in (_run_folder() | {changed: data}).items():
         (folder / name).write_bytes(content)

@@ -19,7 +19,7 @@ import pandas as pd
 
 from cpdispatch.dispatch import Settings
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System, find
 from cpdispatch.workloads import from_table, prepare
 from cpdispatch.workloads.generate import KIT, generate

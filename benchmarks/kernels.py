@@ -24,8 +24,8 @@ import numpy as np
 from cpdispatch import dispatch
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Column, Workload
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.compiled import Replays
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.compiled import Replays
 from cpdispatch.system import NodeGroup, System, find
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.select import select

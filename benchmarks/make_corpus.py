@@ -32,7 +32,7 @@ from cpdispatch.instance import (
     to_json,
 )
 from cpdispatch.jobs import Column, JobTable, Workload
-from cpdispatch.simulate import Simulation
+from cpdispatch.simulator import Simulation
 from cpdispatch.system import GB_IN_KB, NAMED, NodeGroup, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import EURORA, HOUR_S, KIT, JobClass, Mix, Shape, generate

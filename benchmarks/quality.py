@@ -28,7 +28,7 @@ from cpdispatch.errors import CpdispatchError, UsageError, unknown
 from cpdispatch.files import write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import PREDICTORS
-from cpdispatch.simulate import Run, simulate
+from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample

@@ -24,7 +24,7 @@ DISPATCHERS = ("reject", "fifo", "easy", "easy-saf-saf")
 
 def measure(path: str, system_name: str, filter: str, dispatcher: str) -> tuple[float, ...]:
     """Jobs a second, loop overhead an event and dispatcher time a call in us, peak MB."""
-    from cpdispatch.simulate import simulate
+    from cpdispatch.simulator import simulate
     from cpdispatch.workloads import prepare
     from cpdispatch.workloads.select import select
 

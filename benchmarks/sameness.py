@@ -81,7 +81,7 @@ def replayed(traces: Path, log: str, dispatcher: str, condition: str) -> dict[st
     import pyarrow as pa
 
     from cpdispatch.models import solver
-    from cpdispatch.simulate import simulate
+    from cpdispatch.simulator import simulate
     from cpdispatch.workloads import prepare
     from cpdispatch.workloads.generate import eurora_sample
 

@@ -82,7 +82,7 @@ def digest_of(path: Path, machine: int | str, rule: Rule) -> str:
     """The digest of what became of the jobs."""
     import pyarrow as pa
 
-    from cpdispatch.simulate import simulate
+    from cpdispatch.simulator import simulate
     from cpdispatch.workloads import prepare
 
     workload, system = prepare(path, str(machine), filter="strong", jobs=rule.jobs)

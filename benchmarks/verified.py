@@ -19,7 +19,7 @@ from cpdispatch import dispatch, verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import DecisionError
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
 

@@ -6,7 +6,7 @@ import argparse
 
 from cpdispatch.decision import Reason
 from cpdispatch.dispatch import make
-from cpdispatch.simulate import Simulation
+from cpdispatch.simulator import Simulation
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.generate import eurora_sample
 

@@ -22,7 +22,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 from cpdispatch.experiment import runs
-from cpdispatch.simulate import Run
+from cpdispatch.simulator import Run
 
 HERE, TWO = Workers(cores=1), Workers(cores=2)
 LOG = """; MaxProcs: 4

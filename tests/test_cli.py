@@ -18,7 +18,7 @@ import pytest
 from cpdispatch import cli, instance, solution, verify
 from cpdispatch.cli import signals
 from cpdispatch.cli.options import ReplayOptions
-from cpdispatch.simulate import Run
+from cpdispatch.simulator import Run
 
 JOBS = ["--jobs", "300"]
 LOG = """; MaxProcs: 4

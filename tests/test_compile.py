@@ -7,7 +7,7 @@ REPLAY = """
 import sys
 if "plain" in sys.argv:
     sys.modules["numba"] = None
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.generate import eurora_sample
 for dispatcher in ("easy-saf-spf:allocate=best-fit", "conservative", "prb"):

@@ -17,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 
 from cpdispatch import dispatch
 from cpdispatch.dispatch import Settings
-from cpdispatch.simulate import Simulation
+from cpdispatch.simulator import Simulation
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.fit import fit
 from cpdispatch.workloads.generate import EURORA, generate

@@ -50,7 +50,7 @@ class Predictions:
         Parameters
         ----------
         jobs : pandas.DataFrame
-            `cpdispatch.simulate.Run.jobs`, of which start, end, expected_s (s) and killed are read.
+            `cpdispatch.simulator.Run.jobs`: start, end, expected_s (s) and killed are read.
         """
         started, killed = (jobs["start"] >= 0).to_numpy(), jobs["killed"].to_numpy(dtype=np.bool_)
         ended = jobs[started & ~killed]

@@ -207,7 +207,7 @@ class OutputOptions:
 
     def claim(self, plans: Iterable[RunPlan]) -> None:
         """Make the folder of each run ready to be written into."""
-        from cpdispatch.simulate.replay import claim
+        from cpdispatch.simulator.replay import claim
 
         for plan in plans:
             if plan.folder is not None:

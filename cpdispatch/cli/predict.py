@@ -167,7 +167,7 @@ def replayed(common: tuple[Workload, System, str, Any, dict[str, Any]], predicto
     from cpdispatch.analyze import compare
     from cpdispatch.analyze.predictions import Predictions, accuracy_by_class, share_up_to
     from cpdispatch.campaign import asked_to_stop, report
-    from cpdispatch.simulate.replay import Watch, simulate
+    from cpdispatch.simulator.replay import Watch, simulate
 
     workload, system, dispatcher, settings, rules = common
     run = simulate(

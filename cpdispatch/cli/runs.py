@@ -11,12 +11,12 @@ from cpdispatch.errors import InputError
 
 if TYPE_CHECKING:
     from cpdispatch.experiment import RunSummary
-    from cpdispatch.simulate import Run
+    from cpdispatch.simulator import Run
 
 
 def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path, Run]]:
     """The runs of the folders, each once; those inside one in the order that `place` says."""
-    from cpdispatch.simulate.run import ABOUT, Run, about_of
+    from cpdispatch.simulator.run import ABOUT, Run, about_of
 
     def place(path: Path) -> tuple[float, bool, Path]:
         # Simulate gives each run its place; an earlier version did not, and Run.save does not.

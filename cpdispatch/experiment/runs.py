@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cpdispatch.analyze.compare import Waits
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
-    from cpdispatch.simulate import Run
+    from cpdispatch.simulator import Run
     from cpdispatch.system import System
 
 
@@ -41,7 +41,7 @@ class RunPlan:
     limit_s : float
         Of each decision.
     rules : mapping
-        Further arguments of `cpdispatch.simulate.simulate`.
+        Further arguments of `cpdispatch.simulator.simulate`.
     folder : Path or None
         Where the run and its checkpoints are kept; emptied for it, or of the same run.
     checkpoint_s : float
@@ -70,7 +70,7 @@ class RunSummary:
     Attributes
     ----------
     about : dict
-        See `cpdispatch.simulate.Run`.
+        See `cpdispatch.simulator.Run`.
     metrics : dict
         Of `cpdispatch.analyze.metrics.summary`.
     classes : dict of dict
@@ -188,7 +188,7 @@ class Experiment:
         InterruptedRunError
             When ``stop`` said so; a later experiment in the same folders goes on from there.
         """
-        from cpdispatch.simulate.replay import finished
+        from cpdispatch.simulator.replay import finished
 
         shared = {str(number): log for number, log in enumerate(self.logs)}
         of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
@@ -241,8 +241,8 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
         A file that exists if the plan's folder is the same here as where the experiment runs.
     """
     from cpdispatch.dispatch import Settings
-    from cpdispatch.simulate.replay import Watch, finished, simulate
-    from cpdispatch.simulate.run import ABOUT
+    from cpdispatch.simulator.replay import Watch, finished, simulate
+    from cpdispatch.simulator.run import ABOUT
 
     workload, system = log
     folder = plan.folder if sign is None or sign.exists() else None

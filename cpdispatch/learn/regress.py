@@ -20,7 +20,7 @@ from cpdispatch.learn.fit import FORMS, Fit, fit
 from cpdispatch.learn.measure import MEASURES, Meter
 from cpdispatch.learn.place import HERE, Place, about
 from cpdispatch.learn.weeks import at_least, rebased
-from cpdispatch.simulate.replay import fingerprint
+from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cpdispatch.errors import DecisionError, InputError, UsageError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable, Workload, job_block
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import NAMED, NodeGroup, System
 from cpdispatch.workloads.generate import eurora_sample
 from tests.conftest import ROOT

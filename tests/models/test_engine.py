@@ -36,7 +36,7 @@ from cpdispatch.models.objective import OBJECTIVES
 from cpdispatch.models.pcp import PcpModel
 from cpdispatch.models.search import DETERMINISTIC_PER_S
 from cpdispatch.models.solver import GIVE_UP_AFTER, Response, Solver, shared
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.models.cases import (
     EXAMPLES,

@@ -14,8 +14,8 @@ from cpdispatch import verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.models import engine, hyper, search, solver
 from cpdispatch.models.engine import Budget
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.run import Run
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.run import Run
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.fit import fit
 from cpdispatch.workloads.generate import EURORA, generate

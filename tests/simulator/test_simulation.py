@@ -14,9 +14,9 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, Job, JobTable
-from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import NodeGroup, System
-from tests.simulate.cases import play, starting, workload
+from tests.simulator.cases import play, starting, workload
 
 
 def test_completions_of_an_instant_come_before_its_submissions_and_one_dispatch_follows() -> None:

@@ -18,11 +18,11 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation, loads, to_json
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.precedence import ABSENT, LATER, NEVER_RUNS
-from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.precedence import ABSENT, LATER, NEVER_RUNS
+from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
-from tests.simulate.cases import play, starting, workload
+from tests.simulator.cases import play, starting, workload
 from tests.strategies import systems, workloads
 
 Seen = list[tuple[int, list[int], list[bool]]]

@@ -1,6 +1,6 @@
 """Replays in compiled code of every dispatcher of the backfilling family.
 
-`cpdispatch.simulate.simulate` takes this way by itself; what learns policies calls `Replays`.
+`cpdispatch.simulator.simulate` takes this way by itself; what learns policies calls `Replays`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict.memory import Memory, given
-from cpdispatch.simulate.compiled import layout, loop
-from cpdispatch.simulate.compiled.deep import Deep, deep_of
-from cpdispatch.simulate.compiled.nodes import Nodes, nodes_of
-from cpdispatch.simulate.state import CORRECTIONS
+from cpdispatch.simulator.compiled import layout, loop
+from cpdispatch.simulator.compiled.deep import Deep, deep_of
+from cpdispatch.simulator.compiled.nodes import Nodes, nodes_of
+from cpdispatch.simulator.state import CORRECTIONS
 from cpdispatch.system import System
 
 _EVENTS = 1 << 16
@@ -149,7 +149,7 @@ class Replay:
     memory : Memory
         What predicts.
     trigger, correction : str
-        See `cpdispatch.simulate.simulation.Simulation`.
+        See `cpdispatch.simulator.simulation.Simulation`.
     recorded : bool
         Keep a record of each dispatch.
     """

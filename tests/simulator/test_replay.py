@@ -18,8 +18,8 @@ from cpdispatch.dispatch import Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.instance import Starvation
 from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
-from cpdispatch.simulate import Run, Watch, simulate
-from cpdispatch.simulate.replay import CHECKPOINT, _Replay, claim, finished
+from cpdispatch.simulator import Run, Watch, simulate
+from cpdispatch.simulator.replay import CHECKPOINT, _Replay, claim, finished
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads.generate import eurora_sample
 
@@ -123,8 +123,8 @@ def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     dispatcher: str, pool: bool, predictor: str, moments: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("cpdispatch.simulate.replay._EVERY", 11)
-    monkeypatch.setattr("cpdispatch.simulate.replay._MOMENT_S", 1e9)
+    monkeypatch.setattr("cpdispatch.simulator.replay._EVERY", 11)
+    monkeypatch.setattr("cpdispatch.simulator.replay._MOMENT_S", 1e9)
     monkeypatch.setattr(_Replay, "_some_compiled", lambda self, simulation: simulation.go(11))
     machine, jobs = EURORA, eurora_sample(400, seed=1)
     if pool:
@@ -147,7 +147,7 @@ def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from cpdispatch.simulate import Watch, simulate
+from cpdispatch.simulator import Watch, simulate
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads.generate import eurora_sample
 folder = Path(sys.argv[1])
@@ -199,7 +199,7 @@ def test_checkpoints_keep_to_their_time_and_take_a_twentieth_of_it_at_most(
         saved.append(now)
         take(saving_s)
 
-    monkeypatch.setattr("cpdispatch.simulate.replay.perf_counter", lambda: now)
+    monkeypatch.setattr("cpdispatch.simulator.replay.perf_counter", lambda: now)
     monkeypatch.setattr(_Replay, "save", save)
     watch = Watch(
         folder=tmp_path, checkpoint_s=least_s, seen=lambda instance: take(decision_s)

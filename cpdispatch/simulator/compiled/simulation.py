@@ -1,4 +1,4 @@
-"""A whole simulation by compiled code: what `cpdispatch.simulate.simulate` takes where it can."""
+"""A whole simulation by compiled code: what `cpdispatch.simulator.simulate` takes where it can."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import Remembering
 from cpdispatch.predict.memory import take
-from cpdispatch.simulate.compiled import layout
-from cpdispatch.simulate.compiled.replay import Replay, Replays
-from cpdispatch.simulate.records import Records
+from cpdispatch.simulator.compiled import layout
+from cpdispatch.simulator.compiled.replay import Replay, Replays
+from cpdispatch.simulator.records import Records
 from cpdispatch.system import System
 
 
@@ -30,7 +30,7 @@ def replayable(dispatcher: Backfill | Reject) -> bool:
 class CompiledSimulation:
     """A simulation that goes through its events in compiled code.
 
-    It gives the schedule that a `cpdispatch.simulate.simulation.Simulation` gives, job by job.
+    It gives the schedule that a `cpdispatch.simulator.simulation.Simulation` gives, job by job.
 
     Parameters
     ----------

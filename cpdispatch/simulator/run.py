@@ -17,9 +17,9 @@ from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
-from cpdispatch.simulate import arrow
-from cpdispatch.simulate.compiled.simulation import CompiledSimulation
-from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.simulator import arrow
+from cpdispatch.simulator.compiled.simulation import CompiledSimulation
+from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import LIMIT, System, SystemFile, from_file
 from cpdispatch.workloads import swf
 

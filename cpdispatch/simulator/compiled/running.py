@@ -5,7 +5,7 @@ from __future__ import annotations
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.predict.memory import Memory, remember
-from cpdispatch.simulate.compiled.layout import (
+from cpdispatch.simulator.compiled.layout import (
     AHEAD_JOB,
     BLOCKED,
     BY_SERIAL,
@@ -30,9 +30,9 @@ from cpdispatch.simulate.compiled.layout import (
     START,
     STEP,
 )
-from cpdispatch.simulate.state import INCREMENTS_S
-from cpdispatch.simulate.state import MINIMAL as _MINIMAL
-from cpdispatch.simulate.state import REQUESTED as _REQUESTED
+from cpdispatch.simulator.state import INCREMENTS_S
+from cpdispatch.simulator.state import MINIMAL as _MINIMAL
+from cpdispatch.simulator.state import REQUESTED as _REQUESTED
 
 
 @inlined
@@ -115,7 +115,7 @@ def pop(run: IntArray, size: int) -> int:
 def corrected(now: int, correction: int, due: int, limit: int, step: int) -> tuple[int, int]:
     """New expected end of a job that outlived it, later than now, and its corrections so far.
 
-    See `cpdispatch.simulate.state.correct`.
+    See `cpdispatch.simulator.state.correct`.
     """
     if correction == _MINIMAL or limit <= now:
         return now + 1, step

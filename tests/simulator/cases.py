@@ -12,7 +12,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.predict import Predictor
-from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
 
 Row = tuple[int, int, int, int]

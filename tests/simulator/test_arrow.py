@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cpdispatch.simulate import arrow
+from cpdispatch.simulator import arrow
 
 
 @pytest.mark.parametrize("rows", [0, 1, arrow.PART, arrow.PART + 1, 3 * arrow.PART])

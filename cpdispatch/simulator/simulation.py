@@ -25,9 +25,9 @@ from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, make
 from cpdispatch.predict.guard import Guard
-from cpdispatch.simulate.precedence import Precedence
-from cpdispatch.simulate.records import Records
-from cpdispatch.simulate.state import CORRECTIONS, ROW, State
+from cpdispatch.simulator.precedence import Precedence
+from cpdispatch.simulator.records import Records
+from cpdispatch.simulator.state import CORRECTIONS, ROW, State
 from cpdispatch.system import System
 
 TRIGGERS = ("instant", "event")
@@ -56,7 +56,7 @@ class Simulation:
         ``instant`` or ``event``.
     correction : str
         What becomes of an expected end that has passed: ``minimal``, ``incremental`` or
-        ``requested``, see `cpdispatch.simulate.state.correct`; ``refresh``: what a predictor says
+        ``requested``, see `cpdispatch.simulator.state.correct`; ``refresh``: what a predictor says
         that is `Refreshing`, and like ``incremental`` where that has passed, too.
     kill_at_limit : bool
         End jobs at their requested time, as real systems do.

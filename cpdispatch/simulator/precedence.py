@@ -8,7 +8,7 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import Reason
 from cpdispatch.instance import Dependencies, Instance
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate.records import Records
+from cpdispatch.simulator.records import Records
 
 NOBODY = -1
 ABSENT = "ignored: preceding job is not in the log"

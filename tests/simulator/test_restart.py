@@ -21,10 +21,10 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Job
-from cpdispatch.simulate import Run, Watch, simulate
-from cpdispatch.simulate.replay import finished
+from cpdispatch.simulator import Run, Watch, simulate
+from cpdispatch.simulator.replay import finished
 from cpdispatch.system import System
-from tests.simulate.cases import Row, workload
+from tests.simulator.cases import Row, workload
 
 POOL = System.pool(4)
 

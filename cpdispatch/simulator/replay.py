@@ -27,9 +27,9 @@ from cpdispatch.jobs import Workload
 from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
-from cpdispatch.simulate.run import ABOUT, FILES, Run, run_of, system_as_dict
-from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.simulator.compiled.simulation import CompiledSimulation, replayable
+from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of, system_as_dict
+from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
 
 CHECKPOINT = "checkpoint.pickle"

@@ -24,7 +24,7 @@ ALL = "all"
 """The class of every job."""
 
 RATIOS: FloatArray = sealed(10.0 ** (np.arange(-300, 301) / 100))
-"""Ratios at which the distribution is told: 100 a decade from 0.001 to 1000, 1 among them."""
+"""Ratios at which the distribution is given: 100 a decade from 0.001 to 1000, 1 among them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from cpdispatch.errors import UsageError
 def compare(*runs: Path, json: Json = False) -> int:
     """Compare runs that were saved with simulate --out.
 
-    A run that cannot be read is told of on standard error, and the others are compared.
+    A run that cannot be read is reported on standard error. The others are compared.
 
     Parameters
     ----------

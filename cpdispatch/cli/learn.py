@@ -68,7 +68,7 @@ def mixed(
     workload, machine = log_or_lublin(trace, log, seed)
     with work.place() as place:
         found = learn(workload, machine, mixing, place)
-    return work.told(found, [_mixed_table(found)], json)
+    return work.save_and_print(found, [_mixed_table(found)], json)
 
 
 @app.command
@@ -123,7 +123,7 @@ def regress(
         workload, compared = parts[TRAIN], consecutive(parts[TEST])[:tests]
     with work.place() as place:
         found = fit_scores(workload, machine, compared, regression, place)
-    return work.told(found, [_fits_table(found), _comparison_table(found)], json)
+    return work.save_and_print(found, [_fits_table(found), _comparison_table(found)], json)
 
 
 def _mixed_table(found: Mixed) -> Table:

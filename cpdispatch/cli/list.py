@@ -55,27 +55,28 @@ def _explain(path: Path, record: Path | None, json: bool) -> int:
     from cpdispatch.models.hyper import Hyper, Record
 
     hyper = Hyper() if record is None else Hyper(record=Record.load(record))
-    told = hyper.explain(load(path))
+    explained = hyper.explain(load(path))
     if json:
-        print_json(told)
+        print_json(explained)
         return DONE
     from rich.table import Table
 
     console = console_of_stdout()
-    features = ", ".join(f"{name} {value:.4g}" for name, value in told["features"].items())
+    features = ", ".join(f"{name} {value:.4g}" for name, value in explained["features"].items())
     console.print(f"[bold]{path.name}[/]: {features}")
-    console.print(f"Of the kind [bold]{told['kind']}[/], so far:")
+    console.print(f"Of the kind [bold]{explained['kind']}[/], so far:")
     table = Table(box=None, pad_edge=False)
     for column in ("choice", "tries", "mean reward", "score"):
         table.add_column(column, justify="left" if column == "choice" else "right")
-    for name, known in sorted(told["choices"].items(), key=lambda item: -item[1]["score"]):
-        mark = "[bold]" if name == told["choice"] else ""
+    for name, known in sorted(explained["choices"].items(), key=lambda item: -item[1]["score"]):
+        mark = "[bold]" if name == explained["choice"] else ""
         mean = f"{known['reward']:.4f}" if known["tries"] else "-"
         score = f"{known['score']:.4f}" if known["tries"] else "not tried"
         table.add_row(mark + name, f"{known['tries']:g}", mean, score)
     console.print(table)
     console.print(
-        f"Choice: [bold]{told['choice']}[/], a model and its share of the time limit. The reward "
-        "is the share of\nthe wait that it saved after the first plan, less a price for its time."
+        f"Choice: [bold]{explained['choice']}[/], a model and its share of the time limit. "
+        "The reward is the share of\nthe wait that it saved after the first plan, less a price "
+        "for its time."
     )
     return DONE

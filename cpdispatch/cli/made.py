@@ -57,9 +57,9 @@ def _write(made: Workload, out: Path) -> None:
 
 def save_and_print(
     made: Workload, system: System | None, source: Workload | None, out: Path, plot: Path | None,
-    told: dict[str, Any], json: bool,
+    summary: dict[str, Any], json: bool,
 ) -> int:  # fmt: skip
-    """Write, draw and tell."""
+    """Write and draw a workload, and print its figures."""
     _write(made, out)
     if plot is not None:
         from cpdispatch.analyze import plots
@@ -67,21 +67,21 @@ def save_and_print(
         plots.workloads(
             plot, [_plotted(w) for w in ((made,) if source is None else (source, made))]
         )
-    told = {"out": str(out), "jobs": len(made), **told, **_figures(made, system)}
-    told["notes"] = made.notes if source is None else source.notes | made.notes
+    summary = {"out": str(out), "jobs": len(made), **summary, **_figures(made, system)}
+    summary["notes"] = made.notes if source is None else source.notes | made.notes
     if plot is not None:
-        told["plot"] = str(plot)
+        summary["plot"] = str(plot)
     if json:
-        print_json(told)
+        print_json(summary)
         return DONE
     console = console_of_stdout()
-    load = "" if told["load"] is None else f", load {told['load']:.3f}"
+    load = "" if summary["load"] is None else f", load {summary['load']:.3f}"
     console.print(
-        f"[bold]{out}[/]: {len(made):,} jobs in {told['days']:.1f} days{load}, "
-        f"{told['serial']:.1%} serial",
+        f"[bold]{out}[/]: {len(made):,} jobs in {summary['days']:.1f} days{load}, "
+        f"{summary['serial']:.1%} serial",
         soft_wrap=True,
     )
-    for rule, count in told["notes"].items():
+    for rule, count in summary["notes"].items():
         console.print(f"{rule}: {count:,} jobs", style="dim")
     return DONE
 

@@ -157,12 +157,12 @@ class OutputOptions:
     overwrite
         Replace the runs in --out.
     checkpoint
-        Time between two checkpoints in --out, at least; 2s when it is not said, longer where
-        saving takes long.
+        Least time between two checkpoints in --out; the default is 2s, more where saving takes
+        long.
     dump_instances
-        Folder for the instances met on the way.
+        Folder for instances that the dispatcher was asked.
     dump_every
-        Dump one instance in so many; 100 when it is not said.
+        Dump one instance in so many; the default is 100.
     """
 
     out: Path | None = None
@@ -275,7 +275,9 @@ class WorkOptions:
             return NOTHING_SAVED
         return f"what was done is saved in {self.out}: the same command goes on from there"
 
-    def told(self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool) -> int:
+    def save_and_print(
+        self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool
+    ) -> int:
         """Save what was found, and print it."""
         if self.out is not None:
             from cpdispatch.learn.results import save

@@ -80,14 +80,14 @@ def leave_lost_terminal() -> None:
 
 
 class RefusedFiles:
-    """The files of several that cannot be read: each is told of on standard error at once."""
+    """Files that cannot be read: each is reported on standard error at once."""
 
     def __init__(self) -> None:
         self.errors: list[dict[str, str]] = []
 
     @contextmanager
-    def told(self, path: Path) -> Iterator[None]:
-        """Read a file in this block, which ends where the file is refused."""
+    def reading(self, path: Path) -> Iterator[None]:
+        """Read a file in this block; the block ends where the file is refused."""
         try:
             yield
         except InputError as error:

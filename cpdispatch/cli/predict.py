@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 SCHEDULE = ("bounded_slowdown_mean", "wait_s_mean", "wait_s_max", "utilisation")
-"""Figures that are told of a schedule."""
+"""Figures of a schedule that are shown."""
 OWN_ROWS = 12
 """Rows that are shown of a predictor's own table; --json and --out have them all."""
 CLASSES = {
@@ -94,13 +94,13 @@ def predict(
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
     names, left_out = _usable(predictor, workload, correction)
     common = (workload, machine, dispatcher, settings, rules)
-    told = {"dispatcher": dispatcher, "limit_s": settings.limit_s, "seed": seed, **rules}
+    conditions = {"dispatcher": dispatcher, "limit_s": settings.limit_s, "seed": seed, **rules}
     with work.place() as place:
         rows = place.each(
             "predictors", replayed, common, [(name,) for name in names],
-            about(workload, machine, {**told, "predictors": names}),
+            about(workload, machine, {**conditions, "predictors": names}),
         )  # fmt: skip
-    compared = Compared(workload.name, machine.name, told, _of_log(workload), left_out, rows)
+    compared = Compared(workload.name, machine.name, conditions, _of_log(workload), left_out, rows)
     if work.out is not None:
         compared.save(work.out)
     if json:
@@ -163,7 +163,7 @@ def _of_log(workload: Workload) -> dict[str, int]:
 
 
 def replayed(common: tuple[Workload, System, str, Any, dict[str, Any]], predictor: str) -> Row:
-    """What is told of one predictor: the row of its run, its accuracy, tables of its own."""
+    """The results of one predictor: the row of its run, its accuracy, tables of its own."""
     from cpdispatch.analyze import compare
     from cpdispatch.analyze.predictions import Predictions, accuracy_by_class, share_up_to
     from cpdispatch.campaign import asked_to_stop, report
@@ -202,7 +202,7 @@ class Compared:
     Attributes
     ----------
     log, system : str
-    told : mapping
+    conditions : mapping
         How the log was replayed.
     limits : dict of str to int
         What keeps predictors from being right, and of how many jobs.
@@ -214,7 +214,7 @@ class Compared:
 
     log: str
     system: str
-    told: Mapping[str, Any]
+    conditions: Mapping[str, Any]
     limits: dict[str, int]
     left_out: dict[str, str]
     rows: list[Row]
@@ -223,7 +223,7 @@ class Compared:
     def summary(self) -> dict[str, Any]:
         """All but the distributions, as one JSON object."""
         return {
-            "log": self.log, "system": self.system, **self.told,
+            "log": self.log, "system": self.system, **self.conditions,
             "limits": self.limits, "left_out": self.left_out,
             "predictors": [
                 {key: value for key, value in row.items() if key != "share_up_to"}
@@ -255,7 +255,7 @@ class Compared:
             for title, table in row["report"].items():
                 name = safe(f"{row['predictor']}-{title}")
                 write_table(folder / f"{name}.csv", pd.DataFrame(table))
-        title = f"{self.log}, {self.told['dispatcher']}: "
+        title = f"{self.log}, {self.conditions['dispatcher']}: "
         plots.ratios(folder / "ratios.png", title + "runtime / prediction", shares)
         errors = self._by_class("accuracy", "absolute_error_s_mean", 1 / 60)
         plots.bars(folder / "errors.png", title + "mean absolute error [min]", errors)
@@ -270,7 +270,7 @@ class Compared:
         }
 
     def tables(self) -> list[Table]:
-        """What people read: accuracy, the schedules, and what predictors tell of themselves."""
+        """What people read: accuracy, the schedules, and the predictors' own tables."""
         own = [
             _own(f"{row['predictor']}: {title}", table)
             for row in self.rows
@@ -297,8 +297,9 @@ class Compared:
         return table
 
     def _schedule_table(self) -> Table:
+        dispatcher, correction = self.conditions["dispatcher"], self.conditions["correction"]
         table = table_of(
-            f"Schedules of {self.told['dispatcher']}, correction {self.told['correction']}",
+            f"Schedules of {dispatcher}, correction {correction}",
             ("",),
             (
                 "bounded slowdown", "mean wait", "longest wait", "utilisation", "seconds",
@@ -351,7 +352,7 @@ def _schedule_cells(row: Row) -> list[str]:
 
 
 def _own(title: str, rows: Sequence[Mapping[str, float | int | str | None]]) -> Table:
-    """A table that a predictor tells of itself, its first rows."""
+    """The first rows of a table of a predictor's own."""
     headings = tuple(rows[0]) if rows else ()
     table = table_of(title, headings[:1], headings[1:])
     for row in rows[:OWN_ROWS]:

@@ -49,5 +49,5 @@ def resample(
     source = read(trace, filter)
     made = resample(source, weeks, seed, presence)
     system = None if source.processors is None else System.pool(source.processors)
-    told = {"trace": trace, "weeks": weeks, "seed": seed}
-    return save_and_print(made, system, source, out, plot, told, json)
+    summary = {"trace": trace, "weeks": weeks, "seed": seed}
+    return save_and_print(made, system, source, out, plot, summary, json)

@@ -22,7 +22,7 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
         # Simulate gives each run its place; an earlier version did not, and Run.save does not.
         try:
             about = about_of(path)
-        except InputError:  # what is wrong with it is told when it is read
+        except InputError:  # it is reported when the run is read
             about = {}
         return about.get("place", float("inf")), about.get("dispatcher") != "easy", path
 
@@ -35,7 +35,7 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
                 continue
             seen.add(path.resolve())
             run = None
-            with refused.told(path):
+            with refused.reading(path):
                 run = Run.load(path)
             if run is not None:
                 yield path, run

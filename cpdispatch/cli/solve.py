@@ -38,7 +38,7 @@ def solve(
 ) -> int:
     """Solve dumped instance files; every answer is verified before it is shown or written.
 
-    A file that cannot be read is told of on standard error, and the others are solved.
+    A file that cannot be read is reported on standard error. The others are solved.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def solve(
                     f"interrupted: {count - 1} of {len(files)} instances are looked at"
                 )
             problem = None
-            with refused.told(path):
+            with refused.reading(path):
                 problem = instance.load(path)
             if problem is None:
                 continue

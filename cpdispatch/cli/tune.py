@@ -38,7 +38,7 @@ def tune(
 ) -> int:
     """Find the best two orders and threshold of EASY on one half of a log.
 
-    How they do is told on the other half, relative to EASY-FCFS-FCFS.
+    Their measures on the other half are printed, relative to EASY-FCFS-FCFS.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def tune(
     workload, machine = log_or_lublin(trace, log, seed)
     with work.place() as place:
         found = find_best(workload, machine, tuning, place)
-    return work.told(found, [_pairs_table(found)], json)
+    return work.save_and_print(found, [_pairs_table(found)], json)
 
 
 def _hours(threshold_s: int) -> str:

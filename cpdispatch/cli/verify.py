@@ -19,7 +19,7 @@ def verify(
 ) -> int:
     """Check a solution against its instance, or a whole simulated schedule against its system.
 
-    Of several runs, one that cannot be read is told of on standard error, and the others checked.
+    A run that cannot be read is reported on standard error. The others are checked.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def verify(
             raise UsageError("verify takes either INSTANCE SOLUTION or --run DIR")
         found = {}
         for folder, r in load_runs([run], refused):
-            with refused.told(folder):
+            with refused.reading(folder):
                 found[str(folder)] = checker.run(
                     r.jobs,
                     r.system,

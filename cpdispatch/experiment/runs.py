@@ -134,7 +134,7 @@ class Experiment:
         for name in names:
             if names.count(name) > 1 and not self.of_seed:
                 raise UsageError(
-                    f"two logs are named {name}: their results could not be told apart"
+                    f"two logs are named {name}: their results would have the same name"
                 )
         kept = {}
         for dispatcher in self.dispatchers:

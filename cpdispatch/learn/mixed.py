@@ -205,7 +205,7 @@ def learn(
         depends,
     )
     best = np.stack([found for found, _ in sought])
-    told = place.each(
+    results = place.each(
         "tests",
         _told,
         (system, mixing, scale, trained[0]),
@@ -213,7 +213,7 @@ def learn(
         depends,
     )
     return Mixed(
-        mixing, workload.name, scale, trained[0], _week_table(test, told), _weight_table(best)
+        mixing, workload.name, scale, trained[0], _week_table(test, results), _weight_table(best)
     )
 
 
@@ -322,13 +322,13 @@ def _told(
     return row
 
 
-def _week_table(weeks: Sequence[Workload], told: Sequence[dict[str, float]]) -> pd.DataFrame:
+def _week_table(weeks: Sequence[Workload], results: Sequence[dict[str, float]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(
         [
             {"week": number, "jobs": len(week), **row}
-            for number, (week, row) in enumerate(zip(weeks, told, strict=True), start=1)
+            for number, (week, row) in enumerate(zip(weeks, results, strict=True), start=1)
         ]
     )
 

@@ -284,11 +284,11 @@ def _comparison(
     import pandas as pd
 
     rows = []
-    for number, (test, told) in enumerate(zip(tests, compared, strict=True), start=1):
-        base = {backfill: value for backfill, name, value in told if name == "fcfs"}
+    for number, (test, measured) in enumerate(zip(tests, compared, strict=True), start=1):
+        base = {backfill: value for backfill, name, value in measured if name == "fcfs"}
         rows += [
             (number, len(test), backfill, name, value, value / base[backfill])
-            for backfill, name, value in told
+            for backfill, name, value in measured
         ]
     return pd.DataFrame(
         rows,

@@ -174,7 +174,7 @@ def tune(
     tuning: Tuning = Tuning(),
     place: Place = HERE,
 ) -> Tuned:
-    """Try every pair of orders with every threshold; pick on the first half, tell on the second.
+    """Try every pair of orders with every threshold; pick on the first half, measure on the second.
 
     The log is split at its temporal midpoint. Of each half, weeks are made up: of each user a
     random week of that user's. Each is replayed from an empty system, and all its jobs count.

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,13 @@ from cyclopts import App, CycloptsError, Parameter
 
 from cpdispatch import __version__
 from cpdispatch.durations import seconds
-from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
+from cpdispatch.errors import (
+    CpdispatchError,
+    InputError,
+    InterruptedRunError,
+    RenamedWarning,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -282,14 +289,14 @@ def simulate(
 ) -> int:
     """Replay logs through one or more dispatchers and compare them.
 
-    Without TRACES: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp3.
+    Without TRACES: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp.
 
     Parameters
     ----------
     traces
         Logs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     dispatcher
-        A name with or without parameters (easy-saf-spf, hcp3:limit=0.5), a TOML file, or
+        A name with or without parameters (easy-saf-spf, hcp:limit=0.5), a TOML file, or
         package.module:attribute; may be given several times: the others are measured against
         the first.
     seeds
@@ -303,7 +310,7 @@ def simulate(
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
     workers = Workers(where.cores, where.cluster)
-    names = dispatcher or (("easy",) if traces else ("easy", "hcp3"))
+    names = dispatcher or (("easy",) if traces else ("easy", "hcp"))
     numbers = range(rules.seed, rules.seed + seeds)
     logs = [log.read(trace, rules.seed) for trace in traces]
     campaign = Campaign(logs or [log.read(None, k) for k in numbers], names, numbers, not traces)
@@ -312,7 +319,7 @@ def simulate(
     campaign.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
     with _stoppable(output.kept) as stop, _progress() as show:
-        advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
+        advance = show(campaign.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
         told, failure = campaign.run(plans, workers, lambda done, runs: advance(done / runs), stop)
     if told:
         _print_runs(told, json, {} if failure is None else {"failed": failure.problems})
@@ -324,7 +331,7 @@ def simulate(
 @app.command
 def solve(
     *instances: Path,
-    model: Annotated[str, Parameter(("--model", "-m"))] = "hcp3",
+    model: Annotated[str, Parameter(("--model", "-m"))] = "hcp",
     objective: str | None = None,
     limit: str = "1s",
     seed: int = 0,
@@ -843,7 +850,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     code = DONE
     try:
-        with _on_signals(_end):
+        with _on_signals(_end), _renamed_told():
             code = app(
                 arguments, exit_on_error=False, print_error=False, result_action="return_value"
             )
@@ -856,6 +863,26 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
     return code or DONE
+
+
+@contextmanager
+def _renamed_told() -> Iterator[None]:
+    """Tell of each name of an earlier version once, in a line of the command's own."""
+    with warnings.catch_warnings():
+        shown, told = warnings.showwarning, set[str]()
+
+        def show(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int,
+            file: Any = None, line: str | None = None,
+        ) -> None:  # fmt: skip
+            if not issubclass(category, RenamedWarning):
+                shown(message, category, filename, lineno, file, line)
+            elif str(message) not in told:
+                told.add(str(message))
+                print(f"cpdispatch: {message}", file=sys.stderr, flush=True)
+
+        warnings.showwarning = show
+        yield
 
 
 def _complain(error: BaseException) -> None:

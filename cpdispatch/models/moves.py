@@ -2,7 +2,8 @@
 
 `Neighbourhoods` set some jobs free and plan them anew beside the others, on the nodes, with any
 formulation; all of them at once where the model is small. `Master` plans all jobs on the pool,
-and the priority search finds nodes for them in the order of these starts. `InTurn` is both.
+and the priority search finds nodes for them in the order of these starts. `MovesInSequence` is
+both, one after the other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.heuristics.priority_search import Schedule
-from cpdispatch.models import hcp
-from cpdispatch.models.part import Part, in_turn
-from cpdispatch.models.problem import Plan, Problem
-from cpdispatch.models.search import Values, whole
+from cpdispatch.models.node_problem import NodePlan
+from cpdispatch.models.part import Part
+from cpdispatch.models.pooled_model import PooledModel, PooledProblem
+from cpdispatch.models.search import Formulation, whole
 from cpdispatch.models.solver import Response
 
 SMALLEST, LARGEST = 3, 24
@@ -29,7 +30,7 @@ NODES = 1000
 """Nodes that a model may begin with; like ones are then taken together."""
 
 PARTS = 3000
-"""Parts that a model may have; see `NodeModel.size`."""
+"""Parts that a model may have; see `Formulation.size`."""
 
 PART_S = 5e-5
 """Time to build a part of a model, seconds."""
@@ -106,46 +107,17 @@ def _bound(response: Response) -> int | None:
 # ------------------------------------------------------------------------ on the nodes
 
 
-class NodeModel(Protocol):
-    """A formulation of the problem on the nodes."""
-
-    def __init__(self, problem: Problem, plan: Plan | None = None) -> None: ...
-
-    @property
-    def model(self) -> cp_model.CpModel:
-        """The model; its objective is to be minimised and integer."""
-        ...
-
-    @property
-    def lossless(self) -> bool:
-        """Whether every plan of the problem is one of the model: its bounds are the problem's."""
-        ...
-
-    @staticmethod
-    def size(problem: Problem) -> int:
-        """How many parts the model of a problem has, of those that there are most of."""
-        ...
-
-    def hint(self, plan: Plan) -> None:
-        """Begin the next search with this plan."""
-        ...
-
-    def read(self, solver: Values) -> Plan:
-        """The plan that a solver has found."""
-        ...
-
-
 class Neighbourhoods:
     """Sets jobs free: all of them if the model is small, else one that waits and its rivals.
 
     Parameters
     ----------
-    formulation : type of NodeModel
+    formulation : type of Formulation
     part : Part
     seed : int
     """
 
-    def __init__(self, formulation: type[NodeModel], part: Part, seed: int) -> None:
+    def __init__(self, formulation: type[Formulation[NodePlan]], part: Part, seed: int) -> None:
         self._formulation, self._part = formulation, part
         self._random = np.random.default_rng(seed)
         self._movable = np.flatnonzero(~part.settled)
@@ -180,8 +152,8 @@ class Neighbourhoods:
         if self._formulation.size(problem) > most:
             self._size = max(self._size - 1, SMALLEST)
             return None
-        before = problem.sum(plan.start_s)
-        if before <= problem.sum(problem.earliest()):
+        before = problem.sum_of(plan)
+        if before <= problem.weights.sum(problem.earliest_s):
             return None
         formulation = self._formulation(problem, plan)
 
@@ -192,7 +164,7 @@ class Neighbourhoods:
                 self._learn(proven, False)
                 return Found()
             after = formulation.read(_Values(response.values))
-            sum_ = problem.sum(after.start_s)
+            sum_ = problem.sum_of(after)
             self._learn(proven, sum_ < before)
             if after.check(problem) or bound > sum_:
                 return Found(false=True)
@@ -263,7 +235,7 @@ class Master:
 
     def __init__(self, part: Part, seed: int) -> None:
         self._part = part
-        self._problem = hcp.Problem(part.pool(), part.cost, part.weights)
+        self._problem = PooledProblem(part.pool(), part.cost, part.weights)
         self._hint: IntArray | None = None
         self._done = False
         self._share = 0.25
@@ -273,9 +245,9 @@ class Master:
         if self._done or len(self._part) * PART_S > left_s / 4:
             return None
         problem, hint = self._problem, self._hint
-        if hint is None or problem.sum(hint) > problem.sum(schedule.start_s):
+        if hint is None or problem.weights.sum(hint) > problem.weights.sum(schedule.start_s):
             hint = schedule.start_s
-        model = hcp.PooledModel(problem, hint)
+        model = PooledModel(problem, hint)
 
         def answer(response: Response) -> Found:
             self._done = self._done or response.status == cp_model.OPTIMAL
@@ -284,7 +256,7 @@ class Master:
                 self._done = True
                 return Found()
             start_s = model.read(_Values(response.values))
-            false = not problem.pool.holds(start_s) or bound > problem.sum(start_s)
+            false = not problem.pool.holds(start_s) or bound > problem.weights.sum(start_s)
             self._done = self._done or false or (start_s == hint).all()
             if false:
                 return Found(false=True)
@@ -297,17 +269,14 @@ class Master:
 
     def _placed(self, start_s: IntArray) -> Schedule:
         """Nodes for all jobs, in the order of these starts."""
-        part = self._part
-        front = part.first_order[: part.locked]
         order = np.argsort(start_s, kind="stable")
-        order = np.concatenate((front, order[~np.isin(order, front)]))
-        return part.search.schedule(in_turn(order, part.after))
+        return self._part.search.schedule(self._part.feasible_order(order))
 
 
 # ------------------------------------------------------------------------------ one after the other
 
 
-class InTurn:
+class MovesInSequence:
     """Moves of several kinds: those of the next one when the one before has no more.
 
     Parameters

@@ -1,7 +1,7 @@
 """Independent parts of a dispatch problem: which jobs, on which nodes, at what cost, in what order.
 
 A part is what the engine works on. Of a part and a schedule, some jobs can be set free: what the
-others leave is the `Problem` of a formulation, with like nodes counted no more often than needed.
+others leave is the `NodeProblem` of a formulation, with no more nodes of a kind than needed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from cpdispatch.heuristics.priority_search import (
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.pooled import Pool
-from cpdispatch.models.problem import After, Plan, Problem, room
+from cpdispatch.models.timing import After
 
 # ------------------------------------------------------------------------------ which jobs
 
@@ -160,7 +161,7 @@ class Part:
         """The priority search over all jobs of the part."""
         lines, member = timelines(self.instance, self.nodes, held_in(self.instance))
         return PrioritySearch(lines, member, jobs_of(
-            self.jobs, self.watts, self.early_s, self.cost.free_until_s, self.weights.per_s,
+            self.jobs, self.watts, self.early_s, self.weights.free_until_s, self.weights.per_s,
             [(after.job, after.before, after.think_s) for after in self.after],
         ))  # fmt: skip
 
@@ -195,14 +196,16 @@ class Part:
         starved: BoolArray = bound_s < NO_LATEST_S
         return starved & bool((self.latest_s > bound_s).any())
 
-    def sum(self, start_s: IntArray) -> int:
-        """The weighted sum to minimise."""
-        return self.search.cost(start_s)
+    def feasible_order(self, order: IntArray) -> IntArray:
+        """The order, but with the locked jobs in front and every job after its predecessors.
 
-    def sum_of(self, jobs: IntArray, start_s: IntArray) -> int:
-        """The weighted sum of some of the jobs."""
-        late_s = np.maximum(start_s - self.cost.free_until_s[jobs], 0)
-        return int((self.weights.per_s[jobs] * late_s).sum())
+        Parameters
+        ----------
+        order : int64 array, shape (jobs,)
+        """
+        front = self.first_order[: self.locked]
+        order = np.concatenate((front, order[~np.isin(order, front)]))
+        return predecessors_first(order, self.after)
 
     # ------------------------------------------------------------------------- relaxation
 
@@ -227,7 +230,7 @@ class Part:
 
     def pose(
         self, schedule: Schedule, free: IntArray, nodes: IntArray
-    ) -> tuple[Problem, Plan, IntArray]:
+    ) -> tuple[NodeProblem, NodePlan, IntArray]:
         """The problem of some jobs of a schedule beside the others, which stay where they are.
 
         Parameters
@@ -239,9 +242,9 @@ class Part:
 
         Returns
         -------
-        Problem
+        NodeProblem
             Of like nodes it has as many as the jobs could use.
-        Plan
+        NodePlan
             What the schedule says of these jobs.
         nodes : int64 array
             The nodes of the problem.
@@ -261,11 +264,11 @@ class Part:
         early_s, latest_s, after = self._limits(schedule, number)
         jobs = self.jobs.take(free)
         asked = np.flatnonzero(jobs.request.any(axis=0))
-        problem = Problem(
+        problem = NodeProblem(
             self.position[free], jobs, self.watts[free], since_s,
             np.stack([seen[int(c)] for c in rows], axis=1), _power_over(since_s, lines),
             tuple(asked.tolist()), self.cost.take(free),
-            Weights(self.weights.per_s[free], self.weights.scale),
+            self.weights.take(free),
             early_s[free], latest_s[free], after,
         )  # fmt: skip
         units = np.zeros_like(problem.room)
@@ -273,7 +276,7 @@ class Part:
         for job, k in number.items():
             for e in range(schedule.offset[job], schedule.offset[job + 1]):
                 units[k, column[int(schedule.node[e])]] = schedule.units[e]
-        return problem, Plan(schedule.start_s[free], units), nodes
+        return problem, NodePlan(schedule.start_s[free], units), nodes
 
     def _limits(
         self, schedule: Schedule, number: dict[int, int]
@@ -293,7 +296,9 @@ class Part:
                 latest_s[before] = min(latest_s[before], limit)
         return early_s, latest_s, tuple(within)
 
-    def merged(self, schedule: Schedule, free: IntArray, plan: Plan, nodes: IntArray) -> Schedule:
+    def merged(
+        self, schedule: Schedule, free: IntArray, plan: NodePlan, nodes: IntArray
+    ) -> Schedule:
         """The schedule with another plan for the jobs that were set free; see `pose`."""
         start_s = schedule.start_s.copy()
         start_s[free] = plan.start_s
@@ -413,7 +418,7 @@ def _part(
     front = [place[int(queued)] for queued in selection.first if int(queued) in place]
     pairs = tuple(After(number[a.job], number[a.before], a.think_s) for a in after)
     rest = np.setdiff1d(np.arange(len(position)), front)
-    order = in_turn(np.concatenate((np.array(front, dtype=np.int64), rest)), pairs)
+    order = predecessors_first(np.concatenate((np.array(front, dtype=np.int64), rest)), pairs)
     end_s = int(max(instance.running.end_s.max(initial=instance.now), *(
         [instance.now, *(r.end_s for r in instance.reservations)]
     )))  # fmt: skip
@@ -424,7 +429,7 @@ def _part(
     )
 
 
-def in_turn(order: IntArray, after: Iterable[After]) -> IntArray:
+def predecessors_first(order: IntArray, after: Iterable[After]) -> IntArray:
     """An order in which every job comes after its predecessors, else the same."""
     graph = nx.DiGraph((pair.before, pair.job) for pair in after)
     if not graph:

@@ -24,7 +24,7 @@ class ShortestFirst:
         answers = []
         for part in engine.parts(instance, engine.select(instance)):
             order = part.feasible_order(np.argsort(part.jobs.expected_s, kind="stable"))
-            answers.append(Answer(part, part.search.schedule(order), 0.0))
+            answers.append(Answer(part, part.generator.schedule(order), 0.0))
         return engine.decision(instance, answers, budget)
 
 

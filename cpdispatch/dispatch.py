@@ -357,6 +357,20 @@ _ENGINE = {
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
 
+_THESIS = {
+    "thesis-hcp": "the dissertation's HCP: CP-SAT on the pool, best-fit allocation; all jobs",
+    "thesis-hcp1": "thesis-hcp with at most 100 jobs that fit now, and 3 fruitless searches",
+    "thesis-hcp2": "thesis-hcp1 that expects overdue jobs to run 1 s more, not to have ended",
+    "thesis-hcp3": "thesis-hcp2 that minimises slowdown and takes jobs in the order of slowdown",
+    "thesis-pcp": "the dissertation's PCP: CP-SAT places each unit as optional copies; all jobs",
+    "thesis-pcp1": "thesis-pcp with at most 100 jobs that fit now, and 3 fruitless searches",
+    "thesis-pcp2": "thesis-pcp1 that expects overdue jobs to run 1 s more, not to have ended",
+    "thesis-pcp3": "thesis-pcp2 that minimises slowdown and takes jobs in the order of slowdown",
+    "thesis-pcp4": "thesis-pcp3 with a count of units on each node, and a relaxation of the pool",
+    "thesis-pcp5": "thesis-pcp3 with units as boxes on one axis a resource: no-overlap-2D",
+}
+"""The dissertation's variants: what each does."""
+
 REGISTRY: Mapping[str, Entry] = {
     "easy": Entry(
         "EASY backfilling; easy-P-B has its own orders of the queue and of backfilling",
@@ -393,21 +407,7 @@ REGISTRY: Mapping[str, Entry] = {
         "an experiment, no better than hcp so far: hcp or pcp, by what served on such instances",
         {**_HYPER, "record": str}, _hyper,
     ),
-    **{
-        f"thesis-{name}": Entry(summary, _CP, _thesis(f"thesis-{name}"))
-        for name, summary in {
-            "hcp": "the dissertation's HCP: CP-SAT on the pool, best-fit allocation; all jobs",
-            "hcp1": "thesis-hcp with only jobs that fit now, 100 at most, and 3 fruitless searches",
-            "hcp2": "thesis-hcp1 that expects overdue jobs to run 1 s more, not to have ended",
-            "hcp3": "thesis-hcp2 that minimises slowdown and takes jobs in the order of slowdown",
-            "pcp": "the dissertation's PCP: CP-SAT places each unit as optional copies; all jobs",
-            "pcp1": "thesis-pcp with only jobs that fit now, 100 at most, and 3 fruitless searches",
-            "pcp2": "thesis-pcp1 that expects overdue jobs to run 1 s more, not to have ended",
-            "pcp3": "thesis-pcp2 that minimises slowdown and takes jobs in the order of slowdown",
-            "pcp4": "thesis-pcp3 with a count of units on each node, and a relaxation of the pool",
-            "pcp5": "thesis-pcp3 with units as boxes on one axis a resource: no-overlap-2D",
-        }.items()
-    },
+    **{name: Entry(summary, _CP, _thesis(name)) for name, summary in _THESIS.items()},
 }  # fmt: skip
 """Every dispatcher by name."""
 

@@ -1,6 +1,6 @@
 """The anytime engine around every model: an answer at once, a better one while there is time.
 
-select -> decompose -> incumbent (priority search) -> bound -> [gap closed? answer] -> local search
+select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> local search
 over orders, and CP-SAT on what it can win -> verify -> answer
 
 Predictions say who is planned, in which order, and what a plan costs. What a plan may rest on is
@@ -27,8 +27,9 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
 from cpdispatch.heuristics import limits
+from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
-from cpdispatch.heuristics.priority_search import OrderSearch, Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.bounds import area, priced
@@ -109,7 +110,7 @@ class Engine:
         Whether the clock ends the search, which then uses all cores. Without this it is
         deterministic: the same answer every time, unless a machine is very slow.
     cp : bool
-        Whether CP-SAT is asked; else the priority search and the local search are alone.
+        Whether CP-SAT is asked; else list schedules and the local search are alone.
     seed : int
     objective : str
         What to minimise. The priority of jobs goes with it: wait by what is expected in the queue,
@@ -182,7 +183,7 @@ class Engine:
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
         """The best plan of a part that a share of what is left of the budget allows."""
-        run = _Run(self, part, budget, budget.left_s * (1 - share))
+        run = _PartSearch(self, part, budget, budget.left_s * (1 - share))
         return run.answer()
 
     def decision(self, instance: Instance, answers: list[Answer], budget: Budget) -> Decision:
@@ -222,7 +223,7 @@ class Answer:
     Attributes
     ----------
     part : Part
-    schedule : Schedule
+    schedule : ListSchedule
         The jobs that there was no time to place have `NO_START`.
     bound : float
         Lower bound of the objective.
@@ -239,7 +240,7 @@ class Answer:
     """
 
     part: Part
-    schedule: Schedule
+    schedule: ListSchedule
     bound: float
     by_model: bool = False
     limit_hit: bool = False
@@ -274,7 +275,7 @@ class Answer:
 # ------------------------------------------------------------------------------ one part
 
 
-class _Run:
+class _PartSearch:
     """The phases of the engine on one part.
 
     Parameters
@@ -304,7 +305,7 @@ class _Run:
         part, budget = self.part, self.budget
         orders = self._rules()
         began = perf_counter()
-        first = part.search.schedule(orders[0], lambda: budget.over)
+        first = part.generator.schedule(orders[0], lambda: budget.over)
         self.pass_s = perf_counter() - began
         budget.lap("first")
         if (first.start_s == NO_START).any():
@@ -364,7 +365,7 @@ class _Run:
         for order in orders[1:]:
             if self._clock_is_short(2):
                 break
-            schedule = self.part.search.schedule(order)
+            schedule = self.part.generator.schedule(order)
             if self.part.weights.sum(schedule.start_s) < self.sum:
                 self._take(schedule)
                 best = order
@@ -394,7 +395,7 @@ class _Run:
         """Local search over orders; then CP-SAT and local search, one after the other."""
         engine, part = self.engine, self.part
         self.worked = True
-        self.orders = OrderSearch(part.search, order, self.least, part.locked, engine.seed)
+        self.orders = OrderSearch(part.generator, order, self.least, part.locked, engine.seed)
         before, patience_s = self.sum, engine.patience * engine.limit_s
         self._reorder(self.left_s * (LOCAL_SHARE if engine.cp else 1.0))
         self.budget.lap("orders")
@@ -434,9 +435,9 @@ class _Run:
     def _take_orders(self) -> None:
         """Take the plan of the best order if it is better than the plan so far."""
         if self.orders.best_cost < self.sum:
-            self._take(self.part.search.schedule(self.orders.best))
+            self._take(self.part.generator.schedule(self.orders.best))
 
-    def _take(self, schedule: Schedule) -> None:
+    def _take(self, schedule: ListSchedule) -> None:
         self.schedule, self.sum = schedule, self.part.weights.sum(schedule.start_s)
 
     def _moves(self, seconds: float) -> None:
@@ -510,7 +511,7 @@ class _Run:
             self._chunk()
         return solver.result(until)
 
-    def _go_on_from(self, schedule: Schedule) -> None:
+    def _go_on_from(self, schedule: ListSchedule) -> None:
         """Search on through the orders near that of a schedule."""
         order = np.argsort(schedule.start_s, kind="stable")
         self.orders.restart(self.part.feasible_order(order))
@@ -564,7 +565,7 @@ class _Throwaway:
         budget = Budget(3600.0, live=False, work_s=engine.limit_s)
         answers = engine.answers(instance, budget)
         for part in (answer.part for answer in answers):
-            orders = OrderSearch(part.search, part.first_order, part.weights.per_s, part.locked)
+            orders = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)
             orders.run(1)
             orders.kick(KICK)
         return engine.decision(instance, answers, budget)

@@ -1,9 +1,12 @@
 """hyper: which model, with how much of the budget, by what has served on such instances.
 
-A bandit: instances are sorted into kinds by a few features; for each kind and choice there is a
-record of what it gained over the first plan, less a price for the time that it took. The choice
-with the best record is taken, with a bonus for those that were seldom tried. It learns from every
-decision; the package ships with a record to begin with, made by ``benchmarks/hyper_prior.py``.
+This is an experiment. In two replays of generated workloads its mean bounded slowdown was 5.05 and
+1.75, against 5.14 and 1.66 of hcp and 4.91 and 1.69 of the local search without CP-SAT.
+
+It is a bandit. Instances are sorted into kinds by a few features. For each kind and choice there is
+a record of what the choice gained over the first plan, less a price for the time that it took. The
+choice with the best record is taken, with a bonus for those that were seldom tried. It learns from
+every decision. The package ships with a record, made by ``benchmarks/hyper_prior.py``.
 
 References
 ----------

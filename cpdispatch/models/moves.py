@@ -2,7 +2,7 @@
 
 `Neighbourhoods` set some jobs free and plan them anew beside the others, on the nodes, with any
 formulation; all of them at once where the model is small. `Master` plans all jobs on the pool,
-and the priority search finds nodes for them in the order of these starts. `MovesInSequence` is
+and a list schedule in the order of these starts finds nodes for them. `MovesInSequence` is
 both, one after the other.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics.priority_search import Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.models.node_problem import NodePlan
 from cpdispatch.models.part import Part
 from cpdispatch.models.pooled_model import PooledModel, PooledProblem
@@ -45,7 +45,7 @@ class Found:
 
     Attributes
     ----------
-    schedule : Schedule or None
+    schedule : ListSchedule or None
         A feasible one, better or not than the one that the move began with.
     bound : int or None
         Lower bound of the part's weighted sum.
@@ -53,7 +53,7 @@ class Found:
         Whether the solver stated something that is not so, which is left out.
     """
 
-    schedule: Schedule | None = None
+    schedule: ListSchedule | None = None
     bound: int | None = None
     false: bool = False
 
@@ -79,7 +79,7 @@ class Move:
 class Moves(Protocol):
     """Proposes moves for the schedules of a part."""
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """A move for the schedule, built in much less than the time left; None: no more moves."""
         ...
 
@@ -124,7 +124,7 @@ class Neighbourhoods:
         self._size = 6
         self._whole = True
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """The model of the jobs that are set free, with the schedule as a hint."""
         part = self._part
         if self._whole:
@@ -140,7 +140,7 @@ class Neighbourhoods:
                 return move
         return None
 
-    def _pose(self, schedule: Schedule, free: IntArray, left_s: float) -> Move | None:
+    def _pose(self, schedule: ListSchedule, free: IntArray, left_s: float) -> Move | None:
         """The move that sets these jobs free; None if it is too large or cannot gain anything."""
         part = self._part
         everything = len(free) == len(part)
@@ -173,7 +173,7 @@ class Neighbourhoods:
 
         return Move(formulation.model, 0.5 if everything else 0.1, answer)
 
-    def _candidates(self, schedule: Schedule, free: IntArray, most: float) -> IntArray:
+    def _candidates(self, schedule: ListSchedule, free: IntArray, most: float) -> IntArray:
         """The nodes that the jobs use, and some others."""
         owner = np.repeat(np.arange(len(self._part)), np.diff(schedule.offset))
         used = np.unique(schedule.node[np.isin(owner, free)])
@@ -183,7 +183,7 @@ class Neighbourhoods:
             others = self._random.choice(others, count, replace=False)
         return np.union1d(used, others)
 
-    def _choose(self, schedule: Schedule) -> IntArray:
+    def _choose(self, schedule: ListSchedule) -> IntArray:
         """A job that starts later than it could alone, and jobs that are in its way."""
         part, movable, start_s = self._part, self._movable, schedule.start_s
         waits = movable[start_s[movable] > part.earliest_s[movable]]
@@ -203,7 +203,7 @@ class Neighbourhoods:
         others = self._random.choice(rivals, count, replace=False, p=weight / weight.sum())
         return np.sort(np.append(others, seed))
 
-    def _meets(self, schedule: Schedule, job: int) -> IntArray:
+    def _meets(self, schedule: ListSchedule, job: int) -> IntArray:
         """Whether each job has a node in common with a job, shape (jobs,)."""
         owner = np.repeat(np.arange(len(self._part)), np.diff(schedule.offset))
         common = np.isin(schedule.node, schedule.node[owner == job])
@@ -225,7 +225,7 @@ _TRIALS = 5
 
 
 class Master:
-    """Plans on the pool; the nodes are the priority search's.
+    """Plans on the pool; a list schedule in the order of its starts finds the nodes.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class Master:
         self._done = False
         self._share = 0.25
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """The model of the pool; it goes on from the best plan that it has found so far."""
         if self._done or len(self._part) * PART_S > left_s / 4:
             return None
@@ -267,10 +267,10 @@ class Master:
         self._share = min(2 * self._share, 1.0)
         return move
 
-    def _placed(self, start_s: IntArray) -> Schedule:
+    def _placed(self, start_s: IntArray) -> ListSchedule:
         """Nodes for all jobs, in the order of these starts."""
         order = np.argsort(start_s, kind="stable")
-        return self._part.search.schedule(self._part.feasible_order(order))
+        return self._part.generator.schedule(self._part.feasible_order(order))
 
 
 # ------------------------------------------------------------------------------ one after the other
@@ -289,7 +289,7 @@ class MovesInSequence:
     def __init__(self, kinds: Sequence[MakeMoves], part: Part, seed: int) -> None:
         self._kinds = [make(part, seed) for make in kinds]
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """A move of the first kind that has one."""
         while self._kinds:
             if move := self._kinds[0].next(schedule, left_s):

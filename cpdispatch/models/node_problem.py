@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics.priority_search import PrioritySearch, jobs_of
+from cpdispatch.heuristics.schedule_generation import ScheduleGenerator
+from cpdispatch.heuristics.schedule_input import jobs_of
 from cpdispatch.heuristics.timelines import POWER, of_profile
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.objective import Cost, Weights
@@ -109,7 +110,7 @@ class NodeProblem:
     @cached_property
     def earliest_s(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
-        return self._search.earliest()
+        return self._generator.earliest()
 
     def window(self, start_s: IntArray | None) -> tuple[IntArray, IntArray]:
         """The first and the last start of each job, shape (jobs,) each.
@@ -129,7 +130,7 @@ class NodeProblem:
 
     def schedule(self, order: IntArray) -> NodePlan:
         """A complete plan: one job after the other as early as it fits, its units by best fit."""
-        found = self._search.schedule(order)
+        found = self._generator.schedule(order)
         units = np.zeros_like(self.room)
         units[np.repeat(np.arange(len(order)), np.diff(found.offset)), found.node] = found.units
         return NodePlan(found.start_s, units)
@@ -161,13 +162,13 @@ class NodeProblem:
         return digest.digest()
 
     @cached_property
-    def _search(self) -> PrioritySearch:
+    def _generator(self) -> ScheduleGenerator:
         lines = of_profile(self.since_s, self.free)
         if self.watts.any():
             lines.size[POWER] = len(self.since_s)
             lines = lines._replace(power_time=self.since_s, power_free=self.watts_free)
         early_s = np.full(len(self.jobs), self.now) if self.early_s is None else self.early_s
-        return PrioritySearch(
+        return ScheduleGenerator(
             lines,
             np.arange(self.free.shape[1]),
             jobs_of(

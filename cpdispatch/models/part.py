@@ -15,14 +15,8 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.heuristics.allocate import fits_now
-from cpdispatch.heuristics.priority_search import (
-    Held,
-    PrioritySearch,
-    Schedule,
-    held_in,
-    jobs_of,
-    timelines,
-)
+from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
+from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
@@ -157,10 +151,10 @@ class Part:
         return self.instance.earliest_s()[self.position]
 
     @cached_property
-    def search(self) -> PrioritySearch:
-        """The priority search over all jobs of the part."""
+    def generator(self) -> ScheduleGenerator:
+        """Makes list schedules of all jobs of the part."""
         lines, member = timelines(self.instance, self.nodes, held_in(self.instance))
-        return PrioritySearch(lines, member, jobs_of(
+        return ScheduleGenerator(lines, member, jobs_of(
             self.jobs, self.watts, self.early_s, self.weights.free_until_s, self.weights.per_s,
             [(after.job, after.before, after.think_s) for after in self.after],
         ))  # fmt: skip
@@ -168,7 +162,7 @@ class Part:
     @cached_property
     def earliest_s(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
-        return self.search.earliest()
+        return self.generator.earliest()
 
     @cached_property
     def latest_s(self) -> IntArray:
@@ -180,7 +174,7 @@ class Part:
         latest_s = np.full(len(self), NO_LATEST_S, dtype=np.int64)
         if self.locked:
             front = self.first_order[: self.locked]
-            start_s = self.search.starts(self.first_order)[front]
+            start_s = self.generator.starts(self.first_order)[front]
             bound_s = self.instance.latest_s()[self.position[front]]
             latest_s[front] = np.where(bound_s < NO_LATEST_S, np.maximum(bound_s, start_s), start_s)
         return latest_s
@@ -211,7 +205,7 @@ class Part:
 
     def pool(self) -> Pool:
         """All nodes' free capacity as one pool, power last where it is capped."""
-        lines = self.search.base
+        lines = self.generator.base
         since_s = np.unique(np.concatenate([
             *(lines.time[c, : lines.segments[c]] for c in range(lines.size[CLASSES])),
             lines.power_time[: lines.size[POWER]],
@@ -229,7 +223,7 @@ class Part:
     # ----------------------------------------------------------------- some jobs set free
 
     def pose(
-        self, schedule: Schedule, free: IntArray, nodes: IntArray
+        self, schedule: ListSchedule, free: IntArray, nodes: IntArray
     ) -> tuple[NodeProblem, NodePlan, IntArray]:
         """The problem of some jobs of a schedule beside the others, which stay where they are.
 
@@ -279,7 +273,7 @@ class Part:
         return problem, NodePlan(schedule.start_s[free], units), nodes
 
     def _limits(
-        self, schedule: Schedule, number: dict[int, int]
+        self, schedule: ListSchedule, number: dict[int, int]
     ) -> tuple[IntArray, IntArray, tuple[After, ...]]:
         """First and last starts beside jobs that stay, and who comes after whom among the rest."""
         early_s, latest_s = self.early_s.copy(), self.latest_s.copy()
@@ -297,8 +291,8 @@ class Part:
         return early_s, latest_s, tuple(within)
 
     def merged(
-        self, schedule: Schedule, free: IntArray, plan: NodePlan, nodes: IntArray
-    ) -> Schedule:
+        self, schedule: ListSchedule, free: IntArray, plan: NodePlan, nodes: IntArray
+    ) -> ListSchedule:
         """The schedule with another plan for the jobs that were set free; see `pose`."""
         start_s = schedule.start_s.copy()
         start_s[free] = plan.start_s
@@ -310,10 +304,10 @@ class Part:
         units = np.concatenate((schedule.units[stays], plan.units[job, column]))
         by_job = np.argsort(owner, kind="stable")
         offset = np.searchsorted(owner[by_job], np.arange(len(self) + 1))
-        return Schedule(start_s, offset, node[by_job], units[by_job])
+        return ListSchedule(start_s, offset, node[by_job], units[by_job])
 
 
-def _held_by(part: Part, schedule: Schedule, but: IntArray) -> Held:
+def _held_by(part: Part, schedule: ListSchedule, but: IntArray) -> Held:
     """What the jobs of a schedule hold, but for some."""
     owner = np.repeat(np.arange(len(part)), np.diff(schedule.offset))
     stays = ~np.isin(owner, but)

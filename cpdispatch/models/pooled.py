@@ -65,7 +65,7 @@ class Pool:
         return _each_earliest(self.since_s, self.free, self.demand, self.duration_s)
 
     def schedule(self, order: IntArray) -> IntArray:
-        """Starts by the priority search: schedule or postpone, shape (jobs,).
+        """Starts of the list schedule of an order: schedule or postpone, shape (jobs,).
 
         The earliest-startable job is scheduled first, the one that comes first in ``order`` among
         equals; the starts of the others are postponed as far as that calls for.

@@ -48,7 +48,7 @@ class FalseAnswerError(Exception):
     """The solver stated something that is not so."""
 
 
-Plan = TypeVar("Plan")
+PlanT = TypeVar("PlanT")
 
 
 class Values(Protocol):
@@ -59,10 +59,10 @@ class Values(Protocol):
         ...
 
 
-class Formulation(Protocol[Plan]):
+class Formulation(Protocol[PlanT]):
     """A CP-SAT model that can be given a plan as a hint, and that a plan can be read from."""
 
-    def __init__(self, problem: Any, plan: Plan) -> None: ...
+    def __init__(self, problem: Any, plan: PlanT) -> None: ...
 
     @staticmethod
     def size(problem: Any) -> int:
@@ -79,11 +79,11 @@ class Formulation(Protocol[Plan]):
         """The model; its objective is to be minimised and integer."""
         ...
 
-    def hint(self, plan: Plan) -> None:
+    def hint(self, plan: PlanT) -> None:
         """Replace the hint, for every variable of the model."""
         ...
 
-    def read(self, solver: Values) -> Plan:
+    def read(self, solver: Values) -> PlanT:
         """The plan that a solver has found."""
         ...
 
@@ -131,9 +131,9 @@ class Search:
 
     def run(
         self,
-        build: Callable[[], Formulation[Plan]],
+        build: Callable[[], Formulation[PlanT]],
         budget: Budget,
-        judge: Callable[[Plan], bool],
+        judge: Callable[[PlanT], bool],
         key: bytes,
         deterministic_per_s: float = DETERMINISTIC_PER_S,
     ) -> Outcome:
@@ -178,9 +178,9 @@ class Search:
 
     def _restarts(
         self,
-        model: Formulation[Plan],
+        model: Formulation[PlanT],
         budget: Budget,
-        judge: Callable[[Plan], bool],
+        judge: Callable[[PlanT], bool],
         deterministic_per_s: float,
     ) -> Outcome:
         fruitless = 0

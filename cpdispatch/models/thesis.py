@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from cpdispatch.models.search import (
     DETERMINISTIC_PER_S,
     FalseAnswerError,
     Formulation,
+    PlanT,
     Search,
 )
 
@@ -125,11 +126,9 @@ VARIANTS: Mapping[str, Variant] = {
 
 # ---------------------------------------------------------------------------------- the problem
 
-P = TypeVar("P")
 
-
-class Posed(Protocol[P]):
-    """A problem, on the pool or on the nodes, whose plans are of type P."""
+class Posed(Protocol[PlanT]):
+    """A problem, on the pool or on the nodes, whose plans are of type PlanT."""
 
     @property
     def cost(self) -> Cost:
@@ -146,15 +145,15 @@ class Posed(Protocol[P]):
         """Earliest start of each job if it were alone, shape (jobs,)."""
         ...
 
-    def first_plan(self) -> tuple[P, bool]:
+    def first_plan(self) -> tuple[PlanT, bool]:
         """A complete plan, and whether it is proven best."""
         ...
 
-    def sum_of(self, plan: P) -> int:
+    def sum_of(self, plan: PlanT) -> int:
         """The weighted sum of a plan."""
         ...
 
-    def wrong(self, plan: P) -> str:
+    def wrong(self, plan: PlanT) -> str:
         """What is wrong with a plan; empty when it solves the problem."""
         ...
 
@@ -317,7 +316,7 @@ class Thesis:
         certificate = certify(self.variant.name, self.objective, value, result, budget, whole=whole)
         return Decision(start_s, reason, places, certificate)
 
-    def solve(self, problem: Posed[P], budget: Budget) -> tuple[P, Result]:
+    def solve(self, problem: Posed[PlanT], budget: Budget) -> tuple[PlanT, Result]:
         """The best plan that the budget allows, and what is known of it."""
         plan, proven = problem.first_plan()
         bound = problem.cost.value(problem.earliest_s)
@@ -331,19 +330,19 @@ class Thesis:
         return self._search_on(problem, plan, parts, budget)
 
     def _search_on(
-        self, problem: Posed[P], plan: P, parts: int, budget: Budget
-    ) -> tuple[P, Result]:
+        self, problem: Posed[PlanT], plan: PlanT, parts: int, budget: Budget
+    ) -> tuple[PlanT, Result]:
         """What CP-SAT makes of a complete plan: never a worse one."""
         best, best_sum, lossless = plan, problem.sum_of(plan), True
 
-        def build() -> Formulation[P]:
+        def build() -> Formulation[PlanT]:
             nonlocal lossless
             model = self.variant.formulation(problem, plan)
             lossless = model.lossless
             budget.lap("build")
             return model
 
-        def judge(found: P) -> bool:
+        def judge(found: PlanT) -> bool:
             nonlocal best, best_sum
             if wrong := problem.wrong(found):
                 raise FalseAnswerError(wrong)

@@ -23,9 +23,9 @@ from ortools.sat.python import cp_model
 from cpdispatch import verify
 from cpdispatch.decision import NO_START, Decision, Reason
 from cpdispatch.errors import UsageError
-from cpdispatch.heuristics import priority_search
+from cpdispatch.heuristics import schedule_generation
 from cpdispatch.heuristics.limits import LIMITS
-from cpdispatch.heuristics.priority_search import Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.models import budget
@@ -821,7 +821,7 @@ def test_whatever_the_solvers_process_does_the_answer_is_there_in_time(
 def test_a_budget_for_less_than_all_jobs_gives_the_beginning_of_a_plan(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(priority_search, "_BATCH", 2)
+    monkeypatch.setattr(schedule_generation, "_BATCH", 2)
     instance = crowd(14)
     decision = engine(name, limit_s=1e-6).dispatch(instance)
     told = decision.certificate
@@ -839,7 +839,7 @@ def test_the_beginning_of_a_plan_is_sound_and_nothing_is_said_of_its_quality(
     instance: Instance, name: str, batch: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(priority_search, "_BATCH", batch)
+        patch.setattr(schedule_generation, "_BATCH", batch)
         one = engine(name, limit_s=1e-6)
         decision = one.dispatch(instance)
     assert wrong(instance, decision) == []
@@ -944,7 +944,7 @@ def test_when_the_time_on_the_clock_is_over_no_further_model_is_built(
         return Response(cp_model.UNKNOWN, *NOTHING)
 
     class Counted(Neighbourhoods):
-        def next(self, schedule: Schedule, left_s: float) -> Move | None:
+        def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
             nonlocal built
             built += 1
             return super().next(schedule, left_s)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics.priority_search import Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
 from cpdispatch.models import moves
 from cpdispatch.models.boxes import BoxesModel
@@ -98,7 +98,7 @@ def freed(formulation: Any) -> list[list[int]]:
     return [sorted(problem.position.tolist()) for problem, _ in formulation.seen]
 
 
-def a_crowd(jobs: int = 30) -> tuple[Part, Schedule]:
+def a_crowd(jobs: int = 30) -> tuple[Part, ListSchedule]:
     """Jobs that all want the same node, in an order that is a poor one."""
     rows = [job(k, 1 + (7 * k) % 29, 1, 3 + k % 2, 0) for k in range(jobs)]
     part = only(queued(*rows, groups=[{"name": "a", "nodes": 1, "capacity": [4, 1]}]))
@@ -106,11 +106,11 @@ def a_crowd(jobs: int = 30) -> tuple[Part, Schedule]:
     return part, schedule_of(part, longest_first.tolist())
 
 
-def same(first: Schedule, second: Schedule) -> bool:
+def same(first: ListSchedule, second: ListSchedule) -> bool:
     return first.start_s.tolist() == second.start_s.tolist() and places(first) == places(second)
 
 
-def sound(part: Part, schedule: Schedule) -> bool:
+def sound(part: Part, schedule: ListSchedule) -> bool:
     return wrong(part.instance, decision_of(part.instance, [(part, schedule)])) == []
 
 
@@ -121,7 +121,7 @@ def sound(part: Part, schedule: Schedule) -> bool:
 @many
 @given(scheduled(starvation=True), st.integers(0, 3))
 def test_a_model_begins_with_the_schedule_that_there_is(
-    formulation: Any, case: tuple[Part, Schedule], seed: int
+    formulation: Any, case: tuple[Part, ListSchedule], seed: int
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -146,7 +146,7 @@ def test_a_model_begins_with_the_schedule_that_there_is(
 @many
 @given(scheduled(starvation=True), st.integers(0, 3))
 def test_an_answer_is_put_into_the_schedule_and_never_makes_it_worse(
-    formulation: Any, case: tuple[Part, Schedule], seed: int
+    formulation: Any, case: tuple[Part, ListSchedule], seed: int
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -168,7 +168,7 @@ def test_an_answer_is_put_into_the_schedule_and_never_makes_it_worse(
 @many
 @given(scheduled(starvation=True))
 def test_a_bound_is_stated_only_where_every_plan_is_one_of_the_model(
-    formulation: Any, case: tuple[Part, Schedule]
+    formulation: Any, case: tuple[Part, ListSchedule]
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -283,7 +283,7 @@ def test_the_same_seed_frees_the_same_jobs() -> None:
 
 
 def sizes(answer: Any, steps: int) -> list[int]:
-    """How many jobs are set free in turn when every move is answered like that."""
+    """How many jobs are set free one after the other when every move is answered like that."""
     part, schedule = a_crowd(40)
     watched = spied(CopiesModel)
     neighbourhoods = Neighbourhoods(watched, part, 0)
@@ -327,7 +327,7 @@ def test_a_starved_job_that_is_late_is_never_set_free() -> None:
 @many
 @given(scheduled(starvation=True), st.integers(0, 3))
 def test_where_one_is_late_no_starved_job_is_set_free(
-    formulation: Any, case: tuple[Part, Schedule], seed: int
+    formulation: Any, case: tuple[Part, ListSchedule], seed: int
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -451,7 +451,7 @@ def hints(monkeypatch: pytest.MonkeyPatch) -> list[IntArray]:
 
 @many
 @given(scheduled(starvation=True))
-def test_a_model_of_the_pool_begins_with_the_schedule(case: tuple[Part, Schedule]) -> None:
+def test_a_model_of_the_pool_begins_with_the_schedule(case: tuple[Part, ListSchedule]) -> None:
     part, schedule = case
     move = Master(part, 0).next(schedule, AMPLE_S)
     assert move is not None
@@ -464,7 +464,7 @@ def test_a_model_of_the_pool_begins_with_the_schedule(case: tuple[Part, Schedule
 @many
 @given(scheduled(starvation=True))
 def test_plans_of_the_pool_become_schedules_and_its_optimum_a_bound(
-    case: tuple[Part, Schedule],
+    case: tuple[Part, ListSchedule],
 ) -> None:
     part, schedule = case
     move = Master(part, 0).next(schedule, AMPLE_S)
@@ -582,7 +582,7 @@ class Few:
     def __init__(self, moves_left: int) -> None:
         self.moves_left, self.asked = moves_left, 0
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         self.asked += 1
         self.moves_left -= 1
         model = cp_model.CpModel()

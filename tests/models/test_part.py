@@ -15,7 +15,7 @@ from cpdispatch import solution, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.heuristics.priority_rule import reasons
-from cpdispatch.heuristics.priority_search import Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.models import pooled
 from cpdispatch.models.engine import slowdown_priority
@@ -83,7 +83,7 @@ def only(instance: Instance, objective: str = "slowdown", reserve: int = ALL) ->
 
 
 @st.composite
-def scheduled(draw: st.DrawFn, **limits: Any) -> tuple[Part, Schedule]:
+def scheduled(draw: st.DrawFn, **limits: Any) -> tuple[Part, ListSchedule]:
     """A part and the schedule of some order."""
     objective = draw(st.sampled_from(sorted(OBJECTIVES)))
     found = parts(draw(crowds(**limits).filter(parts)), objective)
@@ -91,14 +91,14 @@ def scheduled(draw: st.DrawFn, **limits: Any) -> tuple[Part, Schedule]:
     return part, schedule_of(part, draw(st.permutations(range(len(part)))))
 
 
-def schedule_of(part: Part, order: Sequence[int] | None = None) -> Schedule:
+def schedule_of(part: Part, order: Sequence[int] | None = None) -> ListSchedule:
     """Each job in turn as early as it fits, the locked ones first."""
     if order is None:
-        return part.search.schedule(part.first_order)
-    return part.search.schedule(part.feasible_order(np.array(order)))
+        return part.generator.schedule(part.first_order)
+    return part.generator.schedule(part.feasible_order(np.array(order)))
 
 
-def places(schedule: Schedule) -> list[dict[int, int]]:
+def places(schedule: ListSchedule) -> list[dict[int, int]]:
     """Units by node of each job."""
     node, units = schedule.node.tolist(), schedule.units.tolist()
     return [
@@ -107,7 +107,7 @@ def places(schedule: Schedule) -> list[dict[int, int]]:
     ]
 
 
-def decision_of(instance: Instance, found: Iterable[tuple[Part, Schedule]]) -> Decision:
+def decision_of(instance: Instance, found: Iterable[tuple[Part, ListSchedule]]) -> Decision:
     """What the schedules of all parts amount to."""
     start_s, nodes = np.full(len(instance.queue), NO_START), dict[int, dict[int, int]]()
     for part, schedule in found:
@@ -440,7 +440,7 @@ def test_the_pool_is_that_of_the_nodes_that_the_part_could_use(instance: Instanc
 
 @many
 @given(scheduled())
-def test_every_schedule_keeps_within_the_pool(case: tuple[Part, Schedule]) -> None:
+def test_every_schedule_keeps_within_the_pool(case: tuple[Part, ListSchedule]) -> None:
     part, schedule = case
     assert part.pool().holds(schedule.start_s)
 
@@ -451,7 +451,7 @@ def test_every_schedule_keeps_within_the_pool(case: tuple[Part, Schedule]) -> No
 class Posed:
     """Some jobs of a schedule set free on nodes that they use and some others."""
 
-    def __init__(self, part: Part, schedule: Schedule, free: IntArray, nodes: IntArray) -> None:
+    def __init__(self, part: Part, schedule: ListSchedule, free: IntArray, nodes: IntArray) -> None:
         self.part, self.schedule, self.free, self.offered = part, schedule, free, nodes
         self.problem, self.plan, self.nodes = part.pose(schedule, free, nodes)
 
@@ -459,7 +459,7 @@ class Posed:
     def fixed(self) -> list[int]:
         return [k for k in range(len(self.part)) if k not in self.free]
 
-    def merged(self, plan: NodePlan) -> Schedule:
+    def merged(self, plan: NodePlan) -> ListSchedule:
         return self.part.merged(self.schedule, self.free, plan, self.nodes)
 
     def table(self) -> Timetable:

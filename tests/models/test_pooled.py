@@ -91,7 +91,7 @@ def test_the_power_cap_is_one_more_resource() -> None:
 
 
 @given(instances(max_jobs=5, max_nodes=3), st.randoms(use_true_random=False))
-def test_the_priority_search_schedules_the_earliest_startable_job_of_the_first_order(
+def test_a_list_schedule_takes_the_earliest_startable_job_of_the_first_order(
     instance: Instance, random: Any
 ) -> None:
     pool = pool_of(instance)
@@ -109,7 +109,7 @@ def test_the_priority_search_schedules_the_earliest_startable_job_of_the_first_o
 
 
 @given(instances(max_jobs=5, max_nodes=3))
-def test_plans_of_the_priority_search_hold_and_earlier_ones_than_the_earliest_do_not(
+def test_list_schedules_hold_and_earlier_ones_than_the_earliest_do_not(
     instance: Instance,
 ) -> None:
     pool = pool_of(instance)

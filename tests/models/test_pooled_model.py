@@ -139,5 +139,7 @@ def test_a_job_alone_makes_a_plan_worse_just_beyond_its_latest_start(
     earliest_s, latest_s = problem.window(start_s)
     for k in range(len(start_s)):
         alone_s = earliest_s.copy()
+        alone_s[k] = latest_s[k]
+        assert problem.weights.sum(alone_s) <= problem.weights.sum(start_s)
         alone_s[k] = latest_s[k] + 1
         assert problem.weights.sum(alone_s) > problem.weights.sum(start_s)

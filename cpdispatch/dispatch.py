@@ -439,8 +439,8 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: bool = True) -> Disp
         user's own (or what makes one when called).
     settings : Settings
     warm : bool
-        Whether to compile all that its decisions call, or to load it from the cache, now. A model
-        does so in any case. Without it the first decision of a rule does.
+        Whether to compile all that its decisions call, or to load it from the cache, now. The
+        engine does so in any case. Without it the first decision of the others does.
 
     Raises
     ------

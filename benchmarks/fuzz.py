@@ -380,14 +380,14 @@ def _policy_seeds() -> Iterator[bytes]:
            b"weights = {area = 0.6, wait = -0.3}\n")  # fmt: skip
     yield (b'dispatcher = "easy"\ndepth = 3\n[primary]\npolicy = "polynomial"\n'
            b'coefficients = {p = 1e-7, "pq" = 2e-9}\n')  # fmt: skip
-    for text in ("best", "hcp3", "conservative", "prb", "fifo"):
+    for text in ("best", "hcp", "conservative", "prb", "fifo"):
         yield f'dispatcher = "{text}"\n'.encode()
-    yield b'dispatcher = "pcp3"\nlimit = 0.5\nm = 10\nreserve = "all"\nlive = true\n'
+    yield b'dispatcher = "pcp"\nlimit = 0.5\nm = 10\nreserve = "all"\nlive = true\n'
 
 
 def _record_seeds() -> Iterator[bytes]:
     yield (b'{"format": "cpdispatch-hyper/1", "kinds": {"4 jobs at most, few nodes, mixed, short": '
-           b'{"pcp3@0.1": [3, 0.25], "search@1": [2.0, 1]}}}')  # fmt: skip
+           b'{"hcp@0.1": [3, 0.25], "search@1": [2.0, 1]}}}')  # fmt: skip
 
 
 def _slots_seeds() -> Iterator[bytes]:

@@ -25,8 +25,8 @@ from cpdispatch.workloads import from_table, prepare
 from cpdispatch.workloads.generate import KIT, generate
 
 DISPATCHERS = (
-    "easy", "sjf", "pcp3:cp=off", "hcp3", "pcp3", "pcp4", "pcp5", "hyper",
-    "hcp3:engine=off", "pcp3:engine=off",
+    "easy", "sjf", "pcp:cp=off", "hcp", "pcp", "pcp:model=counts", "pcp:model=boxes", "hyper",
+    "thesis-hcp3", "thesis-pcp3",
 )  # fmt: skip
 """Queue rules, the engine's own search alone, the engine, plain CP-SAT."""
 

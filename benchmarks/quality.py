@@ -42,11 +42,11 @@ ORDERS = (SJBF, SAF, SPF)
 LIMITED = (f"{SAF},limits=requested", f"{SPF},limits=requested")
 """Predictions order the queue; reservations rest on requested times."""
 SMALL = "easy-small-small"
-MODELS = ("hcp3", "pcp5")
-MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
+MODELS = ("hcp", "pcp:model=boxes")
+MODELS_OF_THESIS = ("hcp", "pcp", "pcp:model=boxes")
 BY_CLASS = (*MODELS_OF_THESIS, "best")
-NAIVE = "hcp3:limits=expected"
-"""Predictions limit everything, also if they are right; with requested times it is `hcp3`."""
+NAIVE = "hcp:limits=expected"
+"""Predictions limit everything, also if they are right; with requested times it is `hcp`."""
 ENGINES = {*MODELS, *MODELS_OF_THESIS, NAIVE}
 OUTER = ("walltime", "actual")
 """The predictors that no job outlives."""

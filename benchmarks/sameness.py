@@ -22,7 +22,7 @@ from pathlib import Path
 from time import perf_counter
 
 CTC = "CTC-SP2-1996-3.1-cln.swf.gz"
-DISPATCHERS = ("hcp3", "pcp3", "pcp5", "hyper", "best")
+DISPATCHERS = ("hcp", "pcp", "pcp:model=boxes", "hyper", "best")
 CONDITIONS = ("alone", "busy", "slow solver")
 LOOPS = 4
 

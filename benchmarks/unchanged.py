@@ -47,8 +47,8 @@ RULES = (
          (("dependencies", True), ("idempotent", True), ("compiled", False))),
     Rule("general loop", "easy-spf-spf:limits=upper", "confident", 3_000, (("compiled", False),)),
     Rule("best", "best:cp=off", "forest", 3_000),
-    Rule("hcp3", "hcp3", "walltime", 400),
-    Rule("pcp5", "pcp5", "last2", 200, (EVENT, ("correction", "requested"))),
+    Rule("hcp3", "hcp", "walltime", 400),
+    Rule("pcp5", "pcp:model=boxes", "last2", 200, (EVENT, ("correction", "requested"))),
 )  # fmt: skip
 
 

@@ -33,7 +33,14 @@ SYSTEMS = {
     "HPC2N": "seth", "UniLu": "gaia", "RICC": "ricc", "alea": "metacentrum",
 }  # fmt: skip
 """Where nodes are known; the others are pools."""
-DISPATCHERS = ("hcp3", "pcp3", "pcp5", "hyper", "hcp", "pcp4")
+DISPATCHERS = (
+    "hcp",
+    "pcp",
+    "pcp:model=boxes",
+    "hyper",
+    "hcp:objective=ewt_weighted",
+    "pcp:model=counts",
+)
 PART = 5_000
 
 

@@ -535,14 +535,14 @@ def test_a_log_is_simulated_on_a_cluster_that_sees_the_folder_or_not(
     log = tmp_path / "small.swf"
     log.write_text(LOG)
     out = tmp_path / "out"
-    names = ["-d", "easy", "-d", "hcp3"]
+    names = ["-d", "easy", "-d", "hcp"]
     assert cli.run(
         ["simulate", str(log), *names, "--cluster", str(there.cluster), "--out", str(out)]
     ) == 0  # fmt: skip
     assert (
         cli.run(["simulate", str(log), *names, "--cores", "1", "--out", str(tmp_path / "a")]) == 0
     )
-    for name in ("easy", "hcp3"):
+    for name in ("easy", "hcp"):
         files = sorted(path.name for path in (out / name).iterdir())
         assert files == ["decisions.parquet", "jobs.parquet", "run.json", "schedule.swf"]
         here = Run.load(tmp_path / "a" / name)

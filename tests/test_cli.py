@@ -152,6 +152,28 @@ def test_a_folder_of_instances_is_solved_into_a_folder(
     assert said(capsys, "verify", inner / "one.json", out / "one.solution.json")[0] == 0
 
 
+def test_a_name_of_an_earlier_version_is_told_once_and_results_have_today_s(
+    log: Path, problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = (
+        "cpdispatch: dispatcher hcp3 is now called hcp; the old name will go with the next release"
+    )
+    options = ["-d", "hcp3:limit=0.5", "-d", "easy", "--out", tmp_path / "out", "--json"]
+    code, text, err = said(capsys, "simulate", log, *options)
+    assert (code, err.splitlines().count(told)) == (0, 1)
+    assert [run["dispatcher"] for run in msgspec.json.decode(text)["runs"]] == [
+        "hcp:limit=0.5", "easy"
+    ]  # fmt: skip
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["easy", "hcp_limit_0.5"]
+    again = tmp_path / "again.json"
+    again.write_bytes(problem.read_bytes())
+    code, _, err = said(capsys, "solve", problem, again, "--model", "hcp3")
+    assert (code, err.splitlines().count(told)) == (0, 1)
+    code, _, err = said(capsys, "simulate", log, "-d", "hcp3", "-d", "hcp")
+    assert code == 2
+    assert "the same dispatcher is named twice" in err
+
+
 def test_the_other_instances_are_solved_when_one_is_bad(
     problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,7 +315,7 @@ def test_dumped_instances_carry_dependencies_and_the_starvation_bound(
     folder = tmp_path / "dumps"
     options = [
         "-d",
-        "hcp3",
+        "hcp",
         "--dependencies",
         "--starvation",
         "2s,1min",
@@ -733,8 +755,8 @@ BAD = {
         "binds the plans of models, and easy is none.*threshold=24h",
     ),
     "a bound that a bare model breaks": (
-        lambda log: ["simulate", log, "-d", "pcp3:engine=off", "--starvation", "24h,2h"],
-        "dispatcher pcp3:engine=off knows no starvation bound",
+        lambda log: ["simulate", log, "-d", "thesis-pcp3", "--starvation", "24h,2h"],
+        "dispatcher thesis-pcp3 knows no starvation bound",
     ),
     "a limit without a unit": (
         lambda log: ["simulate", log, "--limit", "500"],

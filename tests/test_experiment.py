@@ -28,22 +28,22 @@ EASY = [
     told("easy", 0, (20, 100.0), {"ann": (10, 100.0), "bob": (15, 9.0)}),
     told("easy", 1, (20, 200.0), {"ann": (30, 300.0), "cyd": (25, 8.0)}),
 ]
-HCP3 = [
-    told("hcp3", 0, (20, 200.0), {"ann": (10, 1000.0), "bob": (15, 9e9)}),
-    told("hcp3", 1, (20, 700.0), {"ann": (30, 600.0), "cyd": (25, 8.0)}),
+HCP = [
+    told("hcp", 0, (20, 200.0), {"ann": (10, 1000.0), "bob": (15, 9e9)}),
+    told("hcp", 1, (20, 700.0), {"ann": (30, 600.0), "cyd": (25, 8.0)}),
 ]
 
 
 def test_multiples_over_seeds_are_those_of_the_means() -> None:
-    ((title, (easy, hcp3)),) = tables([*EASY, *HCP3])
-    assert (title, easy["seeds"], hcp3["first"]) == ("", 2, "easy")
-    long = hcp3["classes"]["long"]
+    ((title, (easy, hcp)),) = tables([*EASY, *HCP])
+    assert (title, easy["seeds"], hcp["first"]) == ("", 2, "easy")
+    long = hcp["classes"]["long"]
     assert (easy["classes"]["long"]["wait_s_mean"], long["wait_s_mean"]) == (150, 450)
     assert (long["jobs"], long["wait_s_mean_times"]) == (20, 3)
-    assert hcp3["wait_s_max_times"] == 450.5 / 150.5
-    # ann waits (10 x 100 + 30 x 300) / 40 = 250 s under easy, and 700 s under hcp3; bob has 15
+    assert hcp["wait_s_max_times"] == 450.5 / 150.5
+    # ann waits (10 x 100 + 30 x 300) / 40 = 250 s under easy, and 700 s under hcp; bob has 15
     # jobs in one run of two, 7.5 in the mean: too few; cyd has 12.5 and waits as before.
-    assert hcp3["users"] == {
+    assert hcp["users"] == {
         "counted": 2, "losing": 1, "wait_s_mean": 700, "wait_s_mean_first": 250,
         "wait_s_mean_times": 2.8,
     }  # fmt: skip
@@ -59,23 +59,23 @@ def test_a_class_that_has_no_jobs_in_one_run_has_the_mean_of_the_others() -> Non
 
 
 def test_programs_are_told_each_run_beside_that_of_its_seed_and_the_warnings_of_the_table() -> None:
-    report = report_of([*EASY, *HCP3])
-    easy, _, *hcp3 = report["runs"]
-    assert [run["classes"]["long"].get("wait_s_mean_times") for run in hcp3] == [2, 3.5]
-    assert [run["users"]["losing"] for run in hcp3] == [1, 1]
-    assert [run["users"]["wait_s_mean_times"] for run in hcp3] == [1e9, 2]
+    report = report_of([*EASY, *HCP])
+    easy, _, *hcp = report["runs"]
+    assert [run["classes"]["long"].get("wait_s_mean_times") for run in hcp] == [2, 3.5]
+    assert [run["users"]["losing"] for run in hcp] == [1, 1]
+    assert [run["users"]["wait_s_mean_times"] for run in hcp] == [1e9, 2]
     assert (easy["first"], easy["users"]) == (None, None)
     assert all("waits_of_users" not in run for run in report["runs"])
     assert [warning["text"] for warning in report["warnings"]] == [
-        "hcp3: long jobs wait 3.0 times as long as under easy (8 min instead of 2 min).",
-        "hcp3: the user that loses most waits 2.8 times as long as under easy "
+        "hcp: long jobs wait 3.0 times as long as under easy (8 min instead of 2 min).",
+        "hcp: the user that loses most waits 2.8 times as long as under easy "
         "(12 min instead of 4 min).",
-        "hcp3: the longest wait is 3.0 times as long as under easy (8 min instead of 3 min).",
+        "hcp: the longest wait is 3.0 times as long as under easy (8 min instead of 3 min).",
     ]
 
 
-@pytest.mark.parametrize("first", ["easy", "hcp3"])
+@pytest.mark.parametrize("first", ["easy", "hcp"])
 def test_the_run_that_is_named_first_is_what_the_others_are_measured_against(first: str) -> None:
-    named: list[Any] = [*EASY, *HCP3] if first == "easy" else [*HCP3, *EASY]
+    named: list[Any] = [*EASY, *HCP] if first == "easy" else [*HCP, *EASY]
     ((_, rows),) = tables(named)
     assert [row["first"] for row in rows] == [None, first]

@@ -5,7 +5,7 @@
     from cpdispatch.adapters import accasim
 
     simulator = accasim.imported("base.simulator_class").Simulator
-    simulator("log.swf", "system.json", accasim.scheduler("hcp3")).start_simulation()
+    simulator("log.swf", "system.json", accasim.scheduler("hcp")).start_simulation()
 
 AccaSim calls a scheduler at instants at which nothing has happened, too: at the submission of a job
 that the whole system could not run, one second before a submission when its clock stands at 0,

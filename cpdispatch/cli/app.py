@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError
 
@@ -21,7 +24,7 @@ from cpdispatch.cli.simulate import simulate
 from cpdispatch.cli.solve import solve
 from cpdispatch.cli.tune import tune
 from cpdispatch.cli.verify import verify
-from cpdispatch.errors import CpdispatchError, InterruptedRunError
+from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning
 
 app = App(
     name="cpdispatch",
@@ -39,7 +42,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     code = DONE
     try:
-        with on_signals(end):
+        with on_signals(end), renamed_names_told():
             code = app(
                 arguments, exit_on_error=False, print_error=False, result_action="return_value"
             )
@@ -52,6 +55,26 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
     return code or DONE
+
+
+@contextmanager
+def renamed_names_told() -> Iterator[None]:
+    """Tell of each name of an earlier version once, in a line of the command's own."""
+    with warnings.catch_warnings():
+        shown, told = warnings.showwarning, set[str]()
+
+        def show(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int,
+            file: Any = None, line: str | None = None,
+        ) -> None:  # fmt: skip
+            if not issubclass(category, RenamedWarning):
+                shown(message, category, filename, lineno, file, line)
+            elif str(message) not in told:
+                told.add(str(message))
+                print(f"cpdispatch: {message}", file=sys.stderr, flush=True)
+
+        warnings.showwarning = show
+        yield
 
 
 def _complain(error: BaseException) -> None:

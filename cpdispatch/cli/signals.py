@@ -65,7 +65,7 @@ def stoppable(kept: str) -> Iterator[Callable[[], bool]]:
     Parameters
     ----------
     kept : str
-        WorkerOptions the results are when the command has stopped, and how it goes on.
+        Where the results are when the command has stopped, and how it goes on.
     """
     wished: list[tuple[int, float]] = []
 

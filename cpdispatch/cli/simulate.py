@@ -28,14 +28,14 @@ def simulate(
 ) -> int:
     """Replay logs through one or more dispatchers and compare them.
 
-    Without TRACES: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp3.
+    Without TRACES: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp.
 
     Parameters
     ----------
     traces
         Logs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     dispatcher
-        A name with or without parameters (easy-saf-spf, hcp3:limit=0.5), a TOML file, or
+        A name with or without parameters (easy-saf-spf, hcp:limit=0.5), a TOML file, or
         package.module:attribute; may be given several times: the others are measured against
         the first.
     seeds
@@ -49,7 +49,7 @@ def simulate(
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
     workers = Workers(where.cores, where.cluster)
-    names = dispatcher or (("easy",) if traces else ("easy", "hcp3"))
+    names = dispatcher or (("easy",) if traces else ("easy", "hcp"))
     numbers = range(rules.seed, rules.seed + seeds)
     logs = [log.read(trace, rules.seed) for trace in traces]
     made = logs or [log.read(None, k) for k in numbers]
@@ -59,7 +59,7 @@ def simulate(
     experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
     with stoppable(output.kept) as stop, progress_bars() as show:
-        advance = show(names[0] if len(plans) == 1 else f"{len(plans)} runs")
+        advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
         summaries, failure = experiment.run(
             plans, workers, lambda done, runs: advance(done / runs), stop
         )

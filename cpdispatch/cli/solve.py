@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def solve(
     *instances: Path,
-    model: Annotated[str, Parameter(("--model", "-m"))] = "hcp3",
+    model: Annotated[str, Parameter(("--model", "-m"))] = "hcp",
     objective: str | None = None,
     limit: str = "1s",
     seed: int = 0,

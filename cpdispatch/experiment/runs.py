@@ -108,6 +108,7 @@ class Experiment:
     logs : sequence of (Workload, System)
         Each log, fitted to its machine; with ``of_seed``, one for each seed.
     dispatchers : sequence of str
+        As on the command line; a name of an earlier version becomes today's.
     seeds : sequence of int
     of_seed : bool
         Whether the logs are the samples of the seeds.
@@ -117,6 +118,11 @@ class Experiment:
     dispatchers: Sequence[str]
     seeds: Sequence[int]
     of_seed: bool = False
+
+    def __post_init__(self) -> None:
+        from cpdispatch.dispatch import current
+
+        object.__setattr__(self, "dispatchers", tuple(current(name) for name in self.dispatchers))
 
     def check(
         self,
@@ -221,7 +227,7 @@ def _check_starvation(kept: Mapping[str, bool | None]) -> None:
     for name in (name for name, bound in kept.items() if bound is False):
         raise UsageError(
             f"dispatcher {name} knows no starvation bound: leave --starvation out, or use the "
-            "model in its engine, without engine=off"
+            "hcp or pcp, which keep it"
         )
     if not any(kept.values()):
         raise UsageError(

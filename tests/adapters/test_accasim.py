@@ -130,7 +130,7 @@ def by_us(workload: Workload, system: System, dispatcher: str) -> tuple[list[Any
 
 
 @needs_accasim
-@pytest.mark.parametrize("dispatcher", ["easy", "easy-saf-spf", "fifo", "prb", "hcp3:m=10"])
+@pytest.mark.parametrize("dispatcher", ["easy", "easy-saf-spf", "fifo", "prb", "hcp:m=10"])
 @pytest.mark.parametrize("system", ["like", "eurora"])
 def test_accasim_and_our_simulator_give_the_same_starts_and_nodes(
     system: str, dispatcher: str, tmp_path: Path

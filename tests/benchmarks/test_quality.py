@@ -133,7 +133,7 @@ def test_classes_are_pooled_over_seeds_and_told_relative_to_requested_times() ->
         case: of(2.0 + seed * (case.predictor == "walltime"), 10 * (1 + seed))
         for seed, log in enumerate(bench.EURORA)
         for case in bench.thesis(log, 1500)
-        if case.dispatcher == "hcp3"
+        if case.dispatcher == "hcp"
     }
     (row,) = (line for line in lines(results) if "| short | slowdown |" in line)
     assert row.split(" | ")[3:5] == ["60", "3.33"]

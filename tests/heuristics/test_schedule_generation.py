@@ -1,4 +1,4 @@
-"""The priority search against its plain twin, the checker, and brute force; the search for orders.
+"""List schedules against their plain twin, the checker, and brute force; the search over orders.
 
 Kernels do not notice when they leave an array: results that do not fit each other show it.
 """
@@ -21,25 +21,22 @@ from hypothesis import strategies as st
 from cpdispatch import solution, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
-from cpdispatch.heuristics import priority_search
-from cpdispatch.heuristics.priority_search import (
+from cpdispatch.heuristics import order_search, schedule_generation
+from cpdispatch.heuristics.order_search import (
     BEHIND,
     NEVER,
-    Held,
     OrderSearch,
-    PrioritySearch,
-    Schedule,
     at_position,
-    held_in,
-    jobs_of,
     resume,
     shuffle,
 )
+from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
+from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import Instance, to_json
 from tests.models.cases import EXAMPLES, job, queued, running
 from tests.models.exhaustive import possible
-from tests.oracles.priority_twin import Plan, planned
+from tests.oracles.schedule_twin import Plan, planned
 from tests.strategies import Timetable, before, depending, instance_files, read, release
 
 # ---------------------------------------------------------------------------------------- cases
@@ -51,7 +48,7 @@ class Case:
 
     instance: Instance
     position: list[int]
-    search: PrioritySearch
+    search: ScheduleGenerator
     order: IntArray
 
     def __repr__(self) -> str:
@@ -59,9 +56,9 @@ class Case:
         told = {"queue": self.queue(self.order), "free_until": jobs.free_until, "per": jobs.per_s}
         return f"{to_json(self.instance).decode()}{told}"
 
-    def again(self, **changes: Any) -> PrioritySearch:
+    def again(self, **changes: Any) -> ScheduleGenerator:
         """A search of its own over the same jobs, with something different about them."""
-        return PrioritySearch(
+        return ScheduleGenerator(
             self.search.base, self.search.member, self.search.jobs._replace(**changes)
         )
 
@@ -80,6 +77,12 @@ class Case:
         return OrderSearch(self.search, self.order, self.least, **settings)
 
 
+def cost(search: ScheduleGenerator, start_s: IntArray) -> int:
+    """The weighted sum of how late the jobs start."""
+    jobs = search.jobs
+    return int((jobs.per_s * np.maximum(start_s - jobs.free_until, 0)).sum())
+
+
 def in_service(instance: Instance) -> IntArray:
     return np.setdiff1d(np.arange(instance.system.nodes), instance.down)
 
@@ -94,7 +97,7 @@ def runnable(instance: Instance) -> list[int]:
         chosen = kept
 
 
-def in_turn(instance: Instance, order: Sequence[int]) -> list[int]:
+def after_predecessors(instance: Instance, order: Sequence[int]) -> list[int]:
     """The order with jobs that come too early for those before them put off."""
     left, turn = list(order), list[int]()
     while left:
@@ -114,7 +117,7 @@ def case_of(
     chosen = np.array(position, dtype=np.int64)
     number = {k: n for n, k in enumerate(position)}
     nodes = in_service(instance)
-    lines, member = priority_search.timelines(instance, nodes, held_in(instance))
+    lines, member = timelines(instance, nodes, held_in(instance))
     table, given = instance.queue.take(chosen), instance.dependencies
     jobs = jobs_of(
         table,
@@ -129,9 +132,11 @@ def case_of(
             if given is not None
         ],
     )
-    turn = in_turn(instance, position if order is None else [k for k in order if k in number])
+    turn = after_predecessors(
+        instance, position if order is None else [k for k in order if k in number]
+    )
     rank = np.array([number[k] for k in turn], dtype=np.int64)
-    return Case(instance, position, PrioritySearch(lines, member, jobs), rank)
+    return Case(instance, position, ScheduleGenerator(lines, member, jobs), rank)
 
 
 @st.composite
@@ -158,7 +163,7 @@ def crowds(draw: st.DrawFn, most: int = 9, dependencies: bool = True) -> Case:
     )
 
 
-def places(schedule: Schedule) -> list[dict[int, int]]:
+def places(schedule: ListSchedule) -> list[dict[int, int]]:
     """Units by node of each job."""
     entries = list(zip(schedule.node.tolist(), schedule.units.tolist(), strict=True))
     found = []
@@ -170,14 +175,14 @@ def places(schedule: Schedule) -> list[dict[int, int]]:
     return found
 
 
-def plan_of(case: Case, schedule: Schedule) -> Plan:
+def plan_of(case: Case, schedule: ListSchedule) -> Plan:
     """A schedule by queue positions, without the jobs that have no start."""
     starts = schedule.start_s.tolist()
     rows = zip(case.position, starts, places(schedule), strict=True)
     return {position: (start, nodes) for position, start, nodes in rows if start != NO_START}
 
 
-def decision_of(case: Case, schedule: Schedule) -> Decision:
+def decision_of(case: Case, schedule: ListSchedule) -> Decision:
     plan = plan_of(case, schedule)
     start_s = np.full(len(case.instance.queue), NO_START)
     start_s[list(plan)] = [start for start, _ in plan.values()]
@@ -191,7 +196,8 @@ def decision_of(case: Case, schedule: Schedule) -> Decision:
 def setting(**values: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
-            patch.setattr(priority_search, name, value)
+            module = order_search if hasattr(order_search, name) else schedule_generation
+            patch.setattr(module, name, value)
         yield
 
 
@@ -270,7 +276,7 @@ def test_the_earliest_start_is_that_of_the_job_alone(case: Case) -> None:
             assert (np.delete(alone, k) == NO_START).all()
 
 
-def held_by(case: Case, schedule: Schedule, jobs: IntArray) -> Held:
+def held_by(case: Case, schedule: ListSchedule, jobs: IntArray) -> Held:
     """What some jobs of a schedule hold."""
     owner = np.repeat(np.arange(len(case.order)), np.diff(schedule.offset))
     entry = np.isin(owner, jobs)
@@ -292,10 +298,10 @@ def test_a_job_starts_beside_what_is_held_as_it_does_beside_the_jobs_that_hold_i
     front = case.order[: data.draw(st.integers(0, len(case.order) - 1))]
     job = case.order[len(front)]
     held = held_in(instance).and_(held_by(case, schedule, front))
-    lines, member = priority_search.timelines(instance, in_service(instance), held)
+    lines, member = timelines(instance, in_service(instance), held)
     ready_s = release(instance, plan_of(case, schedule), case.position[job])
     jobs = case.search.jobs._replace(early=np.full(len(case.order), ready_s))
-    assert PrioritySearch(lines, member, jobs).earliest()[job] == schedule.start_s[job]
+    assert ScheduleGenerator(lines, member, jobs).earliest()[job] == schedule.start_s[job]
 
 
 @many
@@ -303,7 +309,7 @@ def test_a_job_starts_beside_what_is_held_as_it_does_beside_the_jobs_that_hold_i
 def test_starts_that_smaller_jobs_found_taken_are_skipped_without_loss(case: Case) -> None:
     schedule = case.search.schedule(case.order)
     other = case.again(smaller=np.zeros_like(case.search.jobs.smaller)).schedule(case.order)
-    for name in Schedule.__slots__:
+    for name in ListSchedule.__slots__:
         assert getattr(schedule, name).tolist() == getattr(other, name).tolist(), name
 
 
@@ -336,7 +342,7 @@ def test_the_cost_is_what_each_second_behind_the_free_time_costs(case: Case) -> 
         start_s, jobs.free_until.tolist(), jobs.per_s.tolist(), strict=True
     ):
         expected += per * (start - free) if start > free else 0
-    assert case.search.cost(np.array(start_s)) == expected
+    assert cost(case.search, np.array(start_s)) == expected
 
 
 @many
@@ -418,9 +424,14 @@ def test_the_kernels_see_arrays_of_one_kind_whatever_the_instance(
 def test_no_jobs_have_no_schedule() -> None:
     case = case_of(queued())
     schedule = case.search.schedule(case.order)
-    assert [getattr(schedule, name).tolist() for name in Schedule.__slots__] == [[], [0], [], []]
+    assert [getattr(schedule, name).tolist() for name in ListSchedule.__slots__] == [
+        [],
+        [0],
+        [],
+        [],
+    ]
     assert case.search.earliest().tolist() == []
-    assert case.search.cost(schedule.start_s) == 0
+    assert cost(case.search, schedule.start_s) == 0
 
 
 # --------------------------------------------------------------------------- made by hand
@@ -557,7 +568,7 @@ def test_a_job_that_may_start_late_does_not_hold_up_one_that_asks_for_more() -> 
 def scratch(case: Case, order: IntArray) -> int:
     """What an order costs, by a search that nothing has happened to."""
     search = case.again()
-    return search.cost(search.starts(order))
+    return cost(search, search.starts(order))
 
 
 def with_stride(case: Case, stride: int, **settings: Any) -> OrderSearch:
@@ -614,7 +625,7 @@ def check(case: Case, orders: OrderSearch) -> None:
         search, front = case.again(), order[: k * orders._stride]
         start_s, ends = search._place(front, lambda: False)
         assert state(at_position(orders._trail, k)) == state(search._lines)
-        assert orders._trail.cost[k] == search.cost(start_s)
+        assert orders._trail.cost[k] == cost(search, start_s)
         assert orders._trail.entries[k] == ends[-1]
 
 
@@ -640,7 +651,7 @@ def test_an_order_is_placed_anew_only_from_where_it_changes(
     begin = data.draw(st.integers(0, len(case.order) - 1))
     number = {position: k for k, position in enumerate(case.position)}
     tail = case.queue(data.draw(st.permutations(case.order[begin:].tolist())))
-    tail = [number[position] for position in in_turn(case.instance, tail)]
+    tail = [number[position] for position in after_predecessors(case.instance, tail)]
     order = np.concatenate((case.order[:begin], np.array(tail, dtype=np.int64)))
     cost = scratch(case, order)
     assert again_from(orders, begin, order)[0] == cost
@@ -927,7 +938,7 @@ def test_no_order_of_the_search_beats_all_orders(case: Case) -> None:
     every = permutations(range(min(len(case.order), 5)))
     if len(case.order) <= 5:
         assert orders.best_cost >= min(
-            search.cost(search.starts(np.array(order))) for order in every
+            cost(search, search.starts(np.array(order))) for order in every
         )
 
 
@@ -938,9 +949,9 @@ import json, random, sys
 if "plain" in sys.argv:
     sys.modules["numba"] = None
 import numpy as np
-from cpdispatch.heuristics.priority_search import (
-    OrderSearch, PrioritySearch, held_in, jobs_of, timelines,
-)
+from cpdispatch.heuristics.order_search import OrderSearch
+from cpdispatch.heuristics.schedule_generation import ScheduleGenerator
+from cpdispatch.heuristics.schedule_input import held_in, jobs_of, timelines
 from cpdispatch.instance import loads
 draw = random.Random(3)
 for resources in (1, 2):
@@ -973,7 +984,7 @@ for resources in (1, 2):
     ]
     now = np.full(len(table), 50)
     jobs = jobs_of(table, instance.job_power(table), early_s, now, 1 + now % 3, pairs)
-    search = PrioritySearch(lines, member, jobs)
+    search = ScheduleGenerator(lines, member, jobs)
     orders = OrderSearch(search, np.arange(len(table)), 0 * now, 2, 5)
     for _ in range(3):
         print(orders.run(2000), orders.cost, orders.best_cost, orders.best.tolist())

@@ -11,10 +11,10 @@ from ortools.sat.python import cp_model
 from cpdispatch import solution, verify
 from cpdispatch.decision import NO_START, Certificate, Decision, Reason
 from cpdispatch.instance import Instance
-from cpdispatch.models import problem as problems
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
 from cpdispatch.models.objective import OBJECTIVES
-from cpdispatch.models.pcp import VARIANTS, placements
-from cpdispatch.models.problem import Plan, Problem, Timing
+from cpdispatch.models.thesis import placements
+from cpdispatch.models.timing import Timing
 from tests.models.cases import (
     RESERVED,
     WATTS,
@@ -33,58 +33,6 @@ from tests.strategies import Timetable, instances
 small = instances(max_nodes=3, max_jobs=5, max_running=3)
 
 
-def select(instance: Instance, name: str, m: int = 100) -> list[int]:
-    return problems.select(instance, VARIANTS[name], m).tolist()
-
-
-# ----------------------------------------------------------------------------- what goes into it
-
-
-def test_pcp_takes_all_jobs_and_its_variants_those_that_fit_now() -> None:
-    instance = queued(job(1, 5, 2, 4, 0), job(2, 6, 1, 4, 0), running=[running(9, 20, [3, 0], 0)])
-    assert sorted(select(instance, "pcp")) == [0, 1]
-    assert [select(instance, f"pcp{k}") for k in range(1, 6)] == [[1]] * 5
-
-
-def test_only_the_original_takes_more_than_m_jobs() -> None:
-    instance = queued(*(job(k, 5 + k, 1, 1, 0) for k in range(5)))
-    assert len(select(instance, "pcp", 2)) == 5
-    assert len(select(instance, "pcp1", 2)) == 2
-
-
-@pytest.mark.parametrize("name", sorted(VARIANTS))
-def test_a_job_with_more_units_than_the_nodes_in_service_hold_is_left_out(name: str) -> None:
-    instance = queued(job(1, 5, 3, 3, 0), job(2, 5, 2, 4, 0), job(3, 5, 1, 4, 0), down=[1])
-    assert select(instance, name) == [2]
-
-
-@pytest.mark.parametrize("name", sorted(VARIANTS))
-def test_a_job_that_draws_more_than_the_cap_is_left_out(name: str) -> None:
-    assert select(queued(job(1, 5, 1, 3, 1), job(2, 5, 1, 2, 1), power=WATTS), name) == [1]
-
-
-@pytest.mark.parametrize("name", sorted(VARIANTS))
-def test_nothing_is_selected_from_an_empty_queue(name: str) -> None:
-    assert select(queued(), name) == []
-
-
-def test_pcp2_takes_jobs_by_their_wait_relative_to_their_queue_and_pcp3_by_slowdown() -> None:
-    instance = queued(job(1, 50, 1, 1, 0, ewt=2), job(2, 5, 1, 1, 0, ewt=9))
-    assert [select(instance, name) for name in ("pcp", "pcp1", "pcp2")] == [[0, 1]] * 3
-    assert [select(instance, name) for name in ("pcp3", "pcp4", "pcp5")] == [[1, 0]] * 3
-
-
-@given(small)
-def test_the_original_takes_exactly_the_jobs_that_fit_the_empty_nodes(instance: Instance) -> None:
-    assert sorted(select(instance, "pcp")) == possible(instance)
-
-
-@given(small, st.sampled_from(["pcp2", "pcp3"]))
-def test_every_filtered_job_could_start_now(instance: Instance, name: str) -> None:
-    for position in select(instance, name):
-        assert problem_of(instance, chosen=[position]).earliest() == [instance.now]
-
-
 # ---------------------------------------------------------------------------------- its data
 
 
@@ -100,23 +48,10 @@ def test_the_profile_is_what_every_node_has_free_at_every_second(instance: Insta
         assert (problem.watts_free[at] == np.maximum(table.power, 0)).all()
 
 
-def test_the_flaw_with_overdue_jobs_is_that_of_pcp_and_pcp1_alone() -> None:
-    instance = queued(job(1, 5, 1, 1, 0), running=[running(9, 2, [4, 1], 0)])
-    free = {name: int(problem_of(instance, name).free[0, 0, 0]) for name in VARIANTS}
-    assert free == {"pcp": 4, "pcp1": 4, "pcp2": 0, "pcp3": 0, "pcp4": 0, "pcp5": 0}
-
-
-def test_a_resource_that_nobody_asks_for_is_constrained_only_in_the_original() -> None:
-    instance = queued(job(1, 5, 2, 4, 0))
-    resources = {name: problem_of(instance, name).resources for name in VARIANTS}
-    assert resources.pop("pcp") == (0, 1)
-    assert set(resources.values()) == {(0,)}
-
-
 def test_room_is_the_least_of_what_each_resource_allows_and_of_the_units() -> None:
     instance = queued(job(1, 5, 3, 2, 0), job(2, 5, 1, 1, 0), job(3, 5, 2, 1, 1), down=[1])
     jobs = instance.queue
-    assert problems.room(instance.system.capacity, jobs).tolist() == [[2, 2], [1, 1], [1, 1]]
+    assert room(instance.system.capacity, jobs).tolist() == [[2, 2], [1, 1], [1, 1]]
 
 
 def test_a_job_that_fits_no_empty_node_makes_no_problem() -> None:
@@ -142,13 +77,13 @@ def test_schedules_are_plans_and_no_start_is_beyond_its_latest(
     chosen = possible(instance)
     if not chosen:
         return
-    problem = problem_of(instance, "pcp3", objective, chosen)
+    problem = problem_of(instance, "thesis-pcp3", objective, chosen)
     order = list(range(len(chosen)))
     random.shuffle(order)
     plan = problem.schedule(np.array(order))
     assert plan.check(problem) == ""
-    assert (problem.earliest() <= plan.start_s).all()
-    assert (plan.start_s <= problem.latest(plan.start_s)).all()
+    assert (problem.earliest_s <= plan.start_s).all()
+    assert (plan.start_s <= problem.window(plan.start_s)[1]).all()
 
 
 @given(small)
@@ -159,11 +94,11 @@ def test_the_first_job_of_an_order_starts_as_early_as_if_it_were_alone(instance:
     problem = problem_of(instance, chosen=chosen)
     for first in range(len(chosen)):
         order = [first, *(k for k in range(len(chosen)) if k != first)]
-        assert problem.schedule(np.array(order)).start_s[first] == problem.earliest()[first]
+        assert problem.schedule(np.array(order)).start_s[first] == problem.earliest_s[first]
         alone = second_by_second(instance, [chosen[first]], "wait")
         assert alone is not None
         submit = int(instance.queue.submit_s[chosen[first]])
-        assert alone == problem.earliest()[first] - submit
+        assert alone == problem.earliest_s[first] - submit
 
 
 def test_units_go_to_the_fullest_nodes_that_can_hold_them() -> None:
@@ -212,7 +147,7 @@ def test_plans_respect_running_jobs_reservations_and_power() -> None:
 
 
 def test_a_plan_of_another_shape_is_none() -> None:
-    assert "1,)" in Plan(np.array([100]), np.array([[1, 1]])).check(problem_of(TWO))
+    assert "1,)" in NodePlan(np.array([100]), np.array([[1, 1]])).check(problem_of(TWO))
 
 
 @given(crowded(), st.data())
@@ -242,11 +177,11 @@ def test_plans_are_sound_exactly_when_the_independent_checker_says_so(
 # ---------------------------------------------------------------------- what all models begin with
 
 
-def timed(instance: Instance, start_s: int | None = None) -> tuple[int, Problem]:
+def timed(instance: Instance, start_s: int | None = None) -> tuple[int, NodeProblem]:
     """The solver's verdict on starts alone, the first of which may be given."""
     problem, model = problem_of(instance), cp_model.CpModel()
     timing = Timing(model, problem, None)
-    timing.within_power()
+    timing.within(problem.watts_free, problem.watts)
     timing.minimise()
     if start_s is not None:
         model.add(timing.starts[0] == start_s - problem.now)
@@ -275,14 +210,14 @@ CAPPED = job(1, 5, 1, 2, 1), job(2, 5, 1, 1, 0)
 
 @pytest.mark.parametrize(
     ("apart_s", "cap", "allowed"), [(0, 7, True), (4, 6, False), (5, 6, True)],
-    ids=["never reached", "exceeded", "in turn"],
+    ids=["never reached", "exceeded", "one by one"],
 )  # fmt: skip
 def test_the_power_cap_limits_what_jobs_draw_together(
     apart_s: int, cap: int, allowed: bool
 ) -> None:
     problem, model = problem_of(queued(*CAPPED, power=WATTS | {"cap": cap})), cp_model.CpModel()
     timing = Timing(model, problem, None)
-    timing.within_power()
+    timing.within(problem.watts_free, problem.watts)
     model.add(timing.starts[0] == 0)
     model.add(timing.starts[1] == apart_s)
     assert (solver().solve(model) == cp_model.OPTIMAL) == allowed
@@ -294,19 +229,19 @@ def test_what_is_minimised_is_the_weighted_sum(instance: Instance, objective: st
     chosen = possible(instance)
     if not chosen:
         return
-    problem, model = problem_of(instance, "pcp3", objective, chosen), cp_model.CpModel()
+    problem, model = problem_of(instance, "thesis-pcp3", objective, chosen), cp_model.CpModel()
     timing, one = Timing(model, problem, None), solver()
     timing.minimise()
     assert one.solve(model) == cp_model.OPTIMAL
-    assert round(one.objective_value) == problem.sum(timing.read(one))
-    assert problem.sum(timing.read(one)) == problem.sum(problem.earliest())
+    assert round(one.objective_value) == problem.weights.sum(timing.read(one))
+    assert problem.weights.sum(timing.read(one)) == problem.weights.sum(problem.earliest_s)
 
 
 def test_no_start_is_allowed_that_makes_any_plan_worse_than_the_known_one() -> None:
-    problem = problem_of(crowd(), "pcp3", "slowdown")
+    problem = problem_of(crowd(), "thesis-pcp3", "slowdown")
     plan = problem.schedule(np.arange(len(problem.jobs)))
     model = cp_model.CpModel()
-    timing = Timing(model, problem, plan)
-    latest = problem.latest(plan.start_s) - problem.now
+    timing = Timing(model, problem, plan.start_s)
+    latest = problem.window(plan.start_s)[1] - problem.now
     bounds = [list(model.proto.variables[start.index].domain)[-1] for start in timing.starts]
     assert bounds == latest.tolist()

@@ -1,4 +1,6 @@
-"""PCP5: each unit is a box on one axis per resource, on which all nodes' capacities lie end to end.
+"""Boxes: each unit is a box on one axis per resource, where all nodes' capacities lie end to end.
+
+This is the formulation of the dissertation's PCP5.
 
 References
 ----------
@@ -17,8 +19,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.models.problem import Plan, Problem, Timing
+from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.search import Values
+from cpdispatch.models.timing import Timing
 
 _PACKING_WORK = 200_000
 """Comparisons of the boxes of one node and resource before a hint is left imperfect: some 20 ms."""
@@ -59,7 +62,7 @@ class Axis:
     end: IntArray
 
     @classmethod
-    def of(cls, problem: Problem, resource: int) -> Axis:
+    def of(cls, problem: NodeProblem, resource: int) -> Axis:
         """The axis of a resource that some job asks for."""
         asked = problem.jobs.request[:, resource]
         measure = np.gcd.reduce(asked)
@@ -77,7 +80,7 @@ class Axis:
         """Rows of what begins to be held later, on all nodes; see `held`."""
         return int(np.maximum(-np.diff(self.free, axis=0), 0).sum())
 
-    def held(self, problem: Problem, node: int) -> list[Box]:
+    def held(self, problem: NodeProblem, node: int) -> list[Box]:
         """What running jobs and reservations hold of a node, cut into boxes of constant height."""
         boxes: list[Box] = []
         pile: list[tuple[int, int, int]] = []
@@ -106,15 +109,15 @@ class Span(NamedTuple):
     bottom: cp_model.IntVar
 
 
-class Pcp5Model:
+class BoxesModel:
     """Variables: the start of each job, and for each unit its position on each resource's axis.
 
     Their number does not grow with the number of nodes, but for the running jobs on them.
 
     Parameters
     ----------
-    problem : Problem
-    plan : Plan, optional
+    problem : NodeProblem
+    plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
 
     Notes
@@ -124,10 +127,10 @@ class Pcp5Model:
     others, unless it is `lossless`.
     """
 
-    def __init__(self, problem: Problem, plan: Plan | None = None) -> None:
+    def __init__(self, problem: NodeProblem, plan: NodePlan | None = None) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
-        self.timing = Timing(self.model, problem, plan)
+        self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
         self.owner = np.repeat(np.arange(len(problem.jobs)), problem.jobs.units)
         asked = [r for r in problem.resources if problem.jobs.request[:, r].any()]
         self.axes = [Axis.of(problem, resource) for resource in asked]
@@ -139,8 +142,8 @@ class Pcp5Model:
             self._disjoint(axis, bottoms, held)
         for unit in range(len(self.owner)):
             self._on_one_node(unit)
-        self._units_in_turn()
-        self.timing.within_power()
+        self._units_ascending()
+        self.timing.within(problem.watts_free, problem.watts)
         self.timing.minimise()
         self.timing.search_by_priority()
         if plan is not None:
@@ -152,7 +155,7 @@ class Pcp5Model:
         return all(axis.lossless for axis in self.axes)
 
     @staticmethod
-    def size(problem: Problem) -> int:
+    def size(problem: NodeProblem) -> int:
         """How many parts the model of a problem has, of those that there are most of."""
         request = problem.jobs.request
         asked = np.count_nonzero(request, axis=1)
@@ -234,7 +237,7 @@ class Pcp5Model:
             self.model.add(bottom + int(axis.height[job]) <= span.end)
             self.spans.append((unit, axis, span))
 
-    def _units_in_turn(self) -> None:
+    def _units_ascending(self) -> None:
         """A job's units are interchangeable: they follow each other on the first of its axes."""
         for job, first in enumerate(self._first_axis()):
             units = np.nonzero(self.owner == job)[0].tolist()
@@ -250,12 +253,11 @@ class Pcp5Model:
 
     # --------------------------------------------------------------------------- hint and result
 
-    def hint(self, plan: Plan) -> None:
+    def hint(self, plan: NodePlan) -> None:
         """Begin the next search with this plan: a value for every variable.
 
         Positions are found by a short search; where that finds none, the hint breaks a constraint.
         """
-        self.model.clear_hints()  # type: ignore[no-untyped-call]
         self.timing.hint(plan.start_s)
         _, node_of = np.nonzero(plan.units)
         node_of = np.repeat(node_of, plan.units[plan.units > 0])
@@ -284,13 +286,13 @@ class Pcp5Model:
         positions = first + np.array(pack(boxes, int(axis.end[node]) - first), dtype=np.int64)
         for (_, variable), position in zip(held, positions.tolist(), strict=False):
             self.model.add_hint(variable, position)
-        # A job's units are next to each other in the list, and are to stand in turn.
+        # A job's units are next to each other in the list: their positions are to ascend.
         own = positions[len(held) :]
-        in_turn = own[np.lexsort((own, self.owner[units]))]
-        for unit, position in zip(units, in_turn.tolist(), strict=True):
+        ascending = own[np.lexsort((own, self.owner[units]))]
+        for unit, position in zip(units, ascending.tolist(), strict=True):
             self.model.add_hint(self.bottoms[index][unit], position)
 
-    def read(self, solver: Values) -> Plan:
+    def read(self, solver: Values) -> NodePlan:
         """The starts and nodes that a solver has found."""
         units = np.zeros_like(self.problem.room)
         first_axis = self._first_axis()
@@ -299,7 +301,7 @@ class Pcp5Model:
             bottom = solver.value(self.bottoms[index][unit])
             node = np.searchsorted(self.axes[index].first, bottom, side="right") - 1
             units[job, node] += 1
-        return Plan(self.timing.read(solver), units)
+        return NodePlan(self.timing.read(solver), units)
 
 
 # ------------------------------------------------------------------------------------- packing

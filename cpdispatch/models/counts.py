@@ -1,4 +1,6 @@
-"""PCP4: how many units of a job a node holds is an integer; the system as a whole is relaxed.
+"""Counts: how many units of a job a node holds is an integer; the system as a whole is relaxed.
+
+This is the formulation of the dissertation's PCP4.
 
 References
 ----------
@@ -12,17 +14,18 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.models.problem import Plan, Problem, Timing, levels
+from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.search import Values
+from cpdispatch.models.timing import Timing
 
 
-class Pcp4Model:
+class CountsModel:
     """Variables: the start of each job i, and ``a[i, n]`` in 0..p[i, n], its units on node n.
 
     Parameters
     ----------
-    problem : Problem
-    plan : Plan, optional
+    problem : NodeProblem
+    plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
 
     Notes
@@ -38,10 +41,10 @@ class Pcp4Model:
 
     lossless = True
 
-    def __init__(self, problem: Problem, plan: Plan | None = None) -> None:
+    def __init__(self, problem: NodeProblem, plan: NodePlan | None = None) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
-        self.timing = Timing(self.model, problem, plan)
+        self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
         self.placed = [self._units_of(job) for job in range(len(problem.jobs))]
         for job in range(len(problem.jobs)):
             self._all_placed(job)
@@ -51,14 +54,14 @@ class Pcp4Model:
             self._disjoint(resource)
             for node in np.nonzero(problem.capacity[:, resource])[0].tolist():
                 self._within_node(node, resource)
-        self.timing.within_power()
+        self.timing.within(problem.watts_free, problem.watts)
         self.timing.minimise()
         self.timing.search_by_priority()
         if plan is not None:
             self.hint(plan)
 
     @staticmethod
-    def size(problem: Problem) -> int:
+    def size(problem: NodeProblem) -> int:
         """How many parts the model of a problem has, of those that there are most of."""
         held = np.count_nonzero(problem.jobs.request[:, problem.resources], axis=1)
         return int((np.count_nonzero(problem.room, axis=1) * (1 + held)).sum())
@@ -82,15 +85,13 @@ class Pcp4Model:
 
     def _within_system(self, resource: int) -> None:
         """At no instant do the jobs hold more of a resource than all nodes have free together."""
-        intervals, demands = self.timing.held(self._free(resource))
-        self.model.add_cumulative(
-            intervals + self.timing.intervals,
-            demands + self._demand(resource).tolist(),
-            int(self._free(resource)[-1]),
-        )
+        self.timing.within(self._free(resource), self._demand(resource))
 
     def _within_system_mirrored(self, resource: int) -> None:
-        """The same seen from the horizon: time runs backwards, what prunes starts prunes ends."""
+        """The cumulative of the whole system, seen from the horizon.
+
+        Time runs backwards, so that what prunes starts prunes ends.
+        """
         problem = self.problem
         horizon = problem.horizon_s - problem.now
         durations = problem.jobs.expected_s.tolist()
@@ -99,7 +100,7 @@ class Pcp4Model:
             for start, duration in zip(self.timing.starts, durations, strict=True)
         ]
         demands = self._demand(resource).tolist()
-        for begin, end, demand in levels(problem, self._free(resource)):
+        for begin, end, demand in self.timing.levels(self._free(resource)):
             spans.append((horizon - end, end - begin))
             demands.append(demand)
         self.model.add_cumulative(
@@ -146,18 +147,17 @@ class Pcp4Model:
 
     # --------------------------------------------------------------------------- hint and result
 
-    def hint(self, plan: Plan) -> None:
+    def hint(self, plan: NodePlan) -> None:
         """Begin the next search with this plan: a value for every variable."""
-        self.model.clear_hints()  # type: ignore[no-untyped-call]
         self.timing.hint(plan.start_s)
         for placed, units in zip(self.placed, plan.units, strict=True):
             for node, variable in placed.items():
                 self.model.add_hint(variable, int(units[node]))
 
-    def read(self, solver: Values) -> Plan:
+    def read(self, solver: Values) -> NodePlan:
         """The starts and nodes that a solver has found."""
         units = np.zeros_like(self.problem.room)
         for job, placed in enumerate(self.placed):
             for node, variable in placed.items():
                 units[job, node] = solver.value(variable)
-        return Plan(self.timing.read(solver), units)
+        return NodePlan(self.timing.read(solver), units)

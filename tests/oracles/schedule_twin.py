@@ -1,4 +1,4 @@
-"""The plain twin of the priority search, written from its rules with dictionaries and lists.
+"""The plain twin of the schedule generator, written from its rules with dictionaries and lists.
 
 Jobs are planned one after the other, each as early as all of its units fit beside those before it.
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from cpdispatch.instance import Instance
-from cpdispatch.models.pcp5 import Axis, Box, Pcp5Model, pack
-from cpdispatch.models.problem import Problem
+from cpdispatch.models.boxes import Axis, Box, BoxesModel, pack
+from cpdispatch.models.node_problem import NodeProblem
 from tests.models.cases import (
     EXAMPLES,
     RESERVED,
@@ -31,7 +31,7 @@ from tests.models.cases import (
 from tests.models.exhaustive import best_plan, possible
 from tests.strategies import Plan
 
-FAMILIES = "_disjoint", "_on_one_node", "_units_in_turn"
+FAMILIES = "_disjoint", "_on_one_node", "_units_ascending"
 
 
 def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
@@ -48,11 +48,11 @@ def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
 def only(family: str, instance: Instance, *wheres: Where | None) -> bool:
     """Whether one family of constraints, without the others, allows the jobs to be there."""
     others = [other for other in FAMILIES if other != family]
-    return accepts(alone(Pcp5Model, family, *others)(problem_of(instance)), fix, *wheres)
+    return accepts(alone(BoxesModel, family, *others)(problem_of(instance)), fix, *wheres)
 
 
 def allowed(instance: Instance, *wheres: Where | None) -> bool:
-    return accepts(Pcp5Model(problem_of(instance)), fix, *wheres)
+    return accepts(BoxesModel(problem_of(instance)), fix, *wheres)
 
 
 # ------------------------------------------------------------------------ constraint families
@@ -60,7 +60,7 @@ def allowed(instance: Instance, *wheres: Where | None) -> bool:
 
 def positions(instance: Instance, axis: int, position: int) -> list[int]:
     """The domain of where the first unit of a job may begin on an axis, as lows and highs."""
-    model = Pcp5Model(problem_of(instance))
+    model = BoxesModel(problem_of(instance))
     unit = int(np.nonzero(model.owner == position)[0][0])
     return list(model.model.proto.variables[model.bottoms[axis][unit].index].domain)
 
@@ -112,14 +112,14 @@ BOTH = queued(job(1, 5, 1, 2, 1), job(2, 5, 1, 4, 0))
 def on(node: int, instance: Instance, family: str = "_on_one_node") -> bool:
     """Whether the first job may have its cores on node 0 and its GPU on this one."""
     others = [other for other in FAMILIES if other != family]
-    model = alone(Pcp5Model, family, *others)(problem_of(instance))
+    model = alone(BoxesModel, family, *others)(problem_of(instance))
     model.model.add(model.bottoms[1][0] == node)
     return accepts(model, fix, (100, {0: 1}))
 
 
 def test_a_unit_of_one_resource_needs_no_node_of_its_own() -> None:
-    assert Pcp5Model(problem_of(PAIR)).nodes == {}
-    assert list(Pcp5Model(problem_of(BOTH)).nodes) == [0]
+    assert BoxesModel(problem_of(PAIR)).nodes == {}
+    assert list(BoxesModel(problem_of(BOTH)).nodes) == [0]
 
 
 def test_a_unit_does_not_have_its_boxes_on_two_nodes() -> None:
@@ -131,9 +131,9 @@ def test_a_unit_has_its_boxes_on_one_node() -> None:
     assert on(0, BOTH)
 
 
-def in_turn(instance: Instance, *bottoms: int) -> bool:
+def ascending(instance: Instance, *bottoms: int) -> bool:
     """Whether the first job's units may stand there on its first axis."""
-    model = alone(Pcp5Model, "_units_in_turn", "_disjoint", "_on_one_node")(problem_of(instance))
+    model = alone(BoxesModel, "_units_ascending", "_disjoint", "_on_one_node")(problem_of(instance))
     for unit, bottom in enumerate(bottoms):
         model.model.add(model.bottoms[0][unit] == bottom)
     return solver().solve(model.model) == cp_model.OPTIMAL
@@ -143,17 +143,17 @@ THREE = queued(job(1, 5, 3, 2, 0), job(2, 5, 1, 1, 0))
 
 
 def test_a_unit_alone_stands_anywhere() -> None:
-    assert all(in_turn(queued(job(1, 5, 1, 1, 0)), bottom) for bottom in range(8))
+    assert all(ascending(queued(job(1, 5, 1, 1, 0)), bottom) for bottom in range(8))
 
 
 def test_units_that_could_change_places_do_not() -> None:
-    assert not in_turn(THREE, 2, 0, 4)
-    assert not in_turn(THREE, 0, 1, 4)
+    assert not ascending(THREE, 2, 0, 4)
+    assert not ascending(THREE, 0, 1, 4)
 
 
-def test_units_stand_in_turn() -> None:
-    assert in_turn(THREE, 0, 2, 4)
-    assert in_turn(THREE, 2, 4, 6)
+def test_the_units_of_a_job_ascend() -> None:
+    assert ascending(THREE, 0, 2, 4)
+    assert ascending(THREE, 2, 4, 6)
 
 
 def test_nodes_are_shared_with_running_jobs_until_their_end() -> None:
@@ -181,7 +181,7 @@ def test_the_model_does_not_grow_with_the_nodes() -> None:
     def variables(nodes: int) -> int:
         groups = {"groups": [{"name": "a", "nodes": nodes, "capacity": [4, 1]}]}
         problem = problem_of(queued(job(1, 5, 2, 2, 1), job(2, 5, 1, 3, 0), **groups))
-        return len(Pcp5Model(problem).model.proto.variables)
+        return len(BoxesModel(problem).model.proto.variables)
 
     assert variables(2) == variables(50)
 
@@ -212,7 +212,7 @@ def packs(boxes: list[Box], capacity: int) -> bool:
     return rest(0)
 
 
-def in_one_piece(instance: Instance, problem: Problem, plan: Plan) -> bool:
+def in_one_piece(instance: Instance, problem: NodeProblem, plan: Plan) -> bool:
     """Whether every unit, and whatever is held already, can be in one piece."""
     for resource in np.nonzero(problem.jobs.request.any(axis=0))[0].tolist():
         axis = Axis.of(problem, resource)
@@ -239,9 +239,9 @@ def test_the_best_plan_is_that_of_the_exhaustive_twin(instance: Instance, object
     chosen = possible(instance)
     if not chosen:
         return
-    problem = problem_of(instance, "pcp5", objective, chosen)
+    problem = problem_of(instance, "thesis-pcp5", objective, chosen)
     plan = problem.schedule(np.arange(len(chosen)))
-    model = Pcp5Model(problem, plan)
+    model = BoxesModel(problem, plan)
     best = best_plan(instance, chosen, objective)
     assert best is not None
     found = optimum(model)
@@ -259,17 +259,17 @@ def test_a_plan_that_holds_a_node_in_pieces_is_not_among_the_models() -> None:
     problem, plan = in_pieces()
     assert plan.check(problem) == ""
     wheres = [(int(start), {0: 1}) for start in plan.start_s]
-    assert not Pcp5Model(problem).lossless
-    assert not accepts(Pcp5Model(problem), fix, *wheres)
-    assert accepts(Pcp5Model(problem), fix, None, *wheres[1:])
+    assert not BoxesModel(problem).lossless
+    assert not accepts(BoxesModel(problem), fix, *wheres)
+    assert accepts(BoxesModel(problem), fix, None, *wheres[1:])
 
 
 def test_units_of_equal_height_lose_no_plan() -> None:
-    equal = Pcp5Model(problem_of(queued(job(1, 5, 2, 2, 0), job(2, 5, 1, 2, 1))))
+    equal = BoxesModel(problem_of(queued(job(1, 5, 2, 2, 0), job(2, 5, 1, 2, 1))))
     assert equal.lossless
     assert [axis.end.tolist() for axis in equal.axes] == [[2, 4], [1, 2]]
-    assert Pcp5Model(problem_of(PAIR)).lossless
-    assert not Pcp5Model(problem_of(BOTH)).lossless
+    assert BoxesModel(problem_of(PAIR)).lossless
+    assert not BoxesModel(problem_of(BOTH)).lossless
 
 
 def test_what_is_held_is_cut_into_boxes_of_constant_height() -> None:
@@ -327,9 +327,9 @@ def test_the_hint_is_complete_and_sound(instance: Instance) -> None:
     chosen = possible(instance)
     if not chosen:
         return
-    problem = problem_of(instance, "pcp5", "slowdown", chosen)
+    problem = problem_of(instance, "thesis-pcp5", "slowdown", chosen)
     plan = problem.schedule(np.arange(len(chosen)))
-    model = Pcp5Model(problem, plan)
+    model = BoxesModel(problem, plan)
     hinted = sorted(model.model.proto.solution_hint.vars)
     assert hinted == list(range(len(model.model.proto.variables)))
     places = {
@@ -345,8 +345,8 @@ def test_the_hint_is_complete_and_sound(instance: Instance) -> None:
 
 
 def test_the_hint_of_a_larger_plan_is_sound() -> None:
-    problem = problem_of(crowd(), "pcp5", "slowdown")
+    problem = problem_of(crowd(), "thesis-pcp5", "slowdown")
     plan = problem.schedule(np.arange(len(problem.jobs)))
-    model, one = Pcp5Model(problem, plan), solver()
+    model, one = BoxesModel(problem, plan), solver()
     one.parameters.fix_variables_to_their_hinted_value = True
     assert one.solve(model.model) == cp_model.OPTIMAL

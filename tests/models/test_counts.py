@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from cpdispatch.instance import Instance
-from cpdispatch.models.pcp4 import Pcp4Model
+from cpdispatch.models.counts import CountsModel
 from tests.models.cases import (
     EXAMPLES,
     RESERVED,
@@ -42,11 +42,11 @@ def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
 def only(family: str, instance: Instance, *wheres: Where | None) -> bool:
     """Whether one family of constraints, without the others, allows the jobs to be there."""
     others = [other for other in FAMILIES if other != family]
-    return accepts(alone(Pcp4Model, family, *others)(problem_of(instance)), fix, *wheres)
+    return accepts(alone(CountsModel, family, *others)(problem_of(instance)), fix, *wheres)
 
 
 def allowed(instance: Instance, *wheres: Where | None) -> bool:
-    return accepts(Pcp4Model(problem_of(instance)), fix, *wheres)
+    return accepts(CountsModel(problem_of(instance)), fix, *wheres)
 
 
 # ------------------------------------------------------------------------ constraint families
@@ -161,7 +161,7 @@ def test_nodes_are_left_to_their_reservations() -> None:
 
 
 def test_nodes_that_are_down_hold_nothing() -> None:
-    assert list(Pcp4Model(problem_of(queued(job(1, 5, 1, 4, 0), down=[1]))).placed[0]) == [0]
+    assert list(CountsModel(problem_of(queued(job(1, 5, 1, 4, 0), down=[1]))).placed[0]) == [0]
 
 
 def test_the_power_cap_is_kept() -> None:
@@ -182,15 +182,15 @@ def test_the_best_plan_is_that_of_the_exhaustive_twin(instance: Instance, object
         return
     best = best_plan(instance, chosen, objective)
     assert best is not None
-    problem = problem_of(instance, "pcp4", objective, chosen)
+    problem = problem_of(instance, "thesis-pcp4", objective, chosen)
     plan = problem.schedule(np.arange(len(chosen)))
-    assert optimum(Pcp4Model(problem, plan)) == pytest.approx(float(best[0]), rel=1e-6)
+    assert optimum(CountsModel(problem, plan)) == pytest.approx(float(best[0]), rel=1e-6)
 
 
 def test_the_hint_is_complete_and_sound() -> None:
-    problem = problem_of(crowd(), "pcp4", "slowdown")
+    problem = problem_of(crowd(), "thesis-pcp4", "slowdown")
     plan = problem.schedule(np.arange(len(problem.jobs)))
-    model = Pcp4Model(problem, plan)
+    model = CountsModel(problem, plan)
     assert sorted(model.model.proto.solution_hint.vars) == list(
         range(len(model.model.proto.variables))
     )
@@ -205,7 +205,7 @@ def test_capacity_may_be_held_in_pieces() -> None:
     problem, plan = in_pieces()
     assert plan.check(problem) == ""
     wheres = [(int(start), {0: 1}) for start in plan.start_s]
-    assert accepts(Pcp4Model(problem), fix, *wheres)
+    assert accepts(CountsModel(problem), fix, *wheres)
 
 
 def test_the_search_finds_the_plan_that_the_solver_denies_with_linearization() -> None:
@@ -215,8 +215,8 @@ def test_the_search_finds_the_plan_that_the_solver_denies_with_linearization() -
     three = {"groups": [{"name": "a", "nodes": 3, "capacity": [4, 1]}]}
     instance = queued(job(1, 2, 1, 2, 0), job(2, 1, 2, 2, 0), running=overdue,
                       reservations=reserved, **three)  # fmt: skip
-    problem = problem_of(instance, "pcp4", "slowdown")
-    model = Pcp4Model(problem, problem.schedule(np.arange(2)))
+    problem = problem_of(instance, "thesis-pcp4", "slowdown")
+    model = CountsModel(problem, problem.schedule(np.arange(2)))
     one = solver()
     assert one.solve(model.model) == cp_model.OPTIMAL
     assert model.read(one).start_s.tolist() == [102, 101]

@@ -9,11 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.compile import kernel
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.jobs import Workload
 
 NOT_STARTED = -1
 _JOBS = 1 << 16  # whose placements are put in order at once
+
+
+@kernel
+def _note_starts(
+    now: int,
+    entries: int,
+    rows: IntArray,
+    offset: IntArray,
+    start_s: IntArray,
+    first: IntArray,
+    count: IntArray,
+) -> None:
+    """Write when the jobs of these rows start, and which entries their nodes will be."""
+    for k in range(rows.shape[0]):
+        row = rows[k]
+        start_s[row] = now
+        first[row], count[row] = entries + offset[k], offset[k + 1] - offset[k]
 
 
 class Records:
@@ -65,10 +83,11 @@ class Records:
         """Dispatches so far."""
         return len(self._time)
 
-    def placed(self, rows: IntArray, placements: Placements) -> None:
-        """Remember the nodes of jobs that start: the k-th row's are the k-th placed job's."""
-        self._first[rows] = len(self._node) + placements.offset[:-1]
-        self._count[rows] = placements.offset[1:] - placements.offset[:-1]
+    def started(self, now: int, rows: IntArray, decision: Decision, placements: Placements) -> None:
+        """Remember jobs that start: the k-th row's nodes are those of the k-th placed job."""
+        self.reason[rows] = decision.reason[placements.position]
+        entries = len(self._node)
+        _note_starts(now, entries, rows, placements.offset, self.start_s, self._first, self._count)
         self._node.frombytes(placements.node.astype(np.int32).tobytes())
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
 

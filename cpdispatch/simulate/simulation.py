@@ -192,8 +192,10 @@ class Simulation:
             starting = (decision.start_s == self.now).nonzero()[0]
         if len(starting):
             self._start(starting, decision)
-        if (decision.reason == _REJECTED).any():
-            refused = (decision.reason == _REJECTED).nonzero()[0]
+        # A search for the byte costs a tenth of a comparison, and most decisions refuse nothing.
+        if _REJECTED in decision.reason.tobytes() and len(
+            refused := (decision.reason == _REJECTED).nonzero()[0]
+        ):
             rows = self._state.queue_hidden[ROW, refused]
             self.records.reason[rows] = _REJECTED
             for row in rows.tolist():

@@ -2,6 +2,8 @@
 
 Run with the folder of public logs: ``python benchmarks/replay.py ../shared/traces``. Each line is a
 whole replay in a process of its own, reading excluded; the first replay of a process warms up.
+With ``--accasim PYTHON``, a Python that has AccaSim, the general loop and AccaSim take turns
+instead: each replays the first 5,000 jobs of each log under its own EASY.
 """
 
 from __future__ import annotations
@@ -40,12 +42,47 @@ def measure(path: str, system_name: str, filter: str, dispatcher: str) -> tuple[
     return jobs / seconds, (seconds - inside) / events * 1e6, inside / calls * 1e6, peak_mb
 
 
+def beside_accasim(traces: Path, python: str, repeat: int) -> None:
+    """Print jobs a second of the general loop and of AccaSim: medians, and their quotient."""
+    from statistics import median
+
+    from kernels import ACCASIM_JOBS, by_accasim, rate
+
+    from cpdispatch.simulator import simulate
+    from cpdispatch.system import find
+    from cpdispatch.workloads import read
+    from cpdispatch.workloads.fit import fit
+    from cpdispatch.workloads.select import select
+
+    print("| log | system | general loop | AccaSim | times |")
+    print("|---|---|--:|--:|--:|")
+    for log, name, filter in CASES:
+        system = find(name)
+        workload = fit(read(traces / f"{log}.swf.gz", filter, int(system.total[0])), system)
+        first = select(workload, ACCASIM_JOBS)
+
+        def replay(first: object = first, system: object = system) -> None:
+            simulate(first, system, "easy", compiled=False)
+
+        replay()
+        rates = [
+            (rate(len(first), replay), by_accasim(workload, system, python)) for _ in range(repeat)
+        ]
+        ours, theirs = (median(column) for column in zip(*rates, strict=True))
+        cells = f"{ours:,.0f} | {theirs:,.0f} | {ours / theirs:.2f}"
+        print(f"| {log} | {system.name} | {cells} |", flush=True)
+
+
 def main() -> None:
     """Print the table of docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
     parser.add_argument("--repeat", type=int, default=3, help="replays of each; the median counts")
+    parser.add_argument("--accasim", metavar="PYTHON", help="a Python that has AccaSim")
     arguments = parser.parse_args()
+    if arguments.accasim:
+        beside_accasim(arguments.traces, arguments.accasim, arguments.repeat)
+        return
     print("| log | system | dispatcher | jobs/s | loop us/event | dispatcher us/call | peak MB |")
     print("|---|---|---|---|---|---|---|")
     context = multiprocessing.get_context("spawn")

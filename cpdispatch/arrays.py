@@ -40,5 +40,5 @@ def unpacked(column: IntArray, length: int) -> IntArray:
 
 def sealed(array: Array) -> Array:
     """Mark an array read-only and return it."""
-    array.flags.writeable = False
+    array.setflags(write=False)
     return array

@@ -54,7 +54,6 @@ def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
     DecisionError
         When it raises an error or answers with something else; the message says at what time.
     """
-    at = f"at time {instance.now} (jobs in the queue: {len(instance.queue)})"
     try:
         decision = dispatcher.dispatch(instance)
     except CpdispatchError:
@@ -63,14 +62,18 @@ def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise DecisionError(
             f"dispatcher {dispatcher.name} raised {type(error).__name__}: {error} "
-            f"({Path(frame.filename).name}:{frame.lineno}) {at}"
+            f"({Path(frame.filename).name}:{frame.lineno}) {_at(instance)}"
         ) from error
     if not isinstance(decision, Decision):
         raise DecisionError(
             f"dispatcher {dispatcher.name} answered with {type(decision).__name__} instead of a "
-            f"Decision {at}: its method dispatch must return one"
+            f"Decision {_at(instance)}: its method dispatch must return one"
         )
     return decision
+
+
+def _at(instance: Instance) -> str:
+    return f"at time {instance.now} (jobs in the queue: {len(instance.queue)})"
 
 
 def keeps_starvation_bound(dispatcher: Dispatcher) -> bool | None:

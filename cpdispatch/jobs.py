@@ -34,6 +34,7 @@ class Column(IntEnum):
     REQUEST = 12
 
 
+_BETWEEN = Column.REQUEST - Column.REQUESTED
 LABELLED = ("user", "group", "queue", "executable", "partition")
 UNKNOWN = -1
 
@@ -195,15 +196,8 @@ class JobTable:
 
 def job_of(column: IntArray) -> Job:
     """The job of one column of a block, shape (columns,)."""
-    values = column.tolist()
-    first = Column.REQUEST
-    return Job(
-        values[Column.ID],
-        values[Column.SUBMIT],
-        values[Column.UNITS],
-        tuple(values[first:]),
-        *values[Column.REQUESTED : first],
-    )
+    id, submit_s, units, *rest = column.tolist()
+    return Job(id, submit_s, units, tuple(rest[_BETWEEN:]), *rest[:_BETWEEN])
 
 
 def _table(

@@ -102,7 +102,7 @@ class ReplayOptions:
     limit
         Time limit of each decision, as 500ms or 1s.
     seed
-        Seed of dispatchers that draw numbers, and of the generated sample.
+        Seed of dispatchers and predictors that draw numbers, and of the generated sample.
     """
 
     predict: str | None = None

@@ -103,6 +103,12 @@ def system_fits(system: System, jobs: JobTable, power: Power | None = None) -> N
     return answer
 
 
+def from_packed(jobs: int, packed: IntArray) -> Placements:
+    """The placements of so many jobs, see `cpdispatch.heuristics.kernels.packed`."""
+    node, units = packed[2 * jobs + 1 :].reshape(2, -1)
+    return Placements(packed[:jobs], packed[jobs : 2 * jobs + 1], node, units)
+
+
 def as_placements(placed: kernels.Placed) -> Placements:
     """The used part of a kernel's growing lists."""
     entries = int(placed.offset[placed.jobs])

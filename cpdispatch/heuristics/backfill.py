@@ -10,7 +10,7 @@ import numpy as np
 from cpdispatch.arrays import ByteArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.heuristics import kernels, plan
-from cpdispatch.heuristics.allocate import as_placements, holds, power_unit
+from cpdispatch.heuristics.allocate import as_placements, from_packed, holds, power_unit
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
@@ -93,8 +93,9 @@ class Backfill:
         block, now = instance.queue.block, instance.now
         if self.depth > 1 or instance.reservations or len(instance.down):
             start, reason, placed = self._plan(instance, primary, secondary)
+            placements = as_placements(placed)
         else:
-            start, reason, placed = kernels.easy(
+            start, reason, jobs, packed = kernels.easy(
                 now,
                 instance.free,
                 instance.system.capacity,
@@ -112,7 +113,7 @@ class Backfill:
                 instance.power_free(),
                 _nothing(instance) if spare is None else spare,
             )
-        placements = as_placements(placed)
+            placements = from_packed(jobs, packed)
         if self.depth > 1:
             self._remember(instance, start, placements)
         return start, reason, placements

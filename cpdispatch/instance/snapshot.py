@@ -15,6 +15,8 @@ from cpdispatch.system import LIMIT, System
 
 NO_LATEST_S = 2**62
 """The latest start of a job that no starvation bound holds: later than any time."""
+WATTS_WITHOUT_CAP = 2**61
+"""What is left where no cap is on the power: more than any job draws."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,7 +261,7 @@ class Instance:
     def power_free(self) -> int:
         """Watts left under the cap now; a number that no job reaches without a cap."""
         if self.power is None:
-            return int(np.iinfo(np.int64).max // 4)
+            return WATTS_WITHOUT_CAP
         return self.power.cap - int(self.job_power(self.running.jobs).sum())
 
 

@@ -107,28 +107,50 @@ class Bounding(Predictor, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the registry: what a predictor does, and how one is made for a workload."""
+    """One line of the registry: what a predictor does, and how one is made.
+
+    Attributes
+    ----------
+    summary : str
+    make : callable
+        From a workload and the seed of what the predictor draws at random.
+    """
 
     summary: str
-    make: Callable[[Workload], Predictor]
+    make: Callable[[Workload, int], Predictor]
 
 
 PREDICTORS: Mapping[str, Entry] = {
-    "walltime": Entry("the requested time", lambda _: Walltime()),
-    "last2": Entry("the mean of the user's last two runtimes", lambda _: Last2()),
-    "profile": Entry("the runtime of the user's last job of the same profile (D1)", SameProfile.of),
-    "class": Entry(
-        "small or large by a random forest: the median runtime, or the requested time", Classes.of
+    "walltime": Entry("the requested time", lambda workload, seed: Walltime()),
+    "last2": Entry("the mean of the user's last two runtimes", lambda workload, seed: Last2()),
+    "profile": Entry(
+        "the runtime of the user's last job of the same profile (D1)",
+        lambda workload, seed: SameProfile.of(workload),
     ),
-    "confident": Entry("profile, but the requested time of users who use it up (D2)", Confident.of),
-    "eloss": Entry("on-line polynomial regression with asymmetric loss", lambda _: ELoss()),
-    "forest": Entry("medians of a forest that is grown anew every week", lambda _: Forest()),
-    "actual": Entry("the real runtime: a clairvoyant bound, not a predictor", Actual.of),
+    "class": Entry(
+        "small or large by a random forest: the median runtime, or the requested time",
+        lambda workload, seed: Classes.of(workload, seed),
+    ),
+    "confident": Entry(
+        "profile, but the requested time of users who use it up (D2)",
+        lambda workload, seed: Confident.of(workload),
+    ),
+    "eloss": Entry(
+        "on-line polynomial regression with asymmetric loss", lambda workload, seed: ELoss()
+    ),
+    "forest": Entry(
+        "medians of a forest that is grown anew every week",
+        lambda workload, seed: Forest(seed=seed),
+    ),
+    "actual": Entry(
+        "the real runtime: a clairvoyant bound, not a predictor",
+        lambda workload, seed: Actual.of(workload),
+    ),
 }
 """Every predictor by name."""
 
 
-def make(name: str, workload: Workload) -> Predictor:
+def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     """The predictor of this name, for a simulation of this workload.
 
     Parameters
@@ -137,6 +159,9 @@ def make(name: str, workload: Workload) -> Predictor:
         A key of `PREDICTORS`, or ``module:attribute`` for a predictor of the user's own: a class
         or a function without parameters that makes one, or an object, of which a copy is taken.
     workload : Workload
+    seed : int
+        Of what ``forest`` and ``class`` draw at random. The other predictors draw nothing. A
+        predictor of the user's own is not told the seed.
 
     Raises
     ------
@@ -155,7 +180,7 @@ def make(name: str, workload: Workload) -> Predictor:
         return predictor
     if name not in PREDICTORS:
         raise unknown("predictor", name, PREDICTORS)
-    return PREDICTORS[name].make(workload)
+    return PREDICTORS[name].make(workload, seed)
 
 
 def bounding(predictor: Predictor) -> Bounding:

@@ -278,8 +278,8 @@ class Classes:
     _due_s: int | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, workload: Workload) -> Classes:
-        """The predictor for a workload.
+    def of(cls, workload: Workload, seed: int = 0) -> Classes:
+        """The predictor for a workload, with the seed of its forests.
 
         Raises
         ------
@@ -287,7 +287,7 @@ class Classes:
             When scikit-learn is not installed.
         """
         needed("sklearn.ensemble")
-        return cls()
+        return cls(seed=seed)
 
     @property
     def importance(self) -> dict[str, float]:

@@ -9,11 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.compile import kernel
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.jobs import Workload
 
 NOT_STARTED = -1
 _JOBS = 1 << 16  # whose placements are put in order at once
+_DISPATCHES = 1 << 10  # that are put into the columns at once
+
+
+@kernel
+def _note_starts(
+    now: int,
+    entries: int,
+    rows: IntArray,
+    offset: IntArray,
+    start_s: IntArray,
+    first: IntArray,
+    count: IntArray,
+) -> None:
+    """Write when the jobs of these rows start, and which entries their nodes will be."""
+    for k in range(rows.shape[0]):
+        row = rows[k]
+        start_s[row] = now
+        first[row], count[row] = entries + offset[k], offset[k + 1] - offset[k]
 
 
 class Records:
@@ -60,15 +79,22 @@ class Records:
         self._texts: dict[str, Any] = {name: array("h") for name in ("model", "status")}
         self._limit_hit: Any = array("b")
         self._names: dict[str, int] = {}
+        self._new: list[Any] = []
 
     def __len__(self) -> int:
         """Dispatches so far."""
-        return len(self._time)
+        return len(self._time) + len(self._new)
 
-    def placed(self, rows: IntArray, placements: Placements) -> None:
-        """Remember the nodes of jobs that start: the k-th row's are the k-th placed job's."""
-        self._first[rows] = len(self._node) + placements.offset[:-1]
-        self._count[rows] = placements.offset[1:] - placements.offset[:-1]
+    def __getstate__(self) -> dict[str, object]:
+        """The columns alone: what is pickled holds no object of a dispatcher."""
+        self._take_in()
+        return self.__dict__
+
+    def started(self, now: int, rows: IntArray, decision: Decision, placements: Placements) -> None:
+        """Remember jobs that start: the k-th row's nodes are those of the k-th placed job."""
+        self.reason[rows] = decision.reason[placements.position]
+        entries = len(self._node)
+        _note_starts(now, entries, rows, placements.offset, self.start_s, self._first, self._count)
         self._node.frombytes(placements.node.astype(np.int32).tobytes())
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
 
@@ -103,28 +129,41 @@ class Records:
         self, now: int, queue: int, running: int, decision: Decision, started: int, ms: float
     ) -> None:
         """Remember one dispatch."""
-        certificate, counts = decision.certificate, self._counts
-        self._time.append(now)
-        self._ms.append(ms)
-        counts["queue"].append(queue)
-        counts["running"].append(running)
-        counts["started"].append(started)
-        self._texts["model"].append(self._number(certificate.model))
-        self._texts["status"].append(self._number(certificate.status))
-        self._limit_hit.append(certificate.limit_hit)
-        if certificate.value is not None:
-            self._know("objective", certificate.value)
-        if certificate.bound is not None:
-            self._know("bound", certificate.bound)
-            if certificate.gap is not None:
-                self._know("gap", certificate.gap)
-        for phase, phase_ms in certificate.phases_ms.items():
-            self._know(f"{phase}_ms", phase_ms)
+        certificate = decision.certificate
+        phases_ms = dict(certificate.phases_ms)
+        self._new.append((now, queue, running, started, ms, certificate, phases_ms))
+        if len(self._new) == _DISPATCHES:
+            self._take_in()
 
-    def _know(self, name: str, value: float) -> None:
+    def _take_in(self) -> None:
+        """Put the dispatches since the last call into the columns: many at once are faster."""
+        if not self._new:
+            return
+        first = len(self._time)
+        times, *counts, ms, certificates, phases = zip(*self._new, strict=True)
+        self._new.clear()
+        self._time.extend(times)
+        self._ms.extend(ms)
+        for column, values in zip(self._counts.values(), counts, strict=True):
+            column.extend(values)
+        self._texts["model"].extend([self._number(found.model) for found in certificates])
+        self._texts["status"].extend([self._number(found.status) for found in certificates])
+        self._limit_hit.extend([found.limit_hit for found in certificates])
+        for row, found in enumerate(certificates, first):
+            if found.value is not None:
+                self._know("objective", row, found.value)
+            if found.bound is not None:
+                self._know("bound", row, found.bound)
+                if found.gap is not None:
+                    self._know("gap", row, found.gap)
+        for row, of_phases in enumerate(phases, first):
+            for phase, phase_ms in of_phases.items():
+                self._know(f"{phase}_ms", row, phase_ms)
+
+    def _know(self, name: str, row: int, value: float) -> None:
         """Note a figure that not every dispatch has; those before that lack it have NaN."""
         column = self._known.setdefault(name, array("d"))
-        missing = len(self._time) - 1 - len(column)
+        missing = row - len(column)
         if missing:
             column.frombytes(np.full(missing, np.nan).tobytes())
         column.append(value)
@@ -164,6 +203,7 @@ class Records:
 
         Phases are in ``<phase>_ms``; what is unknown is NaN.
         """
+        self._take_in()
         names, rows = list(self._names), len(self._time)
         texts = {name: (_whole(codes, np.int16), names) for name, codes in self._texts.items()}
         numbers = {"time": _whole(self._time, np.int64)}

@@ -107,7 +107,8 @@ def simulate(
     predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent
         See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
     settings : Settings
-        Time limit and seed of a dispatcher that is given by name.
+        Time limit of a dispatcher that is given by name, and seed of it and of a predictor that is
+        given by name.
     watch : Watch
         Progress, checkpoints, resumption.
     compiled : bool
@@ -167,7 +168,11 @@ def _begun(
     )
     if predictor is None:
         predictor = dispatch.predictor_of(made)
-    known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
+    known = (
+        predict.make(predictor, workload, settings.seed)
+        if isinstance(predictor, str)
+        else predictor
+    )
     simulation: Simulation | CompiledSimulation
     if (
         compiled

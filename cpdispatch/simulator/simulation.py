@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from cpdispatch import verify
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
@@ -33,6 +33,8 @@ from cpdispatch.system import System
 TRIGGERS = ("instant", "event")
 _REJECTED = int(Reason.REJECTED)
 _NEVER = int(np.iinfo(np.int64).max)
+_PART = 1 << 10  # jobs that are read from the log at once
+_NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
 _WAKE = -1  # in place of the row of a job that ends
 
 
@@ -128,6 +130,7 @@ class Simulation:
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
         self._next = 0
+        self._coming: tuple[int, IntArray] | None = None
         self._completions: list[tuple[int, int, int]] = []
         self._created = 0
         self._live: dict[int, Job] = {}
@@ -184,11 +187,15 @@ class Simulation:
                 f"{self.now}: {violations[0]}"
             )
         queue, running = len(instance.queue), len(instance.running)
-        starting = (decision.start_s == self.now).nonzero()[0]
+        starting = _NO_POSITIONS
+        if len(decision.placements.position):
+            starting = (decision.start_s == self.now).nonzero()[0]
         if len(starting):
             self._start(starting, decision)
-        refused = (decision.reason == _REJECTED).nonzero()[0]
-        if len(refused):
+        # A search for the byte costs a tenth of a comparison, and most decisions refuse nothing.
+        if _REJECTED in decision.reason.tobytes() and len(
+            refused := (decision.reason == _REJECTED).nonzero()[0]
+        ):
             rows = self._state.queue_hidden[ROW, refused]
             self.records.reason[rows] = _REJECTED
             for row in rows.tolist():
@@ -205,16 +212,17 @@ class Simulation:
 
     def _one_instant(self) -> bool:
         """Apply every event of the next instant."""
-        self.now = min(self._next_submit(), self._next_completion())
-        while self._next_completion() == self.now:
+        ends, submits = self._completions, self._submits
+        self.now = now = min(submits[self._next], self._next_completion())
+        while ends and ends[0][0] == now:
             self._complete()
-        while self._next_submit() == self.now:
+        while submits[self._next] == now:
             self._submit()
         return True
 
     def _one_event(self) -> bool:
         """Apply the next single event; whether a dispatch follows it."""
-        submit, completion = self._next_submit(), self._next_completion()
+        submit, completion = self._submits[self._next], self._next_completion()
         self.now = min(submit, completion)
         if completion < submit:
             self._complete()
@@ -228,16 +236,11 @@ class Simulation:
             return bool(instance.eligible()[-1])
         return could_start
 
-    def _next_submit(self) -> int:
-        return self._submits[self._next]
-
     def _next_completion(self) -> int:
         return self._completions[0][0] if self._completions else _NEVER
 
     def _submit(self) -> Job:
-        row = int(self._order[self._next])
-        self._next += 1
-        column = self.workload.table.values(row)
+        row, column = self._next_job()
         job = job_of(column)
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
@@ -248,16 +251,26 @@ class Simulation:
             self._bound_s[row] = bound_s
         return job
 
+    def _next_job(self) -> tuple[int, IntArray]:
+        """Row and column of the block of the next job; read from the log by parts."""
+        part, at = divmod(self._next, _PART)
+        if self._coming is None or self._coming[0] != part:
+            rows = self._order[part * _PART : (part + 1) * _PART]
+            columns = self.workload.table.take(rows).block
+            self._coming = part, np.ascontiguousarray(columns.T)
+        self._next += 1
+        return int(self._order[self._next - 1]), self._coming[1][at]
+
     def _complete(self) -> None:
         now, _, row = heapq.heappop(self._completions)
         if row == _WAKE:
             return
         self._state.end(row)
-        if self._bound_s[row] < self._runtime_s[row]:
+        if self._idempotent and self._bound_s[row] < self._runtime_s[row]:
             self._queue_again(row)
             return
         self.records.end_s[row] = now
-        self._guard.learn(self._live.pop(row), int(self._runtime_s[row]))
+        self._guard.learn(self._live.pop(row), self._runtime_s.item(row))
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 
@@ -274,12 +287,11 @@ class Simulation:
         if len(placements.position) > len(starting):
             placements = _now_only(placements, decision.start_s, self.now)
         rows = self._state.queue_hidden[ROW, placements.position]
-        self._state.start(self.now, placements, self.now + self._runtime_s[rows])
-        ends = self.now + np.minimum(self._runtime_s[rows], self._bound_s[rows])
-        records = self.records
-        records.start_s[rows] = self.now
-        records.reason[rows] = decision.reason[placements.position]
-        records.placed(rows, placements)
+        ends = self.now + self._runtime_s[rows]
+        self._state.start(self.now, placements, ends)
+        if self._idempotent:
+            ends = self.now + np.minimum(self._runtime_s[rows], self._bound_s[rows])
+        self.records.started(self.now, rows, decision, placements)
         for row, end in zip(rows.tolist(), ends.tolist(), strict=True):
             heapq.heappush(self._completions, (end, self._created, row))
             self._created += 1
@@ -335,7 +347,7 @@ class Simulation:
 
     def __getstate__(self) -> dict[str, object]:
         """Everything but the workload, which the log holds."""
-        state = dict(self.__dict__)
+        state = self.__dict__ | {"_coming": None}
         del state["workload"]
         return state
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
 from cpdispatch.decision import Placements
 from cpdispatch.instance import NO_NODES, Instance, Running, Starvation
@@ -170,8 +170,22 @@ def end(
 
 
 @kernel
-def state_waits(queue: IntArray, queue_hidden: IntArray, queued: int, ewt: IntArray) -> None:
-    """Write each queued job's expected waiting time."""
+def state_waits(
+    queue: IntArray,
+    queue_hidden: IntArray,
+    queued: int,
+    stated: IntArray,
+    wait_sum: IntArray,
+    wait_count: IntArray,
+    ewt: IntArray,
+) -> None:
+    """Write the expected wait of each queue, and of each queued job, in seconds.
+
+    It is what the site states, or else the mean so far, 1 s or more.
+    """
+    for code in range(ewt.shape[0]):
+        mean = wait_sum[code] // max(wait_count[code], 1)
+        ewt[code] = stated[code] if stated[code] > 0 else max(mean, 1)
     for j in range(queued):
         queue[_EWT, j] = ewt[queue_hidden[QUEUE_CODE, j]]
 
@@ -225,6 +239,9 @@ class State:
         self._wait_count = np.zeros(len(names), dtype=np.int64)
         self._ewt = np.maximum(self._stated, 1)
         self._ewt_is_old = False
+        # What did not change since the last snapshot is the same object in the next one.
+        self._queue_seen: JobTable | None = None
+        self._running_seen: tuple[IntArray, Running] | None = None
 
     def submit(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
         """Put a job into the queue, by workload row: at the end, if it was never there before."""
@@ -245,6 +262,7 @@ class State:
         self.queue_hidden[QUEUE_CODE, at] = code
         self.queue[_EWT, at] = self._ewt[code]
         self.queued = end + 1
+        self._queue_seen = None
 
     def start(self, now: int, placements: Placements, real_end: IntArray) -> None:
         """Start queued jobs where they were placed; they stay in the queue until `remove`."""
@@ -264,10 +282,12 @@ class State:
         self.running = count
         self.next_end = min(self.next_end, earliest)
         self._ewt_is_old = True
+        self._running_seen = None
 
     def remove(self, positions: IntArray) -> None:
         """Take the jobs at these ascending positions out of the queue."""
         self.queued = leave(self.queue, self.queue_hidden, self.queued, positions)
+        self._queue_seen = None
 
     def end(self, row: int) -> None:
         """End the running job of this workload row."""
@@ -276,13 +296,7 @@ class State:
             self.offset, self.entries, self.free,
         )  # fmt: skip
         self.running -= 1
-
-    def _renew_ewt(self) -> None:
-        """Expected wait by queue, s: as the site states it, else the mean so far, at least 1."""
-        mean = self._wait_sum // np.maximum(self._wait_count, 1)
-        self._ewt = np.where(self._stated > 0, self._stated, np.maximum(mean, 1))
-        state_waits(self.queue, self.queue_hidden, self.queued, self._ewt)
-        self._ewt_is_old = False
+        self._running_seen = None
 
     def refresh(self, now: int, ask: Callable[[int, int], int]) -> None:
         """Ask anew about the running jobs that outlived their expected ends.
@@ -307,9 +321,24 @@ class State:
         ``event`` dispatches while there are any. ``next_end``, never later than the earliest
         expected end, saves most calls of `correct`.
         """
-        running = self.running
         if self._ewt_is_old:
-            self._renew_ewt()
+            state_waits(
+                self.queue, self.queue_hidden, self.queued,
+                self._stated, self._wait_sum, self._wait_count, self._ewt,
+            )  # fmt: skip
+            self._ewt_is_old, self._queue_seen = False, None
+        if self._queue_seen is None:
+            self._queue_seen = JobTable(self.queue[:, : self.queued].copy(), self.labels)
+        if self._running_seen is None or self.next_end <= now:
+            self._running_seen = self._free_and_running(now)
+        free, running = self._running_seen
+        return Instance(
+            now, self.system, free, self._queue_seen, running, NO_NODES, starvation=self.starvation
+        )
+
+    def _free_and_running(self, now: int) -> tuple[IntArray, Running]:
+        """Free capacity and running jobs at this instant; expected ends are later than it."""
+        running = self.running
         passed = self.next_end <= now
         if passed:
             self.next_end = correct(
@@ -328,16 +357,15 @@ class State:
             offset = np.concatenate(([0], np.cumsum(np.diff(offset)[~ending])))
             run, times = run[:, ~ending].copy(), times[:, ~ending].copy()
             entries = entries[:, ~gone].copy()
-        for array in (free, run, times, offset, entries):
-            array.flags.writeable = False
-        return Instance(
-            now, self.system, free,
-            JobTable(self.queue[:, : self.queued].copy(), self.labels),
-            Running(
-                JobTable(run, self.labels), times[0], times[1], times[2], offset, *entries
-            ),
-            NO_NODES, starvation=self.starvation,
-        )  # fmt: skip
+        for array in (free, times, offset, entries):
+            sealed(array)
+        return free, Running(
+            JobTable(run, self.labels), times[0], times[1], times[2], offset, entries[0], entries[1]
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but the last snapshot: read-only arrays would come back writeable."""
+        return self.__dict__ | {"_queue_seen": None, "_running_seen": None}
 
 
 def _wider(array: IntArray) -> IntArray:

@@ -30,25 +30,23 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     or planned, comes before those that it depends on; the starvation bound holds for a plan that
     has an objective: the reservations of a queue rule are forecasts.
     """
-    start_s, places = decision.start_s, decision.placements
-    jobs = instance.queue.block.shape[1]
-    planned = np.count_nonzero(start_s != NO_START)
-    if (
-        not planned
-        and not len(places.position)
-        and start_s.shape == decision.reason.shape == (jobs,)
-    ):
-        return []
+    start_s, places, now = decision.start_s, decision.placements, instance.now
     positions, offset = places.position.tolist(), places.offset.tolist()
-    if wrong := _misshapen(jobs, decision, offset):
+    if wrong := _misshapen(len(instance.queue), decision, offset):
         return [Violation(Kind.SHAPE, wrong)]
+    planned = (start_s != NO_START).nonzero()[0]
+    if not len(planned) and not positions:
+        return []
     found: list[Violation] = []
-    if np.count_nonzero(start_s >= instance.now) != planned:
+    times = start_s[planned].tolist()
+    if times and min(times) < now:
         found += _early(instance, start_s)
-    starting = (start_s == instance.now).nonzero()[0].tolist()
+    starting = [k for k, time in zip(planned.tolist(), times, strict=True) if time == now]
+    if not starting and not positions and _is_plain(instance):
+        return found
     if len(positions) != len(starting) or set(positions) != set(starting):
         found += _astray(instance, decision, starting)
-        places = _select(places, start_s, instance.now)
+        places = _select(places, start_s, now)
         positions, offset = places.position.tolist(), places.offset.tolist()
     node, units = places.node.tolist(), places.units.tolist()
     nodes, down = len(instance.free), frozenset(instance.down.tolist())
@@ -72,6 +70,16 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     return found
 
 
+def _is_plain(instance: Instance) -> bool:
+    """Whether only jobs that start now can break a rule: nothing else holds of planned ones."""
+    return (
+        instance.dependencies is None
+        and instance.starvation is None
+        and instance.power is None
+        and not instance.reservations
+    )
+
+
 _Start: TypeAlias = tuple[int, list[int], list[int], list[int]]
 """A job that starts: queue position, column of the job block, nodes, units on each."""
 
@@ -79,15 +87,17 @@ _Start: TypeAlias = tuple[int, list[int], list[int], list[int]]
 def _misshapen(jobs: int, decision: Decision, offset: list[int]) -> str:
     """Whether a decision's arrays belong together; empty when they do."""
     places = decision.placements
-    for name, array in (("start_s", decision.start_s), ("reason", decision.reason)):
-        if array.shape != (jobs,):
-            return f"{name} has shape {array.shape}, the queue has {jobs} jobs"
-    if len(places.node) != len(places.units):
-        return f"{len(places.node)} nodes, {len(places.units)} counts of units"
+    entries = len(places.node)
+    if decision.start_s.shape != (jobs,) or decision.reason.shape != (jobs,):
+        for name, array in (("start_s", decision.start_s), ("reason", decision.reason)):
+            if array.shape != (jobs,):
+                return f"{name} has shape {array.shape}, the queue has {jobs} jobs"
+    if entries != len(places.units):
+        return f"{entries} nodes, {len(places.units)} counts of units"
     if len(offset) != len(places.position) + 1:
         return f"{len(offset)} offsets for {len(places.position)} placed jobs"
-    if offset[0] != 0 or offset[-1] != len(places.node) or offset != sorted(offset):
-        return f"offsets do not rise from 0 to {len(places.node)}, the number of entries"
+    if offset[0] != 0 or offset[-1] != entries or offset != sorted(offset):
+        return f"offsets do not rise from 0 to {entries}, the number of entries"
     return ""
 
 

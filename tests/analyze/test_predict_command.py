@@ -78,7 +78,7 @@ class Odd:
 
 @pytest.fixture
 def odd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PREDICTORS, "odd", Entry("odd", lambda _: Odd()))  # type: ignore[arg-type]
+    monkeypatch.setitem(PREDICTORS, "odd", Entry("odd", lambda workload, seed: Odd()))  # type: ignore[arg-type]
 
 
 def test_all_predictors_are_compared_by_what_was_worked_out_by_hand(log: Path, told: Told) -> None:
@@ -188,7 +188,7 @@ def test_a_predictor_that_cannot_be_made_is_left_out_unless_it_is_asked_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def make(_: object) -> Any:
+    def make(workload: object, seed: int) -> Any:
         raise UsageError("this needs a forest")
 
     monkeypatch.setitem(PREDICTORS, "needy", Entry("needs a forest", make))  # type: ignore[arg-type]

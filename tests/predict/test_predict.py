@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from cpdispatch.dispatch import Settings
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.predict import PREDICTORS, make
+from cpdispatch.predict.conformance import sample
 from cpdispatch.predict.profile import NO_PREFIX
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
-from tests.predict.cases import names
+from tests.predict.cases import NEEDING_SCIKIT_LEARN, names
 from tests.simulator.cases import play, workload
 
 ROWS = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30)]
@@ -58,6 +60,19 @@ def test_a_predictor_learns_a_runtime_only_when_the_job_has_ended() -> None:
 def test_an_unknown_predictor_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean actual"):
         make("actuals", workload(ROWS))
+
+
+@pytest.mark.parametrize("name", names(NEEDING_SCIKIT_LEARN))
+def test_the_seed_of_a_run_is_that_of_a_predictor_that_draws_numbers(name: str) -> None:
+    block = sample(600).table.block.copy()
+    block[Column.SUBMIT] *= 60  # 2 weeks: class grows its forest after the first one
+    log = replace(sample(600), table=JobTable(block))
+    system = System.pool(int(log.table.units.max()))
+    first, second, again = (
+        simulate(log, system, predictor=name, settings=Settings(seed=seed)).jobs["expected_s"]
+        for seed in (0, 1, 1)
+    )
+    assert second.tolist() == again.tolist() != first.tolist()
 
 
 class Plodder:

@@ -111,16 +111,23 @@ def examples(text: str) -> list[Example]:
 
 
 def masked(text: str) -> str:
-    """A text without the times that depend on the machine, and without spaces at line ends."""
-    lines, timed = [], False
+    """A text without the times that depend on the machine, and with single spaces in tables."""
+    lines, timed, dropped = [], False, 0
     for line in text.splitlines():
         # The percentile of a decision's time stands below its mean.
         timed = line.startswith(("ms a decision", "seconds in all")) or (
             timed and line.startswith("  99th percentile")
         )
-        label = re.match(r"\s*\S.*?(?=\s{2,}|$)", line) if timed else None
-        line = label[0] if label else re.sub(r"\d[\d,.]* (ms|us|µs)\b", r"... \1", line)
-        lines.append(re.sub(r" {2,}", "  ", line.rstrip()))
+        cells = re.split(r"\s{2,}", line.strip())
+        if cells[0] == "":
+            dropped = 0
+        elif "seconds" in cells:  # the head of a table with columns of times: the last ones
+            dropped = len(cells) - cells.index("seconds")
+        if timed:
+            cells = cells[:1]
+        elif dropped:
+            cells = cells[:-dropped]
+        lines.append(re.sub(r"\d[\d,.]* (ms|us|µs)\b", r"... \1", "  ".join(cells)))
     return "\n".join(lines).strip()
 
 

@@ -26,6 +26,7 @@ def load(name: str) -> ModuleType:
 
 
 pages: Any = load("pages")
+tables: Any = load("tables")
 NAMES = [str(path.relative_to(ROOT)) for path in pages.PAGES]
 
 
@@ -75,6 +76,10 @@ def test_only_times_of_the_machine_are_masked() -> None:
         table.replace("95th percentile  3", "95th percentile  4")
     )
     assert pages.masked("in 12 ms") == pages.masked("in 1,301.5 ms")
+    table = "     slowdown  seconds  µs a job\nlast2    84.2     0.02         -\n\nlast"
+    assert pages.masked(table) == pages.masked(table.replace("0.02", "1.3"))
+    assert pages.masked(table) != pages.masked(table.replace("84.2", "84.3"))
+    assert pages.masked(table) != pages.masked(table.replace("last", "first"))
     assert pages.masked("mean wait  12 min") != pages.masked("mean wait  13 min")
 
 
@@ -92,6 +97,17 @@ def test_a_command_that_fails_fails_its_page(tmp_path: Path) -> None:
     text = "```console\n$ cpdispatch verify --run nowhere\n```\n"
     with pytest.raises(AssertionError, match="ended with 2"):
         list(pages.outputs(tmp_path / "page.md", pages.examples(text), tmp_path))
+
+
+def test_tables_and_picture_are_those_of_the_csv_files() -> None:
+    assert list(tables.stale()) == []
+
+
+def test_a_table_of_another_figure_is_stale() -> None:
+    text = (ROOT / "docs" / "quality.md").read_text()
+    assert tables.current(text) == text
+    assert tables.current(text.replace("| 49.6 | 49.6 |", "| 49.6 | 49.7 |")) == text
+    assert "| 49.6 | 49.6 |" in text
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -229,6 +229,23 @@ def classes() -> list[str]:
     return markdown(head, lines, texts=3)
 
 
+def parts() -> list[str]:
+    """What order, plan and CP-SAT bring on the bundled sample."""
+    means = {
+        "easy": "backfilling by submission",
+        "easy-spf-spf": "the order: shortest expected job first",
+        "hcp:cp=off": "order and plan: list schedules and local search",
+        "hcp": "order, plan and CP-SAT",
+    }
+    lines = [
+        [f"`{row['dispatcher']}`", means[row["dispatcher"]], row["bounded_slowdown"],
+         f"{row['wait_min_mean']} min", f"{row['wait_h_max']} h"]
+        for row in rows("parts")
+    ]  # fmt: skip
+    head = ["dispatcher", "what it has", "mean bounded slowdown", "mean wait", "longest wait"]  # fmt: skip
+    return markdown(head, lines, texts=2)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
@@ -238,6 +255,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_published": published,
     "quality_accuracy": accuracy,
     "quality_classes": classes,
+    "parts": parts,
 }
 
 

@@ -74,7 +74,18 @@ def _section(path: tuple[str, ...]) -> nodes.section:
     return section
 
 
+def headings(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Headings in a module's docstring are no sections: several modules share a page."""
+    if what == "module":
+        for place in range(len(lines) - 1):
+            if lines[place] and set(lines[place + 1]) == {"-"}:
+                lines[place : place + 2] = [f".. rubric:: {lines[place]}", ""]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", headings)
     app.add_directive("names", Names)
     app.add_directive("commands", Commands)
     return {"parallel_read_safe": True}

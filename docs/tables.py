@@ -242,7 +242,7 @@ def parts() -> list[str]:
          f"{row['wait_min_mean']} min", f"{row['wait_h_max']} h"]
         for row in rows("parts")
     ]  # fmt: skip
-    head = ["dispatcher", "what it has", "mean bounded slowdown", "mean wait", "longest wait"]  # fmt: skip
+    head = ["dispatcher", "what it has", "mean bounded slowdown", "mean wait", "longest wait"]
     return markdown(head, lines, texts=2)
 
 

@@ -1,6 +1,6 @@
 """Runs dispatchers with several time limits over a folder of instances, and compares their plans.
 
-    python benchmarks/corpus.py instances --models pcp3 pcp4 --budgets 0.05 0.2 1 --out table.md
+    python benchmarks/corpus.py instances --models hcp pcp --budgets 0.05 0.2 1 --out table.md
 
 Plans are judged by their wait part, the sum over the planned jobs of (start - now) / duration:
 the rest of the slowdown objective is the same for all plans of the same jobs. Plans of different

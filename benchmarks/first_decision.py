@@ -1,6 +1,6 @@
 """The first decisions right after installation: with no compiled kernels in the cache.
 
-    python benchmarks/first_decision.py --ways loop,simulate,solve --dispatchers hcp3,conservative
+    python benchmarks/first_decision.py --ways loop,simulate,solve --dispatchers hcp,conservative
 
 Each dispatcher is asked in a new process with an empty cache of kernels: in a loop of one's own,
 by `simulate`, and by `solve`. A line tells how long making it took, the first decision, and the
@@ -20,7 +20,17 @@ from time import perf_counter
 
 LIMIT_S = 0.2
 INSTANCE = Path(__file__).parents[1] / "instances" / "eurora-loaded-0010-01.json.gz"
-DISPATCHERS = ("easy", "conservative", "prb", "best", "hcp3", "pcp3", "pcp4", "pcp5", "hyper")
+DISPATCHERS = (
+    "easy",
+    "conservative",
+    "prb",
+    "best",
+    "hcp",
+    "pcp",
+    "pcp:model=counts",
+    "pcp:model=boxes",
+    "hyper",
+)
 
 
 def main() -> None:
@@ -50,7 +60,7 @@ def main() -> None:
 def loop(dispatcher: str) -> dict[str, float]:
     """A loop of the user's own over 300 jobs."""
     from cpdispatch import dispatch
-    from cpdispatch.simulate import Simulation
+    from cpdispatch.simulator import Simulation
 
     began = perf_counter()
     made = dispatch.make(dispatcher, dispatch.Settings(LIMIT_S))
@@ -67,7 +77,7 @@ def loop(dispatcher: str) -> dict[str, float]:
 def replay(dispatcher: str) -> dict[str, float]:
     """The same load by `simulate`, in the general loop, which times each decision."""
     from cpdispatch import dispatch
-    from cpdispatch.simulate import simulate
+    from cpdispatch.simulator import simulate
 
     began = perf_counter()
     settings = dispatch.Settings(LIMIT_S)

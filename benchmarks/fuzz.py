@@ -49,10 +49,12 @@ MEMORY_MB = 4096
 LONGEST = 6000
 """Bytes of an input."""
 INSTRUMENTED = (
-    "arrays", "errors", "files", "jobs", "system", "instance", "solution", "dispatch",
+    "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
+    "solution.answer", "solution.file", "solution.reasons", "dispatch",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
-    "workloads.slots", "workloads.select", "simulate.run", "simulate.arrow", "models.hyper",
-    "verify",
+    "workloads.slots", "workloads.select", "simulator.run", "simulator.arrow", "models.hyper",
+    "verify.dependencies", "verify.levels", "verify.objectives", "verify.placement", "verify.plan",
+    "verify.solutions", "verify.starvation",
 )  # fmt: skip
 """Modules whose new lines are looked for; compiled kernels cannot be instrumented."""
 
@@ -174,7 +176,7 @@ def solution_file(data: bytes, folder: Path) -> None:
 
 
 def _system(path: Path, folder: Path) -> None:
-    from cpdispatch.simulate.run import system_as_dict
+    from cpdispatch.simulator.run import system_as_dict
     from cpdispatch.system import load
 
     system = load(path)
@@ -239,7 +241,7 @@ def slots_model(data: bytes, folder: Path) -> None:
 @functools.cache
 def _run_folder() -> dict[str, bytes]:
     """The files of a small run."""
-    from cpdispatch.simulate import simulate
+    from cpdispatch.simulator import simulate
     from cpdispatch.system import NAMED
     from cpdispatch.workloads.generate import eurora_sample
 
@@ -250,15 +252,15 @@ def _run_folder() -> dict[str, bytes]:
 
 
 def _run(changed: str, data: bytes, folder: Path) -> None:
-    from cpdispatch import replays, verify
+    from cpdispatch import experiment, verify
     from cpdispatch.analyze import compare
-    from cpdispatch.simulate.run import Run
+    from cpdispatch.simulator.run import Run
 
     for name, content in (_run_folder() | {changed: data}).items():
         (folder / name).write_bytes(content)
     run = Run.load(folder)
-    told = [replays.Told.of(run)]
-    for _, rows in replays.tables(told):
+    told = [experiment.RunSummary.of(run)]
+    for _, rows in experiment.tables(told):
         compare.tables(rows, 80)
         compare.verdict(rows)
         compare.notes(rows)
@@ -378,14 +380,14 @@ def _policy_seeds() -> Iterator[bytes]:
            b"weights = {area = 0.6, wait = -0.3}\n")  # fmt: skip
     yield (b'dispatcher = "easy"\ndepth = 3\n[primary]\npolicy = "polynomial"\n'
            b'coefficients = {p = 1e-7, "pq" = 2e-9}\n')  # fmt: skip
-    for text in ("best", "hcp3", "conservative", "prb", "fifo"):
+    for text in ("best", "hcp", "conservative", "prb", "fifo"):
         yield f'dispatcher = "{text}"\n'.encode()
-    yield b'dispatcher = "pcp3"\nlimit = 0.5\nm = 10\nreserve = "all"\nlive = true\n'
+    yield b'dispatcher = "pcp"\nlimit = 0.5\nm = 10\nreserve = "all"\nlive = true\n'
 
 
 def _record_seeds() -> Iterator[bytes]:
     yield (b'{"format": "cpdispatch-hyper/1", "kinds": {"4 jobs at most, few nodes, mixed, short": '
-           b'{"pcp3@0.1": [3, 0.25], "search@1": [2.0, 1]}}}')  # fmt: skip
+           b'{"hcp@0.1": [3, 0.25], "search@1": [2.0, 1]}}}')  # fmt: skip
 
 
 def _slots_seeds() -> Iterator[bytes]:

@@ -13,22 +13,20 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
 from cpdispatch.dispatch import Settings
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System, find
-from cpdispatch.workloads import read
-from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads import from_table, prepare
 from cpdispatch.workloads.generate import KIT, generate
 
 DISPATCHERS = (
-    "easy", "sjf", "pcp3:cp=off", "hcp3", "pcp3", "pcp4", "pcp5", "hyper",
-    "hcp3:engine=off", "pcp3:engine=off",
+    "easy", "sjf", "pcp:cp=off", "hcp", "pcp", "pcp:model=counts", "pcp:model=boxes", "hyper",
+    "thesis-hcp3", "thesis-pcp3",
 )  # fmt: skip
 """Queue rules, the engine's own search alone, the engine, plain CP-SAT."""
 
@@ -39,9 +37,7 @@ def load(path: Path, system: System) -> Workload:
     """The jobs of a load's file."""
     table = pd.read_csv(path).rename(columns=_NAMES)
     table["id"] = table["id"].astype(str).str.lstrip("J").astype(int)
-    with TemporaryDirectory() as folder:
-        table.to_csv(Path(folder) / "load.csv", index=False)
-        return fit(read(Path(folder) / "load.csv", "all", int(system.total[0])), system)
+    return prepare(from_table(table, path.stem), system)[0]
 
 
 def row(workload: Workload, system: System, dispatcher: str, limit_s: float) -> str:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from cpdispatch.instance import load
-from cpdispatch.models.engine import Budget
+from cpdispatch.models.budget import Budget
 from cpdispatch.models.hyper import CHOICES, PRICE, Features, Hyper, Record, gain, make_hyper
 
 

@@ -24,11 +24,10 @@ import numpy as np
 from cpdispatch import dispatch
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Column, Workload
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.compiled import Replays
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.compiled import Replays
 from cpdispatch.system import NodeGroup, System, find
-from cpdispatch.workloads import read
-from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.select import select
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -206,7 +205,7 @@ def main() -> None:
         if not path.exists():
             print(f"{path} is missing", file=sys.stderr)
             continue
-        workload = fit(read(path, filter, int(system.total[0])), system)
+        workload, _ = prepare(path, system, filter=filter)
         for spec in specs:
             cells = [compiled(workload, system, spec), general(workload, system, spec)]
             if spec == "easy":

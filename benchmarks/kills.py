@@ -338,7 +338,7 @@ def table(trials: Sequence[Trial]) -> str:
 
 def dispatchers() -> list[str]:
     learn = importlib.util.find_spec("sklearn") is not None
-    return ["easy", "hcp3", "pcp5", *(["best"] if learn else [])]
+    return ["easy", "hcp", "pcp:model=boxes", *(["best"] if learn else [])]
 
 
 def undisturbed(runner: Runner, case: Case, kept: Path) -> tuple[Path, float]:
@@ -374,7 +374,7 @@ def work(runner: Runner, kills: int, draw: random.Random) -> tuple[list[Trial], 
             f"{number + 1} of {kills}: {made.case}, {made.kind} at {made.at_s} s: {made.outcome}",
             file=sys.stderr, flush=True,
         )  # fmt: skip
-    long = Case("KTH-SP2-1996-2.1-cln", "hcp3", MANY_JOBS)
+    long = Case("KTH-SP2-1996-2.1-cln", "hcp", MANY_JOBS)
     whole, _ = undisturbed(runner, long, runner.folder / "whole-long")
     made, saved_s = again_and_again(runner, long, whole)
     return [*trials, made], saved_s

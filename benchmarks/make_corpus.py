@@ -32,12 +32,10 @@ from cpdispatch.instance import (
     to_json,
 )
 from cpdispatch.jobs import Column, JobTable, Workload
-from cpdispatch.simulate import Simulation
+from cpdispatch.simulator import Simulation
 from cpdispatch.system import GB_IN_KB, NAMED, NodeGroup, System
-from cpdispatch.workloads import read
-from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import EURORA, HOUR_S, KIT, JobClass, Mix, Shape, generate
-from cpdispatch.workloads.select import select
 
 # ------------------------------------------------------------------------- systems and workloads
 
@@ -103,7 +101,7 @@ def logged(
     """A public log, or its first jobs, with submissions so many times as dense as they were."""
 
     def make_it(traces: Traces) -> Workload:
-        workload = fit(select(read(traces / f"{name}.swf.gz"), jobs), system, rule)
+        workload, _ = prepare(traces / f"{name}.swf.gz", system, units=rule, jobs=jobs)
         if denser == 1.0:
             return workload
         block = workload.table.block.copy()

@@ -21,10 +21,9 @@ from cpdispatch import dispatch
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate.compiled import Replays
+from cpdispatch.simulator.compiled import Replays
 from cpdispatch.system import System
-from cpdispatch.workloads import read
-from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads import prepare
 
 LOGS = (
     ("SDSC-BLUE-2000-4.1-cln", 1152, 100),
@@ -89,8 +88,7 @@ def main() -> None:
         if not path.exists():
             print(f"{path} is missing", file=sys.stderr)
             continue
-        system = System.pool(processors)
-        workload = fit(read(path, "strong", processors), system)
+        workload, system = prepare(path, System.pool(processors), filter="strong")
         print(f"\n{log}, {count} weeks; thresholds {' / '.join(THRESHOLDS)}\n")
         print("| policy | crossing jobs left out | not counted | all counted | whole log |")
         print("|---|---|---|---|---|")

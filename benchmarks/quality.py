@@ -30,10 +30,9 @@ from cpdispatch.errors import CpdispatchError, unknown
 from cpdispatch.files import write_bytes
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.predict import PREDICTORS
-from cpdispatch.simulate import Run, simulate
+from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NAMED, System
-from cpdispatch.workloads import read
-from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
 
 DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
@@ -44,11 +43,11 @@ ORDERS = (SJBF, SAF, SPF)
 LIMITED = (f"{SAF},limits=requested", f"{SPF},limits=requested")
 """Predictions order the queue; reservations rest on requested times."""
 SMALL = "easy-small-small"
-MODELS = ("hcp3", "pcp5")
-MODELS_OF_THESIS = ("hcp3", "pcp3", "pcp5")
+MODELS = ("hcp", "pcp:model=boxes")
+MODELS_OF_THESIS = ("hcp", "pcp", "pcp:model=boxes")
 BY_CLASS = (*MODELS_OF_THESIS, "best")
-NAIVE = "hcp3:limits=expected"
-"""Predictions limit everything, also if they are right; with requested times it is `hcp3`."""
+NAIVE = "hcp:limits=expected"
+"""Predictions limit everything, also if they are right; with requested times it is `hcp`."""
 ENGINES = {*MODELS, *MODELS_OF_THESIS, NAIVE}
 OUTER = ("walltime", "actual")
 """The predictors that no job outlives."""
@@ -225,7 +224,7 @@ def column(run: Run, name: str) -> IntArray:
     return found
 
 
-def by_class(schedule: metrics.Schedule) -> dict[str, dict[str, float]]:
+def by_class(schedule: metrics.ScheduleColumns) -> dict[str, dict[str, float]]:
     """Jobs, and means of slowdown, bounded slowdown and wait, of the classes that have jobs."""
     runtime_s, found = metrics.runtime_s(schedule), {}
     for name, (low, high) in {"all": (0, 2**62), **metrics.CLASSES_S}.items():
@@ -251,7 +250,7 @@ def find(log: str, traces: Path) -> tuple[Workload, System] | None:
     processors = {pool.name: pool.processors for pool in LOGS}
     system = System.pool(processors[log]) if log in processors else NAMED["gaia"]
     filter = "strong" if log in processors else "all"
-    return fit(read(path, filter, int(system.total[0])), system), system
+    return prepare(path, system, filter=filter)
 
 
 # -------------------------------------------------------------------------------------- the cases

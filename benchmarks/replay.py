@@ -24,14 +24,11 @@ DISPATCHERS = ("reject", "fifo", "easy", "easy-saf-saf")
 
 def measure(path: str, system_name: str, filter: str, dispatcher: str) -> tuple[float, ...]:
     """Jobs a second, loop overhead an event and dispatcher time a call in us, peak MB."""
-    from cpdispatch.simulate import simulate
-    from cpdispatch.system import find
-    from cpdispatch.workloads import read
-    from cpdispatch.workloads.fit import fit
+    from cpdispatch.simulator import simulate
+    from cpdispatch.workloads import prepare
     from cpdispatch.workloads.select import select
 
-    system = find(system_name)
-    workload = fit(read(path, filter, int(system.total[0])), system)
+    workload, system = prepare(path, system_name, filter=filter)
     simulate(select(workload, 200), system, dispatcher, compiled=False)
     gc.collect()
     run = simulate(workload, system, dispatcher, compiled=False)

@@ -22,7 +22,7 @@ from pathlib import Path
 from time import perf_counter
 
 CTC = "CTC-SP2-1996-3.1-cln.swf.gz"
-DISPATCHERS = ("hcp3", "pcp3", "pcp5", "hyper", "best")
+DISPATCHERS = ("hcp", "pcp", "pcp:model=boxes", "hyper", "best")
 CONDITIONS = ("alone", "busy", "slow solver")
 LOOPS = 4
 
@@ -81,24 +81,18 @@ def replayed(traces: Path, log: str, dispatcher: str, condition: str) -> dict[st
     import pyarrow as pa
 
     from cpdispatch.models import solver
-    from cpdispatch.simulate import simulate
-    from cpdispatch.system import NAMED, System
-    from cpdispatch.workloads import read
-    from cpdispatch.workloads.fit import fit
+    from cpdispatch.simulator import simulate
+    from cpdispatch.workloads import prepare
     from cpdispatch.workloads.generate import eurora_sample
-    from cpdispatch.workloads.select import select
 
     if condition == "slow solver":
         path = Path(tempfile.mkstemp(suffix=".py")[1])
         path.write_text(SLOW)
         solver.COMMAND = (sys.executable, str(path))
     if log == "ctc":
-        workload = read(traces / CTC, "all", None)
-        system = System.pool(int(workload.processors or 0))
-        workload = fit(select(workload, 3000), system)
+        workload, system = prepare(traces / CTC, jobs=3000)
     else:
-        system = NAMED["eurora"]
-        workload = fit(eurora_sample(), system)
+        workload, system = prepare(eurora_sample(), "eurora")
     began = perf_counter()
     run = simulate(workload, system, dispatcher)
     seconds = perf_counter() - began

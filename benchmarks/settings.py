@@ -33,7 +33,7 @@ from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.predict.forest import Forest
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 
 HOUR_S = 3_600

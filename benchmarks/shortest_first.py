@@ -1,6 +1,6 @@
 """Plain list scheduling, shortest job first: what the models are measured against.
 
-python benchmarks/corpus.py instances --models pcp3 --baseline benchmarks.shortest_first:RULE
+python benchmarks/corpus.py instances --models pcp --baseline benchmarks.shortest_first:RULE
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import numpy as np
 
 from cpdispatch.decision import Decision
 from cpdispatch.instance import Instance
-from cpdispatch.models.engine import MODELS, Answer, Budget, Engine
-from cpdispatch.models.part import in_turn
+from cpdispatch.models.budget import Budget
+from cpdispatch.models.engine import Answer, Engine
 
 
 class ShortestFirst:
@@ -19,14 +19,12 @@ class ShortestFirst:
     name = "shortest-first"
 
     def dispatch(self, instance: Instance) -> Decision:
-        engine = Engine(*MODELS["pcp3"])
+        engine = Engine("hcp")
         budget = Budget(engine.limit_s, live=False)
         answers = []
         for part in engine.parts(instance, engine.select(instance)):
-            front = part.first_order[: part.locked]
-            order = np.argsort(part.jobs.expected_s, kind="stable")
-            order = np.concatenate((front, order[~np.isin(order, front)]))
-            answers.append(Answer(part, part.search.schedule(in_turn(order, part.after)), 0.0))
+            order = part.feasible_order(np.argsort(part.jobs.expected_s, kind="stable"))
+            answers.append(Answer(part, part.generator.schedule(order), 0.0))
         return engine.decision(instance, answers, budget)
 
 

@@ -47,8 +47,8 @@ RULES = (
          (("dependencies", True), ("idempotent", True), ("compiled", False))),
     Rule("general loop", "easy-spf-spf:limits=upper", "confident", 3_000, (("compiled", False),)),
     Rule("best", "best:cp=off", "forest", 3_000),
-    Rule("hcp3", "hcp3", "walltime", 400),
-    Rule("pcp5", "pcp5", "last2", 200, (EVENT, ("correction", "requested"))),
+    Rule("hcp3", "hcp", "walltime", 400),
+    Rule("pcp5", "pcp:model=boxes", "last2", 200, (EVENT, ("correction", "requested"))),
 )  # fmt: skip
 
 
@@ -82,20 +82,13 @@ def digest_of(path: Path, machine: int | str, rule: Rule) -> str:
     """The digest of what became of the jobs."""
     import pyarrow as pa
 
-    from cpdispatch.simulate import simulate
-    from cpdispatch.system import System, find
-    from cpdispatch.workloads import read
-    from cpdispatch.workloads.fit import fit
-    from cpdispatch.workloads.select import select
+    from cpdispatch.simulator import simulate
+    from cpdispatch.workloads import prepare
 
-    system = find(machine) if isinstance(machine, str) else System.pool(machine)
-    workload = read(path, "strong", int(system.total[0]))
-    if rule.jobs is not None:
-        workload = select(workload, rule.jobs)
+    workload, system = prepare(path, str(machine), filter="strong", jobs=rule.jobs)
     run = simulate(
-        fit(workload, system), system, rule.dispatcher, predictor=rule.predictor,
-        **dict(rule.options),
-    )  # fmt: skip
+        workload, system, rule.dispatcher, predictor=rule.predictor, **dict(rule.options)
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, run.job_table.schema) as stream:
         stream.write_table(run.job_table.combine_chunks())

@@ -19,10 +19,9 @@ from cpdispatch import dispatch, verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import DecisionError
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate import simulate
-from cpdispatch.system import System, find
-from cpdispatch.workloads import read
-from cpdispatch.workloads.fit import fit
+from cpdispatch.simulator import simulate
+from cpdispatch.system import System
+from cpdispatch.workloads import prepare
 
 LOGS = (
     "KTH-SP2-1996-2.1-cln.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz", "SDSC-BLUE-2000-4.1-cln.swf.gz",
@@ -34,7 +33,14 @@ SYSTEMS = {
     "HPC2N": "seth", "UniLu": "gaia", "RICC": "ricc", "alea": "metacentrum",
 }  # fmt: skip
 """Where nodes are known; the others are pools."""
-DISPATCHERS = ("hcp3", "pcp3", "pcp5", "hyper", "hcp", "pcp4")
+DISPATCHERS = (
+    "hcp",
+    "pcp",
+    "pcp:model=boxes",
+    "hyper",
+    "hcp:objective=ewt_weighted",
+    "pcp:model=counts",
+)
 PART = 5_000
 
 
@@ -68,11 +74,7 @@ def main() -> None:
 def log_of(path: Path) -> tuple[Workload, System]:
     """A log on its machine."""
     named = next((system for name, system in SYSTEMS.items() if path.name.startswith(name)), None)
-    system = find(named) if named else None
-    cores = None if system is None else int(system.total[0])
-    workload = read(path, "all", cores)
-    system = system or System.pool(int(workload.processors or 0))
-    return fit(workload, system), system
+    return prepare(path, named)
 
 
 def replayed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from cpdispatch.errors import (
     CpdispatchError,
     DecisionError,
     InputError,
+    RenamedWarning,
     UsageError,
     nearest,
     unknown,
@@ -256,6 +258,14 @@ def _objective(value: Any) -> str:
     return str(value)
 
 
+def _formulation(value: Any) -> str:
+    from cpdispatch.models.engine import FORMULATIONS
+
+    if value not in FORMULATIONS:
+        raise ValueError(f"one of {', '.join(FORMULATIONS)} is needed")
+    return str(value)
+
+
 # ------------------------------------------------------------------------- the registry
 
 
@@ -293,7 +303,7 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     if adapt and cp is not False:
         from cpdispatch.models.engine import make_engine
 
-        engine = make_engine("hcp3", limit_s=settings.limit_s / 4, seed=settings.seed)
+        engine = make_engine("hcp", limit_s=settings.limit_s / 4, seed=settings.seed)
     chosen = {renamed.get(key, key): value for key, value in given.items()}
     return Best(**chosen, engine=engine)
 
@@ -304,23 +314,27 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     return Reject()
 
 
-def _model(name: str) -> Make:
+def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
+    from cpdispatch.models.engine import make_engine
+
+    limit_s = given.pop("limit", settings.limit_s)
+    return make_engine(model, limit_s=limit_s, seed=settings.seed, **given)
+
+
+def _hcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+    return _engine(settings, given, "hcp")
+
+
+def _pcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+    return _engine(settings, given, f"pcp:model={given.pop('model', 'copies')}")
+
+
+def _thesis(variant: str) -> Make:
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
+        from cpdispatch.models.thesis import make_thesis
+
         limit_s = given.pop("limit", settings.limit_s)
-        common = {"limit_s": limit_s, "seed": settings.seed}
-        if given.pop("engine", True):
-            from cpdispatch.models.engine import make_engine
-
-            return make_engine(name, **common, **given)
-        if beside := sorted(_ENGINE.keys() & given.keys()):
-            raise UsageError(f"dispatcher {name}: {', '.join(beside)} needs the engine")
-        if name.startswith("hcp"):
-            from cpdispatch.models.hcp import make_hcp
-
-            return make_hcp(name, **common, **given)
-        from cpdispatch.models.pcp import make_pcp
-
-        return make_pcp(name, **common, **given)
+        return make_thesis(variant, limit_s=limit_s, seed=settings.seed, **given)
 
     return make
 
@@ -336,12 +350,26 @@ _ORDERS = {
     "limits": _limits,
 }  # fmt: skip
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
+_CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
-    "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch, "limits": _limits
+    **_CP, "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch,
+    "limits": _limits,
 }  # fmt: skip
-_CP = {
-    "limit": _limit, "m": _count, "objective": _objective, "engine": _switch, **_ENGINE
-}  # fmt: skip
+_HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
+
+_THESIS = {
+    "thesis-hcp": "the dissertation's HCP: CP-SAT on the pool, best-fit allocation; all jobs",
+    "thesis-hcp1": "thesis-hcp with at most 100 jobs that fit now, and 3 fruitless searches",
+    "thesis-hcp2": "thesis-hcp1 that expects overdue jobs to run 1 s more, not to have ended",
+    "thesis-hcp3": "thesis-hcp2 that minimises slowdown and takes jobs in the order of slowdown",
+    "thesis-pcp": "the dissertation's PCP: CP-SAT places each unit as optional copies; all jobs",
+    "thesis-pcp1": "thesis-pcp with at most 100 jobs that fit now, and 3 fruitless searches",
+    "thesis-pcp2": "thesis-pcp1 that expects overdue jobs to run 1 s more, not to have ended",
+    "thesis-pcp3": "thesis-pcp2 that minimises slowdown and takes jobs in the order of slowdown",
+    "thesis-pcp4": "thesis-pcp3 with a count of units on each node, and a relaxation of the pool",
+    "thesis-pcp5": "thesis-pcp3 with units as boxes on one axis a resource: no-overlap-2D",
+}
+"""The dissertation's variants: what each does."""
 
 REGISTRY: Mapping[str, Entry] = {
     "easy": Entry(
@@ -367,27 +395,35 @@ REGISTRY: Mapping[str, Entry] = {
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),
-    "hcp": Entry("hybrid CP, original: pooled schedule by CP-SAT, best-fit allocation", _CP,
-                 _model("hcp")),
-    "hcp1": Entry("hcp with only the jobs that fit now, 100 at most", _CP, _model("hcp1")),
-    "hcp2": Entry("hcp1 that corrects the expected end of overdue jobs", _CP, _model("hcp2")),
-    "hcp3": Entry("hcp2 by slowdown, with the priority search", _CP, _model("hcp3")),
-    "pcp": Entry("pure CP, original: each job's units as optional copies on the nodes", _CP,
-                 _model("pcp")),
-    "pcp1": Entry("pcp with only the jobs that fit now, 100 at most", _CP, _model("pcp1")),
-    "pcp2": Entry("pcp1 that corrects the expected end of overdue jobs", _CP, _model("pcp2")),
-    "pcp3": Entry("pcp2 by slowdown, with the priority search", _CP, _model("pcp3")),
-    "pcp4": Entry("pcp3 with a count of units on each node, and a relaxation of the pool", _CP,
-                  _model("pcp4")),
-    "pcp5": Entry("pcp3 with units as boxes on one axis a resource: no-overlap-2D", _CP,
-                  _model("pcp5")),
-    "hyper": Entry("chooses the model for each instance by what served on such; learns",
-                   {"limit": _limit, "m": _count, "objective": _objective, "reserve": _depth,
-                    "patience": _share, "live": _switch, "limits": _limits, "record": str},
-                   _hyper),
+    "hcp": Entry(
+        "minimises slowdown: list schedules, local search, CP-SAT on all nodes' pooled capacity",
+        _ENGINE, _hcp,
+    ),
+    "pcp": Entry(
+        "as hcp, and CP-SAT on the nodes too; model=copies, counts or boxes (default copies)",
+        {**_ENGINE, "model": _formulation}, _pcp,
+    ),
+    "hyper": Entry(
+        "an experiment, no better than hcp so far: hcp or pcp, by what served on such instances",
+        {**_HYPER, "record": str}, _hyper,
+    ),
+    **{name: Entry(summary, _CP, _thesis(name)) for name, summary in _THESIS.items()},
 }  # fmt: skip
 """Every dispatcher by name."""
 
+
+_FORMER: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "hcp1": ("hcp", {"objective": "ewt_weighted"}),
+    "hcp2": ("hcp", {"objective": "ewt_weighted"}),
+    "hcp3": ("hcp", {}),
+    "pcp1": ("pcp", {"model": "copies", "objective": "ewt_excess"}),
+    "pcp2": ("pcp", {"model": "copies", "objective": "ewt_excess"}),
+    "pcp3": ("pcp", {"model": "copies"}),
+    "pcp4": ("pcp", {"model": "counts"}),
+    "pcp5": ("pcp", {"model": "boxes"}),
+}
+"""Names of earlier versions: what such a dispatcher is called now, and its parameters."""
+_NONE: Mapping[str, str] = {}
 
 DEFAULTS = Settings()
 
@@ -403,8 +439,8 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: bool = True) -> Disp
         user's own (or what makes one when called).
     settings : Settings
     warm : bool
-        Whether to compile all that its decisions call, or to load it from the cache, now. A model
-        does so in any case. Without it the first decision of a rule does.
+        Whether to compile all that its decisions call, or to load it from the cache, now. The
+        engine does so in any case. Without it the first decision of the others does.
 
     Raises
     ------
@@ -412,12 +448,60 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: bool = True) -> Disp
         When there is no such dispatcher or parameter, or a value is of no use.
     """
     if spec.endswith(".toml"):
-        return _named(*_from_toml(Path(spec)), settings, spec, warm)
+        return _named(*_current(*_from_toml(Path(spec))), settings, spec, warm)
+    spec = current(spec)
     name, _, rest = spec.partition(":")
     if "." in name or (rest.isidentifier() and not _is_registered(name)):
         return _imported(name, rest, spec)
+    return _named(name, _parameters(spec, rest), settings, spec, warm)
+
+
+def current(spec: str) -> str:
+    """A dispatcher as it is called now; warns of a name that an earlier version had.
+
+    Raises
+    ------
+    UsageError
+        When such a name has parameters that are of no use.
+    """
+    name, _, rest = spec.partition(":")
+    if name not in _FORMER and not (f"thesis-{name}" in REGISTRY and "engine" in rest):
+        return spec
+    name, given = _current(name, _parameters(spec, rest))
+    parameters = ",".join(f"{key}={value}" for key, value in given.items())
+    return f"{name}:{parameters}" if parameters else name
+
+
+def _current(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Name and parameters as they are called now; warns of those of an earlier version."""
+    if f"thesis-{name}" not in REGISTRY or (name not in _FORMER and "engine" not in given):
+        return name, given
+    engine = given.get("engine", "on")
+    if engine not in ("on", "off", True, False):
+        raise UsageError(
+            f"dispatcher {name}, engine={engine}: the parameter engine is gone: leave it out, or "
+            f"write thesis-{name} for the model with the dissertation's search control"
+        )
+    rest = {key: value for key, value in given.items() if key != "engine"}
+    former = f"{name}:engine={engine}" if "engine" in given else name
+    if engine in ("off", False):
+        found, more = f"thesis-{name}", _NONE
+    else:
+        found, more = _FORMER.get(name, (name, _NONE))
+    now = ",".join(f"{key}={value}" for key, value in more.items() if key not in rest)
+    warnings.warn(
+        f"dispatcher {former} is now called {found}{':' if now else ''}{now}; "
+        "the old name will go with the next release",
+        RenamedWarning,
+        stacklevel=4,
+    )
+    return found, {**more, **rest}
+
+
+def _parameters(spec: str, text: str) -> dict[str, Any]:
+    """The parameters after the colon of a dispatcher's name."""
     given: dict[str, Any] = {}
-    for item in filter(None, rest.split(",")):
+    for item in filter(None, text.split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals:
             raise UsageError(f"dispatcher {spec}: {item!r} is not of the form parameter=value")
@@ -426,7 +510,7 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: bool = True) -> Disp
                 f"dispatcher {spec}: the parameter {key} is given twice, {given[key]} and {value}"
             )
         given[key] = value
-    return _named(name, given, settings, spec, warm)
+    return given
 
 
 def _named(

@@ -32,6 +32,10 @@ class DecisionError(CpdispatchError):
     """A dispatcher answered with a decision that its instance does not allow."""
 
 
+class RenamedWarning(FutureWarning):
+    """Something is called by a name that an earlier version had; the message says the new one."""
+
+
 class InterruptedRunError(CpdispatchError):
     """The user asked to stop; what was done so far has been saved where there is a place for it."""
 

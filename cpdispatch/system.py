@@ -84,6 +84,11 @@ class System:
         """Capacity of the whole system, shape (resources,)."""
         return np.asarray(self.capacity.sum(axis=0), dtype=np.int64)
 
+    @property
+    def processors(self) -> int:
+        """Number of cores of the whole system; of its first resource type if it has no core."""
+        return int(self.total[max(self.resource("core"), 0)])
+
     def resource(self, name: str) -> int:
         """Index of a resource type, -1 when the system has none of that name."""
         return self.resources.index(name) if name in self.resources else -1

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cpdispatch.decision import Reason
-from cpdispatch.dispatch import make
-from cpdispatch.simulate import Simulation
-from cpdispatch.system import NAMED
-from cpdispatch.workloads.generate import eurora_sample
+import cpdispatch as cpd
 
 
 def main() -> None:
@@ -17,14 +13,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=50)
     arguments = parser.parse_args()
 
-    simulation = Simulation(eurora_sample(arguments.jobs, seed=0), NAMED["eurora"])
-    dispatcher = make(arguments.dispatcher)
+    simulation = cpd.Simulation(*cpd.prepare(cpd.eurora_sample(arguments.jobs), "eurora"))
+    dispatcher = cpd.make(arguments.dispatcher)
     while (instance := simulation.advance()) is not None:
         decision = dispatcher.dispatch(instance)
         for position, nodes in decision.placements.as_dict().items():
             if decision.start_s[position] == instance.now:
                 job = instance.queue[position]
-                why = Reason(decision.reason[position]).name.lower()
+                why = cpd.Reason(decision.reason[position]).name.lower()
                 print(f"{instance.now:>8} s  job {job.id:>4}  {why:<10}  nodes {nodes}")
         simulation.apply(decision)
 

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cpdispatch import campaign, cli, replays
+from cpdispatch import campaign, cli
 from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
-from cpdispatch.simulate import Run
+from cpdispatch.experiment import runs
+from cpdispatch.simulator import Run
 
 HERE, TWO = Workers(cores=1), Workers(cores=2)
 LOG = """; MaxProcs: 4
@@ -530,18 +531,18 @@ def test_a_log_is_simulated_on_a_cluster_that_sees_the_folder_or_not(
         def elsewhere(plans: object) -> Iterator[Path]:
             yield tmp_path / "not there"
 
-        monkeypatch.setattr(replays, "_sign", elsewhere)
+        monkeypatch.setattr(runs, "_sign", elsewhere)
     log = tmp_path / "small.swf"
     log.write_text(LOG)
     out = tmp_path / "out"
-    names = ["-d", "easy", "-d", "hcp3"]
+    names = ["-d", "easy", "-d", "hcp"]
     assert cli.run(
         ["simulate", str(log), *names, "--cluster", str(there.cluster), "--out", str(out)]
     ) == 0  # fmt: skip
     assert (
         cli.run(["simulate", str(log), *names, "--cores", "1", "--out", str(tmp_path / "a")]) == 0
     )
-    for name in ("easy", "hcp3"):
+    for name in ("easy", "hcp"):
         files = sorted(path.name for path in (out / name).iterdir())
         assert files == ["decisions.parquet", "jobs.parquet", "run.json", "schedule.swf"]
         here = Run.load(tmp_path / "a" / name)

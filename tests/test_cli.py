@@ -16,7 +16,9 @@ import msgspec
 import pytest
 
 from cpdispatch import cli, instance, solution, verify
-from cpdispatch.simulate import Run
+from cpdispatch.cli import signals
+from cpdispatch.cli.options import ReplayOptions
+from cpdispatch.simulator import Run
 
 JOBS = ["--jobs", "300"]
 LOG = """; MaxProcs: 4
@@ -148,6 +150,28 @@ def test_a_folder_of_instances_is_solved_into_a_folder(
     assert (code, len(text.splitlines())) == (0, 2)
     assert sorted(p.name for p in out.iterdir()) == ["one.solution.json", "two.solution.json"]
     assert said(capsys, "verify", inner / "one.json", out / "one.solution.json")[0] == 0
+
+
+def test_a_name_of_an_earlier_version_is_told_once_and_results_have_today_s(
+    log: Path, problem: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = (
+        "cpdispatch: dispatcher hcp3 is now called hcp; the old name will go with the next release"
+    )
+    options = ["-d", "hcp3:limit=0.5", "-d", "easy", "--out", tmp_path / "out", "--json"]
+    code, text, err = said(capsys, "simulate", log, *options)
+    assert (code, err.splitlines().count(told)) == (0, 1)
+    assert [run["dispatcher"] for run in msgspec.json.decode(text)["runs"]] == [
+        "hcp:limit=0.5", "easy"
+    ]  # fmt: skip
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["easy", "hcp_limit_0.5"]
+    again = tmp_path / "again.json"
+    again.write_bytes(problem.read_bytes())
+    code, _, err = said(capsys, "solve", problem, again, "--model", "hcp3")
+    assert (code, err.splitlines().count(told)) == (0, 1)
+    code, _, err = said(capsys, "simulate", log, "-d", "hcp3", "-d", "hcp")
+    assert code == 2
+    assert "the same dispatcher is named twice" in err
 
 
 def test_the_other_instances_are_solved_when_one_is_bad(
@@ -291,7 +315,7 @@ def test_dumped_instances_carry_dependencies_and_the_starvation_bound(
     folder = tmp_path / "dumps"
     options = [
         "-d",
-        "hcp3",
+        "hcp",
         "--dependencies",
         "--starvation",
         "2s,1min",
@@ -314,7 +338,7 @@ def test_dumped_instances_carry_dependencies_and_the_starvation_bound(
     [("24h,2h", (86400, 7200)), ("90s, 30s", (90, 30)), ("5min,0", (300, 0)), ("1m,1m", (60, 60))],
 )
 def test_a_starvation_bound_is_two_durations(text: str, bound: tuple[int, int]) -> None:
-    found = cli.Rules(starvation=text).starvation_bound()
+    found = ReplayOptions(starvation=text).starvation_bound()
     assert found is not None
     assert (found.threshold_s, found.bound_s) == bound
 
@@ -731,8 +755,8 @@ BAD = {
         "binds the plans of models, and easy is none.*threshold=24h",
     ),
     "a bound that a bare model breaks": (
-        lambda log: ["simulate", log, "-d", "pcp3:engine=off", "--starvation", "24h,2h"],
-        "dispatcher pcp3:engine=off knows no starvation bound",
+        lambda log: ["simulate", log, "-d", "thesis-pcp3", "--starvation", "24h,2h"],
+        "dispatcher thesis-pcp3 knows no starvation bound",
     ),
     "a limit without a unit": (
         lambda log: ["simulate", log, "--limit", "500"],
@@ -986,7 +1010,7 @@ def test_a_second_signal_a_second_later_ends_a_run_at_once(
     assert running.stdout is not None
     assert running.stdout.readline() == "at it\n"
     running.send_signal(number)
-    time.sleep(cli.ONCE_S + 0.5)
+    time.sleep(signals.ONCE_S + 0.5)
     assert running.poll() is None
     running.send_signal(number)
     _, err = running.communicate()
@@ -1022,7 +1046,7 @@ def test_a_run_saves_itself_when_its_terminal_is_gone(tmp_path: Path) -> None:
 def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with cli._stoppable("kept") as stop:
+        with signals.stoppable("kept") as stop:
             os.kill(os.getpid(), signal.SIGHUP)
             assert not stop()
     finally:

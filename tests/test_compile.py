@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any, cast
+
+from cpdispatch.compile import kernel
 
 REPLAY = """
 import sys
 if "plain" in sys.argv:
     sys.modules["numba"] = None
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.generate import eurora_sample
 for dispatcher in ("easy-saf-spf:allocate=best-fit", "conservative", "prb"):
@@ -28,3 +31,18 @@ def test_without_numba_the_same_schedules_come_with_a_warning() -> None:
     plain, warning = replay("plain")
     assert plain == compiled
     assert "numba is not installed: the kernels run as plain Python" in warning
+
+
+@kernel
+def _doubled(number: int, twice: bool) -> int:
+    return 2 * number if twice else number
+
+
+@kernel
+def _doubled_constants(number: int) -> int:
+    return _doubled(3, twice=True) + _doubled(4, twice=False) + _doubled(number, twice=number > 0)
+
+
+def test_a_kernel_is_not_compiled_anew_for_each_constant_that_it_is_called_with() -> None:
+    assert _doubled_constants(5) == 6 + 4 + 10
+    assert len(cast(Any, _doubled).signatures) == 1

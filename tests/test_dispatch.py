@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
 from cpdispatch.dispatch import REGISTRY, Settings
-from cpdispatch.errors import DecisionError, InputError, UsageError
+from cpdispatch.errors import DecisionError, InputError, RenamedWarning, UsageError
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
@@ -35,7 +36,7 @@ def test_easy_has_two_orders_in_its_name_or_as_parameters() -> None:
     assert (plain.threshold_s, plain.best_fit) == (NO_THRESHOLD, False)
 
 
-@pytest.mark.parametrize("name", ["easy", "conservative", "hcp3", "hyper"])
+@pytest.mark.parametrize("name", ["easy", "conservative", "hcp", "hyper"])
 @pytest.mark.parametrize("limits", list(LIMITS))
 def test_limits_are_a_parameter_of_whatever_plans_ahead(name: str, limits: str) -> None:
     made: Any = dispatch.make(f"{name}:limits={limits}")
@@ -120,12 +121,16 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("nowhere.at_all:Thing", "cannot be imported"),
         ("tests.test_dispatch:Thing", "has no attribute 'Thing'"),
         ("tests.test_dispatch:useless", "it has no method dispatch"),
-        ("hcp3:limit=0", "a positive number"),
-        ("hcp3:m=0", "1 or more"),
-        ("hcp3:objective=beauty", "one of ewt_excess"),
+        ("hcp:limit=0", "a positive number"),
+        ("hcp:m=0", "1 or more"),
+        ("hcp:objective=beauty", "one of ewt_excess"),
         ("easy:limits=upr", "one of expected, upper, requested is needed"),
         ("hyper:limits=upr", "one of expected, upper, requested is needed"),
-        ("pcp5:engine=off,limits=upper", "limits needs the engine"),
+        ("thesis-pcp5:limits=upper", "thesis-pcp5 has no parameter 'limits'"),
+        ("pcp:model=circles", "one of copies, counts, boxes is needed"),
+        ("hcp:model=boxes", "hcp has no parameter 'model'"),
+        ("hcp3:engine=of", "the parameter engine is gone"),
+        ("thesis-pcp9", "did you mean thesis-pcp"),
         ("esy:primary", "esy cannot be imported.*did you mean easy"),
         ("easy-spf", "write easy-P-B, for example easy-spf-spf"),
         ("easy-spf-saf-f1", "write easy-P-B, for example easy-spf-saf"),
@@ -135,9 +140,9 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("easy:threshold=24q", "threshold=24q: a time as 90min or 24h"),
         ("easy:threshold=0", "threshold=0: a time as 90min or 24h"),
         ("easy:depth=deep", "depth=deep: a whole number, 0 or more, or all, is needed"),
-        ("hcp3:limit=soon", "limit=soon: a time as 500ms"),
-        ("hcp3:m=1.5", "m=1.5: a whole number, 1 or more, is needed"),
-        ("hcp3:patience=much", "patience=much: a share of the limit"),
+        ("hcp:limit=soon", "limit=soon: a time as 500ms"),
+        ("hcp:m=1.5", "m=1.5: a whole number, 1 or more, is needed"),
+        ("hcp:patience=much", "patience=much: a share of the limit"),
         ("best:width=wide", "width=wide: a number is needed"),
     ],
 )
@@ -149,9 +154,9 @@ def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: st
 def test_times_of_parameters_may_have_a_unit() -> None:
     assert backfill("easy:threshold=24h").threshold_s == 86_400
     assert backfill("easy:threshold=200000").threshold_s == 200_000
-    made: Any = dispatch.make("hcp3:limit=250ms")
+    made: Any = dispatch.make("hcp:limit=250ms")
     assert made.limit_s == 0.25
-    bare: Any = dispatch.make("hcp3:limit=0.5")
+    bare: Any = dispatch.make("hcp:limit=0.5")
     assert bare.limit_s == 0.5
 
 
@@ -187,6 +192,40 @@ def test_a_users_module_that_cannot_be_read_is_one_clear_error(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="broken cannot be imported: SyntaxError"):
         dispatch.make("broken:Own")
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("hcp3", "hcp"),
+        ("hcp3:limit=0.5", "hcp:limit=0.5"),
+        ("hcp1", "hcp:objective=ewt_weighted"),
+        ("hcp2:objective=wait", "hcp:objective=wait"),
+        ("pcp1:m=7", "pcp:model=copies,objective=ewt_excess,m=7"),
+        ("pcp3", "pcp:model=copies"),
+        ("pcp4", "pcp:model=counts"),
+        ("pcp5:m=7,cp=off", "pcp:model=boxes,m=7,cp=off"),
+        ("pcp5:engine=off", "thesis-pcp5"),
+        ("hcp:m=9,engine=off", "thesis-hcp:m=9"),
+        ("pcp:engine=on,m=9", "pcp:m=9"),
+    ],
+)
+def test_a_name_of_an_earlier_version_is_that_of_today_and_warns(former: str, now: str) -> None:
+    name = former.partition(":")[0]
+    with pytest.warns(RenamedWarning, match=f"dispatcher {name}.* is now called "):
+        made: Any = dispatch.make(former)
+    assert made.name == now
+    with warnings.catch_warnings(action="error"):
+        same: Any = dispatch.make(now)
+    assert (type(made), made.objective, made.m) == (type(same), same.objective, same.m)
+
+
+def test_a_toml_file_may_have_a_name_of_an_earlier_version(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('dispatcher = "pcp5"\nengine = false\nm = 7\n')
+    with pytest.warns(RenamedWarning, match="pcp5:engine=False is now called thesis-pcp5;"):
+        made: Any = dispatch.make(str(path))
+    assert (made.variant.name, made.m) == ("thesis-pcp5", 7)
 
 
 @settings(max_examples=60)

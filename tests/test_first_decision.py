@@ -17,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 
 from cpdispatch import dispatch
 from cpdispatch.dispatch import Settings
-from cpdispatch.simulate import Simulation
+from cpdispatch.simulator import Simulation
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.fit import fit
 from cpdispatch.workloads.generate import EURORA, generate
@@ -61,8 +61,8 @@ for one in gc.get_objects():
 
 SPECS = [
     "easy", "easy-saf-spf:threshold=100,limits=upper,allocate=best-fit", "conservative", "best",
-    "prb", "hcp3", "pcp3", "pcp4", "pcp5", "hyper", "hcp3:engine=off", "pcp3:engine=off",
-    "pcp5:engine=off", "fifo",
+    "prb", "hcp", "pcp", "pcp:model=counts", "pcp:model=boxes", "hyper", "thesis-hcp3",
+    "thesis-pcp3", "thesis-pcp5", "fifo",
 ]  # fmt: skip
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from cpdispatch.arrays import compact, is_compact
 from cpdispatch.jobs import Column, JobTable, Workload
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.replay import fingerprint
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System
-from tests.simulate.cases import workload
+from tests.simulator.cases import workload
 from tests.strategies import systems, workloads
 
 

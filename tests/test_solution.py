@@ -21,7 +21,7 @@ from cpdispatch.solution import Solution, SolvedJob
 from tests.strategies import Plan, planned_instances, read
 
 FILE: dict[str, Any] = {
-    "format": "cpdispatch-solution/1", "instance": "ab" * 32, "model": "pcp5",
+    "format": "cpdispatch-solution/1", "instance": "ab" * 32, "model": "hcp",
     "status": "optimal", "objective": "slowdown", "value": 39.775, "bound": 39.775,
     "wall_ms": 11.2, "limit_ms": 1000,
     "jobs": [{"id": 77, "start": 100000, "nodes": {"3": 1, "4": 1}},
@@ -146,9 +146,9 @@ def test_any_bytes_are_a_solution_or_refused(content: bytes) -> None:
 
 
 def test_a_solution_file_of_bytes_that_are_no_text_is_refused() -> None:
-    broken = json.dumps(FILE).replace("pcp5", "\udcff").encode("utf-8", "surrogateescape")
+    broken = json.dumps(FILE).replace("hcp", "\udcff").encode("utf-8", "surrogateescape")
     with pytest.raises(InputError, match="not a solution file"):
-        solutions.loads(json.dumps(FILE).encode().replace(b"pcp5", b"\xff"), "s.json")
+        solutions.loads(json.dumps(FILE).encode().replace(b"hcp", b"\xff"), "s.json")
     with pytest.raises(InputError):
         solutions.loads(broken)
 

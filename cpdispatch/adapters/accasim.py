@@ -5,12 +5,12 @@
     from cpdispatch.adapters import accasim
 
     simulator = accasim.imported("base.simulator_class").Simulator
-    simulator("log.swf", "system.json", accasim.scheduler("hcp3")).start_simulation()
+    simulator("log.swf", "system.json", accasim.scheduler("hcp")).start_simulation()
 
 AccaSim calls a scheduler at instants at which nothing has happened, too: at the submission of a job
 that the whole system could not run, one second before a submission when its clock stands at 0,
 whenever additional data wake it, and every second when jobs wait and nothing else is to come. The
-scheduler dispatches where `cpdispatch.simulate` does, and where the capacity has changed, so that
+scheduler dispatches where `cpdispatch.simulator` does, and where the capacity has changed, so that
 both give the same schedule. One difference stays: a job without runtime ends within the call that
 starts it, and AccaSim dispatches again only at its next event.
 

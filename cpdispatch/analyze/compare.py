@@ -190,10 +190,10 @@ def _beside(key: str, figures: Row, first: Row) -> Row:
     """A figure of the first run, and how many times as large this run's is."""
     if key not in figures or key not in first:
         return {}
-    told = {f"{key}_first": first[key]}
+    relation = {f"{key}_first": first[key]}
     if first[key]:
-        told[f"{key}_times"] = figures[key] / first[key]
-    return told
+        relation[f"{key}_times"] = figures[key] / first[key]
+    return relation
 
 
 def warnings(rows: Sequence[Row]) -> list[Row]:

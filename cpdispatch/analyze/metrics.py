@@ -25,7 +25,7 @@ _PART = 1 << 16  # jobs that are counted at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class ScheduleColumns:
     """The columns that metrics are computed from, one value a job; start -1 when it never started.
 
     Attributes
@@ -54,18 +54,18 @@ class Schedule:
         """Which jobs started."""
         return self.start_s >= 0
 
-    def take(self, which: NDArray[np.bool_]) -> Schedule:
+    def take(self, which: NDArray[np.bool_]) -> ScheduleColumns:
         """The schedule of some of the jobs."""
         if which.all():
             return self
         return self._rows(which)
 
-    def part(self, rows: slice) -> Schedule:
+    def part(self, rows: slice) -> ScheduleColumns:
         """The schedule of consecutive jobs, not copied."""
         return self._rows(rows)
 
-    def _rows(self, which: NDArray[np.bool_] | slice) -> Schedule:
-        return Schedule(
+    def _rows(self, which: NDArray[np.bool_] | slice) -> ScheduleColumns:
+        return ScheduleColumns(
             self.submit_s[which],
             self.start_s[which],
             self.end_s[which],
@@ -77,23 +77,23 @@ class Schedule:
         )
 
 
-def wait_s(schedule: Schedule) -> IntArray:
+def wait_s(schedule: ScheduleColumns) -> IntArray:
     """Time in the queue, w = s - q, seconds."""
     return schedule.start_s - schedule.submit_s
 
 
-def runtime_s(schedule: Schedule) -> IntArray:
+def runtime_s(schedule: ScheduleColumns) -> IntArray:
     """Time on the nodes, p = e - s, seconds."""
     return schedule.end_s - schedule.start_s
 
 
-def processors(schedule: Schedule) -> IntArray:
+def processors(schedule: ScheduleColumns) -> IntArray:
     """Units times the request of the first resource type, at least 1."""
     held: IntArray = np.maximum(schedule.units * schedule.request[:, 0], 1)
     return held
 
 
-def slowdown(schedule: Schedule) -> FloatArray:
+def slowdown(schedule: ScheduleColumns) -> FloatArray:
     """(w + p) / p; a runtime of 0 counts as 1 s.
 
     References
@@ -104,7 +104,7 @@ def slowdown(schedule: Schedule) -> FloatArray:
     return (wait_s(schedule) + p) / p
 
 
-def bounded_slowdown(schedule: Schedule) -> FloatArray:
+def bounded_slowdown(schedule: ScheduleColumns) -> FloatArray:
     """max(1, (w + p) / max(p, tau)) with tau = 10 s.
 
     References
@@ -116,7 +116,7 @@ def bounded_slowdown(schedule: Schedule) -> FloatArray:
     return np.maximum(1.0, (wait_s(schedule) + p) / np.maximum(p, TAU_S))
 
 
-def per_processor_bounded_slowdown(schedule: Schedule) -> FloatArray:
+def per_processor_bounded_slowdown(schedule: ScheduleColumns) -> FloatArray:
     """max(1, (w + p) / (m max(p, tau))) with tau = 10 s.
 
     References
@@ -127,17 +127,17 @@ def per_processor_bounded_slowdown(schedule: Schedule) -> FloatArray:
     return np.maximum(1.0, (wait_s(schedule) + p) / (processors(schedule) * np.maximum(p, TAU_S)))
 
 
-def wasted_processor_s(schedule: Schedule) -> int:
+def wasted_processor_s(schedule: ScheduleColumns) -> int:
     """Processors times seconds of what jobs did before they were restarted, of all jobs."""
     return 0 if schedule.lost_s is None else int(processors(schedule) @ schedule.lost_s)
 
 
-def makespan_s(schedule: Schedule) -> int:
+def makespan_s(schedule: ScheduleColumns) -> int:
     """Time from the first submission to the last end, seconds."""
     return int(schedule.end_s.max() - schedule.submit_s.min())
 
 
-def utilisation(schedule: Schedule) -> FloatArray:
+def utilisation(schedule: ScheduleColumns) -> FloatArray:
     """Share of each resource type held by jobs over the makespan, shape (resources,).
 
     sum of p times units times request / (capacity times makespan); 0 for a type nobody has.
@@ -146,12 +146,12 @@ def utilisation(schedule: Schedule) -> FloatArray:
     return np.asarray(held / np.maximum(schedule.capacity * makespan_s(schedule), 1))
 
 
-def throughput_per_h(schedule: Schedule) -> float:
+def throughput_per_h(schedule: ScheduleColumns) -> float:
     """Jobs ended an hour, over the makespan."""
     return 3600 * len(schedule.end_s) / max(makespan_s(schedule), 1)
 
 
-def energy_j(schedule: Schedule, power_unit: IntArray) -> float:
+def energy_j(schedule: ScheduleColumns, power_unit: IntArray) -> float:
     """Joules that the jobs drew: sum of p times units times request . watts.
 
     Parameters
@@ -162,7 +162,7 @@ def energy_j(schedule: Schedule, power_unit: IntArray) -> float:
     return float((runtime_s(schedule) * schedule.units) @ (schedule.request @ power_unit))
 
 
-def queue_length(schedule: Schedule) -> tuple[IntArray, IntArray]:
+def queue_length(schedule: ScheduleColumns) -> tuple[IntArray, IntArray]:
     """Number of waiting jobs, as a step function exact to the second.
 
     Returns
@@ -178,14 +178,14 @@ def queue_length(schedule: Schedule) -> tuple[IntArray, IntArray]:
     return instants, np.cumsum(change)
 
 
-def queue_length_mean(schedule: Schedule) -> float:
+def queue_length_mean(schedule: ScheduleColumns) -> float:
     """Mean over time of the number of waiting jobs: the sum of the waits over the time."""
     last = max(schedule.submit_s.max(), schedule.start_s.max())
     first = min(schedule.submit_s.min(), schedule.start_s.min())
     return float(wait_s(schedule).sum() / max(last - first, 1))
 
 
-def queue_length_max(schedule: Schedule) -> int:
+def queue_length_max(schedule: ScheduleColumns) -> int:
     """The most jobs that wait at a time: just after one of the submissions."""
     submit, start = np.sort(schedule.submit_s), np.sort(schedule.start_s)
     waiting = np.searchsorted(submit, submit, side="right")
@@ -193,21 +193,21 @@ def queue_length_max(schedule: Schedule) -> int:
     return int(waiting.max())
 
 
-def by_class(schedule: Schedule) -> dict[str, dict[str, float]]:
+def by_class(schedule: ScheduleColumns) -> dict[str, dict[str, float]]:
     """Jobs, mean wait (s) and mean bounded slowdown of short, medium and long jobs, by `CLASSES_S`.
 
     Over the jobs that started; a mean over no jobs is NaN.
     """
     lows = [low for low, _ in CLASSES_S.values()]
 
-    def classes(part: Schedule, _: slice) -> IntArray:
+    def classes(part: ScheduleColumns, _: slice) -> IntArray:
         return np.searchsorted(lows, runtime_s(part), side="right") - 1
 
     return _by_group(schedule, list(CLASSES_S), classes)
 
 
 def by_user(
-    schedule: Schedule, user: NDArray[np.integer[Any]], names: Sequence[str]
+    schedule: ScheduleColumns, user: NDArray[np.integer[Any]], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Jobs, mean wait (s) and mean bounded slowdown of each user, over the jobs that started.
 
@@ -223,9 +223,9 @@ def by_user(
 
 
 def _by_group(
-    schedule: Schedule,
+    schedule: ScheduleColumns,
     names: Sequence[str],
-    groups: Callable[[Schedule, slice], NDArray[np.integer[Any]]],
+    groups: Callable[[ScheduleColumns, slice], NDArray[np.integer[Any]]],
 ) -> dict[str, dict[str, float]]:
     """Figures of each group, by name; ``groups`` says the group of each job of a part, or -1."""
     sums = np.zeros((3, len(names)))
@@ -247,7 +247,7 @@ def _by_group(
     }
 
 
-def summary(schedule: Schedule, decision_ms: FloatArray) -> dict[str, float]:
+def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, float]:
     """Every headline figure of a run, over the jobs that started.
 
     Parameters

@@ -24,7 +24,7 @@ FILL, LINE, INK = "#b9cbe0", "#c1440e", "#333333"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Profile:
+class PlottedWorkload:
     """What is drawn of a workload.
 
     Attributes
@@ -66,14 +66,14 @@ def check(path: str | os.PathLike[str]) -> None:
         ) from None
 
 
-def workloads(path: str | os.PathLike[str], profiles: list[Profile]) -> None:
+def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> None:
     """Draw one workload, or a second one over the first, and write the picture atomically.
 
     Parameters
     ----------
     path : path
         ``.png``, ``.svg`` or ``.pdf``.
-    profiles : list of Profile
+    plotted : list of PlottedWorkload
         One, or two: the second is drawn as lines over the first.
 
     Raises
@@ -86,10 +86,10 @@ def workloads(path: str | os.PathLike[str], profiles: list[Profile]) -> None:
 
     figure = Figure(figsize=(11, 7.4), dpi=120, layout="constrained")
     axes = figure.subplots(2, 2).ravel()
-    _bars(axes[0], [p.hours * 100 for p in profiles], [f"{hour}" for hour in range(24)])
-    _bars(axes[1], [p.weekdays for p in profiles], list(WEEKDAYS))
-    _bars(axes[2], [p.months for p in profiles], list(MONTHS))
-    _distribution(axes[3], profiles)
+    _bars(axes[0], [p.hours * 100 for p in plotted], [f"{hour}" for hour in range(24)])
+    _bars(axes[1], [p.weekdays for p in plotted], list(WEEKDAYS))
+    _bars(axes[2], [p.months for p in plotted], list(MONTHS))
+    _distribution(axes[3], plotted)
     titles = (
         ("Submissions by hour of the day", "share of the jobs [%]", "local time [h]"),
         ("Submissions by day of the week", "jobs a day / mean", ""),
@@ -105,8 +105,8 @@ def workloads(path: str | os.PathLike[str], profiles: list[Profile]) -> None:
     for axis in axes[1:3]:
         axis.axhline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     handles = [
-        _handle(number, f"{profile.name} ({len(profile.work_core_s):,} jobs)")
-        for number, profile in enumerate(profiles)
+        _handle(number, f"{workload.name} ({len(workload.work_core_s):,} jobs)")
+        for number, workload in enumerate(plotted)
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=11
@@ -136,11 +136,11 @@ def _bars(axis: Axes, series: list[FloatArray], names: list[str]) -> None:
     axis.set_ylim(bottom=0)
 
 
-def _distribution(axis: Axes, profiles: list[Profile]) -> None:
+def _distribution(axis: Axes, plotted: list[PlottedWorkload]) -> None:
     """Share of the jobs up to an amount of work; jobs of no runtime count as 1 core-second."""
-    top = max(float(profile.work_core_s.max()) for profile in profiles)
-    for number, profile in enumerate(profiles):
-        values = np.sort(np.maximum(profile.work_core_s, 1))
+    top = max(float(workload.work_core_s.max()) for workload in plotted)
+    for number, workload in enumerate(plotted):
+        values = np.sort(np.maximum(workload.work_core_s, 1))
         share = np.arange(1, len(values) + 1) / len(values) * 100
         # Some thousand steps are finer than the picture.
         kept = np.unique(np.linspace(0, len(values) - 1, 4000).astype(np.int64))

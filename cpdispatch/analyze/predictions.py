@@ -24,7 +24,7 @@ ALL = "all"
 """The class of every job."""
 
 RATIOS: FloatArray = sealed(10.0 ** (np.arange(-300, 301) / 100))
-"""Ratios at which the distribution is told: 100 a decade from 0.001 to 1000, 1 among them."""
+"""Ratios at which the distribution is given: 100 a decade from 0.001 to 1000, 1 among them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class Predictions:
         Parameters
         ----------
         jobs : pandas.DataFrame
-            `cpdispatch.simulate.Run.jobs`, of which start, end, expected_s (s) and killed are read.
+            `cpdispatch.simulator.Run.jobs`: start, end, expected_s (s) and killed are read.
         """
         started, killed = (jobs["start"] >= 0).to_numpy(), jobs["killed"].to_numpy(dtype=np.bool_)
         ended = jobs[started & ~killed]

@@ -188,7 +188,14 @@ def completed(
             failed[task.key] = outcome
             if len(failed) == FAILURES_MAX:
                 latch.close()
-    if latch.wished and over + len(failed) < len(tasks):
+    _check_end(tasks, over, failed, interrupted=latch.wished)
+
+
+def _check_end(
+    tasks: Sequence[Task], over: int, failed: Mapping[str, Failed], *, interrupted: bool
+) -> None:
+    """Raise at the end of a campaign of which not every task is done."""
+    if interrupted and over + len(failed) < len(tasks):
         raise InterruptedRunError(f"interrupted: {over} of {len(tasks)} tasks are done")
     if failed:
         in_order = {task.key: failed[task.key] for task in tasks if task.key in failed}

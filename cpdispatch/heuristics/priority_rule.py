@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics.allocate import fits_empty, start_in_order
 from cpdispatch.heuristics.eligible import eligible_only
@@ -17,18 +17,29 @@ from cpdispatch.instance import Instance
 def waiting_priority(instance: Instance) -> IntArray:
     """Queue positions by priority max(ewt) / ewt * wait, highest first; shape (jobs,).
 
-    Ties go to the smaller demand times duration, then to the earlier submission. Demand is the sum
-    over the resource types of units * request / total capacity.
+    Ties as in `highest_first`.
 
     References
     ----------
     Bartolini, Borghesi, Bridi, Lombardi, Milano, "Proactive workload dispatching on the EURORA
     supercomputer", CP 2014.
     """
+    queue = instance.queue
+    wait_s = instance.now - queue.submit_s
+    return highest_first(instance, queue.ewt_s.max(initial=1) / queue.ewt_s * wait_s)
+
+
+def highest_first(instance: Instance, priority: FloatArray) -> IntArray:
+    """Queue positions by a priority, highest first; shape (jobs,).
+
+    Ties go to the smaller demand times duration, then to the earlier submission. Demand is the sum
+    over the resource types of units * request / total capacity.
+
+    Parameters
+    ----------
+    priority : float array, shape (jobs,)
+    """
     queue, total = instance.queue, np.maximum(instance.system.total, 1)
-    if len(queue) == 0:
-        return np.empty(0, dtype=np.int64)
-    priority = queue.ewt_s.max() / queue.ewt_s * (instance.now - queue.submit_s)
     demand = (queue.units[:, None] * queue.request / total).sum(axis=1)
     return np.lexsort((demand * queue.expected_s, -priority))
 

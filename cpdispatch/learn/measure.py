@@ -9,7 +9,7 @@ from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate.compiled import Replays
+from cpdispatch.simulator.compiled import Replays
 from cpdispatch.system import System
 
 MEASURES = ("wait_s_mean", "wait_s_max", "bounded_slowdown_mean")
@@ -44,7 +44,7 @@ class Meter:
             [wait.mean(), wait.max(), metrics.bounded_slowdown(started).mean()], dtype=np.float64
         )
 
-    def schedule(self, start_s: IntArray) -> metrics.Schedule:
+    def schedule(self, start_s: IntArray) -> metrics.ScheduleColumns:
         """The schedule of the jobs that started.
 
         Raises
@@ -55,7 +55,7 @@ class Meter:
         table = self._workload.table
         if not (start_s >= 0).any():
             raise InputError("no job of it fits the system", file=self._workload.name)
-        whole = metrics.Schedule(
+        whole = metrics.ScheduleColumns(
             submit_s=table.submit_s,
             start_s=start_s,
             end_s=start_s + self._workload.runtime_s,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from cpdispatch.extra import needed
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import FEATURES, NO_THRESHOLD, Order, find, mix
 from cpdispatch.jobs import Workload
-from cpdispatch.learn import results
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
 from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
@@ -144,27 +142,6 @@ class Mixed:
             "unit": dict(zip(FEATURES, self.scale.tolist(), strict=True)),
         }
 
-    def save(self, folder: Path) -> None:
-        """Write weeks.csv, weights.csv, mixed.json, policy.toml and the pictures into a folder."""
-        from cpdispatch.learn import pictures, policy_file
-
-        results.write_table(folder / "weeks.csv", self.weeks)
-        results.write_table(folder / "weights.csv", self.weights)
-        results.write_json(folder / "mixed.json", self.summary)
-        policy_file.write(folder / "policy.toml", self.policy, self._remarks())
-        pictures.save(pictures.lives(self), folder / "weeks.png")
-        pictures.save(pictures.weights(self), folder / "weights.png")
-
-    def _remarks(self) -> list[str]:
-        relative = self.summary["relative_to_fcfs"]
-        trained, saf = (relative[name] or 1.0 for name in ("trained", "saf"))
-        return [
-            f"Mixed policy of the first half of {self.log}: CMA-ES, {self.mixing.evaluations} "
-            f"evaluations, seed {self.mixing.seed}.",
-            f"Sum of the weekly {OBJECTIVES[self.mixing.objective]} of the second half, "
-            f"relative to EASY-FCFS: {trained:.3f}; SAF {saf:.3f}.",
-        ]
-
 
 def order_of(weights: FloatArray, scale: FloatArray) -> Order:
     """The mixed policy of weights of the features in units of ``scale``; ``|w|_1`` is made 1."""
@@ -228,7 +205,7 @@ def learn(
         depends,
     )
     best = np.stack([found for found, _ in sought])
-    told = place.each(
+    results = place.each(
         "tests",
         _told,
         (system, mixing, scale, trained[0]),
@@ -236,7 +213,7 @@ def learn(
         depends,
     )
     return Mixed(
-        mixing, workload.name, scale, trained[0], _week_table(test, told), _weight_table(best)
+        mixing, workload.name, scale, trained[0], _week_table(test, results), _weight_table(best)
     )
 
 
@@ -345,13 +322,13 @@ def _told(
     return row
 
 
-def _week_table(weeks: Sequence[Workload], told: Sequence[dict[str, float]]) -> pd.DataFrame:
+def _week_table(weeks: Sequence[Workload], results: Sequence[dict[str, float]]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(
         [
             {"week": number, "jobs": len(week), **row}
-            for number, (week, row) in enumerate(zip(weeks, told, strict=True), start=1)
+            for number, (week, row) in enumerate(zip(weeks, results, strict=True), start=1)
         ]
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,10 @@ from cpdispatch.extra import needed
 from cpdispatch.files import replacing
 from cpdispatch.heuristics.policies import FEATURES
 from cpdispatch.learn.measure import OBJECTIVES
+from cpdispatch.learn.mixed import Mixed
+from cpdispatch.learn.regress import Regressed
+from cpdispatch.learn.tune import Tuned
 from cpdispatch.learn.weeks import TEST, TRAIN
-
-if TYPE_CHECKING:
-    from cpdispatch.learn.mixed import Mixed
-    from cpdispatch.learn.regress import Regressed
-    from cpdispatch.learn.tune import Tuned
 
 
 def _figure(width: float, height: float) -> Any:
@@ -47,7 +45,7 @@ def pairs(tuned: Tuned) -> Any:
         axes.set_yticks(range(len(names)), [name.upper() for name in names])
         axes.set(xlabel="backfilling order", ylabel="primary order", title=f"{half} weeks")
     figure.colorbar(shown, ax=figure.axes, label="log2 of the ratio to EASY-FCFS-FCFS", shrink=0.8)
-    title = f"{tuned.log}: {measure} with the threshold of the best choice, {tuned.picked}"
+    title = f"{tuned.log}: {measure} with the threshold of the best candidate, {tuned.picked}"
     figure.suptitle(title, fontsize=9)
     return figure
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from cpdispatch.campaign import ALL_CORES, Shared, Task, Workers, run
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate.replay import fingerprint
-from cpdispatch.simulate.run import system_as_dict
+from cpdispatch.simulator.replay import fingerprint
+from cpdispatch.simulator.run import system_as_dict
 from cpdispatch.system import System
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,12 @@ from cpdispatch.extra import needed
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import Order, find
 from cpdispatch.jobs import Workload
-from cpdispatch.learn import results, trials
+from cpdispatch.learn import trials
 from cpdispatch.learn.fit import FORMS, Fit, fit
 from cpdispatch.learn.measure import MEASURES, Meter
 from cpdispatch.learn.place import HERE, Place, about
 from cpdispatch.learn.weeks import at_least, rebased
-from cpdispatch.simulate.replay import fingerprint
+from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System
 
 if TYPE_CHECKING:
@@ -135,25 +134,6 @@ class Regressed:
             },
             "comparison": self.means.to_dict("records"),
         }
-
-    def save(self, folder: Path) -> None:
-        """Write the tables, regress.json, a policy file for each form and the picture."""
-        from cpdispatch.learn import pictures, policy_file
-
-        results.write_table(folder / "samples.csv", self.samples)
-        results.write_table(folder / "coefficients.csv", self.coefficients)
-        results.write_table(folder / "comparison.csv", self.comparison)
-        results.write_json(folder / "regress.json", self.summary)
-        for form, found in self.fits.items():
-            remarks = [
-                f"{form} fitted to {len(self.samples)} scores of {self.log}, "
-                f"{self.regression.orders} orders a pair, seed {self.regression.seed};",
-                f"mean absolute error {found.absolute_error_mean:.3g}.",
-            ]
-            chosen = Backfill(found.order, found.order)
-            policy_file.write(folder / f"{form}.toml", chosen, remarks)
-        pictures.save(pictures.comparison(self), folder / "comparison.png")
-        pictures.save(pictures.samples(self), folder / "scores.png")
 
 
 def regress(
@@ -304,11 +284,11 @@ def _comparison(
     import pandas as pd
 
     rows = []
-    for number, (test, told) in enumerate(zip(tests, compared, strict=True), start=1):
-        base = {backfill: value for backfill, name, value in told if name == "fcfs"}
+    for number, (test, measured) in enumerate(zip(tests, compared, strict=True), start=1):
+        base = {backfill: value for backfill, name, value in measured if name == "fcfs"}
         rows += [
             (number, len(test), backfill, name, value, value / base[backfill])
-            for backfill, name, value in told
+            for backfill, name, value in measured
         ]
     return pd.DataFrame(
         rows,

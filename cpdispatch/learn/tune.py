@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
-from cpdispatch.learn import results
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
 from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, at_least, halves, made_up
@@ -46,7 +44,7 @@ class Tuning:
     objective : str
         A name in `OBJECTIVES`.
     max_wait : float or None
-        Pick only among choices whose maximum wait on the training weeks, relative to that of
+        Pick only among candidates whose maximum wait on the training weeks, relative to that of
         EASY-FCFS-FCFS, is so large at most.
     seed : int
     """
@@ -84,14 +82,14 @@ class Tuning:
         }
 
     @property
-    def choices(self) -> list[Choice]:
+    def candidates(self) -> list[Candidate]:
         """EASY-FCFS-FCFS without threshold, the baseline, and then every pair with every T."""
         tried = product(self.policies, self.policies, self.thresholds_s)
-        return [BASELINE, *(c for c in (Choice(*t) for t in tried) if c != BASELINE)]
+        return [BASELINE, *(c for c in (Candidate(*t) for t in tried) if c != BASELINE)]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Candidate:
     """A pair of orders and a threshold."""
 
     primary: str
@@ -108,7 +106,7 @@ class Choice:
         return f"{self.primary.upper()}-{self.backfill.upper()}{limit}"
 
 
-BASELINE = Choice("fcfs", "fcfs", NO_THRESHOLD)
+BASELINE = Candidate("fcfs", "fcfs", NO_THRESHOLD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +117,10 @@ class Tuned:
     ----------
     tuning : Tuning
     log : str
-    picked : Choice
+    picked : Candidate
         The best of the training weeks.
     pairs : DataFrame
-        One row a half and choice: the mean over the weeks of each of `MEASURES`, and
+        One row a half and candidate: the mean over the weeks of each of `MEASURES`, and
         ``*_relative`` to that of EASY-FCFS-FCFS.
     deciles : DataFrame
         One row a half, threshold, measure and decile, of the picked pair of orders: the decile over
@@ -131,13 +129,13 @@ class Tuned:
 
     tuning: Tuning
     log: str
-    picked: Choice
+    picked: Candidate
     pairs: pd.DataFrame
     deciles: pd.DataFrame
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The picked choice, and how it does on both halves."""
+        """The picked candidate, and how it does on both halves."""
         rows = self.pairs
         chosen = rows[
             (rows.primary == self.picked.primary)
@@ -161,27 +159,6 @@ class Tuned:
             },
         }
 
-    def save(self, folder: Path) -> None:
-        """Write pairs.csv, deciles.csv, tune.json, policy.toml and the pictures into a folder."""
-        from cpdispatch.learn import pictures, policy_file
-
-        results.write_table(folder / "pairs.csv", self.pairs)
-        results.write_table(folder / "deciles.csv", self.deciles)
-        results.write_json(folder / "tune.json", self.summary)
-        policy_file.write(folder / "policy.toml", self.picked.dispatcher, self._remarks())
-        pictures.save(pictures.pairs(self), folder / "pairs.png")
-        pictures.save(pictures.thresholds(self), folder / "thresholds.png")
-
-    def _remarks(self) -> list[str]:
-        tuning, test = self.tuning, self.summary[TEST]
-        measure = OBJECTIVES[tuning.objective]
-        return [
-            f"Tuned on {self.log}: {len(tuning.choices)} choices, {tuning.weeks} weeks made up of",
-            f"its first half, seed {tuning.seed}, by {measure}. On as many of its second half,",
-            f"relative to EASY-FCFS-FCFS: {measure} {test[measure + '_relative']:.3f}, "
-            f"wait_s_max {test['wait_s_max_relative']:.3f}.",
-        ]
-
 
 _RELATIVE = tuple(f"{name}_relative" for name in MEASURES)
 
@@ -197,7 +174,7 @@ def tune(
     tuning: Tuning = Tuning(),
     place: Place = HERE,
 ) -> Tuned:
-    """Try every pair of orders with every threshold; pick on the first half, tell on the second.
+    """Try every pair of orders with every threshold; pick on the first half, measure on the second.
 
     The log is split at its temporal midpoint. Of each half, weeks are made up: of each user a
     random week of that user's. Each is replayed from an empty system, and all its jobs count.
@@ -220,7 +197,7 @@ def tune(
     ----------
     Lelong, Reis, Trystram, "Tuning EASY-Backfilling Queues", JSSPP 2017.
     """
-    choices = tuning.choices
+    candidates = tuning.candidates
     parts = halves(workload)
     weeks = {
         half: made_up(parts[half], tuning.weeks, 2 * tuning.seed + number)
@@ -230,7 +207,7 @@ def tune(
         place.each(
             "tune",
             _measured,
-            (system, choices),
+            (system, candidates),
             [(week,) for half in HALVES for week in weeks[half]],
             about(workload, system, tuning.simulated),
         )
@@ -241,21 +218,21 @@ def tune(
     return Tuned(
         tuning,
         workload.name,
-        choices[best],
-        _pairs(choices, by_half),
-        _deciles(tuning, choices, best, by_half),
+        candidates[best],
+        _pairs(candidates, by_half),
+        _deciles(tuning, candidates, best, by_half),
     )
 
 
-def _measured(common: tuple[System, Sequence[Choice]], week: Workload) -> FloatArray:
-    """`MEASURES` of each choice in a week, shape (choices, 3)."""
-    system, choices = common
+def _measured(common: tuple[System, Sequence[Candidate]], week: Workload) -> FloatArray:
+    """`MEASURES` of each candidate in a week, shape (candidates, 3)."""
+    system, candidates = common
     meter = Meter(week, system)
-    return np.stack([meter.measure(choice.dispatcher) for choice in choices])
+    return np.stack([meter.measure(candidate.dispatcher) for candidate in candidates])
 
 
 def best_of(tuning: Tuning, mean: FloatArray) -> int:
-    """The best of the choices by their mean measures, shape (choices, 3)."""
+    """The best of the candidates by their mean measures, shape (candidates, 3)."""
     value = mean[:, MEASURES.index(OBJECTIVES[tuning.objective])].copy()
     if tuning.max_wait is not None:
         longest = mean[:, MEASURES.index("wait_s_max")]
@@ -263,17 +240,17 @@ def best_of(tuning: Tuning, mean: FloatArray) -> int:
     return int(value.argmin())
 
 
-def _pairs(choices: Sequence[Choice], by_half: dict[str, FloatArray]) -> pd.DataFrame:
+def _pairs(candidates: Sequence[Candidate], by_half: dict[str, FloatArray]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
     for half, measured in by_half.items():
         mean = measured.mean(axis=0)
         share = relative(mean, mean[:1])
-        for number, choice in enumerate(choices):
+        for number, candidate in enumerate(candidates):
             rows.append(
                 (
-                    *(half, choice.primary, choice.backfill, _shown(choice.threshold_s)),
+                    *(half, candidate.primary, candidate.backfill, _shown(candidate.threshold_s)),
                     *mean[number].tolist(),
                     *share[number].tolist(),
                 )
@@ -284,15 +261,15 @@ def _pairs(choices: Sequence[Choice], by_half: dict[str, FloatArray]) -> pd.Data
 
 
 def _deciles(
-    tuning: Tuning, choices: Sequence[Choice], best: int, by_half: dict[str, FloatArray]
+    tuning: Tuning, candidates: Sequence[Candidate], best: int, by_half: dict[str, FloatArray]
 ) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
     for half, threshold_s in product(HALVES, tuning.thresholds_s):
-        wanted = Choice(choices[best].primary, choices[best].backfill, threshold_s)
+        wanted = Candidate(candidates[best].primary, candidates[best].backfill, threshold_s)
         measured = by_half[half]
-        share = relative(measured[:, choices.index(wanted)], measured[:, 0])
+        share = relative(measured[:, candidates.index(wanted)], measured[:, 0])
         for number, name in enumerate(MEASURES):
             values = deciles(share[:, number])
             rows += [

@@ -1,1 +1,1 @@
-"""Constraint-programming dispatchers on OR-Tools CP-SAT, one file a model."""
+"""Constraint-programming dispatchers on OR-Tools CP-SAT: an engine, formulations, variants."""

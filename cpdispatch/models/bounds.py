@@ -46,25 +46,10 @@ _EXACT_MAX = 2**53
 # ---------------------------------------------------------------------------- the bounds
 
 
-def per_job(weights: Weights, free_until_s: IntArray, earliest_s: IntArray) -> int:
-    """The sum when every job starts as early as it could alone.
-
-    Parameters
-    ----------
-    free_until_s, earliest_s : int64 array, shape (jobs,)
-        The latest start of each job that costs nothing; its earliest start.
-    """
-    late_s = np.maximum(earliest_s - free_until_s, 0)
-    if float(weights.per_s.astype(np.float64) @ late_s.astype(np.float64)) < FOREVER_S:
-        return int((weights.per_s * late_s).sum())
-    return sum(w * t for w, t in zip(weights.per_s.tolist(), late_s.tolist(), strict=True))
-
-
 def area(
     families: Families,
     jobs: JobTable,
     weights: Weights,
-    free_until_s: IntArray,
     earliest_s: IntArray,
 ) -> int:
     """Lower bound of ``sum(per_s * max(0, start - free_until_s))`` by mean busy times.
@@ -85,23 +70,21 @@ def area(
         Of these jobs.
     jobs : JobTable
     weights : Weights
-    free_until_s : int64 array, shape (jobs,)
-        The latest start of each job that costs nothing.
     earliest_s : int64 array, shape (jobs,)
         A time before which no plan starts the job.
 
     Returns
     -------
     int
-        Never less than `per_job`.
+        Never less than the sum of the jobs' costs at their earliest starts.
 
     References
     ----------
     Eastman, Even, Isaacs 1964; Goemans 1997, lemma 2: see the module.
     """
-    classes, _ = _classes(families, jobs, weights, free_until_s, earliest_s)
+    classes, _ = _classes(families, jobs, weights, earliest_s)
     parts = _partition(families, classes)
-    least = per_job(weights, free_until_s, earliest_s)
+    least = weights.sum(earliest_s)
     return least + sum(_up(part.gain) for part in parts)
 
 
@@ -129,7 +112,6 @@ def priced(
     families: Families,
     jobs: JobTable,
     weights: Weights,
-    free_until_s: IntArray,
     earliest_s: IntArray,
     upper: int,
     rounds: int = ROUNDS,
@@ -148,7 +130,7 @@ def priced(
 
     Parameters
     ----------
-    families, jobs, weights, free_until_s, earliest_s
+    families, jobs, weights, earliest_s
         As for `area`.
     upper : int
         Weighted sum of a known plan.
@@ -159,8 +141,8 @@ def priced(
     ----------
     Van den Akker, Hurkens, Savelsbergh 2000; Held, Wolfe, Crowder 1974: see the module.
     """
-    least = per_job(weights, free_until_s, earliest_s)
-    classes, of = _classes(families, jobs, weights, free_until_s, earliest_s)
+    least = weights.sum(earliest_s)
+    classes, of = _classes(families, jobs, weights, earliest_s)
     parts = _partition(families, classes)
     closed = least + sum(_up(part.gain) for part in parts)
     unknown = Priced(closed, np.full(len(of), FOREVER_S), earliest_s)
@@ -186,7 +168,7 @@ def priced(
 
 
 def _up(gain: float) -> int:
-    """A bound of an integer, from one that is none."""
+    """Round a lower bound on an integer up."""
     return max(int(np.ceil(gain)), 0)
 
 
@@ -197,12 +179,11 @@ def _classes(
     families: Families,
     jobs: JobTable,
     weights: Weights,
-    free_until_s: IntArray,
     earliest_s: IntArray,
 ) -> tuple[Classes, IntArray]:
     """The classes, and which one each job belongs to."""
     release = np.maximum(earliest_s - families.since_s[0], 0)
-    free_until = np.maximum(free_until_s - families.since_s[0], release)
+    free_until = np.maximum(weights.free_until_s - families.since_s[0], release)
     facts = [jobs.expected_s, weights.per_s, release, free_until]
     first, of = distinct([*jobs.request.T, jobs.units, *facts])
     demand = families.demand[:, first].astype(np.float64, order="C")

@@ -1,6 +1,6 @@
 """The anytime engine around every model: an answer at once, a better one while there is time.
 
-select -> decompose -> incumbent (priority search) -> bound -> [gap closed? answer] -> local search
+select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> local search
 over orders, and CP-SAT on what it can win -> verify -> answer
 
 Predictions say who is planned, in which order, and what a plan costs. What a plan may rest on is
@@ -10,12 +10,10 @@ another matter, see `Engine.limits`.
 from __future__ import annotations
 
 import functools
-import gc
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -26,26 +24,26 @@ from ortools.sat.python import cp_model_helper as cp_sat
 
 from cpdispatch import toys
 from cpdispatch.arrays import IntArray
-from cpdispatch.decision import NO_START, Certificate, Decision, Placements
+from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
 from cpdispatch.heuristics import limits
+from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
-from cpdispatch.heuristics.priority_search import OrderSearch, Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
-from cpdispatch.models import hcp, pcp
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.bounds import area, priced
+from cpdispatch.models.boxes import BoxesModel
+from cpdispatch.models.budget import Budget, no_collection
+from cpdispatch.models.certificate import TOLERANCE, Result, certify
+from cpdispatch.models.copies import CopiesModel
+from cpdispatch.models.counts import CountsModel
 from cpdispatch.models.families import families
-from cpdispatch.models.hcp import (
-    EXHAUST_STEPS,
-    OPTIMAL_GAP,
-    TOLERANCE,
-    Variant,
-    slowdown_priority,
-)
-from cpdispatch.models.moves import InTurn, MakeMoves, Master, Move, Neighbourhoods
-from cpdispatch.models.part import Part, Selection, in_turn, parts_of, select
-from cpdispatch.models.search import CLOCK_ENDED, DETERMINISTIC_PER_S, RESERVE_S, configure
+from cpdispatch.models.moves import MakeMoves, Master, Move, MovesInSequence, Neighbourhoods
+from cpdispatch.models.node_problem import NodePlan
+from cpdispatch.models.part import Part, Selection, parts_of, select
+from cpdispatch.models.pooled_model import EXHAUST_STEPS
+from cpdispatch.models.search import CLOCK_ENDED, DETERMINISTIC_PER_S, Formulation, configure
 from cpdispatch.models.solver import Response, Solver, shared
 
 STEPS_PER_S = 2_500_000
@@ -88,83 +86,6 @@ GRACE_S = 0.01
 _log = logging.getLogger(__name__)
 
 
-# --------------------------------------------------------------------------------- budget
-
-
-class Budget:
-    """What a decision may still use.
-
-    In the live regime that is the time on the clock. In the deterministic one every phase has a
-    price that does not depend on the machine's speed: the prices alone say what is done, and the
-    clock ends the decision at its limit, which `Answer.limit_hit` then says.
-
-    Parameters
-    ----------
-    limit_s : float
-        Of the clock.
-    live : bool
-    work_s : float, optional
-        What may be spent in the deterministic regime, if that is less than the limit of the clock.
-    """
-
-    def __init__(self, limit_s: float, live: bool, work_s: float | None = None) -> None:
-        self.limit_s, self.live = limit_s, live
-        self.work_s = limit_s if work_s is None else work_s
-        self.phases_ms: dict[str, float] = {}
-        self._began = self._lap = perf_counter()
-        self.spent_s = 0.0
-
-    def lap(self, phase: str) -> None:
-        """Charge the time since the last lap to a phase."""
-        now = perf_counter()
-        self.phases_ms[phase] = self.phases_ms.get(phase, 0.0) + (now - self._lap) * 1e3
-        self._lap = now
-
-    @property
-    def elapsed_ms(self) -> float:
-        """Time since the beginning, milliseconds."""
-        return (perf_counter() - self._began) * 1e3
-
-    @property
-    def until(self) -> float:
-        """When the answer must be begun, on the clock of `perf_counter`."""
-        return self._began + self.limit_s - RESERVE_S
-
-    @property
-    def over(self) -> bool:
-        """Whether the time on the clock is up."""
-        return perf_counter() >= self.until
-
-    @property
-    def left_s(self) -> float:
-        """What is left, seconds; 0 or less when that is spent.
-
-        In the deterministic regime the clock has no say in it: see `over`.
-        """
-        return self.until - perf_counter() if self.live else self.unspent_s
-
-    @property
-    def unspent_s(self) -> float:
-        """What the prices leave, seconds."""
-        return self.work_s - RESERVE_S - self.spent_s
-
-    def spend(self, seconds: float) -> None:
-        """Charge the price of something."""
-        self.spent_s += seconds
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep Python from looking for cyclic garbage: with ortools loaded that takes 50 ms."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 # ------------------------------------------------------------------------------ the dispatcher
 
 
@@ -174,10 +95,8 @@ class Engine:
 
     Parameters
     ----------
-    variant : Variant
-        Whose name, objective and priority it has.
-    moves : callable
-        What CP-SAT is asked to do, with the variant's model.
+    model : str
+        A name of `MODELS`: what CP-SAT is asked to do.
     limit_s : float
         Budget of a decision, everything included, seconds.
     m : int
@@ -191,14 +110,15 @@ class Engine:
         Whether the clock ends the search, which then uses all cores. Without this it is
         deterministic: the same answer every time, unless a machine is very slow.
     cp : bool
-        Whether CP-SAT is asked; else the priority search and the local search are alone.
+        Whether CP-SAT is asked; else list schedules and the local search are alone.
     seed : int
     objective : str
-        The variant's own when empty.
+        What to minimise. The priority of jobs goes with it: wait by what is expected in the queue,
+        or slowdown.
     limits : str
         How long a plan takes jobs to last, see `cpdispatch.heuristics.limits.limited`.
     name : str
-        Name in tables; the variant's own when empty.
+        Name in tables; the model's when empty.
     faults : Counter of str
         What went wrong in the solver's process or in a model so far, and how often; and how many
         decisions of the deterministic regime the clock ended.
@@ -209,8 +129,7 @@ class Engine:
     all plans of the selected jobs that fit if jobs last as long as the limits say.
     """
 
-    variant: Variant
-    moves: MakeMoves
+    model: str
     limit_s: float = 1.0
     m: int = 1000
     reserve: int = 1
@@ -218,7 +137,7 @@ class Engine:
     live: bool = False
     cp: bool = True
     seed: int = 0
-    objective: str = ""
+    objective: str = "slowdown"
     limits: str = "upper"
     name: str = ""
     solver: Solver = field(default_factory=shared, repr=False, compare=False)
@@ -227,8 +146,9 @@ class Engine:
     keeps_starvation_bound: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "objective", self.objective or self.variant.objective)
-        object.__setattr__(self, "name", self.name or self.variant.name)
+        if self.model not in MODELS:
+            raise unknown("model", self.model, MODELS)
+        object.__setattr__(self, "name", self.name or self.model)
         objectives.find(self.objective)
         limits.find(self.limits)
 
@@ -252,8 +172,8 @@ class Engine:
 
     def select(self, instance: Instance) -> Selection:
         """The jobs that are planned."""
-        by_slowdown = self.variant.by_slowdown
-        order = slowdown_priority(instance) if by_slowdown else waiting_priority(instance)
+        by_wait = self.objective in objectives.BY_EXPECTED_WAIT
+        order = waiting_priority(instance) if by_wait else slowdown_priority(instance)
         return select(limits.limited(instance, self.limits), order, self.m, self.reserve)
 
     def parts(self, instance: Instance, selection: Selection) -> list[Part]:
@@ -263,7 +183,7 @@ class Engine:
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
         """The best plan of a part that a share of what is left of the budget allows."""
-        run = _Run(self, part, budget, budget.left_s * (1 - share))
+        run = _PartSearch(self, part, budget, budget.left_s * (1 - share))
         return run.answer()
 
     def decision(self, instance: Instance, answers: list[Answer], budget: Budget) -> Decision:
@@ -275,21 +195,25 @@ class Engine:
             placed |= answer.places()
         reason = reasons(instance, np.arange(len(start_s)), start_s)
         value = objectives.of(self.objective, instance.queue).value(start_s)
-        bound = None
-        if all(answer.complete for answer in answers):
-            bound = min(sum((answer.bound for answer in answers), 0.0), value)
-        proven = bound is not None and value - bound <= OPTIMAL_GAP * max(1.0, value)
-        status = "optimal" if proven else "feasible"
-        if not proven and not any(answer.by_model for answer in answers):
-            status = "heuristic"
         if not budget.live and any(answer.clock_ended for answer in answers):
             self.faults[CLOCK_ENDED] += 1
-        budget.lap("answer")
-        certificate = Certificate(
-            self.variant.name, self.objective, status, value, bound, budget.phases_ms,
-            any(answer.limit_hit for answer in answers), "live" if self.live else "deterministic",
+        result = Result(
+            "feasible" if any(answer.by_model for answer in answers) else "heuristic",
+            sum((answer.bound for answer in answers), 0.0),
+            any(answer.limit_hit for answer in answers),
+        )
+        certificate = certify(
+            self.model, self.objective, value, result, budget,
+            whole=all(answer.complete for answer in answers),
+            regime="live" if self.live else "deterministic",
         )  # fmt: skip
         return Decision(start_s, reason, Placements.of(placed), certificate)
+
+
+def slowdown_priority(instance: Instance) -> IntArray:
+    """Queue positions by slowdown (wait + d) / d, highest first, then by submission."""
+    queue = instance.queue
+    return np.argsort(-((instance.now - queue.submit_s) / queue.expected_s), kind="stable")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -299,7 +223,7 @@ class Answer:
     Attributes
     ----------
     part : Part
-    schedule : Schedule
+    schedule : ListSchedule
         The jobs that there was no time to place have `NO_START`.
     bound : float
         Lower bound of the objective.
@@ -316,7 +240,7 @@ class Answer:
     """
 
     part: Part
-    schedule: Schedule
+    schedule: ListSchedule
     bound: float
     by_model: bool = False
     limit_hit: bool = False
@@ -351,7 +275,7 @@ class Answer:
 # ------------------------------------------------------------------------------ one part
 
 
-class _Run:
+class _PartSearch:
     """The phases of the engine on one part.
 
     Parameters
@@ -381,12 +305,12 @@ class _Run:
         part, budget = self.part, self.budget
         orders = self._rules()
         began = perf_counter()
-        first = part.search.schedule(orders[0], lambda: budget.over)
+        first = part.generator.schedule(orders[0], lambda: budget.over)
         self.pass_s = perf_counter() - began
         budget.lap("first")
         if (first.start_s == NO_START).any():
             return Answer(part, first, 0.0, limit_hit=True, clock_ended=True)
-        self.schedule, self.sum = first, part.sum(first.start_s)
+        self.schedule, self.sum = first, part.weights.sum(first.start_s)
         self.bound = least = self._least()
         if self.sum > least:
             order = self._incumbent(orders)
@@ -424,19 +348,15 @@ class _Run:
         area = share * part.jobs.expected_s
         per_s = np.maximum(part.weights.per_s, 1)
         keys = (area / per_s, part.jobs.expected_s / 1.0, 1 / per_s, np.arange(len(part)) / 1.0)
-        front = part.first_order[: part.locked]
         orders: dict[bytes, IntArray] = {}
         for key in keys:
-            order = np.argsort(key, kind="stable")
-            order = in_turn(np.concatenate((front, order[~np.isin(order, front)])), part.after)
+            order = part.feasible_order(np.argsort(key, kind="stable"))
             orders.setdefault(order.tobytes(), order)
         return list(orders.values())
 
     def _least(self) -> int:
         """What the jobs cost at least, each at its earliest start."""
-        jobs = self.part.search.jobs
-        late_s = np.maximum(self.part.earliest_s - jobs.free_until, 0)
-        self.least = jobs.per_s * late_s
+        self.least = self.part.weights.each(self.part.earliest_s)
         return int(self.least.sum())
 
     def _incumbent(self, orders: list[IntArray]) -> IntArray:
@@ -445,8 +365,8 @@ class _Run:
         for order in orders[1:]:
             if self._clock_is_short(2):
                 break
-            schedule = self.part.search.schedule(order)
-            if self.part.sum(schedule.start_s) < self.sum:
+            schedule = self.part.generator.schedule(order)
+            if self.part.weights.sum(schedule.start_s) < self.sum:
                 self._take(schedule)
                 best = order
         return best
@@ -455,17 +375,16 @@ class _Run:
         """Lower bounds: areas, prices, and a millisecond of exhausting the pool."""
         part = self.part
         given = families(part.instance, part.position)
-        limits = part.jobs, part.weights, part.cost.free_until_s, part.earliest_s
+        limits = part.jobs, part.weights, part.earliest_s
         self.bound = max(self.bound, area(given, *limits))
         if not self._closed():
             self.bound = max(self.bound, priced(given, *limits, self.sum, PRICE_ROUNDS).sum)
         if not self._closed() and len(part) <= EXHAUST_JOBS:
-            pool, jobs = part.pool(), part.search.jobs
-            start_s, proven = pool.improve(
-                self.schedule.start_s, jobs.free_until, jobs.per_s, EXHAUST_STEPS
+            start_s, proven = part.pool().improve(
+                self.schedule.start_s, part.weights, EXHAUST_STEPS
             )
             if proven:
-                self.bound = max(self.bound, part.sum(start_s))
+                self.bound = max(self.bound, part.weights.sum(start_s))
 
     def _closed(self) -> bool:
         return self.sum - self.bound <= TOLERANCE * self.sum
@@ -473,10 +392,10 @@ class _Run:
     # ---------------------------------------------------------------------------- the search
 
     def _search(self, order: IntArray) -> None:
-        """Local search over orders; then CP-SAT and local search in turn."""
+        """Local search over orders; then CP-SAT and local search, one after the other."""
         engine, part = self.engine, self.part
         self.worked = True
-        self.orders = OrderSearch(part.search, order, self.least, part.locked, engine.seed)
+        self.orders = OrderSearch(part.generator, order, self.least, part.locked, engine.seed)
         before, patience_s = self.sum, engine.patience * engine.limit_s
         self._reorder(self.left_s * (LOCAL_SHARE if engine.cp else 1.0))
         self.budget.lap("orders")
@@ -516,16 +435,16 @@ class _Run:
     def _take_orders(self) -> None:
         """Take the plan of the best order if it is better than the plan so far."""
         if self.orders.best_cost < self.sum:
-            self._take(self.part.search.schedule(self.orders.best))
+            self._take(self.part.generator.schedule(self.orders.best))
 
-    def _take(self, schedule: Schedule) -> None:
-        self.schedule, self.sum = schedule, self.part.sum(schedule.start_s)
+    def _take(self, schedule: ListSchedule) -> None:
+        self.schedule, self.sum = schedule, self.part.weights.sum(schedule.start_s)
 
     def _moves(self, seconds: float) -> None:
         """Let CP-SAT make moves, until they bring nothing more, or for so long."""
         engine = self.engine
         self.kept_s += max(self.left_s - seconds, 0.0)
-        moves = engine.moves(self.part, engine.seed)
+        moves = MODELS[engine.model](self.part, engine.seed)
         idle_s = 0.0
         while (
             not self._closed()
@@ -570,7 +489,7 @@ class _Run:
         self._take_orders()
         if found.schedule is not None:
             self.by_model = True
-            if self.part.sum(found.schedule.start_s) < self.sum:
+            if self.part.weights.sum(found.schedule.start_s) < self.sum:
                 self._take(found.schedule)
                 self._go_on_from(found.schedule)
         # A bound that lies above a plan is false.
@@ -592,40 +511,40 @@ class _Run:
             self._chunk()
         return solver.result(until)
 
-    def _go_on_from(self, schedule: Schedule) -> None:
+    def _go_on_from(self, schedule: ListSchedule) -> None:
         """Search on through the orders near that of a schedule."""
-        part = self.part
-        front = part.first_order[: part.locked]
         order = np.argsort(schedule.start_s, kind="stable")
-        order = np.concatenate((front, order[~np.isin(order, front)]))
-        self.orders.restart(in_turn(order, part.after))
+        self.orders.restart(self.part.feasible_order(order))
         self._reorder(0.1 * self.left_s)
 
 
 # ------------------------------------------------------------------------------ putting it together
 
-MODELS: Mapping[str, tuple[Variant, MakeMoves]] = {
-    **{name: (variant, Master) for name, variant in hcp.VARIANTS.items()},
+FORMULATIONS: Mapping[str, type[Formulation[NodePlan]]] = {
+    "copies": CopiesModel, "counts": CountsModel, "boxes": BoxesModel
+}  # fmt: skip
+"""The formulations on the nodes by name."""
+
+MODELS: Mapping[str, MakeMoves] = {
+    "hcp": Master,
     **{
-        name: (variant, partial(InTurn, (Master, partial(Neighbourhoods, variant.formulation))))
-        for name, variant in pcp.VARIANTS.items()
+        f"pcp:model={name}": partial(MovesInSequence, (Master, partial(Neighbourhoods, model)))
+        for name, model in FORMULATIONS.items()
     },
 }
-"""Each model's variant, and what CP-SAT is asked to do with it."""
+"""What CP-SAT is asked to do, by the dispatcher that asks it."""
 
 
-def make_engine(name: str, **settings: Any) -> Engine:
-    """The engine around a model of `MODELS`; for the settings see `Engine`.
+def make_engine(model: str, **settings: Any) -> Engine:
+    """The engine around a model of `MODELS`, ready; for the settings see `Engine`.
 
     Raises
     ------
     UsageError
         When there is no such model or objective.
     """
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
-    engine = Engine(*MODELS[name], **settings)
-    warm_up(name)
+    engine = Engine(model, **settings)
+    warm_up(model)
     return engine
 
 
@@ -635,26 +554,25 @@ class _Throwaway:
 
     Attributes
     ----------
-    name : str
-        Of its model.
+    model : str
     """
 
-    name: str
+    model: str
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide, and take a step through all parts of the search."""
-        engine = Engine(*MODELS[self.name], limit_s=0.2, reserve=sys.maxsize, patience=0.2)
+        engine = Engine(self.model, limit_s=0.2, reserve=sys.maxsize, patience=0.2)
         budget = Budget(3600.0, live=False, work_s=engine.limit_s)
         answers = engine.answers(instance, budget)
         for part in (answer.part for answer in answers):
-            orders = OrderSearch(part.search, part.first_order, part.weights.per_s, part.locked)
+            orders = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)
             orders.run(1)
             orders.kick(KICK)
         return engine.decision(instance, answers, budget)
 
 
 @functools.cache
-def warm_up(name: str) -> None:
+def warm_up(model: str) -> None:
     """Load the kernels of a model and start the solver: no decision's budget pays for it."""
     shared().warm_up()
-    toys.play(partial(_Throwaway, name))
+    toys.play(partial(_Throwaway, model))

@@ -2,7 +2,8 @@
 
 `Neighbourhoods` set some jobs free and plan them anew beside the others, on the nodes, with any
 formulation; all of them at once where the model is small. `Master` plans all jobs on the pool,
-and the priority search finds nodes for them in the order of these starts. `InTurn` is both.
+and a list schedule in the order of these starts finds nodes for them. `MovesInSequence` is
+both, one after the other.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics.priority_search import Schedule
-from cpdispatch.models import hcp
-from cpdispatch.models.part import Part, in_turn
-from cpdispatch.models.problem import Plan, Problem
-from cpdispatch.models.search import Values, whole
+from cpdispatch.heuristics.schedule_generation import ListSchedule
+from cpdispatch.models.node_problem import NodePlan
+from cpdispatch.models.part import Part
+from cpdispatch.models.pooled_model import PooledModel, PooledProblem
+from cpdispatch.models.search import Formulation, whole
 from cpdispatch.models.solver import Response
 
 SMALLEST, LARGEST = 3, 24
@@ -29,7 +30,7 @@ NODES = 1000
 """Nodes that a model may begin with; like ones are then taken together."""
 
 PARTS = 3000
-"""Parts that a model may have; see `NodeModel.size`."""
+"""Parts that a model may have; see `Formulation.size`."""
 
 PART_S = 5e-5
 """Time to build a part of a model, seconds."""
@@ -44,7 +45,7 @@ class Found:
 
     Attributes
     ----------
-    schedule : Schedule or None
+    schedule : ListSchedule or None
         A feasible one, better or not than the one that the move began with.
     bound : int or None
         Lower bound of the part's weighted sum.
@@ -52,7 +53,7 @@ class Found:
         Whether the solver stated something that is not so, which is left out.
     """
 
-    schedule: Schedule | None = None
+    schedule: ListSchedule | None = None
     bound: int | None = None
     false: bool = False
 
@@ -78,7 +79,7 @@ class Move:
 class Moves(Protocol):
     """Proposes moves for the schedules of a part."""
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """A move for the schedule, built in much less than the time left; None: no more moves."""
         ...
 
@@ -106,53 +107,24 @@ def _bound(response: Response) -> int | None:
 # ------------------------------------------------------------------------ on the nodes
 
 
-class NodeModel(Protocol):
-    """A formulation of the problem on the nodes."""
-
-    def __init__(self, problem: Problem, plan: Plan | None = None) -> None: ...
-
-    @property
-    def model(self) -> cp_model.CpModel:
-        """The model; its objective is to be minimised and integer."""
-        ...
-
-    @property
-    def lossless(self) -> bool:
-        """Whether every plan of the problem is one of the model: its bounds are the problem's."""
-        ...
-
-    @staticmethod
-    def size(problem: Problem) -> int:
-        """How many parts the model of a problem has, of those that there are most of."""
-        ...
-
-    def hint(self, plan: Plan) -> None:
-        """Begin the next search with this plan."""
-        ...
-
-    def read(self, solver: Values) -> Plan:
-        """The plan that a solver has found."""
-        ...
-
-
 class Neighbourhoods:
     """Sets jobs free: all of them if the model is small, else one that waits and its rivals.
 
     Parameters
     ----------
-    formulation : type of NodeModel
+    formulation : type of Formulation
     part : Part
     seed : int
     """
 
-    def __init__(self, formulation: type[NodeModel], part: Part, seed: int) -> None:
+    def __init__(self, formulation: type[Formulation[NodePlan]], part: Part, seed: int) -> None:
         self._formulation, self._part = formulation, part
         self._random = np.random.default_rng(seed)
         self._movable = np.flatnonzero(~part.settled)
         self._size = 6
         self._whole = True
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """The model of the jobs that are set free, with the schedule as a hint."""
         part = self._part
         if self._whole:
@@ -168,7 +140,7 @@ class Neighbourhoods:
                 return move
         return None
 
-    def _pose(self, schedule: Schedule, free: IntArray, left_s: float) -> Move | None:
+    def _pose(self, schedule: ListSchedule, free: IntArray, left_s: float) -> Move | None:
         """The move that sets these jobs free; None if it is too large or cannot gain anything."""
         part = self._part
         everything = len(free) == len(part)
@@ -180,8 +152,8 @@ class Neighbourhoods:
         if self._formulation.size(problem) > most:
             self._size = max(self._size - 1, SMALLEST)
             return None
-        before = problem.sum(plan.start_s)
-        if before <= problem.sum(problem.earliest()):
+        before = problem.sum_of(plan)
+        if before <= problem.weights.sum(problem.earliest_s):
             return None
         formulation = self._formulation(problem, plan)
 
@@ -192,7 +164,7 @@ class Neighbourhoods:
                 self._learn(proven, False)
                 return Found()
             after = formulation.read(_Values(response.values))
-            sum_ = problem.sum(after.start_s)
+            sum_ = problem.sum_of(after)
             self._learn(proven, sum_ < before)
             if after.check(problem) or bound > sum_:
                 return Found(false=True)
@@ -201,7 +173,7 @@ class Neighbourhoods:
 
         return Move(formulation.model, 0.5 if everything else 0.1, answer)
 
-    def _candidates(self, schedule: Schedule, free: IntArray, most: float) -> IntArray:
+    def _candidates(self, schedule: ListSchedule, free: IntArray, most: float) -> IntArray:
         """The nodes that the jobs use, and some others."""
         owner = np.repeat(np.arange(len(self._part)), np.diff(schedule.offset))
         used = np.unique(schedule.node[np.isin(owner, free)])
@@ -211,7 +183,7 @@ class Neighbourhoods:
             others = self._random.choice(others, count, replace=False)
         return np.union1d(used, others)
 
-    def _choose(self, schedule: Schedule) -> IntArray:
+    def _choose(self, schedule: ListSchedule) -> IntArray:
         """A job that starts later than it could alone, and jobs that are in its way."""
         part, movable, start_s = self._part, self._movable, schedule.start_s
         waits = movable[start_s[movable] > part.earliest_s[movable]]
@@ -231,7 +203,7 @@ class Neighbourhoods:
         others = self._random.choice(rivals, count, replace=False, p=weight / weight.sum())
         return np.sort(np.append(others, seed))
 
-    def _meets(self, schedule: Schedule, job: int) -> IntArray:
+    def _meets(self, schedule: ListSchedule, job: int) -> IntArray:
         """Whether each job has a node in common with a job, shape (jobs,)."""
         owner = np.repeat(np.arange(len(self._part)), np.diff(schedule.offset))
         common = np.isin(schedule.node, schedule.node[owner == job])
@@ -253,7 +225,7 @@ _TRIALS = 5
 
 
 class Master:
-    """Plans on the pool; the nodes are the priority search's.
+    """Plans on the pool; a list schedule in the order of its starts finds the nodes.
 
     Parameters
     ----------
@@ -263,19 +235,19 @@ class Master:
 
     def __init__(self, part: Part, seed: int) -> None:
         self._part = part
-        self._problem = hcp.Problem(part.pool(), part.cost, part.weights)
+        self._problem = PooledProblem(part.pool(), part.cost, part.weights)
         self._hint: IntArray | None = None
         self._done = False
         self._share = 0.25
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """The model of the pool; it goes on from the best plan that it has found so far."""
         if self._done or len(self._part) * PART_S > left_s / 4:
             return None
         problem, hint = self._problem, self._hint
-        if hint is None or problem.sum(hint) > problem.sum(schedule.start_s):
+        if hint is None or problem.weights.sum(hint) > problem.weights.sum(schedule.start_s):
             hint = schedule.start_s
-        model = hcp.PooledModel(problem, hint)
+        model = PooledModel(problem, hint)
 
         def answer(response: Response) -> Found:
             self._done = self._done or response.status == cp_model.OPTIMAL
@@ -284,7 +256,7 @@ class Master:
                 self._done = True
                 return Found()
             start_s = model.read(_Values(response.values))
-            false = not problem.pool.holds(start_s) or bound > problem.sum(start_s)
+            false = not problem.pool.holds(start_s) or bound > problem.weights.sum(start_s)
             self._done = self._done or false or (start_s == hint).all()
             if false:
                 return Found(false=True)
@@ -295,19 +267,16 @@ class Master:
         self._share = min(2 * self._share, 1.0)
         return move
 
-    def _placed(self, start_s: IntArray) -> Schedule:
+    def _placed(self, start_s: IntArray) -> ListSchedule:
         """Nodes for all jobs, in the order of these starts."""
-        part = self._part
-        front = part.first_order[: part.locked]
         order = np.argsort(start_s, kind="stable")
-        order = np.concatenate((front, order[~np.isin(order, front)]))
-        return part.search.schedule(in_turn(order, part.after))
+        return self._part.generator.schedule(self._part.feasible_order(order))
 
 
 # ------------------------------------------------------------------------------ one after the other
 
 
-class InTurn:
+class MovesInSequence:
     """Moves of several kinds: those of the next one when the one before has no more.
 
     Parameters
@@ -320,7 +289,7 @@ class InTurn:
     def __init__(self, kinds: Sequence[MakeMoves], part: Part, seed: int) -> None:
         self._kinds = [make(part, seed) for make in kinds]
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """A move of the first kind that has one."""
         while self._kinds:
             if move := self._kinds[0].next(schedule, left_s):

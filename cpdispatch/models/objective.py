@@ -24,21 +24,56 @@ TAU_S = 10
 _SMALLEST_WEIGHT = 10**6
 # A double holds every integer up to 2^53: the solver reports its bounds as doubles.
 _LARGEST_SUM = 2**52
+_LARGEST_INT64 = 2**62  # below it a sum of products cannot overflow, whatever floats round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """Integer costs for a solver: ``per_s[i]`` for each second after ``free_until_s[i]``.
+    """The objective in integers, as the searches minimise it.
+
+    Job i costs ``per_s[i]`` for each second that it starts after ``free_until_s[i]``.
 
     Attributes
     ----------
     per_s : int64 array, shape (jobs,)
         ``scale`` times each job's rate, rounded down.
     scale : int
+    free_until_s : int64 array, shape (jobs,)
     """
 
     per_s: IntArray
     scale: int
+    free_until_s: IntArray
+
+    def take(self, positions: IntArray) -> Weights:
+        """The weights of the jobs at these positions."""
+        return Weights(self.per_s[positions], self.scale, self.free_until_s[positions])
+
+    def each(self, start_s: IntArray) -> IntArray:
+        """What each job costs with these starts, shape (jobs,)."""
+        costs: IntArray = self.per_s * np.maximum(start_s - self.free_until_s, 0)
+        return costs
+
+    def sum(self, start_s: IntArray) -> int:
+        """The weighted sum that the searches minimise; exact even beyond 64 bits."""
+        late_s = np.maximum(start_s - self.free_until_s, 0)
+        if float(self.per_s.astype(np.float64) @ late_s.astype(np.float64)) < _LARGEST_INT64:
+            return int((self.per_s * late_s).sum())
+        return sum(w * t for w, t in zip(self.per_s.tolist(), late_s.tolist(), strict=True))
+
+    def latest(self, earliest_s: IntArray, most: int, last_s: IntArray) -> IntArray:
+        """The last start of each job with which the weighted sum can still be ``most``.
+
+        Parameters
+        ----------
+        earliest_s : int64 array, shape (jobs,)
+            The first start that each job could have.
+        last_s : int64 array, shape (jobs,)
+            The answer for a job without a weight.
+        """
+        slack = most - self.sum(earliest_s)
+        late_s = np.maximum(earliest_s, self.free_until_s) + slack // np.maximum(self.per_s, 1)
+        return np.where(self.per_s > 0, late_s, last_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,13 +135,13 @@ class Cost:
         """
         rates = list(zip(self.numerator.tolist(), self.denominator.tolist(), strict=True))
         if not rates:
-            return Weights(np.empty(0, dtype=np.int64), 1)
+            return Weights(np.empty(0, dtype=np.int64), 1, self.free_until_s)
         span_s = max(latest_s - int(self.free_until_s.min()), 1)
         smallest = min(up / down for up, down in rates)
         largest_sum = span_s * sum(up / down for up, down in rates)
         scale = max(int(min(_SMALLEST_WEIGHT / smallest, _LARGEST_SUM / largest_sum)), 1)
         per_s = [up * scale // down for up, down in rates]
-        return Weights(np.array(per_s, dtype=np.int64), scale)
+        return Weights(np.array(per_s, dtype=np.int64), scale, self.free_until_s)
 
     def bound(self, scaled: int, weights: Weights) -> float:
         """A lower bound of the objective over all jobs, from one of the weighted sum.
@@ -183,6 +218,9 @@ def _pp_slowdown(jobs: JobTable) -> Cost:
 def _ones(jobs: JobTable) -> IntArray:
     return np.ones(len(jobs), dtype=np.int64)
 
+
+BY_EXPECTED_WAIT = frozenset({"ewt_excess", "ewt_weighted"})
+"""The objectives that measure a job's wait by the expected wait of its queue."""
 
 OBJECTIVES: Mapping[str, Callable[[JobTable], Cost]] = {
     "ewt_excess": _ewt_excess,

@@ -1,7 +1,7 @@
 """Independent parts of a dispatch problem: which jobs, on which nodes, at what cost, in what order.
 
 A part is what the engine works on. Of a part and a schedule, some jobs can be set free: what the
-others leave is the `Problem` of a formulation, with like nodes counted no more often than needed.
+others leave is the `NodeProblem` of a formulation, with no more nodes of a kind than needed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,15 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.heuristics.allocate import fits_now
-from cpdispatch.heuristics.priority_search import (
-    Held,
-    PrioritySearch,
-    Schedule,
-    held_in,
-    jobs_of,
-    timelines,
-)
+from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
+from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.pooled import Pool
-from cpdispatch.models.problem import After, Plan, Problem, room
+from cpdispatch.models.timing import After
 
 # ------------------------------------------------------------------------------ which jobs
 
@@ -156,18 +151,18 @@ class Part:
         return self.instance.earliest_s()[self.position]
 
     @cached_property
-    def search(self) -> PrioritySearch:
-        """The priority search over all jobs of the part."""
+    def generator(self) -> ScheduleGenerator:
+        """Makes list schedules of all jobs of the part."""
         lines, member = timelines(self.instance, self.nodes, held_in(self.instance))
-        return PrioritySearch(lines, member, jobs_of(
-            self.jobs, self.watts, self.early_s, self.cost.free_until_s, self.weights.per_s,
+        return ScheduleGenerator(lines, member, jobs_of(
+            self.jobs, self.watts, self.early_s, self.weights.free_until_s, self.weights.per_s,
             [(after.job, after.before, after.think_s) for after in self.after],
         ))  # fmt: skip
 
     @cached_property
     def earliest_s(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
-        return self.search.earliest()
+        return self.generator.earliest()
 
     @cached_property
     def latest_s(self) -> IntArray:
@@ -179,7 +174,7 @@ class Part:
         latest_s = np.full(len(self), NO_LATEST_S, dtype=np.int64)
         if self.locked:
             front = self.first_order[: self.locked]
-            start_s = self.search.starts(self.first_order)[front]
+            start_s = self.generator.starts(self.first_order)[front]
             bound_s = self.instance.latest_s()[self.position[front]]
             latest_s[front] = np.where(bound_s < NO_LATEST_S, np.maximum(bound_s, start_s), start_s)
         return latest_s
@@ -195,20 +190,22 @@ class Part:
         starved: BoolArray = bound_s < NO_LATEST_S
         return starved & bool((self.latest_s > bound_s).any())
 
-    def sum(self, start_s: IntArray) -> int:
-        """The weighted sum to minimise."""
-        return self.search.cost(start_s)
+    def feasible_order(self, order: IntArray) -> IntArray:
+        """The order, but with the locked jobs in front and every job after its predecessors.
 
-    def sum_of(self, jobs: IntArray, start_s: IntArray) -> int:
-        """The weighted sum of some of the jobs."""
-        late_s = np.maximum(start_s - self.cost.free_until_s[jobs], 0)
-        return int((self.weights.per_s[jobs] * late_s).sum())
+        Parameters
+        ----------
+        order : int64 array, shape (jobs,)
+        """
+        front = self.first_order[: self.locked]
+        order = np.concatenate((front, order[~np.isin(order, front)]))
+        return predecessors_first(order, self.after)
 
     # ------------------------------------------------------------------------- relaxation
 
     def pool(self) -> Pool:
         """All nodes' free capacity as one pool, power last where it is capped."""
-        lines = self.search.base
+        lines = self.generator.base
         since_s = np.unique(np.concatenate([
             *(lines.time[c, : lines.segments[c]] for c in range(lines.size[CLASSES])),
             lines.power_time[: lines.size[POWER]],
@@ -226,8 +223,8 @@ class Part:
     # ----------------------------------------------------------------- some jobs set free
 
     def pose(
-        self, schedule: Schedule, free: IntArray, nodes: IntArray
-    ) -> tuple[Problem, Plan, IntArray]:
+        self, schedule: ListSchedule, free: IntArray, nodes: IntArray
+    ) -> tuple[NodeProblem, NodePlan, IntArray]:
         """The problem of some jobs of a schedule beside the others, which stay where they are.
 
         Parameters
@@ -239,9 +236,9 @@ class Part:
 
         Returns
         -------
-        Problem
+        NodeProblem
             Of like nodes it has as many as the jobs could use.
-        Plan
+        NodePlan
             What the schedule says of these jobs.
         nodes : int64 array
             The nodes of the problem.
@@ -261,11 +258,11 @@ class Part:
         early_s, latest_s, after = self._limits(schedule, number)
         jobs = self.jobs.take(free)
         asked = np.flatnonzero(jobs.request.any(axis=0))
-        problem = Problem(
+        problem = NodeProblem(
             self.position[free], jobs, self.watts[free], since_s,
             np.stack([seen[int(c)] for c in rows], axis=1), _power_over(since_s, lines),
             tuple(asked.tolist()), self.cost.take(free),
-            Weights(self.weights.per_s[free], self.weights.scale),
+            self.weights.take(free),
             early_s[free], latest_s[free], after,
         )  # fmt: skip
         units = np.zeros_like(problem.room)
@@ -273,10 +270,10 @@ class Part:
         for job, k in number.items():
             for e in range(schedule.offset[job], schedule.offset[job + 1]):
                 units[k, column[int(schedule.node[e])]] = schedule.units[e]
-        return problem, Plan(schedule.start_s[free], units), nodes
+        return problem, NodePlan(schedule.start_s[free], units), nodes
 
     def _limits(
-        self, schedule: Schedule, number: dict[int, int]
+        self, schedule: ListSchedule, number: dict[int, int]
     ) -> tuple[IntArray, IntArray, tuple[After, ...]]:
         """First and last starts beside jobs that stay, and who comes after whom among the rest."""
         early_s, latest_s = self.early_s.copy(), self.latest_s.copy()
@@ -293,7 +290,9 @@ class Part:
                 latest_s[before] = min(latest_s[before], limit)
         return early_s, latest_s, tuple(within)
 
-    def merged(self, schedule: Schedule, free: IntArray, plan: Plan, nodes: IntArray) -> Schedule:
+    def merged(
+        self, schedule: ListSchedule, free: IntArray, plan: NodePlan, nodes: IntArray
+    ) -> ListSchedule:
         """The schedule with another plan for the jobs that were set free; see `pose`."""
         start_s = schedule.start_s.copy()
         start_s[free] = plan.start_s
@@ -305,10 +304,10 @@ class Part:
         units = np.concatenate((schedule.units[stays], plan.units[job, column]))
         by_job = np.argsort(owner, kind="stable")
         offset = np.searchsorted(owner[by_job], np.arange(len(self) + 1))
-        return Schedule(start_s, offset, node[by_job], units[by_job])
+        return ListSchedule(start_s, offset, node[by_job], units[by_job])
 
 
-def _held_by(part: Part, schedule: Schedule, but: IntArray) -> Held:
+def _held_by(part: Part, schedule: ListSchedule, but: IntArray) -> Held:
     """What the jobs of a schedule hold, but for some."""
     owner = np.repeat(np.arange(len(part)), np.diff(schedule.offset))
     stays = ~np.isin(owner, but)
@@ -413,7 +412,7 @@ def _part(
     front = [place[int(queued)] for queued in selection.first if int(queued) in place]
     pairs = tuple(After(number[a.job], number[a.before], a.think_s) for a in after)
     rest = np.setdiff1d(np.arange(len(position)), front)
-    order = in_turn(np.concatenate((np.array(front, dtype=np.int64), rest)), pairs)
+    order = predecessors_first(np.concatenate((np.array(front, dtype=np.int64), rest)), pairs)
     end_s = int(max(instance.running.end_s.max(initial=instance.now), *(
         [instance.now, *(r.end_s for r in instance.reservations)]
     )))  # fmt: skip
@@ -424,7 +423,7 @@ def _part(
     )
 
 
-def in_turn(order: IntArray, after: Iterable[After]) -> IntArray:
+def predecessors_first(order: IntArray, after: Iterable[After]) -> IntArray:
     """An order in which every job comes after its predecessors, else the same."""
     graph = nx.DiGraph((pair.before, pair.job) for pair in after)
     if not graph:

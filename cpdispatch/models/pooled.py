@@ -17,22 +17,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Profile:
-    """What the pool has free over time, without the queued jobs.
-
-    Attributes
-    ----------
-    since_s : int64 array, shape (segments,)
-        Ascending; the first is the instance's ``now``. The last segment has no end.
-    free : int64 array, shape (segments, resources), or one column more for a power cap
-        Free capacity from ``since_s[k]`` until the next segment.
-    """
-
-    since_s: IntArray
-    free: IntArray
+from cpdispatch.models.objective import Weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +27,9 @@ class Pool:
     Attributes
     ----------
     since_s : int64 array, shape (segments,)
-        See `Profile`.
-    free : int64 array, shape (segments, resources)
+        Ascending; the first is the instance's ``now``. The last segment has no end.
+    free : int64 array, shape (segments, resources), or one column more for a power cap
+        Free capacity from ``since_s[k]`` until the next segment.
     demand : int64 array, shape (jobs, resources)
         What each job holds while it runs: all of its units together.
     duration_s : int64 array, shape (jobs,)
@@ -79,7 +65,7 @@ class Pool:
         return _each_earliest(self.since_s, self.free, self.demand, self.duration_s)
 
     def schedule(self, order: IntArray) -> IntArray:
-        """Starts by the priority search: schedule or postpone, shape (jobs,).
+        """Starts of the list schedule of an order: schedule or postpone, shape (jobs,).
 
         The earliest-startable job is scheduled first, the one that comes first in ``order`` among
         equals; the starts of the others are postponed as far as that calls for.
@@ -95,21 +81,19 @@ class Pool:
         """Whether these starts keep within the pool at every instant."""
         return bool(_holds(self.since_s, self.free, self.demand, self.duration_s, start_s))
 
-    def improve(
-        self, start_s: IntArray, free_until_s: IntArray, per_s: IntArray, steps: int
-    ) -> tuple[IntArray, bool]:
+    def improve(self, start_s: IntArray, weights: Weights, steps: int) -> tuple[IntArray, bool]:
         """The best starts by exhaustion, beginning with these, and whether they are proven best.
 
         Parameters
         ----------
-        free_until_s, per_s : int64 array, shape (jobs,)
-            The weighted sum to minimise: ``per_s * max(0, start - free_until_s)``.
+        weights : Weights
+            What to minimise.
         steps : int
             Limit of the work: segments of a profile that are looked at.
         """
         best, proven = _improve(
             self.since_s, self.free, self.demand, self.duration_s,
-            free_until_s, per_s, start_s, steps,
+            np.array(weights.free_until_s), weights.per_s, start_s, steps,
         )  # fmt: skip
         return best, bool(proven)
 
@@ -128,8 +112,10 @@ def capacity(instance: Instance) -> IntArray:
     return total if instance.power is None else np.append(total, instance.power.cap)
 
 
-def profile(instance: Instance, without: NDArray[np.bool_] | None = None) -> Profile:
-    """The free capacity of the pool from now on.
+def free_capacity(
+    instance: Instance, without: NDArray[np.bool_] | None = None
+) -> tuple[IntArray, IntArray]:
+    """What the pool has free from now on, without the queued jobs: see `Pool`.
 
     Running jobs hold theirs until their expected end. Nodes that are down have none, and no node
     has less than none where a reservation and a job meet.
@@ -138,6 +124,11 @@ def profile(instance: Instance, without: NDArray[np.bool_] | None = None) -> Pro
     ----------
     without : bool array, shape (running,), optional
         Running jobs to be taken as ended.
+
+    Returns
+    -------
+    since_s : int64 array, shape (segments,)
+    free : int64 array, shape (segments, resources)
     """
     running, system = instance.running, instance.system
     counted = np.ones(len(running), dtype=np.bool_) if without is None else ~without
@@ -161,7 +152,7 @@ def profile(instance: Instance, without: NDArray[np.bool_] | None = None) -> Pro
     free = total - (ending.sum(axis=0) - np.cumsum(ending, axis=0))
     if reserved:
         free[:, : len(system.resources)] += _reserved_free(instance, reserved, since, counted)
-    return Profile(since, np.maximum(free, 0))
+    return since, np.maximum(free, 0)
 
 
 def _reserved_free(

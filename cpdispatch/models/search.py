@@ -1,10 +1,10 @@
-"""Search control of the CP-SAT models: budgets, restarts, and answers that are not taken on trust.
+"""The dissertation's search control: restarts with longer limits, and answers that are checked.
 
 References
 ----------
 Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
-chapters 5 and 6: a search lasts delta and is restarted with twice that while it has no solution.
-Here also while it finds better ones, which it is restarted from.
+chapters 5 and 6: a search lasts delta. While it has no solution it is restarted, and delta is
+doubled up to delta_max. The variants after the first give up after k = 3 fruitless searches.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ortools.sat.python import cp_model
 from ortools.sat.python import cp_model_helper as cp_sat
+
+from cpdispatch.models.budget import Budget
 
 DETERMINISTIC_PER_S = 0.1
 """CP-SAT's deterministic time that a second of wall clock is sure to hold.
@@ -29,11 +30,12 @@ the deterministic limit ends the searches before the wall clock does even where 
 more than half a processor.
 """
 
-FIRST_SHARE = 0.05
-"""The first delta as a share of the budget, unless a dispatcher has its own."""
+FIRST_SHARE, SEARCHES = 0.05, 4
+"""The first delta as a share of the budget, and how many searches there are at most.
 
-RESERVE_S = 0.005
-"""Kept back from the solver for what comes after it: decoding, allocation, checking."""
+Delta is doubled after each search, so that delta_max is 0.4 of the budget, and all searches
+together last 0.75 of it at most.
+"""
 
 CLOCK_ENDED = "decisions that the clock ended: they depend on the speed of the machine"
 """What the faults of a dispatcher call them."""
@@ -46,7 +48,7 @@ class FalseAnswerError(Exception):
     """The solver stated something that is not so."""
 
 
-Plan = TypeVar("Plan")
+PlanT = TypeVar("PlanT")
 
 
 class Values(Protocol):
@@ -57,49 +59,33 @@ class Values(Protocol):
         ...
 
 
-class Formulation(Protocol[Plan]):
+class Formulation(Protocol[PlanT]):
     """A CP-SAT model that can be given a plan as a hint, and that a plan can be read from."""
+
+    def __init__(self, problem: Any, plan: PlanT) -> None: ...
+
+    @staticmethod
+    def size(problem: Any) -> int:
+        """How many parts the model of a problem has, of those that there are most of."""
+        ...
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every plan of the problem is one of the model: its bounds are the problem's."""
+        ...
 
     @property
     def model(self) -> cp_model.CpModel:
         """The model; its objective is to be minimised and integer."""
         ...
 
-    def hint(self, plan: Plan) -> None:
+    def hint(self, plan: PlanT) -> None:
         """Replace the hint, for every variable of the model."""
         ...
 
-    def read(self, solver: Values) -> Plan:
+    def read(self, solver: Values) -> PlanT:
         """The plan that a solver has found."""
         ...
-
-
-class Stopwatch:
-    """The budget of one decision, and the wall time of its phases.
-
-    Parameters
-    ----------
-    limit_s : float
-        Budget from now on, seconds.
-    """
-
-    __slots__ = ("_began", "_lap", "limit_s", "phases_ms")
-
-    def __init__(self, limit_s: float) -> None:
-        self.limit_s = limit_s
-        self.phases_ms: dict[str, float] = {}
-        self._began = self._lap = perf_counter()
-
-    def lap(self, phase: str) -> None:
-        """Charge the time since the last lap to a phase."""
-        now = perf_counter()
-        self.phases_ms[phase] = self.phases_ms.get(phase, 0.0) + (now - self._lap) * 1e3
-        self._lap = now
-
-    @property
-    def left_s(self) -> float:
-        """What the solver may still use, seconds; below 0 when that is spent."""
-        return self._began + self.limit_s - RESERVE_S - perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +116,9 @@ class Search:
     ----------
     seed : int
     fruitless : int or None
-        Searches without a solution after which there is no restart; None: only delta's doubling
-        up to the end of the budget ends them.
+        Fruitless searches after which there is no restart; None: `SEARCHES` are made in any case.
     remembers : bool
         Whether a model proven infeasible is not searched again.
-    first_share : float
-        The first delta as a share of the budget; 1: there is one search.
     faults : Counter of str
         Errors in or around the solver, and searches that the clock ended, so far.
     """
@@ -143,24 +126,28 @@ class Search:
     seed: int = 0
     fruitless: int | None = None
     remembers: bool = True
-    first_share: float = FIRST_SHARE
     faults: Counter[str] = field(default_factory=Counter, repr=False)
     _infeasible: dict[bytes, None] = field(default_factory=dict, repr=False)
 
     def run(
         self,
-        build: Callable[[], Formulation[Plan]],
-        watch: Stopwatch,
-        judge: Callable[[Plan], bool],
+        build: Callable[[], Formulation[PlanT]],
+        budget: Budget,
+        judge: Callable[[PlanT], bool],
         key: bytes,
         deterministic_per_s: float = DETERMINISTIC_PER_S,
     ) -> Outcome:
-        """Search until proof, until a search brings nothing better, or until the budget ends.
+        """Search until there is a proof, or until there are no more restarts.
+
+        A search is fruitless if it finds no better plan than the best one known. The models begin
+        with a complete plan, so that this is what the dissertation's search without a solution is.
 
         Parameters
         ----------
         build : callable
             Makes the model; not called for one that is known to be infeasible.
+        budget : Budget
+            Whose clock ends the search.
         judge : callable
             Takes each plan; says whether it is better than all it knew, and raises
             `FalseAnswerError` when it is no plan.
@@ -177,7 +164,7 @@ class Search:
         if key in self._infeasible:
             return Outcome("infeasible")
         try:
-            outcome = self._restarts(build(), watch, judge, deterministic_per_s)
+            outcome = self._restarts(build(), budget, judge, deterministic_per_s)
         except Exception as error:
             # Whatever goes wrong in or around the solver must not cost the decision.
             self.faults[f"a model raised {type(error).__name__}"] += 1
@@ -191,25 +178,24 @@ class Search:
 
     def _restarts(
         self,
-        model: Formulation[Plan],
-        watch: Stopwatch,
-        judge: Callable[[Plan], bool],
+        model: Formulation[PlanT],
+        budget: Budget,
+        judge: Callable[[PlanT], bool],
         deterministic_per_s: float,
     ) -> Outcome:
-        delta_s, spent_s, barren = watch.limit_s * self.first_share, 0.0, 0
+        fruitless = 0
         bound: int | None = None
-        while spent_s + delta_s <= watch.limit_s and watch.left_s > 0:
-            solver = self._solver(delta_s * deterministic_per_s, watch.left_s)
-            spent_s, delta_s = spent_s + delta_s, 2 * delta_s
+        for delta_s in (budget.limit_s * FIRST_SHARE * 2**k for k in range(SEARCHES)):
+            if fruitless == self.fruitless or budget.over:
+                break
+            solver = self._solver(delta_s * deterministic_per_s, budget.clock_s)
             status = solver.solve(model.model)
-            if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and watch.left_s <= 0:
+            if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and budget.over:
                 self.faults[CLOCK_ENDED] += 1
             if status == cp_model.INFEASIBLE:
                 return Outcome("infeasible")
+            fruitless += 1
             if status == cp_model.UNKNOWN:
-                barren += 1
-                if bound is not None or barren == self.fruitless:
-                    break
                 continue
             # A model that is invalid has no bound, and asking for it raises.
             proven = whole(solver.best_objective_bound)
@@ -218,9 +204,9 @@ class Search:
             better = judge(plan)
             if status == cp_model.OPTIMAL:
                 return Outcome("optimal", bound)
-            if not better:
-                break
-            model.hint(plan)
+            if better:
+                fruitless = 0
+                model.hint(plan)
         return Outcome("unsolved" if bound is None else "feasible", bound, limit_hit=True)
 
     def _solver(self, deterministic: float, left_s: float) -> cp_model.CpSolver:

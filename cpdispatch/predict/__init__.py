@@ -23,7 +23,7 @@ from cpdispatch.predict.eloss import ELoss
 from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.memory import Memory
-from cpdispatch.predict.profile import Profile
+from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.walltime import Walltime
 
 Tables: TypeAlias = dict[str, list[dict[str, float | int | str | None]]]
@@ -116,7 +116,7 @@ class Entry:
 PREDICTORS: Mapping[str, Entry] = {
     "walltime": Entry("the requested time", lambda _: Walltime()),
     "last2": Entry("the mean of the user's last two runtimes", lambda _: Last2()),
-    "profile": Entry("the runtime of the user's last job of the same profile (D1)", Profile.of),
+    "profile": Entry("the runtime of the user's last job of the same profile (D1)", SameProfile.of),
     "class": Entry(
         "small or large by a random forest: the median runtime, or the requested time", Classes.of
     ),

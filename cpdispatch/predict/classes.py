@@ -45,7 +45,7 @@ Lesson = tuple[Features, BoolArray]
 _PARTS, _TREES, _LEAF = 10, 5, 5
 
 
-class Forest(NamedTuple):
+class ClassForest(NamedTuple):
     """The trees of a random forest in one row of nodes.
 
     Attributes
@@ -69,7 +69,7 @@ class Forest(NamedTuple):
 
 
 @kernel
-def share_of_small(forest: Forest, job: Features) -> float:
+def share_of_small(forest: ClassForest, job: Features) -> float:
     """Mean over the trees of the share of small jobs in the leaf that a job comes to."""
     total = 0.0
     for tree in range(forest.root.shape[0]):
@@ -81,7 +81,7 @@ def share_of_small(forest: Forest, job: Features) -> float:
     return float(total / forest.root.shape[0])
 
 
-def train(lesson: Lesson, seed: int) -> Forest:
+def train(lesson: Lesson, seed: int) -> ClassForest:
     """A few trees of the forest of jobs whose class is known, of both classes.
 
     Raises
@@ -99,7 +99,7 @@ def train(lesson: Lesson, seed: int) -> Forest:
         np.concatenate([getattr(tree, name) for tree in trees])
         for name in ("children_left", "children_right", "feature", "threshold", "value")
     )
-    return Forest(
+    return ClassForest(
         root,
         np.where(left < 0, -1, left + before),
         np.where(right < 0, -1, right + before),
@@ -110,7 +110,7 @@ def train(lesson: Lesson, seed: int) -> Forest:
     )
 
 
-def grown_together(parts: Sequence[Forest]) -> Forest:
+def grown_together(parts: Sequence[ClassForest]) -> ClassForest:
     """The forest of the trees of all parts, which have equally many."""
     size = [len(part.left) for part in parts]
     before = np.cumsum([0, *size])[:-1]
@@ -122,8 +122,10 @@ def grown_together(parts: Sequence[Forest]) -> Forest:
         )
         for part, shift in zip(parts, before.tolist(), strict=True)
     ]
-    joined = {name: np.concatenate([getattr(p, name) for p in moved]) for name in Forest._fields}
-    return Forest(**{**joined, "importance": np.mean([p.importance for p in parts], axis=0)})
+    joined = {
+        name: np.concatenate([getattr(p, name) for p in moved]) for name in ClassForest._fields
+    }
+    return ClassForest(**{**joined, "importance": np.mean([p.importance for p in parts], axis=0)})
 
 
 @dataclass(slots=True)
@@ -258,7 +260,7 @@ class Classes:
     name: str = "class"
     divider_s: int = 0
     weeks: dict[int, Tally] = field(default_factory=dict, repr=False)
-    _forest: Forest | None = field(default=None, repr=False)
+    _forest: ClassForest | None = field(default=None, repr=False)
     _features: Features = field(
         default_factory=lambda: np.zeros((WINDOW, len(FEATURES)), dtype=np.float32), repr=False
     )
@@ -272,7 +274,7 @@ class Classes:
     )
     _asked: dict[int, _Asked] = field(default_factory=dict, repr=False)
     _lesson: Lesson | None = field(default=None, repr=False)
-    _parts: list[Forest] = field(default_factory=list, repr=False)
+    _parts: list[ClassForest] = field(default_factory=list, repr=False)
     _due_s: int | None = field(default=None, repr=False)
 
     @classmethod

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.last import USERS
 from cpdispatch.predict.memory import SHARE_OF, USED_UP, Memory, unless_used_up
-from cpdispatch.predict.profile import Profile
+from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.recent import Recent
 
 JOBS = 3
@@ -15,7 +15,7 @@ JOBS = 3
 
 @dataclass(slots=True)
 class Confident:
-    """Predicts the requested time of users who use it up, else what `Profile` predicts.
+    """Predicts the requested time of users who use it up, else what `SameProfile` predicts.
 
     A user's requested times are used up when the mean of runtime / requested time of the three
     jobs that ended last is 0.8 or more.
@@ -26,18 +26,18 @@ class Confident:
     dissertation, 2020, algorithm 3 (D2).
     """
 
-    profile: Profile = field(default_factory=Profile)
+    profile: SameProfile = field(default_factory=SameProfile)
     name: str = "confident"
     _shares: Recent[int, tuple[int, ...]] = field(default_factory=lambda: Recent(USERS), repr=False)
 
     @classmethod
     def of(cls, workload: Workload) -> Confident:
         """The predictor for a workload, whose names of executables have prefixes."""
-        return cls(Profile.of(workload))
+        return cls(SameProfile.of(workload))
 
     @property
     def notes(self) -> dict[str, int]:
-        """What a run is to tell, see `Profile`."""
+        """What a run is to tell, see `SameProfile`."""
         return self.profile.notes
 
     def predict(self, job: Job, now: int) -> float:

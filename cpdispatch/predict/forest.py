@@ -74,7 +74,7 @@ class Asked:
     start_s: int | None = None
 
 
-class Ended(NamedTuple):
+class TrainingJob(NamedTuple):
     """A job that has ended, to grow forests from."""
 
     features: Features
@@ -145,7 +145,7 @@ class Forest:
     _errors: Errors = field(default_factory=Errors, repr=False)
     _histories: Recent[Key, History] = field(default_factory=lambda: Recent(KEYS), repr=False)
     _asked: Recent[int, Asked] = field(default_factory=lambda: Recent(OPEN), repr=False)
-    _ended: Recent[int, Ended] = field(default_factory=lambda: Recent(WINDOW), repr=False)
+    _ended: Recent[int, TrainingJob] = field(default_factory=lambda: Recent(WINDOW), repr=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
@@ -205,7 +205,7 @@ class Forest:
         now = runtime_s + (job.submit_s if asked.start_s is None else asked.start_s)
         for history in asked.histories:
             history.end(now, runtime_s, runtime_s / max(1, job.requested_s))
-        self._ended.set(job.id, Ended(asked.features, runtime_s))
+        self._ended.set(job.id, TrainingJob(asked.features, runtime_s))
         jobs = len(self._ended)
         due = now >= self._grown_s + _WEEK_S or jobs >= 2 * self._grown_from
         if jobs >= FEWEST and due:

@@ -13,14 +13,14 @@ from cpdispatch.predict.recent import Recent
 Key = tuple[object, ...]
 PROFILES = 180_000
 """Keys that are remembered, six a job: more than any log of the tests has (Gaia 175,198),
-so that `Profile.memory`, which forgets none, gives the same predictions."""
+so that `SameProfile.memory`, which forgets none, gives the same predictions."""
 
 
 NO_PREFIX = "not used: prefix rule of the predictor profile, executables have no names"
 
 
 @dataclass(slots=True)
-class Profile:
+class SameProfile:
     """Predicts the runtime of the user's last job that matches, tried in turn.
 
     Name, queue, requested time and resources; the same with the name's prefix (the name without its
@@ -50,7 +50,7 @@ class Profile:
     _runtimes: Recent[Key, int] = field(default_factory=lambda: Recent(PROFILES), repr=False)
 
     @classmethod
-    def of(cls, workload: Workload) -> Profile:
+    def of(cls, workload: Workload) -> SameProfile:
         """The predictor for a workload: prefixes come from its names of executables."""
         names = workload.table.labels.get("executable", ())
         return cls(_prefixes(names), notes={} if names else {NO_PREFIX: len(workload)})

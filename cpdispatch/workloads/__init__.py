@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
-from cpdispatch.workloads import swf, table
+from cpdispatch.system import System, find
+from cpdispatch.workloads import fit, select, swf, table
+from cpdispatch.workloads.table import from_table
+
+__all__ = ["READERS", "from_table", "prepare", "read"]
 
 READERS = {".swf": swf.read, ".csv": table.read, ".parquet": table.read}
 """The reader of each extension; .swf and .csv may be packed (.gz, .xz, .zst)."""
@@ -45,3 +49,67 @@ def read(
             advice=f"logs are {', '.join(READERS)}; .swf and .csv also with .gz, .xz or .zst",
         )
     return reader(path, filter, processors)
+
+
+def prepare(
+    log: str | os.PathLike[str] | Workload,
+    system: System | str | None = None,
+    *,
+    filter: str = "all",
+    units: str | None = None,
+    jobs: int | None = None,
+    since: str = "",
+    until: str = "",
+) -> tuple[Workload, System]:
+    """Make a log ready to be simulated: read it, select a part of it, fit that to a system.
+
+    Parameters
+    ----------
+    log : path or Workload
+        A file, see `read`, or a workload.
+    system : System or str, optional
+        A system, or what `cpdispatch.system.find` knows; else a pool of as many processors as the
+        log's machine has.
+    filter : {"all", "strong"}
+        Which jobs of a file to keep, see `read`.
+    units : str, optional
+        How a job's processors become units, see `cpdispatch.workloads.fit.fit`.
+    jobs : int, optional
+        Only the first so many jobs of those from ``since`` until ``until``.
+    since, until : str
+        Dates or date-times, see `cpdispatch.workloads.select.select`.
+
+    Returns
+    -------
+    workload : Workload
+        Fitted to the system.
+    system : System
+
+    Raises
+    ------
+    InputError
+        When the file or a job in it is wrong, or no job is left.
+    UsageError
+        When an argument is wrong, or nothing says how large the system is.
+
+    Examples
+    --------
+    >>> columns = {"id": [1, 2], "submit": [0, 5], "runtime": [60, 30], "units": 2, "core": 1}
+    >>> workload, system = prepare(from_table(columns), "4")
+    >>> len(workload), system.nodes
+    (2, 1)
+    """
+    machine = find(system) if isinstance(system, str) else system
+    if isinstance(log, Workload):
+        if filter != "all":
+            raise UsageError(f"filter {filter!r} is for a file: filter the log when it is read")
+        workload, name = log, log.name
+    else:
+        processors = None if machine is None else machine.processors
+        workload, name = read(log, filter, processors), os.fspath(log)
+    if machine is None:
+        if workload.processors is None:
+            raise UsageError(f"{name} does not say how large its machine is: give --system")
+        machine = System.pool(workload.processors)
+    part = select.select(workload, jobs, since, until)
+    return fit.fit(part, machine, units), machine

@@ -421,14 +421,14 @@ def generate(
         runtime_s=sealed(runtime_s),
         preceding=unknown,
         think_s=unknown,
-        processors=int(system.total[max(system.resource("core"), 0)]),
+        processors=system.processors,
         header=header(_machine(system), model.start_s, f"made like {model.name}, seed {seed}"),
         memory_unit_kb=system.memory_unit_kb,
     )
 
 
 def _machine(system: System) -> tuple[str, ...]:
-    processors = int(system.total[max(system.resource("core"), 0)])
+    processors = system.processors
     return (
         f"; Computer: {system.name}",
         f"; MaxNodes: {system.nodes}",

@@ -26,7 +26,8 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,8 +76,58 @@ def read(
         (file, line, column and value are named), or no job is left.
     """
     path = Path(path)
-    frame = _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
-    return clean(_Reader(path, frame).raw(), filter, processors)
+    if path.suffix == ".parquet":
+        return clean(_Reader(path, _read_parquet(path)).raw(), filter, processors)
+    return clean(_Reader(path, _read_csv(path), is_text=True).raw(), filter, processors)
+
+
+def from_table(
+    columns: pd.DataFrame | Mapping[str, Any],
+    name: str = "table",
+    filter: str = "all",
+    processors: int | None = None,
+) -> Workload:
+    """Build a workload from columns in memory.
+
+    Parameters
+    ----------
+    columns : DataFrame or mapping of str to arrays, shape (jobs,)
+        The columns that a file would have, see the module's description. In a mapping, a number
+        or a name stands for a column of equal values. Jobs may come in any order.
+    name : str
+        Name of the workload, also in error messages.
+    filter : {"all", "strong"}
+        See `cpdispatch.workloads.clean.clean`.
+    processors : int, optional
+        Size of the machine for `strong`.
+
+    Raises
+    ------
+    InputError
+        When the columns differ in length, one is missing or not understood, a value is no number
+        (row, counted from 1, and column are named), or no job is left.
+
+    Examples
+    --------
+    >>> columns = {"id": [1, 2], "submit": [0, 5], "runtime": [60, 30], "units": 1, "core": [4, 2]}
+    >>> from_table(columns, "two jobs").resources
+    ('core',)
+    """
+    import pandas as pd
+
+    _check_columns([str(key) for key in columns], Path(name), line=None)
+    # Without the index of a series, by which pandas would put rows together.
+    values = {str(key): getattr(column, "array", column) for key, column in columns.items()}
+    lists = {key: column for key, column in values.items() if pd.api.types.is_list_like(column)}
+    lengths = {key: len(column) for key, column in lists.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+        raise InputError(f"the columns differ in length: {found} values", file=name)
+    try:
+        frame = pd.DataFrame(values, index=range(max(lengths.values(), default=1)))
+    except ValueError as error:
+        raise InputError(f"cannot be read as a table: {in_a_line(error)}", file=name) from error
+    return replace(clean(_Reader(Path(name), frame).raw(), filter, processors), name=name)
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -164,24 +215,26 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _check_columns(names: list[str], path: Path) -> None:
+def _check_columns(names: list[str], path: Path, line: int | None = 1) -> None:
     found = f"the columns are {', '.join(names)}" if names else "the file has no column"
     for name, times in Counter(names).items():
         if times > 1 or not name:
             problem = "is named twice" if name else "has no name"
-            raise InputError(f"a column {problem}; {found}", file=path, line=1, field=name or None)
+            raise InputError(
+                f"a column {problem}; {found}", file=path, line=line, field=name or None
+            )
     for name in NEEDED:
         if name not in names:
-            raise InputError(f"the column is missing; {found}", file=path, line=1, field=name)
+            raise InputError(f"the column is missing; {found}", file=path, line=line, field=name)
     memory = [name for name in names if name in {"mem", *MEMORY_COLUMNS}]
     if len(memory) > 1:
         problem = f"memory is stated twice, in {' and '.join(memory)}"
-        raise InputError(problem, file=path, line=1, advice="leave one")
+        raise InputError(problem, file=path, line=line, advice="leave one")
     if not set(names) - set(RESERVED):
         raise InputError(
             f"no resource type; {found}",
             file=path,
-            line=1,
+            line=line,
             advice="add a column for each, such as core: what every unit asks for",
         )
 
@@ -198,8 +251,9 @@ def _as_float(value: Any) -> float:
 class _Reader:
     """Turns a parsed table into columns of integers, naming the first cell that is none."""
 
-    def __init__(self, path: Path, frame: pd.DataFrame) -> None:
+    def __init__(self, path: Path, frame: pd.DataFrame, *, is_text: bool = False) -> None:
         self.path = path
+        self.is_text = is_text
         self.frame = frame
         self.rounded: BoolArray = np.zeros(len(frame), dtype=np.bool_)
         self.labels: dict[str, tuple[str, ...]] = {}
@@ -288,7 +342,7 @@ class _Reader:
     def wrong(self, name: str, row: int) -> InputError:
         """Say where the cell stands in the file and how to correct it."""
         column = list(self.frame.columns).index(name)
-        if self.path.suffix == ".parquet":
+        if not self.is_text:
             line, value = None, self.frame.iat[row, column]
             where = f"{name} of row {row + 1}"
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from cpdispatch.catalogue import catalogue
+from cpdispatch.cli.app import app
 
 COLUMNS = "96"
 
@@ -49,17 +49,16 @@ class Commands(SphinxDirective):
     """A section for each command, with what its ``--help`` prints."""
 
     def run(self) -> list[nodes.Node]:
-        app = importlib.import_module("cpdispatch.cli").app
-        return [_section(path) for path in _paths(getattr(app, "app", app), ())]
+        return [_section(path) for path in _paths(app, ())]
 
 
-def _paths(app: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _paths(of: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The words of each command of an application, of nested ones too."""
-    names = [name for name in app if not name.startswith("-")]
+    names = [name for name in of if not name.startswith("-")]
     if path and not names:
         yield path
     for name in names:
-        yield from _paths(app[name], (*path, name))
+        yield from _paths(of[name], (*path, name))
 
 
 def _section(path: tuple[str, ...]) -> nodes.section:
@@ -84,8 +83,8 @@ def headings(
                 lines[place : place + 2] = [f".. rubric:: {lines[place]}", ""]
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("autodoc-process-docstring", headings)
-    app.add_directive("names", Names)
-    app.add_directive("commands", Commands)
+def setup(sphinx: Sphinx) -> dict[str, bool]:
+    sphinx.connect("autodoc-process-docstring", headings)
+    sphinx.add_directive("names", Names)
+    sphinx.add_directive("commands", Commands)
     return {"parallel_read_safe": True}

@@ -9,13 +9,13 @@ WIDTH, BOX, HEIGHT, GAP = 940, 270, 74, 34
 # column, row, title, lines below it
 BOXES = {
     "log": (0, 0, "log file", ["SWF, CSV, Parquet"]),
-    "workload": (0, 1, "Workload", ["workloads: read, select, fit;", "jobs cut into units"]),
+    "workload": (0, 1, "Workload", ["workloads.prepare: read, select;", "jobs cut into units"]),
     "predictor": (1, 1, "Predictor", ["says expected durations;", "learns when jobs end"]),
     "advance": (
         0,
         2,
         "Simulation.advance",
-        ["simulate: goes on to the next", "submission or completion"],
+        ["simulator: goes on to the next", "submission or completion"],
     ),
     "instance": (1, 2, "Instance", ["immutable snapshot: queue,", "running jobs, free capacity"]),
     "dispatcher": (2, 2, "Dispatcher", ["heuristics or models,", "put together by dispatch"]),
@@ -25,7 +25,7 @@ BOXES = {
         0,
         3,
         "Simulation.apply",
-        ["starts jobs; simulate.records", "writes down what happens"],
+        ["starts jobs; simulator.records", "writes down what happens"],
     ),
     "run": (0, 4, "Run", ["tables of jobs and decisions;", "analyze: metrics, comparison"]),
 }

@@ -19,7 +19,7 @@ from cpdispatch.errors import DecisionError, InputError, UsageError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable, Workload, job_block
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import NAMED, NodeGroup, System
 from cpdispatch.workloads.generate import eurora_sample
 from tests.conftest import ROOT
@@ -130,7 +130,7 @@ def by_us(workload: Workload, system: System, dispatcher: str) -> tuple[list[Any
 
 
 @needs_accasim
-@pytest.mark.parametrize("dispatcher", ["easy", "easy-saf-spf", "fifo", "prb", "hcp3:m=10"])
+@pytest.mark.parametrize("dispatcher", ["easy", "easy-saf-spf", "fifo", "prb", "hcp:m=10"])
 @pytest.mark.parametrize("system", ["like", "eurora"])
 def test_accasim_and_our_simulator_give_the_same_starts_and_nodes(
     system: str, dispatcher: str, tmp_path: Path

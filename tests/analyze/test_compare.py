@@ -129,8 +129,8 @@ def test_runs_of_different_logs_have_no_winner() -> None:
 
 def test_waits_stand_beside_those_of_the_first_run() -> None:
     easy = with_waits(unrelated("easy", 4), longest_s=5000, long=7200)
-    hcp3 = with_waits(unrelated("hcp3", 2), longest_s=20_000, long=15_480, short=60)
-    first, run = runs(easy, hcp3)
+    hcp = with_waits(unrelated("hcp", 2), longest_s=20_000, long=15_480, short=60)
+    first, run = runs(easy, hcp)
     assert (first["first"], first["users"], first["classes"]) == (None, None, easy["classes"])
     assert run["first"] == "easy"
     assert (run["wait_s_mean_first"], run["wait_s_mean_times"]) == (400, 0.5)
@@ -157,8 +157,8 @@ def test_a_run_by_itself_has_waits_and_nothing_beside_them() -> None:
 
 def test_the_mean_wait_of_no_jobs_is_a_dash_and_no_wait_is_no_multiple_of_none() -> None:
     easy = with_waits(unrelated("easy", 4), long=(0, math.nan), short=0)
-    hcp3 = with_waits(unrelated("hcp3", 4), long=(0, math.nan), short=30)
-    text = shown(runs(easy, hcp3))
+    hcp = with_waits(unrelated("hcp", 4), long=(0, math.nan), short=30)
+    text = shown(runs(easy, hcp))
     assert line_of(text, "long jobs (> 5 h)") == ["-", "-"]
     assert line_of(text, "short jobs (< 1 h)") == ["0", "s", "30", "s"]
 
@@ -166,7 +166,7 @@ def test_the_mean_wait_of_no_jobs_is_a_dash_and_no_wait_is_no_multiple_of_none()
 def test_three_runs_fit_eighty_columns() -> None:
     rows = [
         with_waits(unrelated(name, 2, {"ann": (10, wait)}), longest_s=wait, long=wait)
-        for name, wait in (("easy", 60 * 86_400), ("fifo", 990 * 86_400), ("hcp3", 99 * 86_400))
+        for name, wait in (("easy", 60 * 86_400), ("fifo", 990 * 86_400), ("hcp", 99 * 86_400))
     ]
     text = shown(runs(*rows))
     assert len(compare.tables(runs(*rows), 80)) == 1
@@ -186,10 +186,10 @@ def test_the_users_that_lose_most_are_the_tenth_whose_mean_wait_grows_most() -> 
         "counted": 11, "losing": 2, "wait_s_mean": 900, "wait_s_mean_first": 300,
         "wait_s_mean_times": 3,
     }  # fmt: skip
-    rows = [unrelated("easy", 3, before), unrelated("hcp3", 2, now)]
+    rows = [unrelated("easy", 3, before), unrelated("hcp", 2, now)]
     assert line_of(shown(runs(*rows)), "users that lose most") == ["15", "min", "x3.00"]
     assert said(*rows) == [
-        "hcp3: the 2 users that lose most wait 3.0 times as long as under easy "
+        "hcp: the 2 users that lose most wait 3.0 times as long as under easy "
         "(15 min instead of 5 min)."
     ]
     assert len(compare.legend(runs(*rows))) == 2
@@ -202,14 +202,14 @@ def test_a_user_whose_jobs_hardly_start_under_one_of_two_runs_is_not_counted() -
 
 
 def test_one_user_may_lose_and_may_have_waited_for_nothing_before() -> None:
-    rows = [unrelated("easy", 3, {"ann": (10, 0.0)}), unrelated("hcp3", 3, {"ann": (10, 61.0)})]
+    rows = [unrelated("easy", 3, {"ann": (10, 0.0)}), unrelated("hcp", 3, {"ann": (10, 61.0)})]
     assert said(*rows) == [
-        "hcp3: the user that loses most waits longer than under easy (61 s instead of 0 s)."
+        "hcp: the user that loses most waits longer than under easy (61 s instead of 0 s)."
     ]
 
 
 def test_without_users_there_is_a_dash() -> None:
-    rows = runs(unrelated("easy", 3), unrelated("hcp3", 3))
+    rows = runs(unrelated("easy", 3), unrelated("hcp", 3))
     assert line_of(shown(rows), "users that lose most") == ["-"]
     assert len(compare.legend(rows)) == 1
 
@@ -237,8 +237,8 @@ def test_without_users_there_is_a_dash() -> None:
 def test_growth_of_a_wait_by_a_tenth_and_a_minute_is_told(
     before: dict[str, Any], now: dict[str, Any], text: str | None
 ) -> None:
-    easy, hcp3 = with_waits(unrelated("easy", 3), **before), with_waits(unrelated("b", 3), **now)
-    assert said(easy, hcp3) == ([] if text is None else [f"b: {text}"])
+    easy, hcp = with_waits(unrelated("easy", 3), **before), with_waits(unrelated("b", 3), **now)
+    assert said(easy, hcp) == ([] if text is None else [f"b: {text}"])
 
 
 def test_jobs_that_never_start_pay_too() -> None:
@@ -251,18 +251,18 @@ def test_jobs_that_never_start_pay_too() -> None:
 
 def test_no_dispatcher_is_praised_without_those_who_pay() -> None:
     easy = with_waits(unrelated("easy", 4, {"ann": (10, 5.0)}), longest_s=9000)
-    hcp3 = unrelated("hcp3", 1, {"ann": (10, 500.0)})
-    hcp3 = with_waits(hcp3, short=7, medium=9000, long=9000, longest_s=90_000)
-    assert compare.verdict(runs(easy, hcp3)) == (
-        "hcp3 has the lowest mean bounded slowdown, 75.0% below easy's, but others pay: medium "
+    hcp = unrelated("hcp", 1, {"ann": (10, 500.0)})
+    hcp = with_waits(hcp, short=7, medium=9000, long=9000, longest_s=90_000)
+    assert compare.verdict(runs(easy, hcp)) == (
+        "hcp has the lowest mean bounded slowdown, 75.0% below easy's, but others pay: medium "
         "jobs, long jobs, the user that loses most, the longest wait."
     )
-    assert [warning["who"] for warning in compare.warnings(runs(easy, hcp3))] == [
+    assert [warning["who"] for warning in compare.warnings(runs(easy, hcp))] == [
         "medium jobs", "long jobs", "the user that loses most", "the longest wait",
     ]  # fmt: skip
     # Whoever is named first is what the others are measured against.
-    assert compare.verdict(runs(hcp3, easy)) == (
-        "hcp3 has the lowest mean bounded slowdown; easy's, the next, is 300.0% higher."
+    assert compare.verdict(runs(hcp, easy)) == (
+        "hcp has the lowest mean bounded slowdown; easy's, the next, is 300.0% higher."
     )
 
 
@@ -270,7 +270,7 @@ def test_runs_are_measured_against_the_first_that_started_jobs_with_the_same_see
     reject = {**unrelated("reject", 1), "jobs": 0, "seed": 0}
     del reject["bounded_slowdown_mean"]
     seeds = [{**unrelated("easy", 4, predictor="actual"), "seed": seed} for seed in (0, 1)]
-    late = [{**unrelated("hcp3", 2), "wait_s_mean": 10, "seed": seed} for seed in (0, 1, 2)]
+    late = [{**unrelated("hcp", 2), "wait_s_mean": 10, "seed": seed} for seed in (0, 1, 2)]
     seeds[1]["wait_s_mean"] = 40
     rows = runs(reject, *seeds, *late)
     assert [row["first"] for row in rows[:2]] == ["easy", None]

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpdispatch.analyze import metrics
-from cpdispatch.analyze.metrics import Schedule
+from cpdispatch.analyze.metrics import ScheduleColumns
 
 
-def schedule(rows: list[tuple[int, int, int, int]], capacity: int = 10) -> Schedule:
+def schedule(rows: list[tuple[int, int, int, int]], capacity: int = 10) -> ScheduleColumns:
     """Jobs of (submission, start, end, processors)."""
     submit, start, end, units = (np.array(c, dtype=np.int64) for c in zip(*rows, strict=True))
-    return Schedule(
+    return ScheduleColumns(
         submit,
         start,
         end,

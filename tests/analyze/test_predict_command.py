@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cpdispatch.cli import BAD_INPUT, DONE, run
+from cpdispatch.cli import run
+from cpdispatch.cli.output import BAD_INPUT, DONE
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Job
 from cpdispatch.predict import PREDICTORS, Entry, Tables

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from cpdispatch.analyze import predictions
 from cpdispatch.analyze.predictions import RATIOS, Predictions
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
-from tests.simulate.cases import workload
+from tests.simulator.cases import workload
 
 
 def said(rows: list[tuple[int, int]]) -> Predictions:

@@ -40,7 +40,7 @@ def results(*answers: Any) -> Any:
 
 def test_the_wait_part_and_the_constant_make_the_value_of_the_certificate() -> None:
     problem = instance.load(MOMENT)
-    decision = bench.dispatch.make("pcp3").dispatch(problem)
+    decision = bench.dispatch.make("pcp").dispatch(problem)
     parts = bench.wait_part(problem, decision) + bench.constant(problem, decision)
     assert float(parts) == decision.certificate.value
 
@@ -108,13 +108,13 @@ def test_a_run_writes_tables_answers_and_best_known_and_can_be_resumed(
     (tmp_path / "in" / "eurora-loaded-0010-01.json.gz").write_bytes(MOMENT.read_bytes())
     out, best = [tmp_path / "t.md", tmp_path / "t.json"], tmp_path / "best_known.json"
     arguments = [
-        str(tmp_path / "in"), "--budgets", "0.05", "--compare", "pcp3", "pcp4",
+        str(tmp_path / "in"), "--budgets", "0.05", "--compare", "pcp", "hcp",
         "--best", str(best), "--out", *map(str, out), "--resume",
     ]  # fmt: skip
     bench.main(arguments)
     assert out[0].read_text().strip() == capsys.readouterr().out.strip()
     first = msgspec.json.decode(out[1].read_bytes())
-    assert [row["model"] for row in first] == ["pcp3", "pcp4"]
+    assert [row["model"] for row in first] == ["pcp", "hcp"]
     assert list(bench.read_best(best).instances) == ["eurora-loaded-0010-01.json.gz"]
     bench.main(arguments)
     assert msgspec.json.decode(out[1].read_bytes()) == first

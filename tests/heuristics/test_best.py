@@ -12,7 +12,7 @@ from cpdispatch.decision import Reason
 from cpdispatch.heuristics.best import Best
 from cpdispatch.instance import NO_NODES, Instance, Running
 from cpdispatch.jobs import Job, JobTable, Workload, job_block
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.strategies import instances, systems, workloads
 

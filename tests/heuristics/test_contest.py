@@ -21,7 +21,7 @@ from cpdispatch.heuristics.ended import Ended
 from cpdispatch.heuristics.trial import Contender
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import NodeGroup, System
 from tests.heuristics.test_best import Guess, cases, moment
 from tests.heuristics.test_hindsight import NOBODY, jobs

@@ -18,7 +18,7 @@ from cpdispatch.heuristics.hindsight import Hindsight, sizes
 from cpdispatch.heuristics.rehearsal import Rules
 from cpdispatch.instance import NO_NODES, Instance, Running
 from cpdispatch.jobs import JobTable, Workload, job_block
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.heuristics.test_best import Guess, cases
 

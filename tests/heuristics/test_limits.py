@@ -11,8 +11,8 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.limits import LIMITS, cautious, limited
 from cpdispatch.instance import Instance, loads, to_json
 from cpdispatch.jobs import Column, Workload
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.replay import Watch
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.replay import Watch
 from cpdispatch.system import System
 from tests.heuristics.test_best import Guess, cases
 from tests.strategies import EMPTY, instances, lasting

@@ -11,7 +11,7 @@ from cpdispatch.heuristics.best import Best
 from cpdispatch.heuristics.limits import wary_s
 from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
 from cpdispatch.jobs import Job, JobTable, Workload, job_block
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 
 TOTAL = 8

@@ -17,7 +17,7 @@ from cpdispatch.heuristics.best import Best
 from cpdispatch.heuristics.trial import Trial
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable, Workload
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.heuristics.test_best import Guess, cases
 

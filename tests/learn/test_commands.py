@@ -10,7 +10,8 @@ pytest.importorskip("cma")
 pytest.importorskip("statsmodels")
 pytest.importorskip("matplotlib")
 
-from cpdispatch.cli import BAD_INPUT, DONE, run
+from cpdispatch.cli import run
+from cpdispatch.cli.output import BAD_INPUT, DONE
 from cpdispatch.workloads import swf
 from tests.learn.cases import bursts
 

@@ -8,7 +8,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import find, mix
 from cpdispatch.learn.measure import MEASURES, Meter
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from tests.learn.cases import FOUR, ONE, bursts, workload
 
 

@@ -23,6 +23,7 @@ from cpdispatch.learn.mixed import (
     minimise,
     order_of,
 )  # fmt: skip
+from cpdispatch.learn.results import save
 from cpdispatch.learn.weeks import consecutive, halves
 from tests.learn.cases import FOUR, HERE, ONE, bursts
 
@@ -145,7 +146,7 @@ def test_weeks_are_those_beside_the_midpoint() -> None:
 def test_the_policy_file_gives_the_learned_schedule(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = learn(bursts(4, 4), FOUR, SHORT, HERE)
-    found.save(tmp_path)
+    save(found, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "weeks.csv", "weights.csv", "mixed.json", "policy.toml", "weeks.png", "weights.png"

@@ -15,6 +15,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.learn.fit import FORMS
 from cpdispatch.learn.measure import MEASURES, Meter
 from cpdispatch.learn.regress import Regression, regress
+from cpdispatch.learn.results import save
 from cpdispatch.system import System
 from tests.learn.cases import FOUR, HERE, bursts, workload
 
@@ -78,7 +79,7 @@ def test_forms_with_more_terms_than_samples_are_left_out() -> None:
 def test_results_are_saved(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = regress(bursts(2, 4), FOUR, [bursts(1, 4, 9)], SMALL, HERE)
-    found.save(tmp_path)
+    save(found, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "samples.csv", "coefficients.csv", "comparison.csv", "regress.json", "scores.png",

@@ -11,11 +11,12 @@ from cpdispatch import dispatch
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.policies import NO_THRESHOLD
 from cpdispatch.learn.measure import Meter
+from cpdispatch.learn.results import save
 from cpdispatch.learn.tune import (
     BASELINE,
     SEVEN,
     TWELVE,
-    Choice,
+    Candidate,
     Tuning,
     best_of,
     deciles,
@@ -31,13 +32,13 @@ SMALL = Tuning(("fcfs", "spf", "lpf"), (NO_THRESHOLD, 10_000), weeks=3)
 
 def test_seven_orders_make_49_pairs_and_twelve_144() -> None:
     for orders, pairs in ((SEVEN, 49), (TWELVE, 144)):
-        choices = Tuning(orders, (NO_THRESHOLD,)).choices
-        assert len(choices) == len(set(choices)) == pairs
-        assert choices[0] == BASELINE
+        candidates = Tuning(orders, (NO_THRESHOLD,)).candidates
+        assert len(candidates) == len(set(candidates)) == pairs
+        assert candidates[0] == BASELINE
 
 
 def test_the_baseline_is_tried_even_when_nobody_asks_for_it() -> None:
-    assert Tuning(("spf",), (3_600,)).choices == [BASELINE, Choice("spf", "spf", 3_600)]
+    assert Tuning(("spf",), (3_600,)).candidates == [BASELINE, Candidate("spf", "spf", 3_600)]
 
 
 def test_the_planted_optimum_is_picked() -> None:
@@ -112,15 +113,15 @@ def test_deciles_tell_of_the_picked_orders_at_every_threshold() -> None:
 def test_a_pool_and_the_same_machine_as_nodes_measure_the_same() -> None:
     week = bursts(1, 4)
     nodes = System("nodes", ("core",), (NodeGroup("n", 4, (1,)),))
-    for choice in (BASELINE, Choice("lexp", "saf", 3_600)):
-        measured = [Meter(week, system).measure(choice.dispatcher) for system in (FOUR, nodes)]
+    for candidate in (BASELINE, Candidate("lexp", "saf", 3_600)):
+        measured = [Meter(week, system).measure(candidate.dispatcher) for system in (FOUR, nodes)]
         assert measured[0].tolist() == measured[1].tolist()
 
 
 def test_results_are_saved(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = tune(bursts(4), ONE, SMALL, HERE)
-    found.save(tmp_path)
+    save(found, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "pairs.csv", "deciles.csv", "tune.json", "policy.toml", "pairs.png", "thresholds.png"

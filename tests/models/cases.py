@@ -15,9 +15,9 @@ from ortools.sat.python import cp_model
 from cpdispatch import instance as instances_module
 from cpdispatch import verify
 from cpdispatch.instance import Instance
-from cpdispatch.models.pcp import VARIANTS
-from cpdispatch.models.problem import Plan, Problem, pose
+from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.search import Search
+from cpdispatch.models.thesis import VARIANTS, pose_on_nodes
 from tests.strategies import instance_files, read
 
 NODES: dict[str, Any] = {
@@ -72,7 +72,7 @@ PIECES = [(0, 1, 3), (0, 4, 1), (1, 3, 2), (2, 5, 1), (3, 6, 1), (4, 5, 2), (5, 
 """Begin, end and cores of jobs that a node of 4 cores can run, though not each in one piece."""
 
 
-def in_pieces() -> tuple[Problem, Plan]:
+def in_pieces() -> tuple[NodeProblem, NodePlan]:
     """The problem of these jobs, and their plan."""
     jobs = [job(k, end - begin, 1, cores) for k, (begin, end, cores) in enumerate(PIECES)]
     node = {"resources": ["core"], "groups": [{"name": "a", "nodes": 1, "capacity": [4]}]}
@@ -81,20 +81,20 @@ def in_pieces() -> tuple[Problem, Plan]:
 
 
 def problem_of(
-    instance: Instance, name: str = "pcp3", objective: str = "wait",
+    instance: Instance, name: str = "thesis-pcp3", objective: str = "wait",
     chosen: Sequence[int] | None = None,
-) -> Problem:  # fmt: skip
+) -> NodeProblem:  # fmt: skip
     """The problem of the jobs at these positions, all by default, in the order of the queue."""
     positions = np.array(range(len(instance.queue)) if chosen is None else chosen, dtype=np.int64)
-    return pose(instance, positions, VARIANTS[name], objective)
+    return pose_on_nodes(instance, positions, VARIANTS[name], objective)
 
 
-def plan_of(problem: Problem, *wheres: Where) -> Plan:
+def plan_of(problem: NodeProblem, *wheres: Where) -> NodePlan:
     """The plan in which the jobs start there, in the order of the problem."""
     units = np.zeros_like(problem.room)
     for row, (_, nodes) in zip(units, wheres, strict=True):
         row[list(nodes)] = list(nodes.values())
-    return Plan(np.array([start for start, _ in wheres], dtype=np.int64), units)
+    return NodePlan(np.array([start for start, _ in wheres], dtype=np.int64), units)
 
 
 def accepts(
@@ -127,7 +127,7 @@ def optimum(model: Any) -> float:
     assert one.solve(model.model) == cp_model.OPTIMAL
     plan, problem = model.read(one), model.problem
     assert plan.check(problem) == ""
-    assert round(one.objective_value) == problem.sum(plan.start_s)
+    assert round(one.objective_value) == problem.weights.sum(plan.start_s)
     return float(problem.cost.value(plan.start_s))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -18,8 +19,8 @@ from cpdispatch.models import families as pooled
 from cpdispatch.models import prices as pricing
 from cpdispatch.models.bounds import Priced
 from cpdispatch.models.families import Families
+from cpdispatch.models.node_problem import NodeProblem
 from cpdispatch.models.objective import OBJECTIVES, Weights
-from cpdispatch.models.problem import Problem
 from tests.models.cases import (
     EXAMPLES,
     RESERVED,
@@ -42,17 +43,17 @@ class Case:
     def __init__(
         self, instance: Instance, objective: str = "wait", chosen: Sequence[int] | None = None
     ) -> None:
-        self.problem: Problem = problem_of(instance, "pcp3", objective, chosen)
+        self.problem: NodeProblem = problem_of(instance, "thesis-pcp3", objective, chosen)
         self.families = pooled.families(instance, self.problem.position)
         self.weights = self.problem.weights
 
     @property
-    def facts(self) -> tuple[JobTable, Weights, IntArray, IntArray]:
+    def facts(self) -> tuple[JobTable, Weights, IntArray]:
         problem = self.problem
-        return problem.jobs, self.weights, problem.cost.free_until_s, problem.earliest()
+        return problem.jobs, self.weights, problem.earliest_s
 
     def per_job(self) -> int:
-        return bounds.per_job(*self.facts[1:])
+        return self.weights.sum(self.problem.earliest_s)
 
     def area(self, families: Families | None = None) -> int:
         return bounds.area(self.families if families is None else families, *self.facts)
@@ -68,7 +69,9 @@ class Case:
 def waits(instance: Instance) -> Case:
     """The plain waits, one for each second."""
     case = Case(instance)
-    case.weights = Weights(np.ones(len(case.problem.jobs), dtype=np.int64), 1)
+    case.weights = replace(
+        case.weights, per_s=np.ones(len(case.problem.jobs), dtype=np.int64), scale=1
+    )
     return case
 
 
@@ -211,7 +214,7 @@ def test_no_bound_is_above_the_best_plan_of_the_exhaustive_twin(
     assert best is not None
     case = Case(instance, objective, chosen)
     starts = np.array([best[1][position][0] for position in chosen], dtype=np.int64)
-    optimum = case.problem.sum(starts)
+    optimum = case.problem.weights.sum(starts)
     for row in range(len(case.families)):
         alone = case.families.take([row])
         assert case.per_job() <= case.area(alone) <= optimum, alone.name
@@ -221,8 +224,8 @@ def test_no_bound_is_above_the_best_plan_of_the_exhaustive_twin(
         found = case.priced(upper)
         assert case.area() <= found.sum <= optimum
         assert (starts <= found.latest_s).all()
-        assert (found.latest_s >= case.problem.earliest()).all()
-        assert (found.start_s >= case.problem.earliest()).all()
+        assert (found.latest_s >= case.problem.earliest_s).all()
+        assert (found.start_s >= case.problem.earliest_s).all()
 
 
 @settings(max_examples=EXAMPLES)
@@ -235,7 +238,8 @@ def test_what_the_jobs_pay_alone_never_falls_by_one_more(
     if not fewer or len(fewer) == len(chosen):
         return
     case, less = Case(instance, objective, chosen), Case(instance, objective, fewer)
-    less.weights = Weights(np.delete(case.weights.per_s, left_out), case.weights.scale)
+    left = np.delete(np.arange(len(chosen)), left_out)
+    less.weights = case.weights.take(left)
     assert less.per_job() <= case.per_job()
 
 
@@ -260,7 +264,7 @@ def test_short_jobs_go_first() -> None:
 def test_weights_count_for_the_area() -> None:
     case = waits(queued(job(1, 8, 1, 4, submit=100), job(2, 4, 1, 4, submit=100), **NODE))
     assert case.area() == 4
-    case.weights = Weights(np.array([3, 1]), 1)
+    case.weights = replace(case.weights, per_s=np.array([3, 1]), scale=1)
     assert case.area() == 8
 
 
@@ -325,7 +329,9 @@ def test_jobs_that_may_wait_for_nothing_are_left_out() -> None:
         Case(queued(*some, **NODE), "ewt_excess") for some in ((*jobs, late), tuple(jobs))
     )
     for one in (case, less):
-        one.weights = Weights(np.ones(len(one.problem.jobs), dtype=np.int64), 1)
+        one.weights = replace(
+            one.weights, per_s=np.ones(len(one.problem.jobs), dtype=np.int64), scale=1
+        )
     assert less.area() == (10 - 1) + (20 - 1) - 1  # the first is a second earlier than it need be
     assert case.area() == less.area()
 
@@ -355,7 +361,7 @@ def test_jobs_that_are_late_at_any_price_start_no_later_than_they_must() -> None
 
 def test_a_job_without_weight_may_start_at_any_time() -> None:
     case = waits(queued(*(job(k, 10, 1, 4, submit=100) for k in range(3)), **NODE))
-    case.weights = Weights(np.array([1, 0, 1]), 1)
+    case.weights = replace(case.weights, per_s=np.array([1, 0, 1]), scale=1)
     found = case.priced(10)
     assert found.sum == 10
     assert found.latest_s[1] > 10**9 > found.latest_s[0]
@@ -371,9 +377,8 @@ def test_the_prices_give_an_order() -> None:
 
 
 def test_a_sum_beyond_64_bits_is_exact() -> None:
-    weights = Weights(np.full(4, 2**52), 1)
-    zeros, late = np.zeros(4, dtype=np.int64), np.full(4, 2**40)
-    assert bounds.per_job(weights, zeros, late) == 2**94
+    weights = Weights(np.full(4, 2**52), 1, np.zeros(4, dtype=np.int64))
+    assert weights.sum(np.full(4, 2**40)) == 2**94
 
 
 @pytest.mark.parametrize("duration", [2**30, 2**40, 2**47, 2**48])

@@ -147,8 +147,8 @@ def test_the_shipped_record_knows_every_choice_and_can_be_unlearned() -> None:
         ("{", "record.json"),
         ('{"format": "other/1", "kinds": {}}', "format"),
         (KNOWN + '{"k": {"pcp9@1": [1, 0]}}}', "pcp9@1"),
-        (KNOWN + '{"k": {"pcp3@1": [-1, 0]}}}', "pcp3@1"),
-        (KNOWN + '{"k": {"pcp3@1": [1, "x"]}}}', "kinds"),
+        (KNOWN + '{"k": {"hcp@1": [-1, 0]}}}', "hcp@1"),
+        (KNOWN + '{"k": {"hcp@1": [1, "x"]}}}', "kinds"),
     ],
 )
 def test_a_bad_record_is_refused_with_its_file_and_field(
@@ -178,7 +178,7 @@ def test_the_choice_is_explained_on_the_command_line(
 def test_the_registry_passes_settings_on() -> None:
     hyper = make("hyper:limit=0.3,objective=wait,reserve=0", Settings(seed=7))
     assert isinstance(hyper, Hyper)
-    engine = hyper.engine(Choice("pcp4", 0.1))
+    engine = hyper.engine(Choice("pcp:model=counts", 0.1))
     assert (engine.limit_s, engine.seed, engine.objective, engine.reserve) == (
         pytest.approx(0.05), 7, "wait", 0,
     )  # fmt: skip

@@ -12,16 +12,24 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics.priority_search import Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
-from cpdispatch.models import hcp, moves
-from cpdispatch.models.hcp import PooledModel
-from cpdispatch.models.moves import LARGEST, SMALLEST, Found, InTurn, Master, Move, Neighbourhoods
+from cpdispatch.models import moves
+from cpdispatch.models.boxes import BoxesModel
+from cpdispatch.models.copies import CopiesModel
+from cpdispatch.models.counts import CountsModel
+from cpdispatch.models.moves import (
+    LARGEST,
+    SMALLEST,
+    Found,
+    Master,
+    Move,
+    MovesInSequence,
+    Neighbourhoods,
+)
+from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.part import Part
-from cpdispatch.models.pcp import PcpModel
-from cpdispatch.models.pcp4 import Pcp4Model
-from cpdispatch.models.pcp5 import Pcp5Model
-from cpdispatch.models.problem import Plan, Problem
+from cpdispatch.models.pooled_model import PooledModel, PooledProblem
 from cpdispatch.models.search import whole
 from cpdispatch.models.solver import Response
 from cpdispatch.verify import objective_value
@@ -40,7 +48,7 @@ from tests.models.test_part import (
 )
 from tests.strategies import Plan as Places
 
-FORMULATIONS = [PcpModel, Pcp4Model, Pcp5Model]
+FORMULATIONS = [CopiesModel, CountsModel, BoxesModel]
 
 AMPLE_S = 60.0
 """Time left that is enough for every model here."""
@@ -78,7 +86,7 @@ def unknown() -> Response:
 def spied(formulation: type[Any]) -> Any:
     """The formulation, which keeps the problems and the plans that it is given."""
 
-    def remember(self: Any, problem: Problem, plan: Plan | None = None) -> None:
+    def remember(self: Any, problem: NodeProblem, plan: NodePlan | None = None) -> None:
         self.seen.append((problem, plan))
         formulation.__init__(self, problem, plan)
 
@@ -90,7 +98,7 @@ def freed(formulation: Any) -> list[list[int]]:
     return [sorted(problem.position.tolist()) for problem, _ in formulation.seen]
 
 
-def a_crowd(jobs: int = 30) -> tuple[Part, Schedule]:
+def a_crowd(jobs: int = 30) -> tuple[Part, ListSchedule]:
     """Jobs that all want the same node, in an order that is a poor one."""
     rows = [job(k, 1 + (7 * k) % 29, 1, 3 + k % 2, 0) for k in range(jobs)]
     part = only(queued(*rows, groups=[{"name": "a", "nodes": 1, "capacity": [4, 1]}]))
@@ -98,11 +106,11 @@ def a_crowd(jobs: int = 30) -> tuple[Part, Schedule]:
     return part, schedule_of(part, longest_first.tolist())
 
 
-def same(first: Schedule, second: Schedule) -> bool:
+def same(first: ListSchedule, second: ListSchedule) -> bool:
     return first.start_s.tolist() == second.start_s.tolist() and places(first) == places(second)
 
 
-def sound(part: Part, schedule: Schedule) -> bool:
+def sound(part: Part, schedule: ListSchedule) -> bool:
     return wrong(part.instance, decision_of(part.instance, [(part, schedule)])) == []
 
 
@@ -113,7 +121,7 @@ def sound(part: Part, schedule: Schedule) -> bool:
 @many
 @given(scheduled(starvation=True), st.integers(0, 3))
 def test_a_model_begins_with_the_schedule_that_there_is(
-    formulation: Any, case: tuple[Part, Schedule], seed: int
+    formulation: Any, case: tuple[Part, ListSchedule], seed: int
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -128,17 +136,17 @@ def test_a_model_begins_with_the_schedule_that_there_is(
         assert found.schedule is not None
         assert same(found.schedule, schedule)
         assert found.bound in (None, 0)
-        if formulation is not Pcp5Model:
+        if formulation is not BoxesModel:
             fixed = solved(move, fix_variables_to_their_hinted_value=True)
             assert fixed.status == cp_model.OPTIMAL
-            assert fixed.objective == problem.sum(plan.start_s)
+            assert fixed.objective == problem.weights.sum(plan.start_s)
 
 
 @formulations
 @many
 @given(scheduled(starvation=True), st.integers(0, 3))
 def test_an_answer_is_put_into_the_schedule_and_never_makes_it_worse(
-    formulation: Any, case: tuple[Part, Schedule], seed: int
+    formulation: Any, case: tuple[Part, ListSchedule], seed: int
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -149,7 +157,7 @@ def test_an_answer_is_put_into_the_schedule_and_never_makes_it_worse(
             return
         found = move.answer(solved(move))
         assert found.schedule is not None
-        assert part.sum(found.schedule.start_s) <= part.sum(schedule.start_s)
+        assert part.weights.sum(found.schedule.start_s) <= part.weights.sum(schedule.start_s)
         assert sound(part, found.schedule)
         stay = ~np.isin(part.position, watched.seen[-1][0].position)
         assert (found.schedule.start_s[stay] == schedule.start_s[stay]).all()
@@ -160,7 +168,7 @@ def test_an_answer_is_put_into_the_schedule_and_never_makes_it_worse(
 @many
 @given(scheduled(starvation=True))
 def test_a_bound_is_stated_only_where_every_plan_is_one_of_the_model(
-    formulation: Any, case: tuple[Part, Schedule]
+    formulation: Any, case: tuple[Part, ListSchedule]
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -187,7 +195,7 @@ def accepted(part: Part) -> Any:
     return accept
 
 
-@pytest.mark.parametrize("formulation", [PcpModel, Pcp4Model])
+@pytest.mark.parametrize("formulation", [CopiesModel, CountsModel])
 @fewer
 @given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]))
 def test_what_is_proven_of_all_jobs_is_the_optimum_of_the_exhaustive_twin(
@@ -202,7 +210,7 @@ def test_what_is_proven_of_all_jobs_is_the_optimum_of_the_exhaustive_twin(
         found = move.answer(solved(move))
         assert best is not None
         assert found.schedule is not None
-        assert found.bound == part.sum(found.schedule.start_s)
+        assert found.bound == part.weights.sum(found.schedule.start_s)
         assert part.cost.bound(found.bound, part.weights) <= float(best[0])
         starts = found.schedule.start_s
         ours = sum((found_cost(part, objective, k, int(s)) for k, s in enumerate(starts)), 0)
@@ -238,7 +246,7 @@ def test_the_rivals_of_a_job_run_between_its_earliest_start_and_its_end() -> Non
     after = [job(k, 5, 1, 4, 0, earliest=500) for k in range(12, 14)]
     part = only(queued(*before, *rivals, *after))
     schedule = schedule_of(part)
-    watched = spied(PcpModel)
+    watched = spied(CopiesModel)
     neighbourhoods = Neighbourhoods(watched, part, 0)
     for _ in range(20):
         assert neighbourhoods.next(schedule, AMPLE_S) is not None
@@ -250,7 +258,7 @@ def test_jobs_on_common_nodes_are_freed_together_more_often() -> None:
     rows = [job(k, 5 + k // 2, 1, 4, 0) for k in range(24)]
     part = only(queued(*rows))
     schedule = schedule_of(part)
-    watched = spied(PcpModel)
+    watched = spied(CopiesModel)
     neighbourhoods = Neighbourhoods(watched, part, 1)
     neighbourhoods.next(schedule, AMPLE_S)
     (node_of,) = np.array([list(nodes) for nodes in places(schedule)]).T
@@ -266,7 +274,7 @@ def test_the_same_seed_frees_the_same_jobs() -> None:
     part, schedule = a_crowd(20)
     sets = []
     for seed in (0, 0, 1):
-        watched = spied(PcpModel)
+        watched = spied(CopiesModel)
         neighbourhoods = Neighbourhoods(watched, part, seed)
         for _ in range(4):
             neighbourhoods.next(schedule, AMPLE_S)
@@ -275,9 +283,9 @@ def test_the_same_seed_frees_the_same_jobs() -> None:
 
 
 def sizes(answer: Any, steps: int) -> list[int]:
-    """How many jobs are set free in turn when every move is answered like that."""
+    """How many jobs are set free one after the other when every move is answered like that."""
     part, schedule = a_crowd(40)
-    watched = spied(PcpModel)
+    watched = spied(CopiesModel)
     neighbourhoods = Neighbourhoods(watched, part, 0)
     for _ in range(steps):
         move = neighbourhoods.next(schedule, AMPLE_S)
@@ -307,7 +315,7 @@ def test_a_starved_job_that_is_late_is_never_set_free() -> None:
     part = starving(*others)
     longest_first = np.argsort(-part.jobs.expected_s, kind="stable")
     schedule = schedule_of(part, longest_first.tolist())
-    watched = spied(PcpModel)
+    watched = spied(CopiesModel)
     neighbourhoods = Neighbourhoods(watched, part, 0)
     for _ in range(10):
         assert neighbourhoods.next(schedule, AMPLE_S) is not None
@@ -319,7 +327,7 @@ def test_a_starved_job_that_is_late_is_never_set_free() -> None:
 @many
 @given(scheduled(starvation=True), st.integers(0, 3))
 def test_where_one_is_late_no_starved_job_is_set_free(
-    formulation: Any, case: tuple[Part, Schedule], seed: int
+    formulation: Any, case: tuple[Part, ListSchedule], seed: int
 ) -> None:
     part, schedule = case
     watched = spied(formulation)
@@ -369,7 +377,7 @@ def test_besides_the_nodes_in_use_but_some_are_offered(monkeypatch: pytest.Monke
     part = only(queued(*(job(k, 5 + k, 3, 4, 0) for k in range(12)), groups=nodes, running=busy))
     schedule = schedule_of(part)
     monkeypatch.setattr(moves, "OTHER_NODES", 2)
-    watched = spied(PcpModel)
+    watched = spied(CopiesModel)
     neighbourhoods = Neighbourhoods(watched, part, 0)
     for _ in range(20):
         assert neighbourhoods.next(schedule, AMPLE_S) is not None
@@ -379,7 +387,7 @@ def test_besides_the_nodes_in_use_but_some_are_offered(monkeypatch: pytest.Monke
         used = {node for k in jobs for node in places(schedule)[k]}
         assert problem.free.shape[1] <= len(used) + 2
     monkeypatch.setattr(moves, "NODES", 2)
-    assert Neighbourhoods(PcpModel, part, 0).next(schedule, AMPLE_S) is None
+    assert Neighbourhoods(CopiesModel, part, 0).next(schedule, AMPLE_S) is None
 
 
 # -------------------------------------------------------------------------- answers that are false
@@ -433,17 +441,17 @@ def hints(monkeypatch: pytest.MonkeyPatch) -> list[IntArray]:
     seen: list[IntArray] = []
 
     class Watched(PooledModel):
-        def __init__(self, problem: hcp.Problem, plan: IntArray) -> None:
+        def __init__(self, problem: PooledProblem, plan: IntArray) -> None:
             seen.append(plan)
             super().__init__(problem, plan)
 
-    monkeypatch.setattr(hcp, "PooledModel", Watched)
+    monkeypatch.setattr(moves, "PooledModel", Watched)
     return seen
 
 
 @many
 @given(scheduled(starvation=True))
-def test_a_model_of_the_pool_begins_with_the_schedule(case: tuple[Part, Schedule]) -> None:
+def test_a_model_of_the_pool_begins_with_the_schedule(case: tuple[Part, ListSchedule]) -> None:
     part, schedule = case
     move = Master(part, 0).next(schedule, AMPLE_S)
     assert move is not None
@@ -456,7 +464,7 @@ def test_a_model_of_the_pool_begins_with_the_schedule(case: tuple[Part, Schedule
 @many
 @given(scheduled(starvation=True))
 def test_plans_of_the_pool_become_schedules_and_its_optimum_a_bound(
-    case: tuple[Part, Schedule],
+    case: tuple[Part, ListSchedule],
 ) -> None:
     part, schedule = case
     move = Master(part, 0).next(schedule, AMPLE_S)
@@ -465,7 +473,9 @@ def test_plans_of_the_pool_become_schedules_and_its_optimum_a_bound(
     assert found.schedule is not None
     assert found.bound is not None
     assert sound(part, found.schedule)
-    assert found.bound <= min(part.sum(found.schedule.start_s), part.sum(schedule.start_s))
+    assert found.bound <= min(
+        part.weights.sum(found.schedule.start_s), part.weights.sum(schedule.start_s)
+    )
 
 
 def test_the_bound_of_the_pool_is_its_optimum() -> None:
@@ -500,7 +510,7 @@ def test_it_goes_on_from_the_best_plan_of_the_pool_or_the_schedule_if_that_is_be
     best = starts_of(part, *shortest_first.tolist())
     better = starts_of(part, *np.roll(shortest_first, 1).tolist())
     master = Master(part, 0)
-    sums = [part.sum(start_s) for start_s in (schedule.start_s, better, best)]
+    sums = [part.weights.sum(start_s) for start_s in (schedule.start_s, better, best)]
     assert sums == sorted(set(sums), reverse=True)
     for start_s in (better, best):
         move = master.next(schedule, AMPLE_S)
@@ -515,7 +525,7 @@ def test_it_goes_on_from_the_best_plan_of_the_pool_or_the_schedule_if_that_is_be
     assert move is not None
     move.answer(reply(move, part, better))
     found = schedule_of(part, shortest_first.tolist())
-    assert part.sum(found.start_s) < part.sum(better)
+    assert part.weights.sum(found.start_s) < part.weights.sum(better)
     assert master.next(found, AMPLE_S) is not None
     assert hints[-1].tolist() == found.start_s.tolist()
 
@@ -572,7 +582,7 @@ class Few:
     def __init__(self, moves_left: int) -> None:
         self.moves_left, self.asked = moves_left, 0
 
-    def next(self, schedule: Schedule, left_s: float) -> Move | None:
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         self.asked += 1
         self.moves_left -= 1
         model = cp_model.CpModel()
@@ -582,12 +592,12 @@ class Few:
 def test_the_next_kind_of_moves_follows_when_the_one_before_has_no_more() -> None:
     part, schedule = a_crowd(3)
     kinds = [Few(2), Few(0), Few(1)]
-    in_turn = InTurn([lambda part, seed, kind=kind: kind for kind in kinds], part, 0)  # type: ignore[misc]
-    found = [in_turn.next(schedule, AMPLE_S) is not None for _ in range(5)]
+    sequence = MovesInSequence([lambda part, seed, kind=kind: kind for kind in kinds], part, 0)  # type: ignore[misc]
+    found = [sequence.next(schedule, AMPLE_S) is not None for _ in range(5)]
     assert found == [True, True, True, False, False]
     assert [kind.asked for kind in kinds] == [3, 1, 2]
 
 
 def test_of_no_kinds_there_is_no_move() -> None:
     part, schedule = a_crowd(3)
-    assert InTurn([], part, 0).next(schedule, AMPLE_S) is None
+    assert MovesInSequence([], part, 0).next(schedule, AMPLE_S) is None

@@ -15,14 +15,15 @@ from cpdispatch import solution, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.heuristics.priority_rule import reasons
-from cpdispatch.heuristics.priority_search import Schedule
+from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.models import pooled
-from cpdispatch.models.hcp import slowdown_priority
+from cpdispatch.models.engine import slowdown_priority
+from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.objective import OBJECTIVES, of
-from cpdispatch.models.part import Part, Selection, in_turn, parts_of, select
+from cpdispatch.models.part import Part, Selection, parts_of, predecessors_first, select
 from cpdispatch.models.pooled import Pool
-from cpdispatch.models.problem import After, Plan, Problem
+from cpdispatch.models.timing import After
 from tests.models.cases import EXAMPLES, WATTS, job, queued, running
 from tests.models.exhaustive import possible
 from tests.strategies import (
@@ -82,7 +83,7 @@ def only(instance: Instance, objective: str = "slowdown", reserve: int = ALL) ->
 
 
 @st.composite
-def scheduled(draw: st.DrawFn, **limits: Any) -> tuple[Part, Schedule]:
+def scheduled(draw: st.DrawFn, **limits: Any) -> tuple[Part, ListSchedule]:
     """A part and the schedule of some order."""
     objective = draw(st.sampled_from(sorted(OBJECTIVES)))
     found = parts(draw(crowds(**limits).filter(parts)), objective)
@@ -90,16 +91,14 @@ def scheduled(draw: st.DrawFn, **limits: Any) -> tuple[Part, Schedule]:
     return part, schedule_of(part, draw(st.permutations(range(len(part)))))
 
 
-def schedule_of(part: Part, order: Sequence[int] | None = None) -> Schedule:
+def schedule_of(part: Part, order: Sequence[int] | None = None) -> ListSchedule:
     """Each job in turn as early as it fits, the locked ones first."""
     if order is None:
-        return part.search.schedule(part.first_order)
-    front = part.first_order[: part.locked].tolist()
-    turn = np.array(front + [k for k in order if k not in front])
-    return part.search.schedule(in_turn(turn, part.after))
+        return part.generator.schedule(part.first_order)
+    return part.generator.schedule(part.feasible_order(np.array(order)))
 
 
-def places(schedule: Schedule) -> list[dict[int, int]]:
+def places(schedule: ListSchedule) -> list[dict[int, int]]:
     """Units by node of each job."""
     node, units = schedule.node.tolist(), schedule.units.tolist()
     return [
@@ -108,7 +107,7 @@ def places(schedule: Schedule) -> list[dict[int, int]]:
     ]
 
 
-def decision_of(instance: Instance, found: Iterable[tuple[Part, Schedule]]) -> Decision:
+def decision_of(instance: Instance, found: Iterable[tuple[Part, ListSchedule]]) -> Decision:
     """What the schedules of all parts amount to."""
     start_s, nodes = np.full(len(instance.queue), NO_START), dict[int, dict[int, int]]()
     for part, schedule in found:
@@ -355,16 +354,16 @@ def test_the_costs_of_all_parts_add_up_to_that_of_the_decision(
     value = sum(part.cost.value(schedule.start_s) for part, schedule in found)
     assert value == pytest.approx(float(exact), rel=1e-12)
     for part, schedule in found:
-        least = part.cost.bound(part.sum(schedule.start_s), part.weights)
+        least = part.cost.bound(part.weights.sum(schedule.start_s), part.weights)
         assert least == pytest.approx(part.cost.value(schedule.start_s), rel=1e-5)
 
 
 def test_an_order_is_changed_only_where_a_job_comes_too_early() -> None:
     order = np.array([3, 0, 2, 1])
-    assert in_turn(order, []).tolist() == [3, 0, 2, 1]
-    assert in_turn(order, [After(1, 0, 0)]).tolist() == [3, 0, 2, 1]
-    assert in_turn(order, [After(3, 2, 0)]).tolist() == [0, 2, 3, 1]
-    assert in_turn(order, [After(3, 1, 0), After(0, 3, 0)]).tolist() == [2, 1, 3, 0]
+    assert predecessors_first(order, []).tolist() == [3, 0, 2, 1]
+    assert predecessors_first(order, [After(1, 0, 0)]).tolist() == [3, 0, 2, 1]
+    assert predecessors_first(order, [After(3, 2, 0)]).tolist() == [0, 2, 3, 1]
+    assert predecessors_first(order, [After(3, 1, 0), After(0, 3, 0)]).tolist() == [2, 1, 3, 0]
 
 
 # ------------------------------------------------------------------------------ the latest starts
@@ -427,10 +426,10 @@ def over(pool: Pool, times: IntArray) -> IntArray:
 def test_the_pool_is_that_of_the_nodes_that_the_part_could_use(instance: Instance) -> None:
     for part in parts(instance):
         others = np.setdiff1d(np.arange(instance.system.nodes), part.nodes)
-        profile = pooled.profile(replace(instance, down=others))
+        since_s, free = pooled.free_capacity(replace(instance, down=others))
         demand = pooled.demand(instance, part.jobs)
         duration_s = part.jobs.expected_s
-        expected = Pool(profile.since_s, profile.free, demand, duration_s).where_short()
+        expected = Pool(since_s, free, demand, duration_s).where_short()
         pool = part.pool()
         times = np.union1d(pool.since_s, expected.since_s)
         assert pool.now == instance.now
@@ -441,7 +440,7 @@ def test_the_pool_is_that_of_the_nodes_that_the_part_could_use(instance: Instanc
 
 @many
 @given(scheduled())
-def test_every_schedule_keeps_within_the_pool(case: tuple[Part, Schedule]) -> None:
+def test_every_schedule_keeps_within_the_pool(case: tuple[Part, ListSchedule]) -> None:
     part, schedule = case
     assert part.pool().holds(schedule.start_s)
 
@@ -452,7 +451,7 @@ def test_every_schedule_keeps_within_the_pool(case: tuple[Part, Schedule]) -> No
 class Posed:
     """Some jobs of a schedule set free on nodes that they use and some others."""
 
-    def __init__(self, part: Part, schedule: Schedule, free: IntArray, nodes: IntArray) -> None:
+    def __init__(self, part: Part, schedule: ListSchedule, free: IntArray, nodes: IntArray) -> None:
         self.part, self.schedule, self.free, self.offered = part, schedule, free, nodes
         self.problem, self.plan, self.nodes = part.pose(schedule, free, nodes)
 
@@ -460,7 +459,7 @@ class Posed:
     def fixed(self) -> list[int]:
         return [k for k in range(len(self.part)) if k not in self.free]
 
-    def merged(self, plan: Plan) -> Schedule:
+    def merged(self, plan: NodePlan) -> ListSchedule:
         return self.part.merged(self.schedule, self.free, plan, self.nodes)
 
     def table(self) -> Timetable:
@@ -493,7 +492,7 @@ def test_the_plan_that_there_is_solves_the_posed_problem(case: Posed) -> None:
     assert case.plan.check(case.problem) == ""
     start_s = case.schedule.start_s[case.free]
     assert case.plan.start_s.tolist() == start_s.tolist()
-    assert case.problem.sum(start_s) == case.part.sum_of(case.free, start_s)
+    assert case.problem.weights.sum(start_s) == case.part.weights.take(case.free).sum(start_s)
 
 
 @many
@@ -512,12 +511,12 @@ def test_what_solves_the_posed_problem_solves_the_instance(case: Posed, random: 
         return
     order = list(range(len(case.free)))
     random.shuffle(order)
-    plan = problem.schedule(in_turn(np.array(order), problem.after))
+    plan = problem.schedule(predecessors_first(np.array(order), problem.after))
     if plan.check(problem) == "":
         merged = case.merged(plan)
         assert wrong(part.instance, decision_of(part.instance, [(part, merged)])) == []
-        change = problem.sum(plan.start_s) - problem.sum(case.plan.start_s)
-        assert part.sum(merged.start_s) == part.sum(case.schedule.start_s) + change
+        change = problem.weights.sum(plan.start_s) - problem.weights.sum(case.plan.start_s)
+        assert part.weights.sum(merged.start_s) == part.weights.sum(case.schedule.start_s) + change
 
 
 @many
@@ -608,5 +607,5 @@ def test_many_like_nodes_are_but_as_many_as_the_jobs_have_units() -> None:
     assert problem_of_all(part).room.shape == (2, 3)
 
 
-def problem_of_all(part: Part) -> Problem:
+def problem_of_all(part: Part) -> NodeProblem:
     return Posed(part, schedule_of(part), np.arange(len(part)), part.nodes).problem

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cpdispatch.instance import Instance
 from cpdispatch.models import pooled
+from cpdispatch.models.objective import Weights
 from cpdispatch.models.pooled import Pool
 from tests.models.pool_twin import free_by_second, horizon, left_shifted
 from tests.strategies import instances, read
@@ -26,10 +27,10 @@ FILE: dict[str, Any] = {
 
 def pool_of(instance: Instance) -> Pool:
     """All queued jobs that the pool can take at all."""
-    profile = pooled.profile(instance)
+    since_s, free = pooled.free_capacity(instance)
     demand = pooled.demand(instance, instance.queue)
-    fits = (demand <= profile.free[-1]).all(axis=1)
-    return Pool(profile.since_s, profile.free, demand[fits], instance.queue.expected_s[fits])
+    fits = (demand <= free[-1]).all(axis=1)
+    return Pool(since_s, free, demand[fits], instance.queue.expected_s[fits])
 
 
 def possible(instance: Instance) -> list[int]:
@@ -39,9 +40,9 @@ def possible(instance: Instance) -> list[int]:
 
 def levels(instance: Instance, seconds: int) -> np.ndarray[Any, Any]:
     """The profile at each second."""
-    profile = pooled.profile(instance)
-    at = np.searchsorted(profile.since_s, instance.now + np.arange(seconds), side="right") - 1
-    return profile.free[at]
+    since_s, free = pooled.free_capacity(instance)
+    at = np.searchsorted(since_s, instance.now + np.arange(seconds), side="right") - 1
+    return free[at]
 
 
 @given(instances(max_jobs=1))
@@ -51,24 +52,24 @@ def test_the_profile_is_what_is_free_at_every_second(instance: Instance) -> None
 
 @given(instances(max_jobs=1))
 def test_the_last_segment_has_the_whole_capacity(instance: Instance) -> None:
-    assert (pooled.profile(instance).free[-1] == pooled.capacity(instance)).all()
+    assert (pooled.free_capacity(instance)[1][-1] == pooled.capacity(instance)).all()
 
 
 def test_running_jobs_hold_their_part_of_the_pool_until_their_expected_end() -> None:
-    profile = pooled.profile(read(FILE))
-    assert profile.since_s.tolist() == [100, 101, 105]
-    assert profile.free.tolist() == [[4, 1], [6, 2], [8, 2]]
+    since_s, free = pooled.free_capacity(read(FILE))
+    assert since_s.tolist() == [100, 101, 105]
+    assert free.tolist() == [[4, 1], [6, 2], [8, 2]]
 
 
 def test_a_job_taken_as_ended_holds_nothing() -> None:
-    profile = pooled.profile(read(FILE), np.array([False, True]))
-    assert profile.since_s.tolist() == [100, 105]
-    assert profile.free.tolist() == [[6, 2], [8, 2]]
+    since_s, free = pooled.free_capacity(read(FILE), np.array([False, True]))
+    assert since_s.tolist() == [100, 105]
+    assert free.tolist() == [[6, 2], [8, 2]]
 
 
 def test_a_node_that_is_down_is_out_of_the_pool_with_what_runs_on_it() -> None:
-    profile = pooled.profile(read(FILE | {"down": [1]}))
-    assert profile.free.tolist() == [[3, 1], [3, 1], [4, 1]]
+    _, free = pooled.free_capacity(read(FILE | {"down": [1]}))
+    assert free.tolist() == [[3, 1], [3, 1], [4, 1]]
 
 
 def test_a_reservation_takes_its_nodes_capacity_for_its_time() -> None:
@@ -80,17 +81,17 @@ def test_a_reservation_takes_its_nodes_capacity_for_its_time() -> None:
 
 def test_a_reservation_never_takes_more_than_its_node_has_left() -> None:
     reservation = {"start": 100, "duration": 3, "nodes": [0], "capacity": [4, 1]}
-    profile = pooled.profile(read(FILE | {"reservations": [reservation]}))
-    assert profile.free[0].tolist() == [1, 0]
+    _, free = pooled.free_capacity(read(FILE | {"reservations": [reservation]}))
+    assert free[0].tolist() == [1, 0]
 
 
 def test_the_power_cap_is_one_more_resource() -> None:
-    profile = pooled.profile(read(FILE | {"power": {"cap": 9, "unit": [1, 2]}}))
-    assert profile.free[:, -1].tolist() == [3, 7, 9]
+    _, free = pooled.free_capacity(read(FILE | {"power": {"cap": 9, "unit": [1, 2]}}))
+    assert free[:, -1].tolist() == [3, 7, 9]
 
 
 @given(instances(max_jobs=5, max_nodes=3), st.randoms(use_true_random=False))
-def test_the_priority_search_schedules_the_earliest_startable_job_of_the_first_order(
+def test_a_list_schedule_takes_the_earliest_startable_job_of_the_first_order(
     instance: Instance, random: Any
 ) -> None:
     pool = pool_of(instance)
@@ -108,7 +109,7 @@ def test_the_priority_search_schedules_the_earliest_startable_job_of_the_first_o
 
 
 @given(instances(max_jobs=5, max_nodes=3))
-def test_plans_of_the_priority_search_hold_and_earlier_ones_than_the_earliest_do_not(
+def test_list_schedules_hold_and_earlier_ones_than_the_earliest_do_not(
     instance: Instance,
 ) -> None:
     pool = pool_of(instance)
@@ -159,8 +160,9 @@ def test_an_exhaustion_cut_short_keeps_the_plan_that_it_was_given_or_a_better_on
     pool = pool_of(read(FILE | {"queue": queue}))
     given_s = pool.schedule(np.arange(3))
     ones = np.ones(3, dtype=np.int64)
-    found, proven = pool.improve(given_s, ones, ones, steps)
+    weights = Weights(ones, 1, ones)
+    found, proven = pool.improve(given_s, weights, steps)
     assert pool.holds(found)
     assert found.sum() <= given_s.sum()
     assert not proven
-    assert pool.improve(given_s, ones, ones, 1000)[0].tolist() == [112, 107, 105]
+    assert pool.improve(given_s, weights, 1000)[0].tolist() == [112, 107, 105]

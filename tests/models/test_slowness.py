@@ -12,10 +12,10 @@ import pytest
 
 from cpdispatch import verify
 from cpdispatch.dispatch import Settings
-from cpdispatch.models import engine, hyper, search, solver
-from cpdispatch.models.engine import Budget
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.run import Run
+from cpdispatch.models import budget, engine, hyper, solver
+from cpdispatch.models.budget import Budget
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.run import Run
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.fit import fit
 from cpdispatch.workloads.generate import EURORA, generate
@@ -83,7 +83,7 @@ def content(run: Run) -> bytes:
     return bytes(sink.getvalue())
 
 
-DISPATCHERS = [f"{name}:patience=0.002" for name in ("hcp3", "pcp3", "pcp5", "hyper")]
+DISPATCHERS = [f"{name}:patience=0.002" for name in ("hcp", "pcp", "pcp:model=boxes", "hyper")]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_a_clock_that_runs_ahead_changes_nothing(
         return perf_counter() + ahead_s
 
     with monkeypatch.context() as patch:
-        for module in (engine, search):
+        for module in (engine, budget):
             patch.setattr(module, "perf_counter", clock)
         run = replay(dispatcher)
     same(undisturbed, dispatcher, run)

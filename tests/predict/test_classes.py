@@ -26,11 +26,11 @@ from cpdispatch.predict.classes import (
     total,
     train,
 )
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import read
 from cpdispatch.workloads.fit import fit
-from tests.simulate.cases import workload
+from tests.simulator.cases import workload
 
 HOUR_S = 3600
 

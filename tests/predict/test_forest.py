@@ -19,7 +19,7 @@ from cpdispatch.jobs import Job
 from cpdispatch.predict import Cautious, Refreshing, Watching
 from cpdispatch.predict import forest as module
 from cpdispatch.predict.forest import FEWEST, Errors, Forest
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import read
 from cpdispatch.workloads.fit import fit

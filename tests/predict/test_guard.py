@@ -10,9 +10,9 @@ import pytest
 from cpdispatch.jobs import Job
 from cpdispatch.predict import Tables, guard
 from cpdispatch.predict.guard import Guard
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
-from tests.simulate.cases import play, workload
+from tests.simulator.cases import play, workload
 
 ROWS = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30)]
 

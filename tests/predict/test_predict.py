@@ -8,10 +8,10 @@ from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.predict import PREDICTORS, make
 from cpdispatch.predict.profile import NO_PREFIX
-from cpdispatch.simulate import simulate
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.predict.cases import names
-from tests.simulate.cases import play, workload
+from tests.simulator.cases import play, workload
 
 ROWS = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30)]
 

@@ -18,7 +18,7 @@ from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, SUMMARIES, find
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate import Run, simulate
+from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
 from tests.strategies import systems, workloads
 
@@ -88,7 +88,7 @@ def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: An
 
 
 def test_durations_too_long_for_what_the_queue_holds_of_a_job_are_compared_all_the_same() -> None:
-    from tests.simulate.cases import workload
+    from tests.simulator.cases import workload
 
     system = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
     jobs = workload([(0, 2, 1 << 50, 9), (1, 4, 5, 5), (2, 1, 1 << 51, 9), (2, 1, 1 << 41, 9)])
@@ -130,7 +130,7 @@ def test_a_compiled_function_of_the_users_own(case: tuple[Workload, System]) -> 
 
 
 def test_no_cache_knows_a_users_function() -> None:
-    from tests.simulate.cases import workload
+    from tests.simulator.cases import workload
 
     simulate(workload([(0, 1, 5, 5)]), System.pool(2), Backfill(policies.own(MINE, "mine")))
     caches = list(Path(cpdispatch.__file__).parent.rglob("*.nbi"))
@@ -138,7 +138,7 @@ def test_no_cache_knows_a_users_function() -> None:
 
 
 def test_a_function_that_numba_has_not_compiled_takes_the_general_loop() -> None:
-    from tests.simulate.cases import workload
+    from tests.simulator.cases import workload
 
     dispatcher = Backfill(policies.own(mine, "mine"))
     run = simulate(workload([(0, 1, 5, 5)]), System.pool(2), dispatcher)
@@ -149,7 +149,7 @@ def test_a_function_that_numba_has_not_compiled_takes_the_general_loop() -> None
     ("processors", "what"), [(1, "returned nan"), (2, "raised ZeroDivisionError")]
 )
 def test_a_compiled_function_that_gives_no_number_names_the_job(processors: int, what: str) -> None:
-    from tests.simulate.cases import workload
+    from tests.simulator.cases import workload
 
     jobs = workload([(0, processors, 5, 5), (1, 1, 5, 5)])
     order = policies.own(REFUSES, "refuses")
@@ -176,14 +176,9 @@ MINE, REFUSES = numba.njit(mine), numba.njit(refuses)
 def test_on_real_logs(
     log: str, system: str, filter: str, jobs: int | None, dispatcher: str, trace: Any
 ) -> None:
-    from cpdispatch.system import find as find_system
-    from cpdispatch.workloads import read
-    from cpdispatch.workloads.fit import fit
-    from cpdispatch.workloads.select import select
+    from cpdispatch.workloads import prepare
 
-    machine = find_system(system)
-    workload = select(read(trace(log), filter, int(machine.total[0])), jobs)
-    workload = fit(workload, machine)
+    workload, machine = prepare(trace(log), system, filter=filter, jobs=jobs)
     compiled = simulate(workload, machine, dispatcher, predictor="last2", trigger="event")
     general = simulate(
         workload, machine, dispatcher, predictor="last2", trigger="event", compiled=False

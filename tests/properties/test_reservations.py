@@ -16,8 +16,8 @@ from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import Order, find
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, Job, JobTable, Workload
-from cpdispatch.simulate import simulate
-from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.simulator import simulate
+from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
 from tests.oracles import plain
 from tests.strategies import instances, systems, workloads

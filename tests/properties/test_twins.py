@@ -11,8 +11,8 @@ from cpdispatch import verify
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
-from cpdispatch.simulate.run import run_of
-from cpdispatch.simulate.simulation import Simulation
+from cpdispatch.simulator.run import run_of
+from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
 from tests.oracles import plain
 from tests.strategies import systems, workloads

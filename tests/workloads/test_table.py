@@ -303,3 +303,49 @@ def test_tables_of_unknown_formats_and_impossible_columns_are_refused(
         table.write(workload, tmp_path / "jobs.xlsx")
     with pytest.raises(UsageError, match="a resource type named user"):
         table.write(replace(workload, resources=("core", "user")), tmp_path / "jobs.csv")
+
+
+COLUMNS = {
+    "id": [1, 2, 3], "submit": [5, 0, 9], "runtime": np.array([60, 30, 20]), "requested": 90,
+    "units": pd.Series([1, 2, 3], index=[7, 8, 9]), "core": 4, "user": ["ann", "bob", "ann"],
+}  # fmt: skip
+
+
+def test_columns_in_memory_are_what_a_file_of_them_is(tmp_path: Path) -> None:
+    text = "id,submit,runtime,requested,units,core,user\n"
+    text += "1,5,60,90,1,4,ann\n2,0,30,90,2,4,bob\n3,9,20,90,3,4,ann\n"
+    (tmp_path / "jobs.csv").write_text(text)
+    read = table.read(tmp_path / "jobs.csv")
+    assert_same(table.from_table(COLUMNS), read)
+    frame = pd.read_csv(tmp_path / "jobs.csv", index_col=None).set_axis([4, 5, 6])
+    made = table.from_table(frame, "v1.2")
+    assert_same(made, read)
+    assert made.name == "v1.2"
+    assert made.table.id.tolist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "said"),
+    [
+        ("runtime", [60, "x", 20], "field runtime of row 2: .*found 'x'"),
+        ("core", [4, 4, -1], "field core of row 3: .*found '-1'"),
+        ("core", [4.5, 4, 4], "field core of row 1: .*found '4.5'"),
+        ("user", [[1], [2], [3]], "field user: the column holds lists"),
+        ("runtime", [60, 30], "differ in length: .*runtime has 2,"),
+        ("core", np.zeros((3, 2)), r"cannot be read as a table: .* shape \(3, 2\)"),
+    ],
+)
+def test_what_is_wrong_in_columns_is_named_by_row_and_column(
+    name: str, column: object, said: str
+) -> None:
+    with pytest.raises(InputError, match=f"^mine: .*{said}"):
+        table.from_table(COLUMNS | {name: column}, "mine")
+
+
+def test_columns_in_memory_need_those_that_a_file_needs() -> None:
+    rest = {name: column for name, column in COLUMNS.items() if name != "units"}
+    with pytest.raises(InputError, match=r"^mine: field units: the column is missing; the columns"):
+        table.from_table(rest, "mine")
+    twice = pd.DataFrame(COLUMNS | {"gpu": 1}).rename(columns={"gpu": "core"})
+    with pytest.raises(InputError, match=r"^mine: field core: a column is named twice"):
+        table.from_table(twice, "mine")

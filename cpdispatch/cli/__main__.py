@@ -1,0 +1,6 @@
+"""``python -m cpdispatch.cli`` is the command ``cpdispatch``."""
+
+from cpdispatch.cli.app import main
+
+if __name__ == "__main__":
+    main()

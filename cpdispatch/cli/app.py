@@ -1,0 +1,91 @@
+"""The application: its commands, and what a command line comes to."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from cyclopts import App, CycloptsError
+
+from cpdispatch import __version__
+from cpdispatch.cli.compare import compare
+from cpdispatch.cli.generate import generate
+from cpdispatch.cli.learn import app as learn
+from cpdispatch.cli.list import list_
+from cpdispatch.cli.output import BAD_INPUT, DONE, INTERRUPTED, leave_lost_terminal
+from cpdispatch.cli.predict import predict
+from cpdispatch.cli.resample import resample
+from cpdispatch.cli.signals import SignalledError, end, on_signals
+from cpdispatch.cli.simulate import simulate
+from cpdispatch.cli.solve import solve
+from cpdispatch.cli.tune import tune
+from cpdispatch.cli.verify import verify
+from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning
+
+app = App(
+    name="cpdispatch",
+    help="On-line job dispatching for HPC clusters: constraint programming, backfilling, replay.",
+    version=__version__,
+    help_format="plaintext",
+)
+for command in (simulate, solve, verify, compare, generate, resample, tune, predict):
+    app.command(command)
+app.command(list_, name="list")
+app.command(learn)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    code = DONE
+    try:
+        with on_signals(end), renamed_names_told():
+            code = app(
+                arguments, exit_on_error=False, print_error=False, result_action="return_value"
+            )
+    except (CpdispatchError, CycloptsError) as error:
+        code = INTERRUPTED if isinstance(error, InterruptedRunError) else BAD_INPUT
+        _complain(error)
+    except SignalledError as error:
+        code = error.code
+        _complain(error)
+    except BrokenPipeError:
+        sys.stderr.close()
+    return code or DONE
+
+
+@contextmanager
+def renamed_names_told() -> Iterator[None]:
+    """Tell of each name of an earlier version once, in a line of the command's own."""
+    with warnings.catch_warnings():
+        shown, told = warnings.showwarning, set[str]()
+
+        def show(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int,
+            file: Any = None, line: str | None = None,
+        ) -> None:  # fmt: skip
+            if not issubclass(category, RenamedWarning):
+                shown(message, category, filename, lineno, file, line)
+            elif str(message) not in told:
+                told.add(str(message))
+                print(f"cpdispatch: {message}", file=sys.stderr, flush=True)
+
+        warnings.showwarning = show
+        yield
+
+
+def _complain(error: BaseException) -> None:
+    leave_lost_terminal()
+    print(f"cpdispatch: {error}", file=sys.stderr, flush=True)
+
+
+def main() -> NoReturn:
+    """Entry point of the command ``cpdispatch``."""
+    # Arrow's own allocator keeps some 60 MB of what writing a run took.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    code = run()
+    leave_lost_terminal()
+    sys.exit(code)

@@ -1,0 +1,207 @@
+"""The command generate: makes a workload like a log's, or one of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
+from cpdispatch.cli.made import check_out, save_and_print
+from cpdispatch.cli.options import Json
+from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from cpdispatch.jobs import Workload
+    from cpdispatch.system import System
+    from cpdispatch.workloads.slots import Limits, SlotModel
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOptions:
+    """What the jobs may ask for on the system.
+
+    Parameters
+    ----------
+    system
+        A number of processors, a named system, or a JSON or TOML file; else that of the log.
+    load
+        Offered load; else as many jobs are submitted a day as in the log.
+    request_limits
+        Least and most that each unit of a job asks for, as core=1..16,mem=1..14; 1 core when left
+        out.
+    accelerators
+        Shares of the jobs that use an accelerator, as gpu=0.3,mic=0.1; needs its performance.
+    performance
+        GFLOPS of a unit of each resource type, as core=10,gpu=500: a job's runtime is its work
+        over that of all that it asks for.
+    log_performance
+        GFLOPS of the log's machine, when its units are slower or faster.
+    """
+
+    system: str | None = None
+    load: float | None = None
+    request_limits: Annotated[str, Parameter(show_default=False)] = ""
+    accelerators: Annotated[str, Parameter(show_default=False)] = ""
+    performance: Annotated[str, Parameter(show_default=False)] = ""
+    log_performance: Annotated[str, Parameter(show_default=False)] = ""
+
+    def limits(self) -> Limits:
+        """The limits of the requests."""
+        from cpdispatch.workloads.slots import Limits
+
+        return Limits(
+            _ranges("--request-limits", self.request_limits),
+            _numbers("--accelerators", self.accelerators),
+            _numbers("--performance", self.performance),
+        )
+
+    def given(self) -> list[str]:
+        """The options that say something about requests."""
+        names = ("request_limits", "accelerators", "performance", "log_performance")
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LublinOptions:
+    """With lublin as TRACE.
+
+    Parameters
+    ----------
+    kind
+        Jobs of all kinds by one set of parameters, of one kind, or a stream of each.
+    request_factor
+        The model has no requested times: they are the runtimes times this.
+    """
+
+    kind: Literal["all", "batch", "interactive", "both"] = "all"
+    request_factor: float = 1.0
+
+
+def generate(
+    trace: str,
+    *,
+    jobs: int,
+    out: Path,
+    target: TargetOptions = TargetOptions(),
+    lublin: LublinOptions = LublinOptions(),
+    filter: Literal["all", "strong"] = "all",
+    seed: int = 0,
+    save_model: Path | None = None,
+    plot: Path | None = None,
+    json: Json = False,
+) -> int:
+    """Make a workload like a log's, or one of the Lublin-Feitelson model.
+
+    Parameters
+    ----------
+    trace
+        A log to learn from, a model saved with --save-model (.json), or lublin.
+    jobs
+        How many jobs to make.
+    out
+        .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
+    filter
+        Which jobs of the log to learn from.
+    seed
+        The same seed makes the same jobs.
+    save_model
+        Write what was learned from the log.
+    plot
+        Draw the submissions and the work of the new jobs, beside those of the log (.png, .svg,
+        .pdf).
+    json
+        Print one JSON object.
+    """
+    check_out(out, plot)
+    source = None
+    if trace == LUBLIN:
+        if target.given() or save_model is not None:
+            option = (target.given() or ["--save-model"])[0]
+            raise UsageError(f"{option} is for jobs like a log's, not for the model {LUBLIN}")
+        made, system = _lublin(jobs, target, lublin, seed)
+    else:
+        from cpdispatch.workloads import slots
+
+        if lublin != LublinOptions():
+            raise UsageError(f"--kind and --request-factor are for {LUBLIN}, not for {trace}")
+        model, source = _learned(trace, target, filter)
+        system = _system(trace, target, source)
+        limits = target.limits()
+        made = slots.generate(model, system, jobs, seed, limits=limits, load=target.load)
+        if save_model is not None:
+            slots.save(model, save_model)
+    return save_and_print(made, system, source, out, plot, {"trace": trace, "seed": seed}, json)
+
+
+def _lublin(
+    jobs: int, target: TargetOptions, lublin: LublinOptions, seed: int
+) -> tuple[Workload, System]:
+    from cpdispatch.system import System, find
+    from cpdispatch.workloads.lublin import generate
+
+    machine = System.pool(LUBLIN_PROCESSORS) if target.system is None else find(target.system)
+    processors = machine.processors
+    made = generate(
+        jobs, seed, processors=processors, kind=lublin.kind, load=target.load,
+        request_factor=lublin.request_factor,
+    )  # fmt: skip
+    return made, System.pool(processors)
+
+
+def _learned(
+    trace: str, target: TargetOptions, filter: Literal["all", "strong"]
+) -> tuple[SlotModel, Workload | None]:
+    """The model, and the log that it was learned from if it was not loaded."""
+    from cpdispatch.workloads import read, slots
+
+    if trace.endswith((".json", ".json.gz", ".json.xz", ".json.zst")):
+        if target.log_performance:
+            raise UsageError("--log-performance goes with a log, a saved model has its own")
+        return slots.load(trace), None
+    source = read(trace, filter)
+    rates = _numbers("--log-performance", target.log_performance) or {
+        name: rate
+        for name, rate in _numbers("--performance", target.performance).items()
+        if name in source.resources
+    }
+    return slots.fit(source, rates or None), source
+
+
+def _system(trace: str, target: TargetOptions, source: Workload | None) -> System:
+    from cpdispatch.system import System, find
+
+    if target.system is not None:
+        return find(target.system)
+    if source is None or source.processors is None:
+        raise UsageError(f"{trace} does not say how large its machine is: give --system")
+    return System.pool(source.processors)
+
+
+def _pairs(option: str, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name or not equals or name in pairs:
+            raise UsageError(f"{option} {text}: write NAME=VALUE,NAME=VALUE, each name once")
+        pairs[name] = value
+    return pairs
+
+
+def _numbers(option: str, text: str) -> dict[str, float]:
+    try:
+        return {name: float(value) for name, value in _pairs(option, text).items()}
+    except ValueError:
+        raise UsageError(f"{option} {text}: write NAME=NUMBER,NAME=NUMBER") from None
+
+
+def _ranges(option: str, text: str) -> dict[str, tuple[int, int]]:
+    try:
+        found = {name: value.partition("..") for name, value in _pairs(option, text).items()}
+        return {name: (int(low), int(high or low)) for name, (low, _, high) in found.items()}
+    except ValueError:
+        raise UsageError(f"{option} {text}: write NAME=LEAST..MOST,NAME=LEAST..MOST") from None

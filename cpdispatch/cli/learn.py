@@ -1,0 +1,191 @@
+"""The commands learn mixed and learn regress: policies learned from simulations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from cpdispatch.cli.lublin import LUBLIN, log_or_lublin, lublin_jobs
+from cpdispatch.cli.options import (
+    Json,
+    LogOptions,
+    Objective,
+    WorkOptions,
+    threshold_s_of,
+)
+from cpdispatch.cli.output import table_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cpdispatch.learn.mixed import Mixed
+    from cpdispatch.learn.regress import Regressed
+
+LUBLIN_TEST_JOBS = 2_500
+
+app = App(name="learn", help="Learn a policy: mixed weights, or a regression.")
+
+
+@app.command
+def mixed(
+    trace: str,
+    *,
+    evaluations: int = 300,
+    weeks: int | None = None,
+    backfill: str | None = None,
+    threshold: str = "none",
+    objective: Objective = "slowdown",
+    seed: int = 0,
+    log: LogOptions = LogOptions(),
+    work: WorkOptions = WorkOptions(),
+    json: Json = False,
+) -> int:
+    """Weigh size, length, wait, ratio, expansion and area of jobs, by an evolution strategy.
+
+    Parameters
+    ----------
+    trace
+        A log of two weeks or more, or lublin.
+    evaluations
+        Simulations of each week that the search may take.
+    weeks
+        Only so many weeks before and after the log's midpoint.
+    backfill
+        Order of backfilling; else the mixed one.
+    threshold
+        Wait after which a job comes first, as 20h.
+    objective
+        What is to be small: the mean wait or the mean bounded slowdown.
+    seed
+        Seed of the search.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.learn.mixed import Mixing, learn
+
+    mixing = Mixing(evaluations, weeks, backfill, threshold_s_of(threshold), objective, seed)
+    workload, machine = log_or_lublin(trace, log, seed)
+    with work.place() as place:
+        found = learn(workload, machine, mixing, place)
+    return work.save_and_print(found, [_mixed_table(found)], json)
+
+
+@app.command
+def regress(
+    trace: str = LUBLIN,
+    *,
+    pairs: int = 400,
+    orders: int = 20_000,
+    running: int = 16,
+    queued: int = 32,
+    published_shuffle: Annotated[bool, Parameter(negative="")] = False,
+    tests: int = 10,
+    seed: int = 0,
+    log: LogOptions = LogOptions(),
+    work: WorkOptions = WorkOptions(),
+    json: Json = False,
+) -> int:
+    """Fit polynomials to the scores of jobs in random orders of a queue, and compare them.
+
+    Parameters
+    ----------
+    trace
+        A log of two weeks or more, or lublin.
+    pairs
+        Pairs of running and queued jobs.
+    orders
+        Random orders of each queue; 256000 in the paper.
+    running
+        Running jobs of a pair.
+    queued
+        Queued jobs of a pair.
+    published_shuffle
+        Draw orders as the code of the paper does, which is not uniform.
+    tests
+        Workloads to compare on: weeks of the log's second half, or of the model.
+    seed
+        Seed of pairs, orders and the model.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.learn.regress import Regression
+    from cpdispatch.learn.regress import regress as fit_scores
+    from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
+
+    regression = Regression(pairs, orders, running, queued, published_shuffle, seed)
+    at_least(tests, 1, "--tests")
+    workload, machine = log_or_lublin(trace, log, seed)
+    if trace == LUBLIN:
+        compared = [lublin_jobs(machine, LUBLIN_TEST_JOBS, seed + 1 + k) for k in range(tests)]
+    else:
+        parts = halves(workload)
+        workload, compared = parts[TRAIN], consecutive(parts[TEST])[:tests]
+    with work.place() as place:
+        found = fit_scores(workload, machine, compared, regression, place)
+    return work.save_and_print(found, [_fits_table(found), _comparison_table(found)], json)
+
+
+def _mixed_table(found: Mixed) -> Table:
+    """Sums over the test weeks."""
+    summary = found.summary
+    table = table_of(
+        f"Sum of the weekly {summary['objective']} over {summary['weeks']} test weeks",
+        ("policy",),
+        ("sum", "relative to EASY-FCFS"),
+    )
+    names = {
+        "pure": "best pure order of each week",
+        "hindsight": "mixed, best of the same week",
+        "trained": "mixed, best of the training half",
+        "previous": "mixed, best of the week before",
+    }
+    for name, value in sorted(summary["sum"].items(), key=lambda item: item[1]):
+        share = summary["relative_to_fcfs"][name]
+        shown = "-" if share is None else f"{share:.3f}"
+        table.add_row(names.get(name, name.upper()), f"{value:,.1f}", shown)
+    return table
+
+
+def _fits_table(found: Regressed) -> Table:
+    """How well each form fits, and how collinear its terms are."""
+    table = table_of(
+        f"{len(found.samples):,} scores, {found.orders_per_s:,.0f} orders a second and core",
+        ("form",),
+        ("terms", "mean absolute error", "largest variance inflation"),
+    )
+    for form, fit in found.fits.items():
+        worst = max(fit.inflation, key=fit.inflation.__getitem__)
+        table.add_row(
+            form if fit.determined else f"{form} (not determined)",
+            str(len(fit.coefficients)),
+            f"{fit.absolute_error_mean:.2e}",
+            f"{fit.inflation[worst]:,.1f} of {worst}",
+        )
+    linear = found.fits["lin"].coefficients
+    table.caption = "lin: " + " ".join(
+        f"{value:+.3g}" + ("" if term == "1" else f" {term}") for term, value in linear.items()
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _comparison_table(found: Regressed) -> Table:
+    """Mean bounded slowdowns over the test workloads."""
+    wide = found.means.pivot(index="policy", columns="backfill")
+    kinds = list(found.means.backfill.unique())
+    table = table_of(
+        "Mean bounded slowdown on test workloads (mean of the ratios to FCFS), by backfilling",
+        ("policy",),
+        tuple(kinds),
+    )
+    for policy in found.means.policy.unique():
+        row: Any = wide.loc[policy]
+        table.add_row(
+            policy,
+            *(
+                f"{row['bounded_slowdown_mean', kind]:,.1f} ({row['relative', kind]:.3f})"
+                for kind in kinds
+            ),
+        )
+    return table

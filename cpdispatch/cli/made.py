@@ -1,0 +1,143 @@
+"""Workloads that were made: written, drawn, and described."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json
+from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from cpdispatch.analyze.plots import PlottedWorkload
+    from cpdispatch.jobs import Workload
+    from cpdispatch.system import System
+
+SWF_RESOURCES = ("core", "mem")
+
+
+def check_out(out: Path, plot: Path | None) -> None:
+    """Refuse a file that cannot be written before there is any work to lose."""
+    if _format(out) is None:
+        raise UsageError(
+            f"--out {out}: unknown extension; workloads are .swf and .csv, also with .gz, .xz or "
+            ".zst, and .parquet"
+        )
+    if plot is not None:
+        from cpdispatch.analyze import plots
+
+        plots.check(plot)
+
+
+def _format(out: Path) -> str | None:
+    packed = out.suffix in {".gz", ".xz", ".zst"}
+    suffix = Path(out.stem).suffix if packed else out.suffix
+    known = {".swf", ".csv"} if packed else {".swf", ".csv", ".parquet"}
+    return suffix if suffix in known else None
+
+
+def _write(made: Workload, out: Path) -> None:
+    from cpdispatch.workloads import swf, table
+
+    if _format(out) != ".swf":
+        table.write(made, out)
+        return
+    lost = [
+        name
+        for name, column in zip(made.resources, made.table.request.T, strict=True)
+        if name not in SWF_RESOURCES and column.any()
+    ]
+    if lost:
+        raise UsageError(
+            f"--out {out}: SWF has no field for {', '.join(lost)}, which jobs ask for: write .csv "
+            "or .parquet"
+        )
+    swf.write(made, out)
+
+
+def save_and_print(
+    made: Workload, system: System | None, source: Workload | None, out: Path, plot: Path | None,
+    summary: dict[str, Any], json: bool,
+) -> int:  # fmt: skip
+    """Write and draw a workload, and print its figures."""
+    _write(made, out)
+    if plot is not None:
+        from cpdispatch.analyze import plots
+
+        plots.workloads(
+            plot, [_plotted(w) for w in ((made,) if source is None else (source, made))]
+        )
+    summary = {"out": str(out), "jobs": len(made), **summary, **_figures(made, system)}
+    summary["notes"] = made.notes if source is None else source.notes | made.notes
+    if plot is not None:
+        summary["plot"] = str(plot)
+    if json:
+        print_json(summary)
+        return DONE
+    console = console_of_stdout()
+    load = "" if summary["load"] is None else f", load {summary['load']:.3f}"
+    console.print(
+        f"[bold]{out}[/]: {len(made):,} jobs in {summary['days']:.1f} days{load}, "
+        f"{summary['serial']:.1%} serial",
+        soft_wrap=True,
+    )
+    for rule, count in summary["notes"].items():
+        console.print(f"{rule}: {count:,} jobs", style="dim")
+    return DONE
+
+
+def _figures(made: Workload, system: System | None) -> dict[str, Any]:
+    """Figures of a workload: its span, offered load, serial jobs, what jobs ask for."""
+    import numpy as np
+
+    table = made.table
+    span_s = max(int(np.ptp(table.submit_s)), 1)
+    asked = (table.units * made.runtime_s) @ table.request
+    load = None
+    if system is not None:
+        total = np.array([
+            system.total[k] if (k := system.resource(name)) >= 0 else 0 for name in made.resources
+        ])  # fmt: skip
+        # Memory is in no unit that the log and the machine share.
+        has = (total > 0) & np.array(
+            [name != "mem" or not made.per_processor for name in made.resources]
+        )
+        load = float(np.max(asked[has] / total[has]) / span_s) if has.any() else None
+    return {
+        "days": span_s / 86_400,
+        "load": load,
+        "serial": float(np.mean(_cores(made) == 1)),
+        "work_core_s_mean": float(np.mean(_cores(made) * made.runtime_s)),
+        "asking": {
+            name: float(np.mean(column > 0))
+            for name, column in zip(made.resources, table.request.T, strict=True)
+        },
+    }
+
+
+def _cores(workload: Workload) -> Any:
+    """Processors of every job, shape (jobs,)."""
+    import numpy as np
+
+    names = workload.resources
+    cores = workload.table.request[:, names.index("core")] if "core" in names else 1
+    return workload.table.units * np.maximum(cores, 1)
+
+
+def _plotted(workload: Workload) -> PlottedWorkload:
+    """What is drawn of a workload."""
+    import numpy as np
+
+    from cpdispatch.analyze.plots import PlottedWorkload
+    from cpdispatch.workloads import clock
+
+    wall = clock.wall_s(workload)
+    hours = np.bincount(clock.slot_of(wall) // 2, minlength=24) / len(wall)
+    work = (_cores(workload) * workload.runtime_s).astype(np.float64)
+    return PlottedWorkload(
+        workload.name,
+        hours,
+        clock.by_day(wall, clock.weekday_of, 7),
+        clock.by_day(wall, clock.month_of, 12),
+        work,
+    )

@@ -1,0 +1,311 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars
+from cpdispatch.cli.signals import stoppable
+from cpdispatch.durations import seconds
+from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cpdispatch.experiment import RunPlan
+    from cpdispatch.instance import Starvation
+    from cpdispatch.jobs import Workload
+    from cpdispatch.learn.mixed import Mixed
+    from cpdispatch.learn.place import Place
+    from cpdispatch.learn.regress import Regressed
+    from cpdispatch.learn.tune import Tuned
+    from cpdispatch.system import System
+
+NOTHING_SAVED = "nothing was saved, because there was no --out"
+
+Json = Annotated[bool, Parameter("--json", negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
+Trigger = Literal["instant", "event"]
+Correction = Literal["minimal", "incremental", "requested", "refresh"]
+Objective = Literal["wait", "slowdown"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Which log is replayed, on which system.
+
+    Parameters
+    ----------
+    system
+        A number of processors, a named system, or a JSON or TOML file; else what the log says.
+    filter
+        Which jobs of the log to keep: all that can run, or those that pass the strong filter.
+    units
+        How a job's processors become units: each by itself, or as many as a node takes.
+    jobs
+        Only the first so many jobs.
+    since
+        Only the jobs submitted on this date (UTC) or later.
+    until
+        Only the jobs submitted before this date.
+    """
+
+    system: str | None = None
+    filter: Literal["all", "strong"] = "all"
+    units: Literal["processors", "per-node", "as-is"] | None = None
+    jobs: int | None = None
+    since: Annotated[str, Parameter("--from", show_default=False)] = ""
+    until: Annotated[str, Parameter("--to", show_default=False)] = ""
+
+    def read(self, trace: str | None, seed: int) -> tuple[Workload, System]:
+        """The workload, fitted to the machine, and the machine."""
+        from cpdispatch.workloads import prepare
+        from cpdispatch.workloads.generate import eurora_sample
+
+        part: dict[str, Any] = {
+            "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
+        }  # fmt: skip
+        if trace is None:
+            return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
+        return prepare(trace, self.system or None, filter=self.filter, **part)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """By which rules it is replayed.
+
+    Parameters
+    ----------
+    predict
+        Predictor of durations.
+    trigger
+        Dispatch once an instant, or after each single event.
+    correction
+        New expected end of a job that outlived its prediction.
+    kill_at_limit
+        End jobs at their requested time.
+    dependencies
+        Start no job before its preceding job has ended and its think time has passed.
+    starvation
+        THRESHOLD,BOUND as 24h,2h: plans start a job that has waited longer than the threshold
+        within the bound after that, where it is possible.
+    idempotent
+        Jobs may be restarted: kill one that outlives what the predictor class took it for.
+    limit
+        Time limit of each decision, as 500ms or 1s.
+    seed
+        Seed of dispatchers that draw numbers, and of the generated sample.
+    """
+
+    predict: str | None = None
+    trigger: Trigger = "instant"
+    correction: Correction = "minimal"
+    kill_at_limit: Flag = False
+    dependencies: Flag = False
+    starvation: Annotated[str, Parameter(show_default=False)] = ""
+    idempotent: Flag = False
+    limit: str = "1s"
+    seed: int = 0
+
+    def of_runs(self) -> dict[str, Any]:
+        """The arguments of every run."""
+        return {
+            "predictor": self.predict, "trigger": self.trigger, "correction": self.correction,
+            "kill_at_limit": self.kill_at_limit, "dependencies": self.dependencies,
+            "starvation": self.starvation_bound(), "idempotent": self.idempotent,
+        }  # fmt: skip
+
+    def starvation_bound(self) -> Starvation | None:
+        """The starvation bound that every instance carries."""
+        from cpdispatch.instance import Starvation
+        from cpdispatch.system import LIMIT
+
+        if not self.starvation:
+            return None
+        parts = self.starvation.split(",")
+        if len(parts) != 2:
+            raise UsageError(
+                f"--starvation {self.starvation}: write it as THRESHOLD,BOUND, for example 24h,2h"
+            )
+        times = [0.0 if part.strip() == "0" else seconds(part) for part in parts]
+        if any(time != int(time) or time > LIMIT for time in times):
+            raise UsageError(
+                f"--starvation {self.starvation}: whole seconds, {LIMIT} at most, are needed"
+            )
+        return Starvation(*map(int, times))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """Where the results go.
+
+    Parameters
+    ----------
+    out
+        Folder for the results; with several runs, a folder each in it.
+    resume
+        Go on with the interrupted runs in --out.
+    overwrite
+        Replace the runs in --out.
+    checkpoint
+        Least time between two checkpoints in --out; the default is 2s, more where saving takes
+        long.
+    dump_instances
+        Folder for instances that the dispatcher was asked.
+    dump_every
+        Dump one instance in so many; the default is 100.
+    """
+
+    out: Path | None = None
+    resume: Flag = False
+    overwrite: Flag = False
+    checkpoint: str | None = None
+    dump_instances: Path | None = None
+    dump_every: int | None = None
+
+    def plan(self, limit_s: float, rules: dict[str, Any]) -> RunPlan:
+        """What all runs have in common."""
+        from cpdispatch.experiment import RunPlan
+
+        if self.out is None and (self.resume or self.overwrite):
+            raise UsageError("--resume and --overwrite need --out")
+        if self.resume and self.overwrite:
+            raise UsageError(
+                "--resume and --overwrite exclude each other: give --resume to go on with the runs "
+                "in --out, or --overwrite to begin them anew"
+            )
+        if self.checkpoint is not None and self.out is None:
+            raise UsageError("--checkpoint needs --out FOLDER, where checkpoints are kept")
+        if self.dump_every is not None and self.dump_instances is None:
+            raise UsageError("--dump-every needs --dump-instances FOLDER")
+        if self.dump_every is not None and self.dump_every < 1:
+            raise UsageError(f"--dump-every {self.dump_every}: 1 or more is needed")
+        return RunPlan(
+            "", 0, limit_s, rules, self.out and self.out.absolute(),
+            seconds(self.checkpoint or "2s"),
+            self.dump_instances and self.dump_instances.absolute(), self.dump_every or 100,
+        )  # fmt: skip
+
+    @property
+    def kept(self) -> str:
+        """What is to be said of the results when the command is interrupted."""
+        if self.out is None:
+            return NOTHING_SAVED
+        return (
+            f"what was done is saved in {self.out}: add --resume to the same command to go on "
+            "from there"
+        )
+
+    def claim(self, plans: Iterable[RunPlan]) -> None:
+        """Make the folder of each run ready to be written into."""
+        from cpdispatch.simulator.replay import claim
+
+        for plan in plans:
+            if plan.folder is not None:
+                claim(plan.folder, resume=self.resume, overwrite=self.overwrite)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """Where several runs are made.
+
+    Parameters
+    ----------
+    cores
+        So many runs at a time; 0: one on each core. Side by side they slow each other down: to
+        compare decision times, use 1.
+    cluster
+        Address of a Dask cluster's scheduler (tcp://host:8786), or the file that it wrote.
+    """
+
+    cores: int = 0
+    cluster: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOptions:
+    """Where it is done, and where the results go.
+
+    Parameters
+    ----------
+    cores
+        Processes on this machine; 0: as many as it has cores.
+    cluster
+        Address of a Dask scheduler, or the file that it wrote.
+    out
+        Folder for tables, pictures and what is learned; the same command goes on there with what
+        was interrupted.
+    """
+
+    cores: int = 0
+    cluster: str | None = None
+    out: Path | None = None
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """Where tasks are done."""
+        from cpdispatch.campaign import Workers
+        from cpdispatch.extra import needed
+        from cpdispatch.files import sweep
+        from cpdispatch.learn.place import Place
+
+        if self.out is not None:
+            needed("matplotlib", "plot")
+            sweep(self.out, "*.csv", "*.json", "*.png", "*.toml")
+        workers = Workers(self.cores, self.cluster)
+        folder = None if self.out is None else self.out / "tasks"
+        with stoppable(self._kept) as stop, progress_bars() as show:
+            yield Place(workers, folder, show, stop)
+
+    @property
+    def _kept(self) -> str:
+        """What is to be said of the results when the command is interrupted."""
+        if self.out is None:
+            return NOTHING_SAVED
+        return f"what was done is saved in {self.out}: the same command goes on from there"
+
+    def save_and_print(
+        self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool
+    ) -> int:
+        """Save what was found, and print it."""
+        if self.out is not None:
+            from cpdispatch.learn.results import save
+
+            save(found, self.out)
+        if json:
+            print_json(found.summary | ({} if self.out is None else {"out": str(self.out)}))
+            return DONE
+        console = console_of_stdout()
+        for table in tables:
+            console.print(table)
+        if self.out is not None:
+            console.print(f"Tables, pictures and policy file: [bold]{self.out}[/]", soft_wrap=True)
+        return DONE
+
+
+def items_of(text: str) -> list[str]:
+    """The parts of a list that commas separate."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def threshold_s_of(text: str) -> int:
+    """A threshold in whole seconds."""
+    from cpdispatch.heuristics.policies import NO_THRESHOLD
+
+    if text == "none":
+        return NO_THRESHOLD
+    limit_s = seconds(text)
+    if limit_s != int(limit_s):
+        raise UsageError(f"threshold {text}: whole seconds are needed")
+    return int(limit_s)

@@ -1,0 +1,99 @@
+"""What commands print: JSON, tables, progress, exit codes, files that are refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cpdispatch.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+DONE, FINDINGS, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def print_json(data: dict[str, Any]) -> None:
+    """Print one JSON object."""
+    import msgspec
+
+    sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
+
+
+def console_of_stdout() -> Console:
+    """What prints tables and text for people."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def table_of(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
+    """An empty table; its columns are aligned to the left, and then to the right."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in left:
+        table.add_column(name)
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
+    """Bars on standard error, one a dispatcher; nothing when that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True,
+    ) as bars:  # fmt: skip
+
+        def show(name: str) -> Callable[[float], None]:
+            task = bars.add_task(name, total=1.0)
+            return lambda share: bars.update(task, completed=share)
+
+        try:
+            yield show
+        finally:
+            leave_lost_terminal()
+
+
+def leave_lost_terminal() -> None:
+    """Have nothing written any more to a terminal that is gone, which would be an error."""
+    for output in (1, 2):
+        try:
+            os.write(output, b"")
+        except OSError as error:
+            if error.errno == errno.EIO:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, output)
+                os.close(nowhere)
+
+
+class RefusedFiles:
+    """Files that cannot be read: each is reported on standard error at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[dict[str, str]] = []
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """Read a file in this block; the block ends where the file is refused."""
+        try:
+            yield
+        except InputError as error:
+            print(f"cpdispatch: {error}", file=sys.stderr)
+            self.errors.append({"file": str(path), "error": str(error)})
+
+    def code(self, otherwise: int) -> int:
+        """The exit code: that of bad input when there was any."""
+        return BAD_INPUT if self.errors else otherwise

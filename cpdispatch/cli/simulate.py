@@ -1,0 +1,70 @@
+"""The command simulate: replays logs through dispatchers and compares them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from cpdispatch.cli.options import Json, LogOptions, OutputOptions, ReplayOptions, WorkerOptions
+from cpdispatch.cli.output import DONE, progress_bars
+from cpdispatch.cli.runs import print_runs
+from cpdispatch.cli.signals import stoppable
+from cpdispatch.durations import seconds
+from cpdispatch.errors import UsageError
+
+
+def simulate(
+    *traces: str,
+    dispatcher: Annotated[
+        tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
+    ] = (),
+    seeds: int = 1,
+    log: LogOptions = LogOptions(),
+    rules: ReplayOptions = ReplayOptions(),
+    output: OutputOptions = OutputOptions(),
+    where: WorkerOptions = WorkerOptions(),
+    json: Json = False,
+) -> int:
+    """Replay logs through one or more dispatchers and compare them.
+
+    Without TRACES: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp.
+
+    Parameters
+    ----------
+    traces
+        Logs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
+    dispatcher
+        A name with or without parameters (easy-saf-spf, hcp:limit=0.5), a TOML file, or
+        package.module:attribute; may be given several times: the others are measured against
+        the first.
+    seeds
+        So many runs of each, with the seeds from --seed on.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.campaign import Workers
+    from cpdispatch.experiment import Experiment
+
+    if seeds < 1:
+        raise UsageError(f"--seeds {seeds}: 1 or more is needed")
+    workers = Workers(where.cores, where.cluster)
+    names = dispatcher or (("easy",) if traces else ("easy", "hcp"))
+    numbers = range(rules.seed, rules.seed + seeds)
+    logs = [log.read(trace, rules.seed) for trace in traces]
+    made = logs or [log.read(None, k) for k in numbers]
+    experiment = Experiment(made, names, numbers, of_seed=not traces)
+    limit_s = seconds(rules.limit)
+    plans = experiment.plans(output.plan(limit_s, rules.of_runs()))
+    experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
+    output.claim(plan for _, plan in plans)
+    with stoppable(output.kept) as stop, progress_bars() as show:
+        advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
+        summaries, failure = experiment.run(
+            plans, workers, lambda done, runs: advance(done / runs), stop
+        )
+    if summaries:
+        print_runs(summaries, json, {} if failure is None else {"failed": failure.problems})
+    if failure is not None:
+        raise failure
+    return DONE

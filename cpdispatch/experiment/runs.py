@@ -1,0 +1,308 @@
+"""An experiment: each log is replayed under each dispatcher with each seed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cpdispatch.campaign import (
+    CampaignError,
+    Shared,
+    Task,
+    Workers,
+    asked_to_stop,
+    completed,
+    report,
+)
+from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from cpdispatch.analyze.compare import Waits
+    from cpdispatch.instance import Instance
+    from cpdispatch.jobs import Workload
+    from cpdispatch.simulator import Run
+    from cpdispatch.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """How a run is made, and where it is kept.
+
+    Attributes
+    ----------
+    dispatcher : str
+        As on the command line.
+    seed : int
+    limit_s : float
+        Of each decision.
+    rules : mapping
+        Further arguments of `cpdispatch.simulator.simulate`.
+    folder : Path or None
+        Where the run and its checkpoints are kept; emptied for it, or of the same run.
+    checkpoint_s : float
+    dump_folder : Path or None
+        Where one instance in ``dump_every`` is dumped.
+    dump_every : int
+    place : int
+        Which of the experiment's runs it is, in the order in which they were named, from 0 on.
+    """
+
+    dispatcher: str
+    seed: int = 0
+    limit_s: float = 1.0
+    rules: Mapping[str, Any] | None = None
+    folder: Path | None = None
+    checkpoint_s: float = 2.0
+    dump_folder: Path | None = None
+    dump_every: int = 100
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The figures of a run; the run itself where its maker could not save it.
+
+    Attributes
+    ----------
+    about : dict
+        See `cpdispatch.simulator.Run`.
+    metrics : dict
+        Of `cpdispatch.analyze.metrics.summary`.
+    classes : dict of dict
+        Of `cpdispatch.analyze.metrics.by_class`.
+    waits_of_users : mapping of str to (float, float)
+        Of each user: jobs that started, and their mean wait in seconds.
+    run : Run or None
+    """
+
+    about: dict[str, Any]
+    metrics: dict[str, float]
+    classes: dict[str, dict[str, float]]
+    waits_of_users: Waits
+    run: Run | None = None
+
+    @classmethod
+    def of(cls, run: Run, *, whole: bool = False) -> RunSummary:
+        """The figures of a run, with the ``whole`` of it if that is wanted."""
+        waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in run.by_user().items()}
+        return cls(
+            run.about,
+            run.metrics,
+            run.by_class(),
+            waits,
+            replace(run, workload=None) if whole else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Runs that differ by log, dispatcher and seed.
+
+    Attributes
+    ----------
+    logs : sequence of (Workload, System)
+        Each log, fitted to its machine; with ``of_seed``, one for each seed.
+    dispatchers : sequence of str
+        As on the command line; a name of an earlier version becomes today's.
+    seeds : sequence of int
+    of_seed : bool
+        Whether the logs are the samples of the seeds.
+    """
+
+    logs: Sequence[tuple[Workload, System]]
+    dispatchers: Sequence[str]
+    seeds: Sequence[int]
+    of_seed: bool = False
+
+    def __post_init__(self) -> None:
+        from cpdispatch.dispatch import current
+
+        object.__setattr__(self, "dispatchers", tuple(current(name) for name in self.dispatchers))
+
+    def check(
+        self,
+        limit_s: float,
+        predictor: str | None,
+        idempotent: bool = False,
+        starvation: bool = False,
+    ) -> None:
+        """Raise now what would be wrong with every run: a name, or two logs of one name."""
+        from cpdispatch import dispatch, predict
+
+        if len(set(self.dispatchers)) < len(self.dispatchers):
+            raise UsageError("the same dispatcher is named twice")
+        names = [workload.name for workload, _ in self.logs]
+        for name in names:
+            if names.count(name) > 1 and not self.of_seed:
+                raise UsageError(
+                    f"two logs are named {name}: their results would have the same name"
+                )
+        kept = {}
+        for dispatcher in self.dispatchers:
+            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=False)
+            kept[dispatcher] = dispatch.keeps_starvation_bound(made)
+            known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
+            if idempotent:
+                predict.bounding(known)
+        if starvation:
+            _check_starvation(kept)
+
+    def plans(self, plan: RunPlan) -> list[tuple[int, RunPlan]]:
+        """The log and the plan of each run; each has a folder in that of the given one."""
+        logs = [0] if self.of_seed else range(len(self.logs))
+        found: list[tuple[int, RunPlan]] = []
+        for log, dispatcher, (number, seed) in product(
+            logs, self.dispatchers, enumerate(self.seeds)
+        ):
+            within = [safe(self.logs[log][0].name)] * (len(logs) > 1)
+            apart = [f"seed-{seed}"] * (len(self.seeds) > 1)
+            named = [safe(dispatcher)] * (len(self.dispatchers) > 1)
+            made = replace(
+                plan,
+                dispatcher=dispatcher,
+                seed=seed,
+                place=len(found),
+                folder=plan.folder and plan.folder.joinpath(*within, *named, *apart),
+                dump_folder=plan.dump_folder and plan.dump_folder.joinpath(*within, *apart),
+            )
+            found.append((number if self.of_seed else log, made))
+        return found
+
+    def run(
+        self,
+        plans: Sequence[tuple[int, RunPlan]],
+        workers: Workers,
+        progress: Callable[[float, int], None],
+        stop: Callable[[], bool],
+    ) -> tuple[list[RunSummary], CampaignError | None]:
+        """Make the runs, and save those that are to be.
+
+        Returns
+        -------
+        summaries : list of RunSummary
+            The runs that are done, in the order of the plans.
+        failure : CampaignError or None
+            Which of several failed, and why.
+
+        Raises
+        ------
+        InterruptedRunError
+            When ``stop`` said so; a later experiment in the same folders goes on from there.
+        """
+        from cpdispatch.simulator.replay import finished
+
+        shared = {str(number): log for number, log in enumerate(self.logs)}
+        of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
+        summaries: dict[str, RunSummary] = {}
+        failure = None
+        with _sign(plans if workers.cluster else []) as sign:
+            tasks = [
+                Task(key, (Shared(str(log)), plan, sign)) for key, (log, plan) in of_key.items()
+            ]
+            outcomes = completed(
+                tasks, make_run, shared=shared, workers=workers, progress=progress, stop=stop
+            )
+            try:
+                for key, found in outcomes:
+                    log, plan = of_key[key]
+                    if found.run is not None and plan.folder is not None:
+                        finished(replace(found.run, workload=self.logs[log][0]), plan.folder)
+                    summaries[key] = replace(found, run=None)
+            except CampaignError as error:
+                failure = error
+        return [summaries[key] for key in of_key if key in summaries], failure
+
+    def _key(self, log: int, plan: RunPlan) -> str:
+        seed = f", seed {plan.seed}" if len(self.seeds) > 1 else ""
+        return f"{self.logs[log][0].name}, {plan.dispatcher}{seed}"
+
+
+def _check_starvation(kept: Mapping[str, bool | None]) -> None:
+    """Raise where a starvation bound would be broken, or bind nobody."""
+    for name in (name for name, bound in kept.items() if bound is False):
+        raise UsageError(
+            f"dispatcher {name} knows no starvation bound: leave --starvation out, or use the "
+            "hcp or pcp, which keep it"
+        )
+    if not any(kept.values()):
+        raise UsageError(
+            f"--starvation binds the plans of models, and {', '.join(kept)} is none: leave it out, "
+            "or give the rule a threshold, as easy:threshold=24h"
+        )
+
+
+def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> RunSummary:
+    """Make one run.
+
+    Parameters
+    ----------
+    log : (Workload, System)
+    plan : RunPlan
+    sign : Path or None
+        A file that exists if the plan's folder is the same here as where the experiment runs.
+    """
+    from cpdispatch.dispatch import Settings
+    from cpdispatch.simulator.replay import Watch, finished, simulate
+    from cpdispatch.simulator.run import ABOUT
+
+    workload, system = log
+    folder = plan.folder if sign is None or sign.exists() else None
+    saved = folder is not None and (folder / ABOUT).exists()
+    watch = Watch(
+        report, dumper(plan), folder, plan.checkpoint_s, folder is not None, asked_to_stop
+    )
+    run = simulate(
+        workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed), watch=watch,
+        **(plan.rules or {}),
+    )  # fmt: skip
+    moved = run.about.get("place") != plan.place
+    run = replace(run, about={**run.about, "place": plan.place})
+    if folder is not None and not saved:
+        finished(run, folder)
+    elif folder is not None and moved:
+        run.save_about(folder)
+    return RunSummary.of(run, whole=plan.folder is not None and folder is None)
+
+
+@contextmanager
+def _sign(plans: Sequence[tuple[int, RunPlan]]) -> Iterator[Path | None]:
+    """A file by which workers elsewhere recognise the folders of the runs."""
+    folders = [plan.folder for _, plan in plans if plan.folder is not None]
+    if not folders:
+        yield None
+        return
+    sign = folders[0].absolute() / f".cpdispatch-{uuid.uuid4().hex}"
+    sign.parent.mkdir(parents=True, exist_ok=True)
+    sign.touch()
+    try:
+        yield sign
+    finally:
+        sign.unlink(missing_ok=True)
+
+
+def dumper(plan: RunPlan) -> Callable[[Instance], None] | None:
+    """What dumps one instance in so many."""
+    from cpdispatch.instance import dump
+
+    folder, met = plan.dump_folder, 0
+    if folder is None:
+        return None
+
+    def seen(instance: Instance) -> None:
+        nonlocal met
+        met += 1
+        if met % plan.dump_every == 0:
+            name = f"{safe(plan.dispatcher)}-{met:08d}-at-{instance.now}.json.gz"
+            dump(instance, folder / name)
+
+    return seen
+
+
+def safe(name: str) -> str:
+    """A name as a file's."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)

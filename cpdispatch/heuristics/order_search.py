@@ -1,0 +1,344 @@
+"""A local search over the orders of a serial schedule generation scheme.
+
+It moves one job or exchanges two, and places anew only from the first position that changed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray, UintArray
+from cpdispatch.compile import kernel
+from cpdispatch.decision import NO_START
+from cpdispatch.heuristics.schedule_generation import Jobs, ScheduleGenerator, cost_of, put
+from cpdispatch.heuristics.timelines import OVERFLOW, Slices, Timelines, Window, copy
+
+NEVER = int(np.iinfo(np.int64).max)
+BEHIND = 8
+"""Positions for which an order that has become dearer may recover."""
+TRAIL_BYTES = 1 << 26
+"""What a search through orders may use to keep states: it keeps as many as that holds."""
+
+
+class Trail(NamedTuple):
+    """The state of a search before each position that is a multiple of the stride."""
+
+    lines: Timelines
+    """Every array with one dimension more in front: the position over the stride."""
+    cost: IntArray
+    entries: IntArray
+    so_far: IntArray
+    """What the jobs at the first k positions cost, shape (jobs + 1,)."""
+
+
+# ------------------------------------------------------------------------------------ kernels
+
+
+@kernel
+def at_position(trail: Trail, k: int) -> Timelines:
+    """The k-th of the kept states: timelines that are changed in place, too."""
+    lines = trail.lines
+    return Timelines(
+        lines.size[k], lines.first[k], lines.last[k], lines.segments[k], lines.capacity[k],
+        lines.time[k], lines.free[k], lines.power_time[k], lines.power_free[k],
+    )  # fmt: skip
+
+
+@kernel
+def resume(
+    trail: Trail,
+    stride: int,
+    begin: int,
+    lines: Timelines,
+    window: Window,
+    jobs: Jobs,
+    order: IntArray,
+    start: IntArray,
+    slices: Slices,
+    least: IntArray,
+    limit: int,
+    same_from: int,
+    keep: bool,
+) -> tuple[int, int]:
+    """Place the jobs of an order from the last kept state before position ``begin`` on.
+
+    Returns the cost of the whole order and the work. The order is given up, and ``limit`` is
+    returned, as soon as it must cost that, or costs no less than the kept one up to a position
+    well behind ``same_from``, from which on both have the same jobs: what it lost until then it
+    hardly gets back. With ``keep`` it is not given up but takes the kept one's place.
+    """
+    jobs_left = order.shape[0]
+    k = begin // stride
+    copy(at_position(trail, k), lines)
+    cost, at, work = trail.cost[k], trail.entries[k], lines.size[0]
+    rest = 0
+    for p in range(k * stride, jobs_left):
+        rest += least[order[p]]
+    for p in range(k * stride, jobs_left):
+        if keep and p % stride == 0 and p > begin:
+            copy(lines, at_position(trail, p // stride))
+            work += lines.size[0]
+            trail.cost[p // stride], trail.entries[p // stride] = cost, at
+        j = order[p]
+        at, looked = put(lines, window, jobs, order, p, start, slices, at)
+        if lines.size[OVERFLOW]:
+            return limit, work
+        work += looked
+        cost += cost_of(jobs, j, start[j])
+        rest -= least[j]
+        if keep:
+            trail.so_far[p + 1] = cost
+        elif cost + rest >= limit or (p >= same_from + BEHIND and cost >= trail.so_far[p + 1]):
+            return limit, work
+    return cost, work
+
+
+@kernel
+def _random(state: UintArray, below: int) -> int:
+    """A number from 0 to ``below`` - 1 (Marsaglia's xorshift of 64 bits)."""
+    x = state[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    state[0] = x
+    return int((x >> np.uint64(11)) % np.uint64(below))
+
+
+@kernel
+def _keeps_precedence(jobs: Jobs, order: IntArray, low: int, high: int) -> bool:
+    """Whether no job at positions low to high comes before a predecessor that is there too."""
+    if jobs.after.shape[0] == 0:
+        return True
+    for p in range(low, high + 1):
+        j = order[p]
+        for k in range(jobs.after_offset[j], jobs.after_offset[j + 1]):
+            for q in range(p + 1, high + 1):
+                if order[q] == jobs.after[k]:
+                    return False
+    return True
+
+
+@kernel
+def _move(order: IntArray, source: int, target: int, swap: bool) -> None:
+    """Exchange two positions, or take what is at one out and put it in at the other."""
+    j = order[source]
+    if swap:
+        order[source] = order[target]
+    elif source < target:
+        order[source:target] = order[source + 1 : target + 1].copy()
+    else:
+        order[target + 1 : source + 1] = order[target:source].copy()
+    order[target] = j
+
+
+@kernel
+def _draw(jobs: Jobs, order: IntArray, locked: int, state: UintArray) -> tuple[int, int]:
+    """Two positions, near ones more often than far ones."""
+    p = locked + _random(state, order.shape[0] - locked)
+    reach = 1 + _random(state, min(order.shape[0] - locked, 2 << _random(state, 7)))
+    q = p - reach if _random(state, 2) == 0 else p + reach
+    return p, min(max(q, locked), order.shape[0] - 1)
+
+
+@kernel
+def shuffle(jobs: Jobs, order: IntArray, locked: int, state: UintArray, moves: int) -> None:
+    """Move some jobs at random."""
+    if order.shape[0] <= locked:
+        return
+    for _ in range(moves):
+        p, q = _draw(jobs, order, locked, state)
+        kept = order.copy()
+        _move(order, p, q, _random(state, 2) == 0)
+        if not _keeps_precedence(jobs, order, min(p, q), max(p, q)):
+            order[:] = kept
+
+
+@kernel
+def improve(
+    trail: Trail,
+    stride: int,
+    lines: Timelines,
+    window: Window,
+    jobs: Jobs,
+    order: IntArray,
+    start: IntArray,
+    slices: Slices,
+    least: IntArray,
+    locked: int,
+    state: UintArray,
+    cost: int,
+    steps: int,
+) -> tuple[int, int, int]:
+    """Search through orders by moving one job or exchanging two, if that costs less.
+
+    Parameters
+    ----------
+    trail, order, start
+        Those of the current order, whose ``cost`` is given; they are kept up to date.
+    least : int64 array, shape (jobs,)
+        What each job costs at least.
+    locked : int
+        The jobs at so many positions in front stay there.
+    state : uint64 array, shape (1,)
+        Of the random numbers.
+    steps : int
+        Limit of the work, in windows looked at.
+
+    Returns
+    -------
+    cost : int
+    steps : int
+        What is left of them, not above 0 but when a row was too short.
+    idle : int
+        Orders tried since one was taken, or since the beginning.
+    """
+    trial, trial_start = order.copy(), start.copy()
+    idle = 0
+    while steps > 0:
+        p, q = _draw(jobs, order, locked, state)
+        steps -= 1
+        idle += 1
+        low, high = min(p, q), max(p, q)
+        _move(trial, p, q, _random(state, 2) == 0)
+        taken = False
+        if p != q and _keeps_precedence(jobs, trial, low, high):
+            found, work = resume(
+                trail, stride, low, lines, window, jobs, trial, trial_start, slices, least,
+                cost, high, False,
+            )  # fmt: skip
+            steps -= work
+            taken = found < cost and not lines.size[OVERFLOW]
+            if taken:
+                idle = 0
+                order[low : high + 1] = trial[low : high + 1]
+                cost, work = resume(
+                    trail, stride, low, lines, window, jobs, order, start, slices, least,
+                    NEVER, 0, True,
+                )  # fmt: skip
+                steps -= work
+            if lines.size[OVERFLOW]:
+                break
+        if not taken:
+            trial[low : high + 1] = order[low : high + 1]
+        trial_start[:] = start
+    return cost, steps, idle
+
+
+# --------------------------------------------------------------------------------- the search
+
+
+class OrderSearch:
+    """Looks for orders whose list schedules cost less, as long as it is told to.
+
+    Parameters
+    ----------
+    search : ScheduleGenerator
+    order : int64 array, shape (jobs,)
+        To begin with; every job comes after its predecessors.
+    locked : int
+        The jobs at so many positions in front stay there.
+    least : int64 array, shape (jobs,)
+        What each job costs at least.
+    seed : int
+
+    Attributes
+    ----------
+    best : int64 array, shape (jobs,)
+    best_cost : int
+    cost : int
+        Of the current order.
+    idle : int
+        Orders tried since a better one than the current one was found.
+    """
+
+    def __init__(
+        self,
+        search: ScheduleGenerator,
+        order: IntArray,
+        least: IntArray,
+        locked: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self._search, self._least, self._locked = search, least, locked
+        self._random = np.array([0x9E3779B97F4A7C15 ^ (seed + 1)], dtype=np.uint64)
+        self.best_cost = NEVER
+        self._keep_states()
+        self.restart(order)
+
+    def _keep_states(self) -> None:
+        """Make room for the states on the way through an order."""
+        lines, jobs = self._search._lines, len(self._search)
+        size = sum(array.nbytes for array in lines)
+        self._stride = max(1, -(-jobs // max(1, TRAIL_BYTES // size)))
+        kept = max(1, -(-jobs // self._stride))
+        self._trail = Trail(
+            Timelines(*(np.empty((kept, *array.shape), dtype=np.int64) for array in lines)),
+            np.zeros(kept, dtype=np.int64),
+            np.zeros(kept, dtype=np.int64),
+            np.zeros(jobs + 1, dtype=np.int64),
+        )
+        copy(self._search.base, at_position(self._trail, 0))
+
+    def restart(self, order: IntArray) -> None:
+        """Go on from another order; the best one is kept."""
+        self.idle = 0
+        self._order = np.array(order)
+        self._follow()
+        self._remember()
+
+    def _follow(self) -> None:
+        """Place the current order anew, and keep the states on the way."""
+        search = self._search
+        self._start = np.full(len(search), NO_START, dtype=np.int64)
+        while True:
+            if search._lines.time.shape[1] != self._trail.lines.time.shape[2]:
+                self._keep_states()
+            self.cost, _ = resume(
+                self._trail, self._stride, 0, search._lines, search._window, search.jobs,
+                self._order, self._start, search._slices, self._least, NEVER, 0, True,
+            )  # fmt: skip
+            if not search._lines.size[OVERFLOW]:
+                break
+            search._grow()
+
+    def _remember(self) -> None:
+        """Make the current order the best one if it is."""
+        if self.cost < self.best_cost:
+            self.best, self.best_cost = self._order.copy(), self.cost
+
+    def kick(self, moves: int) -> None:
+        """Go on from the best order after some moves at random."""
+        order = self.best.copy()
+        shuffle(self._search.jobs, order, self._locked, self._random, moves)
+        self.restart(order)
+
+    def run(self, steps: int) -> int:
+        """Search on; returns how many steps were not used: 0 or a little less.
+
+        When there is nothing to move all of them count as used, and as orders tried in vain.
+
+        Parameters
+        ----------
+        steps : int
+            Windows to look at, one class of nodes for one job and start each.
+        """
+        search = self._search
+        if len(self._order) - self._locked < 2:  # there is nothing to move
+            self.idle, steps = self.idle + steps, 0
+        if search._lines.time.shape[1] != self._trail.lines.time.shape[2]:
+            self._follow()  # the states no longer take what the rows do
+        while steps > 0:
+            before = self.cost
+            self.cost, steps, idle = improve(
+                self._trail, self._stride, search._lines, search._window, search.jobs,
+                self._order, self._start, search._slices, self._least, self._locked,
+                self._random, self.cost, steps,
+            )  # fmt: skip
+            self.idle = idle if self.cost < before else self.idle + idle
+            if search._lines.size[OVERFLOW]:
+                search._grow()
+                self._follow()
+        self._remember()
+        return steps

@@ -1,0 +1,133 @@
+"""What a schedule generator takes, made of an instance: free capacity over time, and the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.heuristics.schedule_generation import Jobs
+from cpdispatch.heuristics.timelines import POWER, Timelines, classes_of, joined, of_nodes
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import JobTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """What is held of nodes, and of the power, from a start to an end.
+
+    Attributes
+    ----------
+    start_s, end_s, node : int64 array, shape (entries,)
+    amount : int64 array, shape (entries, resources)
+    power_start_s, power_end_s, watts : int64 array, shape (jobs,)
+    """
+
+    start_s: IntArray
+    end_s: IntArray
+    node: IntArray
+    amount: IntArray
+    power_start_s: IntArray
+    power_end_s: IntArray
+    watts: IntArray
+
+    def and_(self, more: Held) -> Held:
+        """Both together."""
+        both = ((getattr(self, name), getattr(more, name)) for name in self.__slots__)
+        return Held(*(np.concatenate(pair) for pair in both))
+
+
+def held_in(instance: Instance) -> Held:
+    """What running jobs hold until their expected ends, and reservations while they last."""
+    now, running = instance.now, instance.running
+    owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    reserved = np.array(
+        [
+            (max(r.start_s, now), max(r.end_s, now), node, *r.capacity)
+            for r in instance.reservations
+            for node in r.nodes
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 3 + len(instance.system.resources))
+    return Held(
+        np.concatenate((np.full(len(owner), now), reserved[:, 0])),
+        np.concatenate((running.end_s[owner], reserved[:, 1])),
+        np.concatenate((running.node, reserved[:, 2])),
+        np.concatenate((running.jobs.request[owner] * running.units[:, None], reserved[:, 3:])),
+        np.full(len(running), now),
+        running.end_s,
+        instance.job_power(running.jobs),
+    )
+
+
+def timelines(instance: Instance, nodes: IntArray, held: Held) -> tuple[Timelines, IntArray]:
+    """What these nodes have free from now on, and the nodes again; see `ScheduleGenerator`."""
+    longest = int(np.bincount(held.node).max(initial=0))
+    lines = of_nodes(
+        instance.now, instance.system.capacity, nodes, 2 * longest + 3,
+        held.start_s, held.end_s, held.node, held.amount,
+    )  # fmt: skip
+    member, begin = classes_of(lines)
+    return _with_power(instance, joined(lines, member, begin), held), nodes[member]
+
+
+def _with_power(instance: Instance, lines: Timelines, held: Held) -> Timelines:
+    """The timelines with what is left under the power cap, where there is one."""
+    if instance.power is None:
+        return lines
+    start_s, end_s = held.power_start_s, held.power_end_s
+    time = np.unique(np.concatenate((start_s, end_s, [instance.now])))
+    runs = (start_s <= time[:, None]) & (time[:, None] < end_s)
+    lines.size[POWER] = len(time)
+    free = instance.power.cap - runs.astype(np.int64) @ held.watts
+    return lines._replace(power_time=time, power_free=np.maximum(free, 0))
+
+
+def jobs_of(
+    table: JobTable,
+    watts: IntArray,
+    early_s: IntArray,
+    free_until_s: IntArray,
+    per_s: IntArray,
+    after: Sequence[tuple[int, int, int]] = (),
+) -> Jobs:
+    """Jobs as a generator takes them.
+
+    Parameters
+    ----------
+    watts : int64 array, shape (jobs,)
+        Power that each draws while it runs.
+    early_s : int64 array, shape (jobs,)
+        The first start that each may have.
+    free_until_s, per_s : int64 array, shape (jobs,)
+        The weighted sum to minimise: ``per_s * max(0, start - free_until_s)``.
+    after : sequence of (job, predecessor, seconds)
+        The job starts so many seconds after the predecessor's end, or later.
+    """
+    pairs = np.array(sorted(after), dtype=np.int64).reshape(-1, 3)
+    free = early_s == early_s.min(initial=np.iinfo(np.int64).max)
+    free[pairs[:, 0]] = False
+    return Jobs(
+        np.array(table.request, order="C"),
+        np.array(table.units),
+        np.array(table.expected_s),
+        np.array(watts),
+        np.array(early_s),
+        np.array(free_until_s),
+        np.array(per_s),
+        pairs[:, 2].copy(),
+        np.searchsorted(pairs[:, 0], np.arange(len(table) + 1)),
+        pairs[:, 1].copy(),
+        _smaller(table) & free,
+    )
+
+
+def _smaller(jobs: JobTable) -> BoolArray:
+    """For each pair of jobs, whether the second asks for no more than the first, for no longer."""
+    smaller = jobs.units <= jobs.units[:, None]
+    smaller &= jobs.expected_s <= jobs.expected_s[:, None]
+    for asked in jobs.request.T:
+        smaller &= asked <= asked[:, None]
+    return smaller

@@ -1,0 +1,440 @@
+"""Instance files: an instance as JSON, read, written, and named by its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.errors import InputError
+from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
+from cpdispatch.instance.snapshot import (
+    Check,
+    Dependencies,
+    Instance,
+    Power,
+    Reservation,
+    Running,
+    Starvation,
+    free_capacity,
+)
+from cpdispatch.jobs import JobTable, job_block
+from cpdispatch.system import LIMIT, NodeGroup, System
+
+FORMAT = "cpdispatch-instance/1"
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    nodes: int
+    capacity: list[int]
+
+
+class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    id: int
+    start: int
+    duration: int
+    units: int
+    unit: list[int]
+    nodes: dict[str, int]
+    submit: int | None = None
+    user: str = ""
+    queue: str = ""
+    requested: int | None = None
+
+
+class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    id: int
+    submit: int
+    duration: int
+    units: int
+    unit: list[int]
+    user: str = ""
+    queue: str = ""
+    ewt: int = 1
+    requested: int | None = None
+    upper: int | None = None
+    after: list[int] = []
+    think: int = 0
+    earliest: int | None = None
+
+
+class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
+    start: int
+    duration: int
+    nodes: list[int]
+    capacity: list[int]
+
+
+class _Power(msgspec.Struct, forbid_unknown_fields=True):
+    cap: int
+    unit: list[int]
+
+
+class _Starvation(msgspec.Struct, forbid_unknown_fields=True):
+    threshold: int
+    bound: int
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    format: str
+    time: int
+    resources: list[str]
+    groups: list[_Group]
+    down: list[int] = []
+    running: list[_RunningJob] = []
+    queue: list[_QueuedJob] = []
+    reservations: list[_Reservation] = []
+    power: _Power | None = None
+    starvation: _Starvation | None = None
+
+
+def load(path: str | os.PathLike[str]) -> Instance:
+    """Read an instance file (JSON, optionally packed).
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, has an unknown key or resource, or describes an impossible state;
+        the message has the path of the key and what was found there.
+    """
+    return loads(read_text(path), path)
+
+
+def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> Instance:
+    """Read an instance from the content of a file, see `load`."""
+    read = parse_json(content, _File, "an instance file", name, FORMAT)
+    return _FileCheck(name).instance(read)
+
+
+def is_number(text: str) -> bool:
+    """Whether a key is a node's number as it is written by the package: "7", not "07" or "²"."""
+    return text.isascii() and text.isdigit() and len(text) < 16 and str(int(text)) == text
+
+
+class _FileCheck(Check):
+    """Turns a parsed file into an `Instance`, naming the path of whatever is wrong in it."""
+
+    def instance(self, read: _File) -> Instance:
+        self.number(read.time, "time", 0)
+        system = self.system(read)
+        nodes, kinds = system.nodes, len(system.resources)
+        for k, node in enumerate(read.down):
+            self.need(0 <= node < nodes, f"down[{k}]", node, f"nodes are numbered 0 to {nodes - 1}")
+        down = sealed(np.array(sorted(set(read.down)), dtype=np.int64))
+        reservations = tuple(
+            Reservation(r.start, r.duration, tuple(r.nodes), tuple(r.capacity))
+            for r in read.reservations
+        )
+        self.reservations(reservations, nodes, kinds)
+        power, starvation = None, None
+        if read.power is not None:
+            power = Power(read.power.cap, tuple(read.power.unit))
+        self.power(power, kinds)
+        if read.starvation is not None:
+            starvation = Starvation(read.starvation.threshold, read.starvation.bound)
+        self.starvation(starvation)
+        jobs: list[_QueuedJob | _RunningJob] = [*read.queue, *read.running]
+        names = _names([(job.user, job.queue) for job in jobs])
+        running = self.running(read, system, names)
+        queue = self.queue(read, kinds, names, {job.id for job in read.running})
+        if power is not None:
+            self.draws(jobs, power)
+        free = free_capacity(system, running, down, reservations, read.time)
+        return Instance(
+            read.time, system, free, queue, running, down, reservations, power,
+            self.dependencies(read, queue, running), starvation,
+        )  # fmt: skip
+
+    def dependencies(self, read: _File, queue: JobTable, running: Running) -> Dependencies | None:
+        """What the jobs' `after`, `think` and `earliest` say; None when they say nothing."""
+        queued = {id: position for position, id in enumerate(queue.id.tolist())}
+        started = {id: position for position, id in enumerate(running.jobs.id.tolist())}
+        stated_s = np.full(len(queue), read.time, dtype=np.int64)
+        think_s = np.zeros(len(queue), dtype=np.int64)
+        pairs: list[tuple[int, int]] = []
+        pairs_running: list[tuple[int, int]] = []
+        for k, job in enumerate(read.queue):
+            if not job.after and job.think == 0 and job.earliest is None:
+                continue
+            self.dependent(job, f"queue[{k}]", queued, started)
+            own = queued[job.id]
+            pairs += [(own, queued[id]) for id in job.after if id in queued]
+            pairs_running += [(own, started[id]) for id in job.after if id in started]
+            think_s[own] = job.think
+            if job.earliest is not None:
+                stated_s[own] = max(job.earliest, read.time)
+        if not pairs and not pairs_running and (stated_s == read.time).all():
+            return None
+        self.no_cycle(read.queue)
+        return Dependencies.of(
+            read.time, running.end_s, stated_s, think_s, _columns(pairs), _columns(pairs_running)
+        )
+
+    def dependent(
+        self, job: _QueuedJob, field: str, queued: dict[int, int], started: dict[int, int]
+    ) -> None:
+        for i, id in enumerate(job.after):
+            where = f"{field}.after[{i}]"
+            self.need(
+                id in queued or id in started, where, id, "no queued or running job has this id",
+                "leave out a job that has ended, and state what is left of its think time as "
+                "earliest",
+            )  # fmt: skip
+            self.need(id != job.id, where, id, "a job cannot come after itself", "leave it out")
+        twice = len(set(job.after)) < len(job.after)
+        self.need(not twice, f"{field}.after", job.after, "a job is named twice")
+        self.number(job.think, f"{field}.think", 0)
+        self.need(
+            bool(job.after) or job.think == 0, f"{field}.think", job.think,
+            "counts from the ends of the jobs in after, which names none",
+            "name them, or state the time as earliest",
+        )  # fmt: skip
+        if job.earliest is not None:
+            self.number(job.earliest, f"{field}.earliest")
+
+    def no_cycle(self, queue: list[_QueuedJob]) -> None:
+        try:
+            TopologicalSorter({job.id: job.after for job in queue if job.after}).prepare()
+        except CycleError as error:
+            circle: list[int] = error.args[1]
+            k = next(k for k, job in enumerate(queue) if job.id == circle[0])
+            self.need(
+                False, f"queue[{k}].after", circle, "jobs that wait for each other in a circle",
+                "take one of them out of the other's after",
+            )  # fmt: skip
+
+    def draws(self, jobs: list[_QueuedJob | _RunningJob], power: Power) -> None:
+        for job in jobs:
+            watts = job.units * sum(n * w for n, w in zip(job.unit, power.unit, strict=True))
+            problem = f"job {job.id} would draw {watts} W"
+            self.need(watts <= LIMIT, "power.unit", list(power.unit), problem)
+
+    def system(self, read: _File) -> System:
+        self.need(bool(read.resources), "resources", [], "a system needs a resource type")
+        for k, group in enumerate(read.groups):
+            self.vector(group.capacity, f"groups[{k}].capacity", len(read.resources))
+        groups = tuple(NodeGroup(g.name, g.nodes, tuple(g.capacity)) for g in read.groups)
+        try:
+            return System(Path(self.path).name.split(".")[0], tuple(read.resources), groups)
+        except InputError as error:
+            raise InputError(str(error), file=self.path) from error
+
+    def job(self, job: _QueuedJob | _RunningJob, field: str, kinds: int, seen: set[int]) -> None:
+        self.need(job.id not in seen, f"{field}.id", job.id, "another job has this id")
+        seen.add(job.id)
+        self.number(job.id, f"{field}.id", 0)
+        self.number(job.units, f"{field}.units", 1)
+        self.number(job.duration, f"{field}.duration", 1)
+        if job.submit is not None:
+            self.number(job.submit, f"{field}.submit")
+        self.vector(job.unit, f"{field}.unit", kinds)
+        most = LIMIT // job.units
+        self.need(max(job.unit) <= most, f"{field}.unit", job.unit, f"x {job.units}: too much")
+        self.need(max(job.unit) > 0, f"{field}.unit", job.unit, "asks for nothing")
+
+    def requested(self, job: _QueuedJob | _RunningJob, field: str) -> int:
+        if job.requested is None:
+            return job.duration
+        self.number(job.requested, f"{field}.requested", job.duration)
+        return job.requested
+
+    def upper(self, job: _QueuedJob, field: str) -> int:
+        requested = self.requested(job, field)
+        if job.upper is None:
+            return requested
+        self.number(job.upper, f"{field}.upper", job.duration)
+        most = f"must be {requested} or less, the requested time"
+        self.need(job.upper <= requested, f"{field}.upper", job.upper, most)
+        return job.upper
+
+    def running(self, read: _File, system: System, names: _Names) -> Running:
+        jobs = sorted(read.running, key=lambda job: (job.start, job.id))
+        index = {id(job): k for k, job in enumerate(read.running)}
+        seen: set[int] = set()
+        entries: list[list[tuple[int, int]]] = []
+        requested: list[int] = []
+        for job in jobs:
+            field = f"running[{index[id(job)]}]"
+            self.job(job, field, len(system.resources), seen)
+            self.number(job.start, f"{field}.start")
+            self.need(job.start <= read.time, f"{field}.start", job.start, "starts in the future")
+            entries.append(self.placement(job, field, system.nodes))
+            requested.append(self.requested(job, field))
+        start = np.array([job.start for job in jobs], dtype=np.int64)
+        duration = np.array([job.duration for job in jobs], dtype=np.int64)
+        end = start + duration
+        offset = np.cumsum([0, *(len(entry) for entry in entries)], dtype=np.int64)
+        running = Running(
+            JobTable(
+                job_block(
+                    id=[job.id for job in jobs],
+                    submit_s=[job.start if job.submit is None else job.submit for job in jobs],
+                    units=[job.units for job in jobs],
+                    requested_s=requested,
+                    expected_s=duration,
+                    request=np.array([job.unit for job in jobs]).reshape(-1, len(system.resources)),
+                    user=[names.user[job.user] for job in jobs],
+                    queue=[names.queue[job.queue] for job in jobs],
+                ),
+                names.labels,
+            ),
+            sealed(start),
+            sealed(np.maximum(end, read.time + 1)),
+            sealed((end <= read.time).astype(np.int64)),
+            sealed(offset),
+            sealed(np.array([n for entry in entries for n, _ in entry], dtype=np.int64)),
+            sealed(np.array([u for entry in entries for _, u in entry], dtype=np.int64)),
+        )
+        over = running.usage(system.nodes) > system.capacity
+        if over.any():
+            node, kind = (int(axis[0]) for axis in np.nonzero(over))
+            held = int(running.usage(system.nodes)[node, kind])
+            what = f"overlap: they hold more {system.resources[kind]} than node {node} has"
+            self.need(False, "running", held, what)
+        return running
+
+    def placement(self, job: _RunningJob, field: str, nodes: int) -> list[tuple[int, int]]:
+        entries = []
+        for name, units in job.nodes.items():
+            where = f"{field}.nodes.{name}"
+            known = is_number(name) and int(name) < nodes
+            self.need(known, where, name, f"no such node, 0 to {nodes - 1}")
+            self.need(units > 0, where, units, "must be 1 or more units")
+            entries.append((int(name), units))
+        placed = sum(units for _, units in entries)
+        self.need(placed == job.units, f"{field}.nodes", placed, f"the job has {job.units} units")
+        return sorted(entries)
+
+    def queue(self, read: _File, kinds: int, names: _Names, seen: set[int]) -> JobTable:
+        requested: dict[int, int] = {}
+        upper: dict[int, int] = {}
+        for k, job in enumerate(read.queue):
+            self.job(job, f"queue[{k}]", kinds, seen)
+            self.need(job.submit <= read.time, f"queue[{k}].submit", job.submit, "in the future")
+            self.number(job.ewt, f"queue[{k}].ewt", 1)
+            requested[job.id] = self.requested(job, f"queue[{k}]")
+            upper[job.id] = self.upper(job, f"queue[{k}]")
+        jobs = sorted(read.queue, key=lambda job: (job.submit, job.id))
+        return JobTable(
+            job_block(
+                id=[job.id for job in jobs],
+                submit_s=[job.submit for job in jobs],
+                units=[job.units for job in jobs],
+                requested_s=[requested[job.id] for job in jobs],
+                expected_s=[job.duration for job in jobs],
+                upper_s=[upper[job.id] for job in jobs],
+                request=np.array([job.unit for job in jobs]).reshape(-1, kinds),
+                ewt_s=[job.ewt for job in jobs],
+                user=[names.user[job.user] for job in jobs],
+                queue=[names.queue[job.queue] for job in jobs],
+            ),
+            names.labels,
+        )
+
+
+def _columns(pairs: list[tuple[int, int]]) -> IntArray:
+    """Pairs, sorted, as two rows."""
+    return np.ascontiguousarray(np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Numbers for the users' and queues' names of a file; no name is -1."""
+
+    user: dict[str, int]
+    queue: dict[str, int]
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        return {"user": tuple(self.user)[1:], "queue": tuple(self.queue)[1:]}
+
+
+def _names(pairs: list[tuple[str, str]]) -> _Names:
+    def number(names: list[str]) -> dict[str, int]:
+        return {"": -1, **{name: k for k, name in enumerate(sorted(set(names) - {""}))}}
+
+    return _Names(number([user for user, _ in pairs]), number([queue for _, queue in pairs]))
+
+
+def to_json(instance: Instance) -> bytes:
+    """The canonical content of an instance's file: equal instances give equal bytes.
+
+    Jobs that were submitted, or started, at the same time stand in the order of their ids.
+    """
+    running, system, queue = instance.running, instance.system, instance.queue
+    started = np.lexsort((running.jobs.id, running.start_s)).tolist()
+    submitted = np.lexsort((queue.id, queue.submit_s)).tolist()
+    file = _File(
+        format=FORMAT,
+        time=instance.now,
+        resources=list(system.resources),
+        groups=[_Group(g.name, g.nodes, list(g.capacity)) for g in system.groups],
+        down=instance.down.tolist(),
+        running=[_running_file(running, k) for k in started],
+        queue=[_queued_file(instance, k) for k in submitted],
+        reservations=[
+            _Reservation(r.start_s, r.duration_s, list(r.nodes), list(r.capacity))
+            for r in instance.reservations
+        ],
+        power=None
+        if instance.power is None
+        else _Power(instance.power.cap, list(instance.power.unit)),
+        starvation=None
+        if instance.starvation is None
+        else _Starvation(instance.starvation.threshold_s, instance.starvation.bound_s),
+    )  # fmt: skip
+    return json_lines(msgspec.to_builtins(file))
+
+
+def _queued_file(instance: Instance, k: int) -> _QueuedJob:
+    job, given = instance.queue[k], instance.dependencies
+    file = _QueuedJob(
+        job.id, job.submit_s, job.expected_s, job.units, list(job.request),
+        instance.queue.label("user", k), instance.queue.label("queue", k), job.ewt_s,
+        _unless(job.expected_s, job.requested_s), _unless(job.requested_s, job.upper_s),
+    )  # fmt: skip
+    if given is not None:
+        queued = given.position[given.offset[k] : given.offset[k + 1]]
+        started = given.running_position[given.running_offset[k] : given.running_offset[k + 1]]
+        ids = (instance.queue.id[queued], instance.running.jobs.id[started])
+        file.after = sorted(np.concatenate(ids).tolist())
+        file.think = int(given.think_s[k])
+        if given.stated_s[k] > instance.now:
+            file.earliest = int(given.stated_s[k])
+    return file
+
+
+def _running_file(running: Running, k: int) -> _RunningJob:
+    job = running.jobs[k]
+    low, high = int(running.offset[k]), int(running.offset[k + 1])
+    nodes = zip(running.node[low:high].tolist(), running.units[low:high].tolist(), strict=True)
+    start, end = int(running.start_s[k]), int(running.end_s[k])
+    duration = job.expected_s if running.overdue[k] else end - start
+    return _RunningJob(
+        job.id, start, duration, job.units, list(job.request),
+        {str(node): units for node, units in sorted(nodes)}, job.submit_s,
+        running.jobs.label("user", k), running.jobs.label("queue", k),
+        _unless(duration, job.requested_s),
+    )  # fmt: skip
+
+
+def _unless(left_out: int, value: int) -> int | None:
+    """A value for a file, unless it is the one that it is taken to be when it is left out."""
+    return None if value == left_out else value
+
+
+def dump(instance: Instance, path: str | os.PathLike[str]) -> None:
+    """Write an instance file, packed when its name ends in .gz, .xz or .zst."""
+    write_bytes(path, to_json(instance))
+
+
+def digest(instance: Instance) -> str:
+    """SHA-256 of the canonical instance: what a solution file names its instance by."""
+    return hashlib.sha256(to_json(instance)).hexdigest()

@@ -1,0 +1,346 @@
+"""One dispatch problem: the snapshot of the cluster that a dispatcher answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.errors import InputError
+from cpdispatch.jobs import JobTable
+from cpdispatch.system import LIMIT, System
+
+NO_LATEST_S = 2**62
+"""The latest start of a job that no starvation bound holds: later than any time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """The running jobs, in the order in which they started.
+
+    Attributes
+    ----------
+    jobs : JobTable
+    start_s : int64 array, shape (running,)
+        When each started.
+    end_s : int64 array, shape (running,)
+        Its expected end as it stands now: always later than the instance's ``now``.
+    overdue : int64 array, shape (running,)
+        1 when the job has outlived the duration that was expected of it, else 0.
+    offset : int64 array, shape (running + 1,)
+        The k-th job's entries are ``offset[k]:offset[k + 1]``.
+    node, units : int64 array, shape (entries,)
+        A node and the number of the job's units there.
+    """
+
+    jobs: JobTable
+    start_s: IntArray
+    end_s: IntArray
+    overdue: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    def usage(self, nodes: int) -> IntArray:
+        """What the running jobs hold, shape (nodes, resources)."""
+        held = np.zeros((nodes, self.jobs.request.shape[1]), dtype=np.int64)
+        owner = np.repeat(np.arange(len(self)), np.diff(self.offset))
+        np.add.at(held, self.node, self.jobs.request[owner] * self.units[:, None])
+        return held
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Capacity held from ``start_s`` for ``duration_s`` seconds on each of ``nodes``."""
+
+    start_s: int
+    duration_s: int
+    nodes: tuple[int, ...]
+    capacity: tuple[int, ...]
+
+    @property
+    def end_s(self) -> int:
+        """First second at which the capacity is back."""
+        return self.start_s + self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """A cap on the power of all running jobs.
+
+    Attributes
+    ----------
+    cap : int
+        Watts that the running jobs may draw together.
+    unit : tuple of int
+        Watts that one unit of each resource type draws while a job holds it.
+    """
+
+    cap: int
+    unit: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dependencies:
+    """Which queued jobs come after others, and which may not start before a time.
+
+    The k-th queued job starts at ``earliest_s[k]`` or later, and ``think_s[k]`` seconds or more
+    after the end of every queued job at ``position[offset[k]:offset[k + 1]]``.
+
+    Attributes
+    ----------
+    earliest_s : int64 array, shape (queued,)
+        Lower bound of each start as it is known now, never before the instance's ``now``: the
+        stated earliest start, and the expected ends of the running predecessors plus think time.
+    offset : int64 array, shape (queued + 1,)
+        The k-th job's queued predecessors are ``position[offset[k]:offset[k + 1]]``.
+    position : int64 array, shape (entries,)
+        Queue positions of the predecessors that are queued themselves.
+    think_s : int64 array, shape (queued,)
+        Seconds between the latest end of a job's predecessors and its start.
+    stated_s : int64 array, shape (queued,)
+        The earliest start that the instance states; its ``now`` where it states none.
+    running_offset : int64 array, shape (queued + 1,)
+    running_position : int64 array, shape (running entries,)
+        The predecessors that run, as positions among the running jobs; ``earliest_s`` has them.
+    """
+
+    earliest_s: IntArray
+    offset: IntArray
+    position: IntArray
+    think_s: IntArray
+    stated_s: IntArray
+    running_offset: IntArray
+    running_position: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        now: int,
+        end_s: IntArray,
+        stated_s: IntArray,
+        think_s: IntArray,
+        after: IntArray,
+        after_running: IntArray,
+    ) -> Dependencies:
+        """From pairs of a job and a predecessor.
+
+        Parameters
+        ----------
+        now : int
+        end_s : int64 array, shape (running,)
+            Expected ends of the running jobs.
+        stated_s, think_s : int64 array, shape (queued,)
+        after, after_running : int64 array, shape (2, pairs)
+            Queue positions, ascending, over those of the predecessors: in the queue, among the
+            running jobs.
+        """
+        queued = np.arange(len(stated_s) + 1)
+        stated_s = sealed(np.maximum(stated_s, now))
+        return cls(
+            stated_s,
+            sealed(np.searchsorted(after[0], queued)),
+            sealed(after[1]),
+            sealed(think_s),
+            stated_s,
+            sealed(np.searchsorted(after_running[0], queued)),
+            sealed(after_running[1]),
+        ).ending(end_s)
+
+    def ending(self, end_s: IntArray) -> Dependencies:
+        """The same where these are the expected ends of the running jobs, shape (running,)."""
+        earliest_s = self.stated_s.copy()
+        owner = np.repeat(np.arange(len(earliest_s)), np.diff(self.running_offset))
+        ready_s = end_s[self.running_position] + self.think_s[owner]
+        np.maximum.at(earliest_s, owner, ready_s)
+        return replace(self, earliest_s=sealed(earliest_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Starvation:
+    """How long a job may be kept waiting by jobs that have waited less.
+
+    A queued job that has waited longer than the threshold is starved. No plan starts it later than
+    the bound, counted from when it became starved, though it could start earlier beside the
+    running jobs, the reservations and the other starved jobs, if all of these last until their
+    requested times.
+
+    Attributes
+    ----------
+    threshold_s, bound_s : int
+    """
+
+    threshold_s: int
+    bound_s: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """An immutable snapshot of the cluster: the whole of what a dispatcher may know.
+
+    Attributes
+    ----------
+    now : int
+        Seconds.
+    system : System
+    free : int64 array, shape (nodes, resources)
+        Capacity free at ``now``: running jobs, down nodes and reservations in force taken out.
+    queue : JobTable
+        The queued jobs, sorted by submission, then id.
+    running : Running
+    down : int64 array
+        Nodes out of service.
+    reservations : tuple of Reservation
+    power : Power or None
+    dependencies : Dependencies or None
+        None when any queued job may start as soon as it fits.
+    starvation : Starvation or None
+
+    Raises
+    ------
+    InputError
+        When a reservation, the power cap or the starvation bound is none; the field is named.
+    """
+
+    now: int
+    system: System
+    free: IntArray
+    queue: JobTable
+    running: Running
+    down: IntArray
+    reservations: tuple[Reservation, ...] = ()
+    power: Power | None = None
+    dependencies: Dependencies | None = None
+    starvation: Starvation | None = None
+
+    def __post_init__(self) -> None:
+        if self.reservations or self.power is not None or self.starvation is not None:
+            Check("instance").rules(self)
+
+    def earliest_s(self) -> IntArray:
+        """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
+        if self.dependencies is None:
+            return np.full(len(self.queue), self.now, dtype=np.int64)
+        return self.dependencies.earliest_s
+
+    def eligible(self) -> BoolArray:
+        """Whether each queued job may start now as far as it depends on others, shape (queued,)."""
+        if self.dependencies is None:
+            return np.ones(len(self.queue), dtype=np.bool_)
+        after_none: BoolArray = np.diff(self.dependencies.offset) == 0
+        return after_none & (self.dependencies.earliest_s <= self.now)
+
+    def starved(self) -> BoolArray:
+        """Whether each queued job has waited beyond the starvation threshold, shape (queued,)."""
+        if self.starvation is None:
+            return np.zeros(len(self.queue), dtype=np.bool_)
+        starved: BoolArray = self.now - self.queue.submit_s > self.starvation.threshold_s
+        return starved
+
+    def latest_s(self) -> IntArray:
+        """Latest start by the starvation bound, shape (queued,); `NO_LATEST_S` if not starved."""
+        if self.starvation is None:
+            return np.full(len(self.queue), NO_LATEST_S, dtype=np.int64)
+        due_s = self.queue.submit_s + self.starvation.threshold_s + self.starvation.bound_s
+        return np.where(self.starved(), np.maximum(due_s, self.now), NO_LATEST_S)
+
+    def job_power(self, jobs: JobTable) -> IntArray:
+        """Watts that each job draws while it runs, shape (jobs,); zeros without a cap."""
+        if self.power is None:
+            return np.zeros(len(jobs), dtype=np.int64)
+        return jobs.units * (jobs.request @ np.array(self.power.unit, dtype=np.int64))
+
+    def power_free(self) -> int:
+        """Watts left under the cap now; a number that no job reaches without a cap."""
+        if self.power is None:
+            return int(np.iinfo(np.int64).max // 4)
+        return self.power.cap - int(self.job_power(self.running.jobs).sum())
+
+
+NO_NODES: IntArray = sealed(np.empty(0, dtype=np.int64))
+
+
+def free_capacity(
+    system: System,
+    running: Running,
+    down: IntArray,
+    reservations: tuple[Reservation, ...],
+    now: int,
+) -> IntArray:
+    """Capacity free at ``now``, shape (nodes, resources), never below 0."""
+    free = system.capacity - running.usage(system.nodes)
+    for reservation in reservations:
+        if reservation.start_s <= now < reservation.end_s:
+            free[list(reservation.nodes)] -= np.array(reservation.capacity, dtype=np.int64)
+    free[down] = 0
+    return sealed(np.maximum(free, 0))
+
+
+class Check:
+    """Refuses what cannot be part of an instance, and names the file and the field of it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+
+    def need(self, good: bool, field: str, value: object, problem: str, advice: str = "") -> None:
+        """Raise an `InputError` that names the field and its value, unless it is good."""
+        if not good:
+            raise InputError(problem, file=self.path, field=field, value=value, advice=advice)
+
+    def number(self, value: int, field: str, least: int = -LIMIT) -> None:
+        """A number that lies in the range that the package can count in."""
+        problem = "negative" if least == 0 else f"must be {least} or more"
+        self.need(value >= least, field, value, problem)
+        self.need(value <= LIMIT, field, value, f"must be {LIMIT} or less")
+
+    def vector(self, values: Sequence[int], field: str, resources: int) -> None:
+        """Amounts, one for each resource type."""
+        found = list(values)
+        self.need(
+            len(values) == resources, field, found, f"one number for each of {resources} resources"
+        )
+        self.need(min(values) >= 0, field, found, "negative", "write 0 or more")
+        self.need(max(values) <= LIMIT, field, found, f"must be {LIMIT} or less")
+
+    def rules(self, instance: Instance) -> None:
+        """What an instance holds beside jobs and nodes."""
+        self.reservations(instance.reservations, *instance.system.capacity.shape)
+        self.power(instance.power, len(instance.system.resources))
+        self.starvation(instance.starvation)
+
+    def power(self, power: Power | None, kinds: int) -> None:
+        """The cap on the power."""
+        if power is not None:
+            self.number(power.cap, "power.cap", 0)
+            self.vector(power.unit, "power.unit", kinds)
+
+    def starvation(self, starvation: Starvation | None) -> None:
+        """The starvation bound."""
+        if starvation is not None:
+            self.number(starvation.threshold_s, "starvation.threshold", 0)
+            self.number(starvation.bound_s, "starvation.bound", 0)
+
+    def reservations(self, reservations: tuple[Reservation, ...], nodes: int, kinds: int) -> None:
+        """Reservations: their times, nodes and capacities."""
+        for index, given in enumerate(reservations):
+            field, named = f"reservations[{index}]", list(given.nodes)
+            self.number(given.start_s, f"{field}.start")
+            self.number(given.duration_s, f"{field}.duration", 1)
+            self.need(
+                bool(named), f"{field}.nodes", named, "a reservation needs a node or more",
+                "name its nodes, or leave the reservation out",
+            )  # fmt: skip
+            k = next((k for k, node in enumerate(named) if not 0 <= node < nodes), 0)
+            self.need(
+                0 <= named[k] < nodes, f"{field}.nodes[{k}]", named[k],
+                f"nodes are numbered 0 to {nodes - 1}",
+            )  # fmt: skip
+            once = len(set(named)) == len(named)
+            self.need(once, f"{field}.nodes", named, "a node is named twice")
+            self.vector(given.capacity, f"{field}.capacity", kinds)

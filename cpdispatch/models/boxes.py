@@ -1,0 +1,363 @@
+"""Boxes: each unit is a box on one axis per resource, where all nodes' capacities lie end to end.
+
+This is the formulation of the dissertation's PCP5.
+
+References
+----------
+Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
+chapter 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.models.node_problem import NodePlan, NodeProblem
+from cpdispatch.models.search import Values
+from cpdispatch.models.timing import Timing
+
+_PACKING_WORK = 200_000
+"""Comparisons of the boxes of one node and resource before a hint is left imperfect: some 20 ms."""
+_PILES = 500
+"""Heights of boxes on top of each other that are looked at: wide nodes have as many as units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box of fixed times, counted from now, on a node."""
+
+    begin: int
+    end: int
+    height: int
+
+    def rows(self) -> list[Box]:
+        """The same as boxes of height 1."""
+        return [Box(self.begin, self.end, 1)] * self.height
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """A resource of all nodes laid end to end, counted in what all requests are multiples of.
+
+    Attributes
+    ----------
+    height : int64 array, shape (jobs,)
+        What a unit of each job takes.
+    free : int64 array, shape (segments, nodes)
+        What each node has free; what is left of less than one measure is of use to nobody.
+    first, end : int64 array, shape (nodes,)
+        Where each node begins and ends.
+    """
+
+    height: IntArray
+    free: IntArray
+    first: IntArray
+    end: IntArray
+
+    @classmethod
+    def of(cls, problem: NodeProblem, resource: int) -> Axis:
+        """The axis of a resource that some job asks for."""
+        asked = problem.jobs.request[:, resource]
+        measure = np.gcd.reduce(asked)
+        free = problem.free[:, :, resource] // measure
+        end = np.cumsum(free[-1])
+        return cls(asked // measure, free, end - free[-1], end)
+
+    @property
+    def lossless(self) -> bool:
+        """Whether boxes in one piece lose no plan: all units are equally high."""
+        return bool(self.height.max() == 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of what begins to be held later, on all nodes; see `held`."""
+        return int(np.maximum(-np.diff(self.free, axis=0), 0).sum())
+
+    def held(self, problem: NodeProblem, node: int) -> list[Box]:
+        """What running jobs and reservations hold of a node, cut into boxes of constant height."""
+        boxes: list[Box] = []
+        pile: list[tuple[int, int, int]] = []
+        level_of = (self.free[-1, node] - self.free[:, node]).tolist()
+        for time, level in zip((problem.since_s - problem.now).tolist(), level_of, strict=True):
+            while pile and pile[-1][2] > level:
+                since, low, high = pile.pop()
+                boxes.append(Box(since, time, high - max(low, level)))
+                if low < level:
+                    pile.append((since, low, level))
+            top = pile[-1][2] if pile else 0
+            if level > top:
+                pile.append((time, top, level))
+        if self.lossless:
+            # Rows of what begins later go where the jobs leave room for them.
+            later = [row for box in boxes if box.begin > 0 for row in box.rows()]
+            boxes = [box for box in boxes if box.begin == 0] + later
+        return boxes
+
+
+class Span(NamedTuple):
+    """Where the node of a unit begins and ends on an axis, and the unit's box there."""
+
+    first: cp_model.IntVar
+    end: cp_model.IntVar
+    bottom: cp_model.IntVar
+
+
+class BoxesModel:
+    """Variables: the start of each job, and for each unit its position on each resource's axis.
+
+    Their number does not grow with the number of nodes, but for the running jobs on them.
+
+    Parameters
+    ----------
+    problem : NodeProblem
+    plan : NodePlan, optional
+        A complete plan, which the solver starts from; it looks for none that is worse.
+
+    Notes
+    -----
+    A box is in one piece and stays where it is. A plan that would use the free capacity of some
+    node in pieces is not among this model's, so that its optimum may lie above that of the
+    others, unless it is `lossless`.
+    """
+
+    def __init__(self, problem: NodeProblem, plan: NodePlan | None = None) -> None:
+        self.problem = problem
+        self.model = cp_model.CpModel()
+        self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
+        self.owner = np.repeat(np.arange(len(problem.jobs)), problem.jobs.units)
+        asked = [r for r in problem.resources if problem.jobs.request[:, r].any()]
+        self.axes = [Axis.of(problem, resource) for resource in asked]
+        self.bottoms = [self._bottoms(axis) for axis in self.axes]
+        self.held = [self._held(axis) for axis in self.axes]
+        self.nodes: dict[int, cp_model.IntVar] = {}
+        self.spans: list[tuple[int, Axis, Span]] = []
+        for axis, bottoms, held in zip(self.axes, self.bottoms, self.held, strict=True):
+            self._disjoint(axis, bottoms, held)
+        for unit in range(len(self.owner)):
+            self._on_one_node(unit)
+        self._units_ascending()
+        self.timing.within(problem.watts_free, problem.watts)
+        self.timing.minimise()
+        self.timing.search_by_priority()
+        if plan is not None:
+            self.hint(plan)
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every plan of the problem is one of the model."""
+        return all(axis.lossless for axis in self.axes)
+
+    @staticmethod
+    def size(problem: NodeProblem) -> int:
+        """How many parts the model of a problem has, of those that there are most of."""
+        request = problem.jobs.request
+        asked = np.count_nonzero(request, axis=1)
+        parts = int((problem.jobs.units * (1 + 4 * asked)).sum())
+        for resource in np.nonzero(request.any(axis=0))[0].tolist():
+            axis = Axis.of(problem, resource)
+            if axis.lossless:
+                parts += 3 * axis.rows
+        return parts
+
+    # ------------------------------------------------------------------------------- variables
+
+    def _bottoms(self, axis: Axis) -> dict[int, cp_model.IntVar]:
+        """Where each unit's box begins: it lies within one node that has room for the unit."""
+        domains = {}
+        for job in np.nonzero(axis.height)[0].tolist():
+            nodes = np.nonzero(self.problem.room[job])[0]
+            last = axis.end[nodes] - axis.height[job]
+            ranges = np.column_stack((axis.first[nodes], last)).tolist()
+            domains[job] = cp_model.Domain.from_intervals(ranges)
+        return {
+            unit: self.model.new_int_var_from_domain(domains[job], "")
+            for unit, job in enumerate(self.owner.tolist())
+            if job in domains
+        }
+
+    def _held(self, axis: Axis) -> list[tuple[int, Box, cp_model.IntVar]]:
+        """Node, box and position of what is held of the nodes that some job could use."""
+        useful = self.problem.room[axis.height > 0].any(axis=0)
+        held = []
+        for node in np.nonzero(useful)[0].tolist():
+            for box in axis.held(self.problem, node):
+                last = int(axis.end[node]) - box.height
+                bottom = self.model.new_int_var(int(axis.first[node]), last, "")
+                held.append((node, box, bottom))
+        return held
+
+    # ----------------------------------------------------------------------------- constraints
+
+    def _disjoint(
+        self,
+        axis: Axis,
+        bottoms: dict[int, cp_model.IntVar],
+        held: list[tuple[int, Box, cp_model.IntVar]],
+    ) -> None:
+        """No two boxes hold the same part of an axis at the same time."""
+        new_interval = self.model.new_fixed_size_interval_var
+        across, along = [], []
+        for unit, bottom in bottoms.items():
+            job = int(self.owner[unit])
+            across.append(self.timing.intervals[job])
+            along.append(new_interval(bottom, int(axis.height[job]), ""))
+        for _, box, bottom in held:
+            across.append(new_interval(box.begin, box.end - box.begin, ""))
+            along.append(new_interval(bottom, box.height, ""))
+        self.model.add_no_overlap_2d(across, along)
+
+    def _on_one_node(self, unit: int) -> None:
+        """A unit's boxes on the axes of several resources belong to the same node."""
+        job = int(self.owner[unit])
+        placed = [
+            (axis, bottoms[unit])
+            for axis, bottoms in zip(self.axes, self.bottoms, strict=True)
+            if unit in bottoms
+        ]
+        if len(placed) == 1:
+            return
+        nodes = np.nonzero(self.problem.room[job])[0].tolist()
+        node = self.model.new_int_var_from_domain(cp_model.Domain.from_values(nodes), "")
+        self.nodes[unit] = node
+        for axis, bottom in placed:
+            total = int(axis.end[-1])
+            span = Span(
+                self.model.new_int_var(0, total, ""), self.model.new_int_var(0, total, ""), bottom
+            )
+            self.model.add_element(node, axis.first.tolist(), span.first)
+            self.model.add_element(node, axis.end.tolist(), span.end)
+            self.model.add(bottom >= span.first)
+            self.model.add(bottom + int(axis.height[job]) <= span.end)
+            self.spans.append((unit, axis, span))
+
+    def _units_ascending(self) -> None:
+        """A job's units are interchangeable: they follow each other on the first of its axes."""
+        for job, first in enumerate(self._first_axis()):
+            units = np.nonzero(self.owner == job)[0].tolist()
+            height = int(self.axes[first].height[job])
+            for unit, following in pairwise(units):
+                bottoms = self.bottoms[first]
+                self.model.add(bottoms[following] >= bottoms[unit] + height)
+
+    def _first_axis(self) -> list[int]:
+        """For each job, the index of the first axis on which it has boxes."""
+        heights = np.array([axis.height for axis in self.axes])
+        return np.argmax(heights > 0, axis=0).tolist()  # type: ignore[no-any-return]
+
+    # --------------------------------------------------------------------------- hint and result
+
+    def hint(self, plan: NodePlan) -> None:
+        """Begin the next search with this plan: a value for every variable.
+
+        Positions are found by a short search; where that finds none, the hint breaks a constraint.
+        """
+        self.timing.hint(plan.start_s)
+        _, node_of = np.nonzero(plan.units)
+        node_of = np.repeat(node_of, plan.units[plan.units > 0])
+        for unit, variable in self.nodes.items():
+            self.model.add_hint(variable, int(node_of[unit]))
+        for unit, axis, span in self.spans:
+            self.model.add_hint(span.first, int(axis.first[node_of[unit]]))
+            self.model.add_hint(span.end, int(axis.end[node_of[unit]]))
+        for index in range(len(self.axes)):
+            for node in range(len(self.axes[index].first)):
+                self._hint_positions(index, node, plan.start_s, node_of)
+
+    def _hint_positions(self, index: int, node: int, start_s: IntArray, node_of: IntArray) -> None:
+        """Hint the positions of all boxes of an axis that lie on one node."""
+        axis, now = self.axes[index], self.problem.now
+        held = [(box, bottom) for at, box, bottom in self.held[index] if at == node]
+        units = [unit for unit in np.nonzero(node_of == node)[0].tolist()
+                 if unit in self.bottoms[index]]  # fmt: skip
+        boxes = [box for box, _ in held]
+        for unit in units:
+            job = self.owner[unit]
+            begin = int(start_s[job]) - now
+            end = begin + int(self.problem.jobs.expected_s[job])
+            boxes.append(Box(begin, end, int(axis.height[job])))
+        first = int(axis.first[node])
+        positions = first + np.array(pack(boxes, int(axis.end[node]) - first), dtype=np.int64)
+        for (_, variable), position in zip(held, positions.tolist(), strict=False):
+            self.model.add_hint(variable, position)
+        # A job's units are next to each other in the list: their positions are to ascend.
+        own = positions[len(held) :]
+        ascending = own[np.lexsort((own, self.owner[units]))]
+        for unit, position in zip(units, ascending.tolist(), strict=True):
+            self.model.add_hint(self.bottoms[index][unit], position)
+
+    def read(self, solver: Values) -> NodePlan:
+        """The starts and nodes that a solver has found."""
+        units = np.zeros_like(self.problem.room)
+        first_axis = self._first_axis()
+        for unit, job in enumerate(self.owner.tolist()):
+            index = first_axis[job]
+            bottom = solver.value(self.bottoms[index][unit])
+            node = np.searchsorted(self.axes[index].first, bottom, side="right") - 1
+            units[job, node] += 1
+        return NodePlan(self.timing.read(solver), units)
+
+
+# ------------------------------------------------------------------------------------- packing
+
+
+def pack(boxes: list[Box], capacity: int) -> list[int]:
+    """Positions at which boxes of fixed times do not overlap, where a short search finds such.
+
+    Boxes are taken in the order of their begin, and tried first against the ends and the boxes that
+    stand there at the time, then wherever boxes on top of each other could end.
+    """
+    piles = {0}
+    for box in boxes:
+        if len(piles) > _PILES:
+            break
+        piles |= {top + box.height for top in piles if top + box.height < capacity}
+    order = sorted(range(len(boxes)), key=lambda k: (boxes[k].begin, -boxes[k].end))
+    bottoms = [0] * len(boxes)
+    tried: list[Iterator[int]] = []
+    left = [_PACKING_WORK]
+    while len(tried) < len(order):
+        placed, new = order[: len(tried)], order[len(tried)]
+        tried.append(_spots(boxes, bottoms, placed, new, capacity, piles, left))
+        spot = None
+        while tried and (spot := next(tried[-1], None)) is None:
+            tried.pop()
+        if spot is None:
+            break
+        bottoms[order[len(tried) - 1]] = spot
+    return bottoms
+
+
+def _spots(
+    boxes: list[Box],
+    bottoms: list[int],
+    placed: list[int],
+    new: int,
+    capacity: int,
+    piles: set[int],
+    left: list[int],
+) -> Iterator[int]:
+    """Where a box can stand between those that are placed, while comparisons are ``left``."""
+    box = boxes[new]
+    taken = [
+        (bottoms[k], bottoms[k] + boxes[k].height)
+        for k in placed
+        if boxes[k].begin < box.end and box.begin < boxes[k].end
+    ]
+    spots = {0, capacity - box.height}
+    spots.update(top for _, top in taken)
+    spots.update(bottom - box.height for bottom, _ in taken)
+    left[0] -= len(placed)
+    for spot in [*sorted(spots), *sorted(piles - spots)]:
+        left[0] -= len(taken) + 1
+        if left[0] < 0:
+            return
+        inside = 0 <= spot <= capacity - box.height
+        if inside and all(top <= spot or spot + box.height <= bottom for bottom, top in taken):
+            yield spot

@@ -1,0 +1,90 @@
+"""The budget of one decision: the clock, counted work, and the time of each phase."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+RESERVE_S = 0.005
+"""Kept back from every search for what comes after it: decoding, allocation, checking."""
+
+
+class Budget:
+    """What a decision may still use.
+
+    In the live regime that is the time on the clock. In the deterministic one every phase has a
+    price that does not depend on the machine's speed: the prices alone say what is done, and the
+    clock ends the decision at its limit.
+
+    Parameters
+    ----------
+    limit_s : float
+        Of the clock.
+    live : bool
+    work_s : float, optional
+        What may be spent in the deterministic regime, if that is less than the limit of the clock.
+    """
+
+    def __init__(self, limit_s: float, live: bool, work_s: float | None = None) -> None:
+        self.limit_s, self.live = limit_s, live
+        self.work_s = limit_s if work_s is None else work_s
+        self.phases_ms: dict[str, float] = {}
+        self._began = self._lap = perf_counter()
+        self.spent_s = 0.0
+
+    def lap(self, phase: str) -> None:
+        """Charge the time since the last lap to a phase."""
+        now = perf_counter()
+        self.phases_ms[phase] = self.phases_ms.get(phase, 0.0) + (now - self._lap) * 1e3
+        self._lap = now
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Time since the beginning, milliseconds."""
+        return (perf_counter() - self._began) * 1e3
+
+    @property
+    def until(self) -> float:
+        """When the answer must be begun, on the clock of `perf_counter`."""
+        return self._began + self.limit_s - RESERVE_S
+
+    @property
+    def over(self) -> bool:
+        """Whether the time on the clock is up."""
+        return perf_counter() >= self.until
+
+    @property
+    def clock_s(self) -> float:
+        """What is left on the clock, seconds; 0 or less when that is up."""
+        return self.until - perf_counter()
+
+    @property
+    def left_s(self) -> float:
+        """What is left, seconds; 0 or less when that is spent.
+
+        In the deterministic regime the clock has no say in it: see `over`.
+        """
+        return self.clock_s if self.live else self.unspent_s
+
+    @property
+    def unspent_s(self) -> float:
+        """What the prices leave, seconds."""
+        return self.work_s - RESERVE_S - self.spent_s
+
+    def spend(self, seconds: float) -> None:
+        """Charge the price of something."""
+        self.spent_s += seconds
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep Python from looking for cyclic garbage: with ortools loaded that takes 50 ms."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

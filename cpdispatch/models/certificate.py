@@ -1,0 +1,64 @@
+"""What is known of a plan, and the certificate of a decision that comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cpdispatch.decision import Certificate
+from cpdispatch.models.budget import Budget
+
+TOLERANCE = 1e-4
+"""Relative gap at or below which a search ends."""
+
+OPTIMAL_GAP = 1e-6
+"""Relative gap that the rounding of weights may leave to a proven optimum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a search knows of the plan that it returns.
+
+    Attributes
+    ----------
+    status : str
+        ``optimal``, ``feasible``, or ``heuristic`` if no solver has taken part.
+    bound : float
+        Lower bound of the objective over the planned jobs.
+    limit_hit : bool
+        Whether a limit ended the search.
+    """
+
+    status: str
+    bound: float
+    limit_hit: bool = False
+
+
+def certify(
+    model: str,
+    objective: str,
+    value: float,
+    result: Result,
+    budget: Budget,
+    *,
+    whole: bool,
+    regime: str = "deterministic",
+) -> Certificate:
+    """The certificate of a decision.
+
+    Parameters
+    ----------
+    value : float
+        Objective of the decision.
+    result : Result
+        Of the plan that the decision comes from.
+    whole : bool
+        Whether the decision has every job of the plan; without this the bound does not hold for it.
+    """
+    bound = min(result.bound, value) if whole else None
+    proven = bound is not None and value - bound <= OPTIMAL_GAP * max(1.0, value)
+    unproven = "heuristic" if result.status == "heuristic" else "feasible"
+    budget.lap("answer")
+    return Certificate(
+        model, objective, "optimal" if proven else unproven, value, bound,
+        budget.phases_ms, result.limit_hit, regime,
+    )  # fmt: skip

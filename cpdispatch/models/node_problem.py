@@ -1,0 +1,245 @@
+"""A problem on the nodes: its jobs, what every node has free over time, and complete plans.
+
+References
+----------
+Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
+chapters 5 and 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.heuristics.schedule_generation import ScheduleGenerator
+from cpdispatch.heuristics.schedule_input import jobs_of
+from cpdispatch.heuristics.timelines import POWER, of_profile
+from cpdispatch.jobs import JobTable
+from cpdispatch.models.objective import Cost, Weights
+from cpdispatch.models.timing import After
+
+# -------------------------------------------------------------------------------- the problem
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProblem:
+    """The data of a model: its jobs, and what they may use of each node over time.
+
+    Attributes
+    ----------
+    position : int64 array, shape (jobs,)
+        Queue position of each job; jobs are in the order of priority, highest first.
+    jobs : JobTable
+        The jobs at these positions.
+    watts : int64 array, shape (jobs,)
+        Power that each draws while it runs; zeros without a cap.
+    since_s : int64 array, shape (segments,)
+        Ascending; the first is the instance's ``now``. The last segment has no end.
+    free : int64 array, shape (segments, nodes, resources)
+        Capacity free from ``since_s[k]`` until the next segment. Nothing runs and nothing is
+        reserved in the last one: it has the capacity of the nodes in service.
+    watts_free : int64 array, shape (segments,)
+        Power left under the cap.
+    resources : tuple of int
+        The resource types that are constrained.
+    cost : Cost
+        What to minimise, exactly.
+    weights : Weights
+        The same in integers.
+    early_s, latest_s : int64 array, shape (jobs,), optional
+        The first and the last start that each job may have, whatever the others do.
+    after : tuple of After
+        Which jobs come after which.
+    room : int64 array, shape (jobs, nodes)
+        ``p[i, n]``: how many units of each job the node can hold when it is empty.
+
+    Raises
+    ------
+    ValueError
+        When a job does not even fit the last segment.
+    """
+
+    position: IntArray
+    jobs: JobTable
+    watts: IntArray
+    since_s: IntArray
+    free: IntArray
+    watts_free: IntArray
+    resources: tuple[int, ...]
+    cost: Cost
+    weights: Weights
+    early_s: IntArray | None = None
+    latest_s: IntArray | None = None
+    after: tuple[After, ...] = ()
+    room: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "room", room(self.capacity, self.jobs))
+        fits = (self.room.sum(axis=1) >= self.jobs.units) & (self.watts <= self.watts_free[-1])
+        if not fits.all():
+            raise ValueError(f"jobs {self.jobs.id[~fits].tolist()} do not fit the empty nodes")
+
+    @property
+    def duration_s(self) -> IntArray:
+        """Expected duration of each job, shape (jobs,)."""
+        return self.jobs.expected_s
+
+    @property
+    def now(self) -> int:
+        """The instance's time."""
+        return int(self.since_s[0])
+
+    @property
+    def capacity(self) -> IntArray:
+        """Capacity of the nodes in service, shape (nodes, resources)."""
+        return np.asarray(self.free[-1], dtype=np.int64)
+
+    @property
+    def horizon_s(self) -> int:
+        """A time by which every job can have ended, whatever their order."""
+        return int(
+            max(self.since_s[-1], 0 if self.early_s is None else self.early_s.max())
+            + self.jobs.expected_s.sum()
+            + sum(after.think_s for after in self.after)
+        )
+
+    @cached_property
+    def earliest_s(self) -> IntArray:
+        """Earliest start of each job if it were alone, shape (jobs,)."""
+        return self._generator.earliest()
+
+    def window(self, start_s: IntArray | None) -> tuple[IntArray, IntArray]:
+        """The first and the last start of each job, shape (jobs,) each.
+
+        Parameters
+        ----------
+        start_s : int64 array, shape (jobs,), optional
+            Starts of a known plan: a later start of a job alone makes any plan worse than it.
+        """
+        last_s = self.horizon_s - self.jobs.expected_s
+        if start_s is not None:
+            late_s = self.weights.latest(self.earliest_s, self.weights.sum(start_s), last_s)
+            last_s = np.maximum(np.minimum(late_s, last_s), start_s)
+        if self.latest_s is not None:
+            last_s = np.minimum(last_s, self.latest_s)
+        return self.earliest_s, last_s
+
+    def schedule(self, order: IntArray) -> NodePlan:
+        """A complete plan: one job after the other as early as it fits, its units by best fit."""
+        found = self._generator.schedule(order)
+        units = np.zeros_like(self.room)
+        units[np.repeat(np.arange(len(order)), np.diff(found.offset)), found.node] = found.units
+        return NodePlan(found.start_s, units)
+
+    def first_plan(self) -> tuple[NodePlan, bool]:
+        """The plan of the jobs by priority, and whether it is proven best: each job is earliest."""
+        plan = self.schedule(np.arange(len(self.jobs)))
+        return plan, self.sum_of(plan) == self.weights.sum(self.earliest_s)
+
+    def sum_of(self, plan: NodePlan) -> int:
+        """The weighted sum that the searches minimise."""
+        return self.weights.sum(plan.start_s)
+
+    def wrong(self, plan: NodePlan) -> str:
+        """What is wrong with a plan; empty when it solves the problem."""
+        return plan.check(self)
+
+    def key(self) -> bytes:
+        """What tells this problem from others, whenever it is posed."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (
+            self.since_s - self.now, self.free, self.watts_free, self.jobs.units,
+            self.jobs.request, self.jobs.expected_s, self.watts,
+            self.weights.free_until_s - self.now, self.weights.per_s,
+            *(given - self.now for given in (self.early_s, self.latest_s) if given is not None),
+            np.array(self.after, dtype=np.int64),
+        ):  # fmt: skip
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.digest()
+
+    @cached_property
+    def _generator(self) -> ScheduleGenerator:
+        lines = of_profile(self.since_s, self.free)
+        if self.watts.any():
+            lines.size[POWER] = len(self.since_s)
+            lines = lines._replace(power_time=self.since_s, power_free=self.watts_free)
+        early_s = np.full(len(self.jobs), self.now) if self.early_s is None else self.early_s
+        return ScheduleGenerator(
+            lines,
+            np.arange(self.free.shape[1]),
+            jobs_of(
+                self.jobs, self.watts, early_s, self.weights.free_until_s, self.weights.per_s,
+                [(after.job, after.before, after.think_s) for after in self.after],
+            ),
+        )  # fmt: skip
+
+
+def room(capacity: IntArray, jobs: JobTable) -> IntArray:
+    """How many units of each job each node can hold, the job's own number at most.
+
+    Parameters
+    ----------
+    capacity : int64 array, shape (nodes, resources)
+    jobs : JobTable
+
+    Returns
+    -------
+    int64 array, shape (jobs, nodes)
+    """
+    most = np.repeat(jobs.units[:, None], len(capacity), axis=1)
+    for resource, asked in enumerate(jobs.request.T):
+        some = asked > 0
+        here = capacity[:, resource] // asked[some, None]
+        most[some] = np.minimum(most[some], here)
+    return most
+
+
+# --------------------------------------------------------------------------------- complete plans
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodePlan:
+    """A start, and nodes, for every job of a problem.
+
+    Attributes
+    ----------
+    start_s : int64 array, shape (jobs,)
+    units : int64 array, shape (jobs, nodes)
+        Units of each job on each node.
+    """
+
+    start_s: IntArray
+    units: IntArray
+
+    def check(self, problem: NodeProblem) -> str:
+        """What is wrong with the plan; empty when it solves the problem."""
+        start_s, units, jobs = self.start_s, self.units, problem.jobs
+        if start_s.shape != jobs.units.shape or units.shape != problem.room.shape:
+            return f"{start_s.shape} starts, {units.shape} units for {problem.room.shape}"
+        end_s = start_s + jobs.expected_s
+        if (start_s < problem.now).any() or (end_s > problem.horizon_s).any():
+            return "a job starts in the past or ends beyond the horizon"
+        if problem.early_s is not None and (start_s < problem.early_s).any():
+            return "a job starts before it may"
+        if problem.latest_s is not None and (start_s > problem.latest_s).any():
+            return "a job starts after it must"
+        if any(start_s[a.job] < end_s[a.before] + a.think_s for a in problem.after):
+            return "a job starts before another that it comes after has ended"
+        if (units < 0).any() or (units.sum(axis=1) != jobs.units).any():
+            return "a job has not as many units as it asks for"
+        instants = np.union1d(problem.since_s, start_s)
+        segment = np.searchsorted(problem.since_s, instants, side="right") - 1
+        runs = (start_s <= instants[:, None]) & (instants[:, None] < end_s)
+        runs = runs.astype(np.int64)
+        used = units.any(axis=0)
+        amount = units[:, used, None] * jobs.request[:, None, :]
+        held = runs @ amount.reshape(len(jobs), -1)
+        if (held > problem.free[segment][:, used].reshape(len(instants), -1)).any():
+            return "a node holds more than it has"
+        if (runs @ problem.watts > problem.watts_free[segment]).any():
+            return "the power cap is exceeded"
+        return ""

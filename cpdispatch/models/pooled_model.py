@@ -1,0 +1,144 @@
+"""The problem on the pooled capacity of all nodes, and its CP-SAT model.
+
+References
+----------
+Bartolini, Borghesi, Bridi, Lombardi, Milano, "Proactive workload dispatching on the EURORA
+supercomputer", CP 2014. Galleguillos, "Constraint programming-based job dispatching for modern HPC
+applications", 2020, chapters 5 and 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.models.objective import Cost, Weights
+from cpdispatch.models.pooled import Pool
+from cpdispatch.models.search import Values
+from cpdispatch.models.timing import After, Timing
+
+EXHAUST_STEPS = 200_000
+"""Work of the exhaustive search before CP-SAT: about a millisecond, enough for 8 jobs or so."""
+
+
+@dataclass(frozen=True, eq=False)
+class PooledProblem:
+    """A pool with its jobs, by priority, and what to minimise, exactly and in integers.
+
+    A plan of it is the start of each job, shape (jobs,).
+    """
+
+    pool: Pool
+    cost: Cost
+    weights: Weights
+
+    after: ClassVar[tuple[After, ...]] = ()
+
+    @property
+    def since_s(self) -> IntArray:
+        """Where the segments of constant free capacity begin, shape (segments,)."""
+        return self.pool.since_s
+
+    @property
+    def duration_s(self) -> IntArray:
+        """Expected duration of each job, shape (jobs,)."""
+        return self.pool.duration_s
+
+    @property
+    def horizon_s(self) -> int:
+        """A time by which every job can have ended, whatever their order."""
+        return self.pool.horizon_s
+
+    @cached_property
+    def earliest_s(self) -> IntArray:
+        """Earliest start of each job if it were alone, shape (jobs,)."""
+        return self.pool.earliest()
+
+    def window(self, start_s: IntArray | None) -> tuple[IntArray, IntArray]:
+        """The first and the last start of each job, shape (jobs,) each.
+
+        Parameters
+        ----------
+        start_s : int64 array, shape (jobs,), optional
+            Starts of a known plan: a later start of a job alone makes any plan worse than it.
+        """
+        last_s = np.full(len(self.duration_s), self.horizon_s)
+        if start_s is not None:
+            late_s = self.weights.latest(self.earliest_s, self.weights.sum(start_s), last_s)
+            last_s = np.maximum(late_s, start_s)
+        return self.earliest_s, last_s
+
+    def incumbent(self) -> IntArray:
+        """The best list schedule of three: by priority, shortest first, dearest first."""
+        orders = (
+            np.arange(len(self.duration_s)),
+            np.argsort(self.duration_s, kind="stable"),
+            np.argsort(-self.weights.per_s, kind="stable"),
+        )
+        return min((self.pool.schedule(order) for order in orders), key=self.weights.sum)
+
+    def first_plan(self) -> tuple[IntArray, bool]:
+        """The best plan within `EXHAUST_STEPS`, and whether it is proven best."""
+        return self.pool.improve(self.incumbent(), self.weights, EXHAUST_STEPS)
+
+    def sum_of(self, plan: IntArray) -> int:
+        """The weighted sum that the searches minimise."""
+        return self.weights.sum(plan)
+
+    def wrong(self, plan: IntArray) -> str:
+        """What is wrong with a plan; empty when it solves the problem."""
+        if plan.max() > self.horizon_s or not self.pool.holds(plan):
+            return "the plan exceeds the pool or the horizon"
+        return ""
+
+    def key(self) -> bytes:
+        """What tells this problem from others, whenever it is posed."""
+        pool, digest = self.pool, hashlib.blake2b(digest_size=16)
+        for array in (
+            pool.since_s - pool.now, pool.free, pool.demand, pool.duration_s,
+            self.weights.free_until_s - pool.now, self.weights.per_s,
+        ):  # fmt: skip
+            digest.update(array.tobytes())
+        return digest.digest()
+
+
+class PooledModel:
+    """Variables: the start of each job. Constraints: a cumulative for each resource of the pool.
+
+    Parameters
+    ----------
+    problem : PooledProblem
+    plan : int64 array, shape (jobs,)
+        A complete plan, which the solver starts from; it looks for none that is worse.
+    """
+
+    lossless = True
+
+    def __init__(self, problem: PooledProblem, plan: IntArray) -> None:
+        self.problem = problem
+        self.model = cp_model.CpModel()
+        self.timing = Timing(self.model, problem, plan)
+        for free, demand in zip(problem.pool.free.T, problem.pool.demand.T, strict=True):
+            self.timing.within(free, demand)
+        self.timing.minimise()
+        self.timing.search_by_priority()
+        self.hint(plan)
+
+    @staticmethod
+    def size(problem: PooledProblem) -> int:
+        """How many parts the model of a problem has, of those that there are most of."""
+        return len(problem.duration_s) + int(np.count_nonzero(problem.pool.demand))
+
+    def hint(self, plan: IntArray) -> None:
+        """Begin the next search with this plan: a value for every variable."""
+        self.timing.hint(plan)
+
+    def read(self, solver: Values) -> IntArray:
+        """The starts that a solver has found."""
+        return self.timing.read(solver)

@@ -1,0 +1,406 @@
+"""The dissertation's HCP and PCP and their variants, with its search control and its limits.
+
+HCP plans on the pooled capacity of all nodes, and a best-fit allocation then finds nodes for the
+jobs that the plan starts now. In PCP the model itself finds the nodes. Here every model begins with
+a complete list schedule: CP-SAT finds no first plan of such models within the time limit.
+
+References
+----------
+Bartolini, Borghesi, Bridi, Lombardi, Milano, "Proactive workload dispatching on the EURORA
+supercomputer", CP 2014. Galleguillos, "Constraint programming-based job dispatching for modern HPC
+applications", 2020, chapters 2.3, 5 and 6.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.decision import NO_START, Decision, Placements
+from cpdispatch.errors import unknown
+from cpdispatch.heuristics import plan as planning
+from cpdispatch.heuristics.allocate import (
+    fits_empty,
+    fits_now,
+    holds,
+    power_unit,
+    start_in_order,
+)
+from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
+from cpdispatch.instance import Instance
+from cpdispatch.models import objective as objectives
+from cpdispatch.models import pooled
+from cpdispatch.models.boxes import BoxesModel
+from cpdispatch.models.budget import Budget
+from cpdispatch.models.certificate import Result, certify
+from cpdispatch.models.copies import CopiesModel
+from cpdispatch.models.counts import CountsModel
+from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
+from cpdispatch.models.objective import Cost, Weights
+from cpdispatch.models.pooled import Pool
+from cpdispatch.models.pooled_model import PooledModel, PooledProblem
+from cpdispatch.models.search import (
+    DETERMINISTIC_PER_S,
+    FalseAnswerError,
+    Formulation,
+    PlanT,
+    Search,
+)
+
+PARTS_PER_S = 100_000
+"""Parts of a model that a second of budget allows: larger models are not even built."""
+
+PARTS_PER_DETERMINISTIC_S = 250
+"""Parts of a model with which a second is sure to hold 1 of CP-SAT's deterministic time.
+
+A model of so many times the parts gets through so many times less. Measured on models on the nodes
+of 520 to 25,000 parts, one worker, OR-Tools 9.15: deterministic time per second times parts was 245
+to 820, median 450; that of small models is limited as that of pooled ones.
+"""
+
+
+# --------------------------------------------------------------------------------- the variants
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What tells the variants apart.
+
+    Attributes
+    ----------
+    name : str
+    formulation : type of Formulation
+    objective : str
+        Used unless another is asked for.
+    m : int or None
+        Jobs in the model, at most; None: all.
+    filtered : bool
+        Jobs that do not fit now stay out of the model, and so do resources that nobody asks for; a
+        model proven infeasible is not searched again.
+    overdue_run_on : bool
+        An overdue running job lasts 1 more second; without this, the dissertation's flaw: the
+        model takes it as already ended. The allocation knows better in either case.
+    fruitless : int or None
+        Fruitless searches after which there is no restart.
+    """
+
+    name: str
+    formulation: type[Formulation[Any]]
+    objective: str
+    m: int | None = 100
+    filtered: bool = True
+    overdue_run_on: bool = True
+    fruitless: int | None = 3
+
+    @property
+    def on_pool(self) -> bool:
+        """Whether it plans on the pooled capacity: HCP, not PCP."""
+        return self.formulation is PooledModel
+
+
+_ORIGINAL: Mapping[str, Any] = {
+    "m": None, "filtered": False, "overdue_run_on": False, "fruitless": None
+}  # fmt: skip
+VARIANTS: Mapping[str, Variant] = {
+    variant.name: variant
+    for variant in (
+        Variant("thesis-hcp", PooledModel, "ewt_weighted", **_ORIGINAL),
+        Variant("thesis-hcp1", PooledModel, "ewt_weighted", overdue_run_on=False),
+        Variant("thesis-hcp2", PooledModel, "ewt_weighted"),
+        Variant("thesis-hcp3", PooledModel, "slowdown"),
+        Variant("thesis-pcp", CopiesModel, "ewt_excess", **_ORIGINAL),
+        Variant("thesis-pcp1", CopiesModel, "ewt_excess", overdue_run_on=False),
+        Variant("thesis-pcp2", CopiesModel, "ewt_excess"),
+        Variant("thesis-pcp3", CopiesModel, "slowdown"),
+        Variant("thesis-pcp4", CountsModel, "slowdown"),
+        Variant("thesis-pcp5", BoxesModel, "slowdown"),
+    )
+}
+"""The variants by name, each the one before it with something more."""
+
+
+# ---------------------------------------------------------------------------------- the problem
+
+
+class Posed(Protocol[PlanT]):
+    """A problem, on the pool or on the nodes, whose plans are of type PlanT."""
+
+    @property
+    def cost(self) -> Cost:
+        """What to minimise, exactly."""
+        ...
+
+    @property
+    def weights(self) -> Weights:
+        """The same in integers."""
+        ...
+
+    @property
+    def earliest_s(self) -> IntArray:
+        """Earliest start of each job if it were alone, shape (jobs,)."""
+        ...
+
+    def first_plan(self) -> tuple[PlanT, bool]:
+        """A complete plan, and whether it is proven best."""
+        ...
+
+    def sum_of(self, plan: PlanT) -> int:
+        """The weighted sum of a plan."""
+        ...
+
+    def wrong(self, plan: PlanT) -> str:
+        """What is wrong with a plan; empty when it solves the problem."""
+        ...
+
+    def key(self) -> bytes:
+        """What tells this problem from others."""
+        ...
+
+
+def select(instance: Instance, variant: Variant, m: int | None) -> IntArray:
+    """Queue positions of the model's jobs by priority, highest first; ``m`` at most.
+
+    Priority is the slowdown (wait + d) / d for the variants that minimise it, else the wait by what
+    is expected in the queue; ties as in `highest_first`.
+
+    With the variant's filter, the jobs that alone fit what is free now; without it, all that fit
+    the nodes in service, or the pool, when they are empty, and come after no other job.
+    """
+    queue = instance.queue
+    if variant.filtered:
+        possible = fits_now(instance)
+    elif variant.on_pool:
+        within = pooled.demand(instance, queue) <= pooled.capacity(instance)
+        possible = within.all(axis=1) & fits_empty(instance) & instance.eligible()
+    else:
+        capacity = instance.system.capacity.copy()
+        capacity[instance.down] = 0
+        possible = room(capacity, queue).sum(axis=1) >= queue.units
+        if instance.power is not None:
+            possible &= instance.job_power(queue) <= instance.power.cap
+        possible &= instance.eligible()
+    if variant.objective == "slowdown":
+        order = highest_first(instance, (instance.now - queue.submit_s) / queue.expected_s)
+    else:
+        order = waiting_priority(instance)
+    return order[possible[order]][:m]
+
+
+def pose_on_pool(
+    instance: Instance, chosen: IntArray, variant: Variant, objective: str
+) -> PooledProblem:
+    """The problem of the jobs at these queue positions, one at least, on the pool."""
+    ended = None if variant.overdue_run_on else instance.running.overdue.astype(np.bool_)
+    since_s, free = pooled.free_capacity(instance, ended)
+    jobs = instance.queue.take(chosen)
+    pool = Pool(since_s, free, pooled.demand(instance, jobs), jobs.expected_s)
+    if variant.filtered:
+        pool = pool.where_short()
+    cost = objectives.of(objective, instance.queue).take(chosen)
+    return PooledProblem(pool, cost, cost.weights(pool.horizon_s))
+
+
+def pose_on_nodes(
+    instance: Instance, chosen: IntArray, variant: Variant, objective: str
+) -> NodeProblem:
+    """The problem of the jobs at these queue positions, one at least, on the nodes.
+
+    Running jobs hold their nodes until their expected end; overdue ones are taken as ended by the
+    variants that have that flaw. Nodes that are down have nothing, and no node has less than
+    nothing where a reservation and a job meet.
+    """
+    running = instance.running
+    end_s = running.end_s
+    if not variant.overdue_run_on:
+        end_s = sealed(np.where(running.overdue == 1, instance.now, end_s))
+    hold_start, hold_node, hold_capacity = holds(instance)
+    hold_end = [r.end_s for r in instance.reservations for _ in r.nodes]
+    profile = planning.expected_profile(
+        instance.now, instance.system.capacity, instance.down, 0,
+        running.jobs.block, end_s, running.offset, running.node, running.units,
+        hold_start, sealed(np.array(hold_end, dtype=np.int64)), hold_node, hold_capacity,
+        power_unit(instance), instance.power_free(),
+    )  # fmt: skip
+    jobs = instance.queue.take(chosen)
+    resources = list(range(jobs.request.shape[1]))
+    if variant.filtered:
+        resources = [resource for resource in resources if jobs.request[:, resource].any()]
+    cost = objectives.of(objective, instance.queue).take(chosen)
+    latest_s = int(profile.time[-1] + jobs.expected_s.sum())
+    return NodeProblem(
+        chosen, jobs, instance.job_power(jobs),
+        profile.time, profile.free, np.maximum(profile.watts, 0),
+        tuple(resources), cost, cost.weights(latest_s),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- the dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Thesis:
+    """Plans the model's jobs; those that the plan starts now are dispatched.
+
+    Parameters
+    ----------
+    variant : Variant
+    limit_s : float
+        Budget of a decision, everything included, seconds.
+    m : int or None
+        Jobs in the model, at most; the variant's own when None. The others stay in the queue: the
+        original fixes them at the end of the horizon, where they do not change the best plan.
+    seed : int
+    objective : str
+        The variant's own when empty.
+    name : str
+        Name in tables; the variant's own when empty.
+
+    Examples
+    --------
+    >>> Thesis(VARIANTS["thesis-pcp4"]).objective
+    'slowdown'
+    """
+
+    variant: Variant
+    limit_s: float = 1.0
+    m: int | None = None
+    seed: int = 0
+    objective: str = ""
+    name: str = ""
+    _search: Search = field(init=False, repr=False, compare=False)
+
+    keeps_starvation_bound: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", self.variant.m if self.m is None else self.m)
+        object.__setattr__(self, "objective", self.objective or self.variant.objective)
+        object.__setattr__(self, "name", self.name or self.variant.name)
+        search = Search(self.seed, self.variant.fruitless, self.variant.filtered)
+        object.__setattr__(self, "_search", search)
+        objectives.find(self.objective)
+
+    @property
+    def faults(self) -> Counter[str]:
+        """What went wrong in or around the solver so far, and how often."""
+        return self._search.faults
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Decide which queued jobs start now, and where; plan the others of the model."""
+        budget = Budget(self.limit_s, live=True)
+        chosen = select(instance, self.variant, self.m)
+        budget.lap("select")
+        start_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
+        if len(chosen) == 0:
+            places, whole, result = Placements.of({}), True, Result("optimal", 0.0)
+        elif self.variant.on_pool:
+            pooled_problem = pose_on_pool(instance, chosen, self.variant, self.objective)
+            planned_s, result = self.solve(pooled_problem, budget)
+            places = start_in_order(instance, chosen[planned_s == instance.now])
+            later = planned_s > instance.now
+            start_s[chosen[later]] = planned_s[later]
+            start_s[places.position] = instance.now
+            whole = bool((start_s[chosen] != NO_START).all())
+        else:
+            problem = pose_on_nodes(instance, chosen, self.variant, self.objective)
+            plan, result = self.solve(problem, budget)
+            kept = startable(instance, problem, plan)
+            start_s[chosen[kept]] = plan.start_s[kept]
+            places, whole = placements(problem, plan, kept), bool(kept.all())
+        reason = reasons(instance, np.arange(len(start_s)), start_s)
+        value = objectives.of(self.objective, instance.queue).value(start_s)
+        certificate = certify(self.variant.name, self.objective, value, result, budget, whole=whole)
+        return Decision(start_s, reason, places, certificate)
+
+    def solve(self, problem: Posed[PlanT], budget: Budget) -> tuple[PlanT, Result]:
+        """The best plan that the budget allows, and what is known of it."""
+        plan, proven = problem.first_plan()
+        bound = problem.cost.value(problem.earliest_s)
+        budget.lap("incumbent")
+        if proven:
+            stated = problem.cost.bound(problem.sum_of(plan), problem.weights)
+            return plan, Result("optimal", max(bound, stated))
+        parts = self.variant.formulation.size(problem)
+        if parts > PARTS_PER_S * self.limit_s:
+            return plan, Result("heuristic", bound, limit_hit=True)
+        return self._search_on(problem, plan, parts, budget)
+
+    def _search_on(
+        self, problem: Posed[PlanT], plan: PlanT, parts: int, budget: Budget
+    ) -> tuple[PlanT, Result]:
+        """What CP-SAT makes of a complete plan: never a worse one."""
+        best, best_sum, lossless = plan, problem.sum_of(plan), True
+
+        def build() -> Formulation[PlanT]:
+            nonlocal lossless
+            model = self.variant.formulation(problem, plan)
+            lossless = model.lossless
+            budget.lap("build")
+            return model
+
+        def judge(found: PlanT) -> bool:
+            nonlocal best, best_sum
+            if wrong := problem.wrong(found):
+                raise FalseAnswerError(wrong)
+            if problem.sum_of(found) >= best_sum:
+                return False
+            best, best_sum = found, problem.sum_of(found)
+            return True
+
+        per_s = min(DETERMINISTIC_PER_S, PARTS_PER_DETERMINISTIC_S / parts)
+        outcome = self._search.run(build, budget, judge, problem.key(), per_s)
+        budget.lap("solve")
+        bound, status = problem.cost.value(problem.earliest_s), outcome.status
+        if outcome.bound is None or outcome.bound > best_sum:
+            status = "heuristic"
+        elif lossless:
+            bound = max(bound, problem.cost.bound(outcome.bound, problem.weights))
+        return best, Result(status, bound, outcome.limit_hit)
+
+
+def startable(instance: Instance, problem: NodeProblem, plan: NodePlan) -> BoolArray:
+    """Which jobs' starts are possible, shape (jobs,).
+
+    A model that takes overdue jobs as ended starts others on nodes that are not free: in the order
+    of priority, those wait. By the time of any later start, overdue jobs are expected to be gone.
+    """
+    left, watts_left = instance.free.copy(), instance.power_free()
+    kept = np.ones(len(plan.start_s), dtype=np.bool_)
+    for job in np.nonzero(plan.start_s == instance.now)[0].tolist():
+        (nodes,) = np.nonzero(plan.units[job])
+        need = plan.units[job, nodes, None] * problem.jobs.request[job]
+        watts = int(problem.watts[job])
+        kept[job] = (need <= left[nodes]).all() and (watts == 0 or watts <= watts_left)
+        if kept[job]:
+            left[nodes] -= need
+            watts_left -= watts
+    return kept
+
+
+def placements(problem: NodeProblem, plan: NodePlan, kept: BoolArray) -> Placements:
+    """Nodes of the kept jobs of a plan."""
+    return Placements.of(
+        {
+            int(problem.position[job]): {
+                node: int(plan.units[job, node]) for node in np.nonzero(plan.units[job])[0].tolist()
+            }
+            for job in np.nonzero(kept)[0].tolist()
+        }
+    )
+
+
+def make_thesis(variant: str, **settings: Any) -> Thesis:
+    """The dispatcher of a name in `VARIANTS`; for the settings see `Thesis`.
+
+    Raises
+    ------
+    UsageError
+        When there is no such variant or objective.
+    """
+    if variant not in VARIANTS:
+        raise unknown("variant", variant, VARIANTS)
+    return Thesis(VARIANTS[variant], **settings)

@@ -1,5 +1,0 @@
-"""Replays in compiled code, for every dispatcher of the backfilling family."""
-
-from cpdispatch.simulate.compiled.replay import Replays
-
-__all__ = ["Replays"]

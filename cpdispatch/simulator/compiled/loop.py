@@ -1,0 +1,214 @@
+"""The loop of a compiled replay over events, and one dispatch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.compile import inlined, kernel
+from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
+from cpdispatch.predict.memory import Memory, expect
+from cpdispatch.simulator.compiled import nodes as on_nodes
+from cpdispatch.simulator.compiled import pool as on_pool
+from cpdispatch.simulator.compiled.deep import dispatch_deep
+from cpdispatch.simulator.compiled.layout import (
+    BEST_FIT,
+    BLOCKED,
+    BY_EVENT,
+    CORRECTION,
+    DEPTH,
+    DISPATCHES,
+    EXPECTED,
+    FIRST_SIZE,
+    FREE,
+    HEAD,
+    HEAP_END,
+    KIND,
+    NEED,
+    NEVER,
+    NEXT,
+    NOW,
+    PENDING,
+    PRIMARY,
+    PRIMARY_CHANGES,
+    QUEUED,
+    REASON,
+    REJECT,
+    REJECTED,
+    REQUESTED,
+    RUNNING,
+    SAME,
+    SECOND_SIZE,
+    SECONDARY,
+    SECONDARY_CHANGES,
+    SEEN,
+    SERIAL,
+    SUBMIT,
+    THRESHOLD,
+    WHO,
+)
+from cpdispatch.simulator.compiled.queue import (
+    enqueue,
+    key_under,
+    let_late_ones_first,
+    sort_anew,
+    tidy,
+    without_started,
+)
+from cpdispatch.simulator.compiled.running import complete, correct
+
+
+@kernel
+def go(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
+    counts: NDArray[np.int32],
+    memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
+    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any,
+) -> bool:  # fmt: skip
+    """Go on for about so many events; whether the replay is over.
+
+    Arguments may be None, and what they are for is then left out of the compiled code: a user's own
+    policies; ``nodes`` on a processor pool; ``deep`` up to one reservation.
+    """
+    jobs = given.shape[1]
+    while events > 0:
+        submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
+        end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
+        if submit == NEVER and end == NEVER:
+            return True
+        now = at[NOW] = min(submit, end)
+        by_event = rule[BY_EVENT] != 0
+        submitting = submit == now and not (by_event and end < submit)
+        completing = end == now and not (by_event and submitting)
+        events -= 1
+        while completing:
+            ended = complete(at, given, fate, run, memory)
+            at[BLOCKED] = -1
+            if nodes is not None:
+                on_nodes.end(at, fate, given, nodes, ended)
+            completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
+        fits = True
+        while submitting:
+            job = at[NEXT]
+            at[NEXT] += 1
+            expected = fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
+            if nodes is None:
+                wants = given[NEED, job]
+            else:
+                wants = on_nodes.wanted(given[KIND, job], expected)
+            enqueue(
+                at, given, fate, first, first_key, job,
+                rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
+                FIRST_SIZE, wants,
+            )  # fmt: skip
+            if not rule[SAME]:
+                enqueue(
+                    at, given, fate, second, second_key, job,
+                    rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
+                    SECOND_SIZE, wants,
+                )  # fmt: skip
+            at[QUEUED] += 1
+            if nodes is not None:
+                on_nodes.wait(given, fate, nodes, job)
+            if by_event:
+                gone, ending = correct(at, given, fate, run, rule[CORRECTION])
+                if nodes is None:
+                    fits = given[NEED, job] <= at[FREE] + ending
+                else:
+                    on_nodes.lend(at, fate, given, run, nodes, gone, 1)
+                    fits = on_nodes.job_fits(at, given, nodes, job)
+                    on_nodes.lend(at, fate, given, run, nodes, gone, -1)
+            submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
+        if fits and at[QUEUED] > 0:
+            dispatch(
+                at, given, fate, first, first_key, second, second_key, run, times, counts,
+                rule, first_weights, second_weights, own_first, own_second, nodes, deep,
+            )  # fmt: skip
+    return False
+
+
+@inlined
+def _record(
+    at: IntArray, times: IntArray, counts: NDArray[np.int32], now: int, queued: int, running: int,
+    started: int,
+) -> None:  # fmt: skip
+    """Keep a record of a dispatch, where there is room for records."""
+    row = at[DISPATCHES]
+    if times.shape[0] > 0:
+        times[row], counts[0, row] = now, queued
+        counts[1, row], counts[2, row] = running, started
+    at[DISPATCHES] += 1
+
+
+@kernel
+def dispatch(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
+    counts: NDArray[np.int32],
+    rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
+    own_first: Any, own_second: Any, nodes: Any, deep: Any,
+) -> None:  # fmt: skip
+    """One pass: start in the primary order, reserve, backfill in the secondary order."""
+    now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
+    if rule[DEPTH] == REJECT:
+        for k in range(at[FIRST_SIZE]):
+            fate[REASON, first[WHO, k]] = REJECTED
+        at[QUEUED] = at[FIRST_SIZE] = 0
+        _record(at, times, counts, now, queued, 0, 0)
+        return
+    ended, ending = correct(at, given, fate, run, rule[CORRECTION])
+    running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
+    if rule[PRIMARY_CHANGES]:
+        sort_anew(
+            at, given, fate, first, first_key,
+            rule[PRIMARY], first_weights, rule[THRESHOLD], own_first, FIRST_SIZE,
+        )  # fmt: skip
+    elif rule[THRESHOLD] != NO_THRESHOLD:
+        let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
+    if deep is not None:
+        without_started(at, fate, first, first_key, FIRST_SIZE)
+        if not rule[SAME]:
+            without_started(at, fate, second, second_key, SECOND_SIZE)
+    elif nodes is None:
+        on_pool.start_in_turn(at, given, fate, run, first, ending)
+    else:
+        on_nodes.lend(at, fate, given, run, nodes, ended, 1)
+        on_nodes.start_in_turn(at, given, fate, run, first, nodes, best_fit)
+    if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
+        if rule[SECONDARY_CHANGES] and not rule[SAME]:
+            sort_anew(
+                at, given, fate, second, second_key,
+                rule[SECONDARY], second_weights, NO_THRESHOLD, own_second, SECOND_SIZE,
+            )  # fmt: skip
+        queue = first if rule[SAME] else second
+        size = at[FIRST_SIZE] if rule[SAME] else at[SECOND_SIZE]
+        blocked = first[WHO, at[HEAD]]
+        if deep is not None:
+            dispatch_deep(
+                at, given, fate, run, first, queue, nodes, deep, rule[DEPTH], best_fit, ended
+            )
+        elif nodes is None:
+            on_pool.backfill(at, given, fate, run, queue, size, blocked, ended, ending)
+        else:
+            low = at[HEAD] if rule[SAME] else 0
+            on_nodes.backfill(
+                at, given, fate, run, queue, nodes, low, size, blocked, ended, best_fit
+            )
+    if nodes is not None and deep is None:
+        on_nodes.lend(at, fate, given, run, nodes, ended, -1)
+    if at[SERIAL] > serial:
+        at[QUEUED] -= at[SERIAL] - serial
+        at[BLOCKED] = -1
+        tidy(at, fate, first, first_key, FIRST_SIZE)
+        if not rule[SAME]:
+            tidy(at, fate, second, second_key, SECOND_SIZE)
+    at[SEEN] = at[NEXT]
+    _record(at, times, counts, now, queued, running, at[SERIAL] - serial)
+
+
+WITH_OWN = (go, dispatch, sort_anew, enqueue, key_under, key_of)
+"""Kernels that are compiled anew for a user's own policy."""

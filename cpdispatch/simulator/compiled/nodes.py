@@ -1,0 +1,504 @@
+"""Dispatching on nodes with several resources inside a compiled replay."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compile import inlined, kernel
+from cpdispatch.heuristics.kernels import place, pool_has, room
+from cpdispatch.simulator.compiled.layout import (
+    AHEAD_JOB,
+    AHEAD_ROOMS,
+    BACKFILLED,
+    BLOCKED,
+    CHANGES,
+    COMPARED,
+    COMPARISONS,
+    COUNT,
+    DUE,
+    DUE_OF,
+    ENTRIES,
+    EXPECTED,
+    FIRST,
+    FIRST_SIZE,
+    HEAD,
+    IN_TURN,
+    JOB,
+    KIND,
+    NEED,
+    NEXT,
+    NOW,
+    RESERVED,
+    RUNNING,
+    SEEN,
+    SHADOW,
+    SHAPE,
+    SOONER,
+    START,
+    UNITS,
+    WANTS,
+    WHO,
+)
+from cpdispatch.simulator.compiled.running import begin
+
+_WAITING, _LEAST, _LONGEST = 2, 3, 4
+_BITS = 40
+"""Bits for the expected duration in what a queue holds of a job, see `wanted`."""
+_ENDLESS = (1 << _BITS) - 1
+"""This duration there marks a job that has started."""
+_INT32_MAX = int(np.iinfo(np.int32).max)
+_LOG = 1 << 12
+"""Changes of nodes that are remembered, a power of two."""
+
+
+class Nodes(NamedTuple):
+    """What a replay on nodes keeps beside its `State`."""
+
+    capacity: IntArray
+    free: IntArray
+    """Shape (nodes, resources), like the capacity."""
+    pool: IntArray
+    """The same summed over the nodes, shape (resources,)."""
+    asks: IntArray
+    """Requests of a unit, shape (shapes, resources)."""
+    most: IntArray
+    """The most units that a job of each shape has."""
+    node: IntArray
+    units: IntArray
+    """Entries of placements in the order of the starts: of int32, where the largest job allows."""
+    log: IntArray
+    """Nodes whose free capacity changed last: a ring."""
+    room: IntArray
+    """Units of each shape that fit on each node, shape (shapes, nodes)."""
+    rooms: IntArray
+    """The same summed over the nodes."""
+    known: IntArray
+    """Changes that these two rows of a shape take in, -1 before they are first needed."""
+    ahead: IntArray
+    """What is free at the shadow time of the job that is blocked."""
+    ahead_room: IntArray
+    """Units of it that fit there on each node."""
+    kept: IntArray
+    """Units of it that it will have on each node."""
+    both: IntArray
+    """What is free now and, beside that job, at its shadow time: the elementwise minimum."""
+    both_pool: IntArray
+    """No less than its sum over the nodes."""
+    some: IntArray
+    """How many nodes, and which, were of use to any job when ``both`` was made."""
+    beside: IntArray
+    """Units of each shape that fit ``both``, and after which change of it they were counted."""
+    common: int
+    """A type of resource that every job asks for, -1 if there is none."""
+    kinds: IntArray
+    """Shape and units of each kind of jobs, how many of it wait, a lower bound on their expected
+    durations, and how long one of it may take to start in this dispatch, -1 if none may; shape
+    (5, kinds)."""
+
+
+def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) -> Nodes:
+    """An empty system; of room for entries and shapes only what is used costs memory."""
+    shapes, count = len(asks), len(capacity)
+    most = np.zeros(shapes, dtype=np.int64)
+    np.maximum.at(most, kinds[0], kinds[1])
+    entry: Any = np.int32 if most.max(initial=0) <= _INT32_MAX else np.int64
+    common = np.flatnonzero((asks > 0).all(axis=0))
+    return Nodes(
+        capacity,
+        capacity.copy(),
+        capacity.sum(axis=0),
+        asks,
+        most,
+        np.empty(entries, dtype=entry),
+        np.empty(entries, dtype=entry),
+        np.empty(_LOG, dtype=np.int64),
+        np.empty((shapes, count), dtype=np.int64),
+        np.zeros(shapes, dtype=np.int64),
+        np.full(shapes, -1, dtype=np.int64),
+        np.empty_like(capacity),
+        np.empty(count, dtype=np.int64),
+        np.empty(count, dtype=np.int64),
+        np.empty_like(capacity),
+        np.empty(capacity.shape[1], dtype=np.int64),
+        np.empty(count + 1, dtype=np.int64),
+        np.full((2, shapes), -1, dtype=np.int64),
+        int(common[0]) if len(common) else -1,
+        np.concatenate((kinds, np.zeros((3, kinds.shape[1]), dtype=np.int64))),
+    )
+
+
+@inlined
+def wanted(kind: int, expected: int) -> int:
+    """What a queue holds of a waiting job: its kind and expected duration, in one number."""
+    return (kind << _BITS) | min(expected, _ENDLESS - 1)
+
+
+@inlined
+def wait(given: IntArray, fate: IntArray, nodes: Nodes, job: int) -> None:
+    """Count a job that has been submitted among the waiting ones of its kind."""
+    kinds, kind, expected = nodes.kinds, given[KIND, job], fate[EXPECTED, job]
+    if kinds[_WAITING, kind] == 0 or expected < kinds[_LEAST, kind]:
+        kinds[_LEAST, kind] = expected
+    kinds[_WAITING, kind] += 1
+
+
+@inlined
+def give_back(
+    at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
+) -> None:
+    """Give back (sign 1) or take (sign -1) what a job holds."""
+    free, node, units, log = nodes.free, nodes.node, nodes.units, nodes.log
+    ask, pool = nodes.asks[given[SHAPE, job]], nodes.pool
+    low = fate[FIRST, job]
+    for e in range(low, low + fate[COUNT, job]):
+        log[at[CHANGES] & (_LOG - 1)] = node[e]
+        at[CHANGES] += 1
+        for r in range(ask.shape[0]):
+            free[node[e], r] += sign * units[e] * ask[r]
+    for r in range(ask.shape[0]):
+        pool[r] += sign * given[UNITS, job] * ask[r]
+
+
+@kernel
+def _count_rooms(
+    at: IntArray, free: IntArray, row: IntArray, rooms: IntArray, known: IntArray, log: IntArray,
+    ask: IntArray, most: int, shape: int,
+) -> None:  # fmt: skip
+    """Count how many units of a shape fit what is free: only nodes that changed are looked at."""
+    total, changes, since = rooms[shape], at[CHANGES], known[shape]
+    if since < 0 or changes - since > min(_LOG, row.shape[0]):
+        total = 0
+        for node in range(row.shape[0]):
+            row[node] = room(free, node, ask, most)
+            total += row[node]
+    else:
+        for k in range(since, changes):
+            node = log[k & (_LOG - 1)]
+            here = room(free, node, ask, most)
+            total += here - row[node]
+            row[node] = here
+    rooms[shape], known[shape] = total, changes
+
+
+@inlined
+def rooms_of(at: IntArray, nodes: Nodes, shape: int) -> int:
+    """How many units of a shape fit what is free."""
+    if nodes.known[shape] != at[CHANGES]:
+        _count_rooms(
+            at, nodes.free, nodes.room[shape], nodes.rooms, nodes.known, nodes.log,
+            nodes.asks[shape], nodes.most[shape], shape,
+        )  # fmt: skip
+    return int(nodes.rooms[shape])
+
+
+@inlined
+def _look_ahead(
+    at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
+) -> None:
+    """Give back or take what a job holds of the capacity at the shadow time."""
+    ahead, row, node, units = nodes.ahead, nodes.ahead_room, nodes.node, nodes.units
+    shape = given[SHAPE, at[AHEAD_JOB]]
+    asks, wanted, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
+    low = fate[FIRST, job]
+    for e in range(low, low + fate[COUNT, job]):
+        for r in range(asks.shape[1]):
+            ahead[node[e], r] += sign * units[e] * asks[given[SHAPE, job], r]
+        here = room(ahead, node[e], wanted, most)
+        at[AHEAD_ROOMS] += here - row[node[e]]
+        row[node[e]] = here
+
+
+@inlined
+def end(at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int) -> None:
+    """Give back what a job that has ended held."""
+    give_back(at, fate, given, nodes, job, 1)
+    if at[AHEAD_JOB] >= 0 and fate[DUE_OF, job] >= at[SHADOW]:
+        at[SOONER] = 1
+        if fate[DUE_OF, job] > at[SHADOW]:
+            _look_ahead(at, fate, given, nodes, job, 1)
+
+
+@inlined
+def lend(
+    at: IntArray, fate: IntArray, given: IntArray, run: IntArray, nodes: Nodes, ended: int,
+    sign: int,
+) -> None:  # fmt: skip
+    """Count the jobs that end now as ended, for one dispatch."""
+    for k in range(ended):
+        give_back(at, fate, given, nodes, run[JOB, k], sign)
+
+
+@inlined
+def job_fits(at: IntArray, given: IntArray, nodes: Nodes, job: int) -> bool:
+    """Whether a job fits what is free."""
+    return given[NEED, job] <= nodes.pool[0] and bool(
+        rooms_of(at, nodes, given[SHAPE, job]) >= given[UNITS, job]
+    )
+
+
+@kernel
+def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray) -> int:
+    """Nodes by index for units of which a row says how many fit; how many entries there are."""
+    count = 0
+    for node in range(row.shape[0]):
+        if row[node] > 0:
+            here = min(row[node], units)
+            node_out[count], units_out[count] = node, here
+            count += 1
+            units -= here
+            if units == 0:
+                break
+    return count
+
+
+@kernel
+def begin_on(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, outlives: bool,
+    job: int, reason: int, best_fit: bool,
+) -> None:  # fmt: skip
+    """Start a job that fits ``free``, or if it outlives the shadow time ``both``."""
+    low, shape, units = at[ENTRIES], given[SHAPE, job], given[UNITS, job]
+    node, many = nodes.node[low:], nodes.units[low:]
+    if outlives or best_fit:
+        usable = nodes.both if outlives else nodes.free
+        count = place(usable, nodes.capacity, nodes.asks[shape], units, best_fit, node, many)
+    else:
+        count = first_fit(nodes.room[shape], units, node, many)
+    fate[FIRST, job], fate[COUNT, job] = low, count
+    at[ENTRIES] = low + count
+    nodes.kinds[_WAITING, given[KIND, job]] -= 1
+    give_back(at, fate, given, nodes, job, -1)
+    if at[AHEAD_JOB] >= 0 and at[NOW] + fate[EXPECTED, job] > at[SHADOW]:
+        _look_ahead(at, fate, given, nodes, job, -1)
+    begin(at, given, fate, run, job, reason)
+
+
+@inlined
+def start_in_turn(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray, nodes: Nodes,
+    best_fit: bool,
+) -> None:  # fmt: skip
+    """Start jobs in the primary order until one does not fit: the head."""
+    while at[HEAD] < at[FIRST_SIZE]:
+        job = first[WHO, at[HEAD]]
+        if fate[START, job] < 0:
+            if not job_fits(at, given, nodes, job):
+                break
+            begin_on(at, given, fate, run, nodes, False, job, IN_TURN, best_fit)
+            at[BLOCKED] = -1
+        at[HEAD] += 1
+
+
+@kernel
+def _reserve(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, ended: int
+) -> None:
+    """Bring the shadow time of the job that is blocked up to date.
+
+    The capacity at that time changes only by jobs that outlive it, so it is kept from dispatch to
+    dispatch, and the time is moved from where it was: back only if something was given back by
+    a job that was expected to end then or later.
+    """
+    at[RESERVED], at[COMPARED] = 1, 0
+    job = at[BLOCKED]
+    if at[AHEAD_JOB] != job:
+        shape = given[SHAPE, job]
+        at[AHEAD_JOB], at[SHADOW], at[SOONER] = job, at[NOW], 0
+        at[AHEAD_ROOMS] = rooms_of(at, nodes, shape)
+        nodes.ahead[:] = nodes.free
+        nodes.ahead_room[:] = nodes.room[shape]
+    units = given[UNITS, job]
+    k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
+    while at[AHEAD_ROOMS] < units and k < at[RUNNING]:
+        at[SHADOW], at[SOONER] = run[DUE, k], 0
+        while k < at[RUNNING] and run[DUE, k] == at[SHADOW]:
+            _look_ahead(at, fate, given, nodes, run[JOB, k], 1)
+            k += 1
+    while at[SOONER] and k > ended:
+        due, last = run[DUE, k - 1], k
+        while at[AHEAD_ROOMS] >= units and k > ended and run[DUE, k - 1] == due:
+            k -= 1
+            _look_ahead(at, fate, given, nodes, run[JOB, k], -1)
+        if at[AHEAD_ROOMS] < units:
+            at[SHADOW], at[SOONER] = due, 0
+            for back in range(k, last):
+                _look_ahead(at, fate, given, nodes, run[JOB, back], 1)
+    at[SOONER] = 0
+
+
+@inlined
+def _compare_on(
+    free: IntArray, ahead: IntArray, both: IntArray, ask: IntArray, kept: IntArray, here: int
+) -> None:
+    """What a node has free both now and at the shadow time beside the job that is blocked."""
+    for r in range(free.shape[1]):
+        both[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
+
+
+@kernel
+def _compare(at: IntArray, given: IntArray, nodes: Nodes, best_fit: bool) -> None:
+    """What is free both now and beside the job that is blocked, once that starts."""
+    free, ahead, both, row = nodes.free, nodes.ahead, nodes.both, nodes.ahead_room
+    ask, units = nodes.asks[given[SHAPE, at[BLOCKED]]], given[UNITS, at[BLOCKED]]
+    kept, pool, some, common = nodes.kept, nodes.both_pool, nodes.some, nodes.common
+    node, many = np.empty_like(row), np.empty_like(row)
+    if best_fit:
+        count = place(ahead, nodes.capacity, ask, units, best_fit, node, many)
+    else:
+        count = first_fit(row, units, node, many)
+    at[COMPARISONS] += 1
+    kept[:] = 0
+    for k in range(count):
+        kept[node[k]] = many[k]
+    both[:] = 0
+    pool[:] = some[0] = 0
+    for here in range(free.shape[0]):
+        if common < 0 or free[here, common] > 0:
+            _compare_on(free, ahead, both, ask, kept, here)
+            some[0] += 1
+            some[some[0]] = here
+            for r in range(free.shape[1]):
+                pool[r] += both[here, r]
+
+
+@kernel
+def _count_beside(both: IntArray, some: IntArray, ask: IntArray, most: int) -> int:
+    """How many units of a shape fit beside the reserved job."""
+    total = 0
+    for k in range(1, some[0] + 1):
+        total += room(both, some[k], ask, most)
+    return total
+
+
+@inlined
+def _fits_both(
+    at: IntArray, given: IntArray, nodes: Nodes, shape: int, units: int, best_fit: bool
+) -> bool:
+    """Whether a job that outlives the shadow time fits beside the reserved one."""
+    if not at[COMPARED]:
+        at[COMPARED] = 1
+        _compare(at, given, nodes, best_fit)
+    beside, ask = nodes.beside, nodes.asks[shape]
+    if beside[1, shape] != at[COMPARISONS]:
+        if not pool_has(nodes.both_pool, ask, units):
+            return False
+        beside[0, shape] = _count_beside(nodes.both, nodes.some, ask, nodes.most[shape])
+        beside[1, shape] = at[COMPARISONS]
+    return bool(beside[0, shape] >= units)
+
+
+@kernel
+def _open_kinds(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, ended: int,
+    best_fit: bool,
+) -> int:  # fmt: skip
+    """How long a job of each kind may take to start; of how many kinds one may.
+
+    A kind of which none may has no room, or only longer jobs than fit before the shadow time: it
+    stays closed for the rest of the dispatch, and is passed over.
+    """
+    kinds, rooms, known, pool = nodes.kinds, nodes.rooms, nodes.known, nodes.pool
+    count = 0
+    for kind in range(kinds.shape[1]):
+        if kinds[_LONGEST, kind] < 0:
+            continue
+        kinds[_LONGEST, kind] = -1
+        if kinds[_WAITING, kind] == 0:
+            continue
+        shape, units = kinds[0, kind], kinds[1, kind]
+        if known[shape] != at[CHANGES]:
+            if units * nodes.asks[shape, 0] > pool[0]:
+                continue
+            rooms_of(at, nodes, shape)
+        if rooms[shape] < units:
+            continue
+        if not at[RESERVED]:
+            _reserve(at, given, fate, run, nodes, ended)
+        longest = at[SHADOW] - at[NOW]
+        if _fits_both(at, given, nodes, shape, units, best_fit):
+            longest = _ENDLESS
+        if longest >= kinds[_LEAST, kind]:
+            kinds[_LONGEST, kind] = min(longest, _ENDLESS - 1)
+            count += 1
+    return count
+
+
+@kernel
+def _next(queue: IntArray, longest: IntArray, k: int, size: int) -> int:
+    """Where in a queue, from a place on, the next job is that may start."""
+    while k < size:
+        wants = queue[WANTS, k]
+        if wants & _ENDLESS <= longest[wants >> _BITS]:
+            break
+        k += 1
+    return k
+
+
+@kernel
+def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
+    """Note the least expected duration of the open kinds."""
+    for kind in range(kinds.shape[1]):
+        if kinds[_LONGEST, kind] >= 0:
+            kinds[_LEAST, kind] = _ENDLESS
+    for k in range(low, size):
+        kind, expected = queue[WANTS, k] >> _BITS, queue[WANTS, k] & _ENDLESS
+        if kinds[_LONGEST, kind] >= 0 and expected < kinds[_LEAST, kind]:
+            kinds[_LEAST, kind] = expected
+
+
+@kernel
+def _start_beside(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes,
+    job: int, ended: int, best_fit: bool,
+) -> None:  # fmt: skip
+    """Start a job that fits now if it does not delay the one that is blocked."""
+    shape, units = given[SHAPE, job], given[UNITS, job]
+    if rooms_of(at, nodes, shape) < units:
+        return
+    if not at[RESERVED]:
+        _reserve(at, given, fate, run, nodes, ended)
+    outlives = at[NOW] + fate[EXPECTED, job] > at[SHADOW]
+    if outlives and not _fits_both(at, given, nodes, shape, units, best_fit):
+        return
+    begin_on(at, given, fate, run, nodes, outlives, job, BACKFILLED, best_fit)
+    if at[COMPARED]:
+        at[COMPARISONS] += 1
+        ask = nodes.asks[given[SHAPE, at[BLOCKED]]]
+        for e in range(fate[FIRST, job], at[ENTRIES]):
+            _compare_on(nodes.free, nodes.ahead, nodes.both, ask, nodes.kept, nodes.node[e])
+
+
+@kernel
+def backfill(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, queue: IntArray, nodes: Nodes,
+    low: int, size: int, blocked: int, ended: int, best_fit: bool,
+) -> None:  # fmt: skip
+    """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
+
+    While nothing has ended or started since the last dispatch and the same job is blocked, those
+    that could not start then cannot now: a single one submitted since is looked at alone.
+    """
+    if at[BLOCKED] == blocked and ended == 0:
+        if at[NEXT] == at[SEEN] + 1:
+            _start_beside(at, given, fate, run, nodes, at[SEEN], ended, best_fit)
+            return
+    else:
+        at[BLOCKED], at[RESERVED] = blocked, 0
+    kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
+    longest[:] = 0
+    left, k = _open_kinds(at, given, fate, run, nodes, ended, best_fit), low
+    while left > 0:
+        k = _next(queue, longest, k, size)
+        if k == size:
+            _note_least(queue, kinds, low, size)
+            return
+        job = queue[WHO, k]
+        if fate[START, job] < 0:
+            _start_beside(at, given, fate, run, nodes, job, ended, best_fit)
+            left = _open_kinds(at, given, fate, run, nodes, ended, best_fit)
+        if fate[START, job] >= 0:
+            queue[WANTS, k] |= _ENDLESS
+        k += 1

@@ -1,0 +1,265 @@
+"""Replays in compiled code of every dispatcher of the backfilling family.
+
+`cpdispatch.simulator.simulate` takes this way by itself; what learns policies calls `Replays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.compile import uncached
+from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD
+from cpdispatch.heuristics.priority_rule import Reject
+from cpdispatch.jobs import Column, Workload
+from cpdispatch.predict.memory import Memory, given
+from cpdispatch.simulator.compiled import layout, loop
+from cpdispatch.simulator.compiled.deep import Deep, deep_of
+from cpdispatch.simulator.compiled.nodes import Nodes, nodes_of
+from cpdispatch.simulator.state import CORRECTIONS
+from cpdispatch.system import System
+
+_EVENTS = 1 << 16
+_JOBS = 1 << 16  # looked at at once
+
+
+class Replays:
+    """Replays of one workload on one system, again and again.
+
+    Parameters
+    ----------
+    workload : Workload
+        Fitted to the system.
+    system : System
+    runtime_s : int array, shape (jobs,), optional
+        Runtimes as the simulation has them; the real ones when left out.
+
+    Attributes
+    ----------
+    rows : slice or int64 array
+        Rows of the workload that fit the system, in the order of submission: all, or which.
+    """
+
+    def __init__(
+        self, workload: Workload, system: System, runtime_s: IntArray | None = None
+    ) -> None:
+        table, jobs = workload.table, len(workload)
+        self.runnable = np.concatenate(
+            [
+                system_fits(system, table.take(np.arange(low, min(low + _JOBS, jobs))))
+                for low in range(0, jobs, _JOBS)
+            ]
+        )
+        all_fit = bool(self.runnable.all())
+        self.rows = slice(None) if all_fit else np.flatnonzero(self.runnable)
+        self.workload = workload
+        self.system = system
+        runtime_s = workload.runtime_s if runtime_s is None else runtime_s
+        # Rows of zeros that are not written cost no memory.
+        self.given = np.zeros((7, np.count_nonzero(self.runnable)), dtype=np.int64)
+        rows = (layout.SUBMIT, layout.REQUESTED, layout.RUNTIME, layout.UNITS)
+        columns = (table.submit_s, table.requested_s, runtime_s, table.units)
+        for row, column in zip(rows, columns, strict=True):
+            self.given[row] = column[self.rows]
+        request = [column[self.rows] for column in table.columns[Column.REQUEST :]]
+        units = self.given[layout.UNITS]
+        np.multiply(units, request[0], out=self.given[layout.NEED])
+        one = _number(request, self.given[layout.SHAPE])
+        self.asks = np.stack([column[one] for column in request], axis=1)
+        one = _number([self.given[layout.SHAPE], units], self.given[layout.KIND])
+        self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one]
+        self.walltime = given(self.given[layout.REQUESTED])
+        self.is_pool = system.capacity.shape == (1, 1) and bool((self.given[layout.NEED] > 0).all())
+
+    @property
+    def entries_max(self) -> int:
+        """Entries of placements that all jobs together may have."""
+        return int(np.minimum(self.given[layout.UNITS], self.system.nodes).sum())
+
+    def row(self, job: int) -> int:
+        """The row of the workload that a job of the replay is."""
+        return job if isinstance(self.rows, slice) else int(self.rows[job])
+
+    def starts(self, dispatcher: Backfill, expected_s: IntArray | None = None) -> IntArray:
+        """Start of each job in seconds, -1 for those that never fit; shape (jobs,).
+
+        Parameters
+        ----------
+        dispatcher : Backfill
+        expected_s : int array, shape (jobs,), optional
+            Predictions; the requested times when left out.
+        """
+        memory = self.walltime if expected_s is None else given(expected_s[self.rows])
+        replay = Replay(self, dispatcher, memory)
+        while not replay.go(_EVENTS):
+            pass
+        start = np.full(len(self.workload), -1, dtype=np.int64)
+        start[self.rows] = replay.state.fate[layout.START]
+        return start
+
+
+def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:
+    """Give jobs that are alike in all columns a number, in ascending order of the values.
+
+    Parameters
+    ----------
+    columns : sequence of int64 array, shape (jobs,)
+    number : int64 array, shape (jobs,)
+        Zeros, to be written.
+
+    Returns
+    -------
+    int64 array, shape (numbers,)
+        A job of each number.
+    """
+    count = min(len(number), 1)
+    for column in columns:
+        if (column != column[:1]).any():
+            values, code = _codes(column)
+            count, number[:] = _codes(number * values + code)
+    one = np.zeros(count, dtype=np.int64)
+    one[number] = np.arange(len(number))
+    return one
+
+
+def _codes(column: IntArray) -> tuple[int, IntArray]:
+    """How many values there are, and of each job the position of its value among them."""
+    least = column.min()
+    span = int(column.max() - least) + 1
+    if span > len(column):
+        values, code = np.unique(column, return_inverse=True)
+        return len(values), code
+    taken = np.zeros(span, dtype=np.bool_)
+    taken[column - least] = True
+    return int(taken.sum()), (np.cumsum(taken) - 1)[column - least]
+
+
+class Replay:
+    """One compiled replay under way.
+
+    Parameters
+    ----------
+    prepared : Replays
+    dispatcher : Backfill or Reject
+    memory : Memory
+        What predicts.
+    trigger, correction : str
+        See `cpdispatch.simulator.simulation.Simulation`.
+    recorded : bool
+        Keep a record of each dispatch.
+    """
+
+    def __init__(
+        self, prepared: Replays, dispatcher: Backfill | Reject, memory: Memory,
+        *, trigger: str = "instant", correction: str = "minimal", recorded: bool = False,
+    ) -> None:  # fmt: skip
+        self.prepared = prepared
+        if isinstance(dispatcher, Reject):
+            dispatcher = Backfill(depth=layout.REJECT)
+        self.dispatcher = dispatcher
+        self.memory = memory
+        first, second = dispatcher.primary, dispatcher.secondary
+        same = first == second and dispatcher.threshold_s == NO_THRESHOLD
+        self.rule = np.array(
+            [
+                first.policy, first.changes, second.policy, second.changes, same,
+                dispatcher.threshold_s, min(dispatcher.depth, layout.NEVER), dispatcher.best_fit,
+                trigger == "event", CORRECTIONS[correction],
+            ],
+            dtype=np.int64,
+        )  # fmt: skip
+        processors = int(prepared.system.total[0])
+        self.state = layout.fresh(prepared.given, processors, recorded=recorded, same=same)
+        self.nodes: Nodes | None = None
+        self.deep: Deep | None = None
+        if dispatcher.depth > 1 or not prepared.is_pool:
+            capacity = prepared.system.capacity.copy()
+            self.nodes = nodes_of(capacity, prepared.asks, prepared.kinds, prepared.entries_max)
+        if dispatcher.depth > 1:
+            block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
+            self.deep = deep_of(sealed(block[:]), prepared.entries_max)
+
+    def go(self, events: int) -> bool:
+        """Go on for about so many events; whether the replay is over.
+
+        Raises
+        ------
+        UsageError
+            When a user's policy raises, or returns no number, for a job: it is named.
+        """
+        first, second = self.dispatcher.primary, self.dispatcher.secondary
+        if first.own is None and second.own is None:
+            return self._go(events)
+        try:
+            with uncached(*loop.WITH_OWN):
+                return self._go(events)
+        except Exception as error:
+            row = self.prepared.row(int(self.state.at[layout.CURRENT]))
+            what = str(error) if str(error) == "returned nan" else f"raised {error!r}"
+            job = int(self.prepared.workload.table.id[row])
+            raise (first if first.own is not None else second).failed(job, what) from error
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint needs to go on: of each array the part that is in use."""
+        state, at = self.state, self.state.at
+        started = max(int(at[layout.SERIAL]), int(at[layout.RUNNING]), int(at[layout.PENDING]))
+        count, used = int(at[layout.DISPATCHES]), int(at[layout.ENTRIES])
+        parts: dict[str, Any] = {
+            "at": at,
+            "fate": state.fate[:, : at[layout.NEXT]],
+            "first": state.first[:, : at[layout.FIRST_SIZE]],
+            "first_key": state.first_key[: at[layout.FIRST_SIZE]],
+            "second": state.second[:, : at[layout.SECOND_SIZE]],
+            "second_key": state.second_key[: at[layout.SECOND_SIZE]],
+            "run": state.run[:, :started],
+            "times": state.times[:count],
+            "counts": state.counts[:, :count],
+            "memory": (self.memory.last, self.memory.before),
+        }
+        if self.nodes is not None:
+            nodes = self.nodes
+            parts["nodes"] = (
+                nodes.free, nodes.pool, nodes.kinds, nodes.node[:used], nodes.units[:used]
+            )  # fmt: skip
+        if self.deep is not None:
+            _, first, many = self.deep.promise
+            end = int((first + many)[many > 0].max(initial=0))
+            parts["deep"] = (self.deep.promise, self.deep.node[:end], self.deep.units[:end])
+        return parts
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+        state = self.state
+        for name in ("at", "times", "first_key", "second_key"):
+            getattr(state, name)[: len(saved[name])] = saved[name]
+        for name in ("fate", "first", "second", "run", "counts"):
+            getattr(state, name)[:, : saved[name].shape[1]] = saved[name]
+        for mine, theirs in zip(
+            (self.memory.last, self.memory.before), saved["memory"], strict=True
+        ):
+            mine[:] = theirs
+        if self.nodes is not None:
+            nodes = self.nodes
+            arrays = (nodes.free, nodes.pool, nodes.kinds, nodes.node, nodes.units)
+            for array, part in zip(arrays, saved["nodes"], strict=True):
+                array[: len(part)] = part
+            # What is derived of them is computed anew.
+            state.at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
+        if self.deep is not None:
+            deep = (self.deep.promise, self.deep.node, self.deep.units)
+            for array, part in zip(deep, saved["deep"], strict=True):
+                array[: len(part)] = part
+
+    def _go(self, events: int) -> bool:
+        first, second = self.dispatcher.primary, self.dispatcher.secondary
+        return bool(
+            loop.go(
+                *self.state, self.memory, self.rule, first.vector, second.vector,
+                events, first.own, second.own, self.nodes, self.deep,
+            )
+        )  # fmt: skip

@@ -1,0 +1,191 @@
+"""The running jobs of a compiled replay, by expected end, and the completions to come."""
+
+from __future__ import annotations
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compile import inlined, kernel
+from cpdispatch.predict.memory import Memory, remember
+from cpdispatch.simulator.compiled.layout import (
+    AHEAD_JOB,
+    BLOCKED,
+    BY_SERIAL,
+    DUE,
+    DUE_OF,
+    END,
+    EXPECTED,
+    FREE,
+    HEAP_END,
+    HEAP_SERIAL,
+    HELD,
+    JOB,
+    NEED,
+    NOW,
+    PENDING,
+    REASON,
+    REQUESTED,
+    RUNNING,
+    RUNTIME,
+    SERIAL,
+    SHADOW,
+    START,
+    STEP,
+)
+from cpdispatch.simulator.state import INCREMENTS_S
+from cpdispatch.simulator.state import MINIMAL as _MINIMAL
+from cpdispatch.simulator.state import REQUESTED as _REQUESTED
+
+
+@inlined
+def _copy(run: IntArray, place: int, to: int) -> None:
+    run[JOB, to], run[DUE, to], run[HELD, to] = run[JOB, place], run[DUE, place], run[HELD, place]
+
+
+@inlined
+def run_until(run: IntArray, fate: IntArray, size: int, job: int, need: int, due: int) -> None:
+    """Insert a running job by its expected end."""
+    k = size
+    while k > 0 and run[DUE, k - 1] > due:
+        _copy(run, k - 1, k)
+        k -= 1
+    run[JOB, k], run[DUE, k], run[HELD, k] = job, due, need
+    fate[DUE_OF, job] = due
+
+
+@inlined
+def leave(run: IntArray, size: int, place: int) -> None:
+    """Close the gap of the running job at a place."""
+    for i in range(place, size - 1):
+        _copy(run, i + 1, i)
+
+
+@inlined
+def place_of(run: IntArray, size: int, job: int, due: int) -> int:
+    """Where a job with this expected end is among the running ones."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if run[DUE, middle] < due:
+            low = middle + 1
+        else:
+            high = middle
+    while run[JOB, low] != job:
+        low += 1
+    return low
+
+
+@inlined
+def push(run: IntArray, size: int, end: int, serial: int) -> None:
+    """Add a completion to the heap."""
+    k = size
+    while k > 0:
+        up = (k - 1) // 2
+        above = run[HEAP_END, up]
+        if above < end or (above == end and run[HEAP_SERIAL, up] < serial):
+            break
+        run[HEAP_END, k], run[HEAP_SERIAL, k] = above, run[HEAP_SERIAL, up]
+        k = up
+    run[HEAP_END, k], run[HEAP_SERIAL, k] = end, serial
+
+
+@inlined
+def pop(run: IntArray, size: int) -> int:
+    """Take the first completion off the heap; its serial number."""
+    top = run[HEAP_SERIAL, 0]
+    size -= 1
+    end, serial = run[HEAP_END, size], run[HEAP_SERIAL, size]
+    k = 0
+    while 2 * k + 1 < size:
+        down = 2 * k + 1
+        below = run[HEAP_END, down]
+        if down + 1 < size:
+            other = run[HEAP_END, down + 1]
+            if other < below or (
+                other == below and run[HEAP_SERIAL, down + 1] < run[HEAP_SERIAL, down]
+            ):
+                down, below = down + 1, other
+        if end < below or (end == below and serial < run[HEAP_SERIAL, down]):
+            break
+        run[HEAP_END, k], run[HEAP_SERIAL, k] = below, run[HEAP_SERIAL, down]
+        k = down
+    run[HEAP_END, k], run[HEAP_SERIAL, k] = end, serial
+    return int(top)
+
+
+@kernel
+def corrected(now: int, correction: int, due: int, limit: int, step: int) -> tuple[int, int]:
+    """New expected end of a job that outlived it, later than now, and its corrections so far.
+
+    See `cpdispatch.simulator.state.correct`.
+    """
+    if correction == _MINIMAL or limit <= now:
+        return now + 1, step
+    if correction == _REQUESTED:
+        return limit, step
+    while due <= now:
+        due = min(due + INCREMENTS_S[min(step, INCREMENTS_S.shape[0] - 1)], limit)
+        step += 1
+    return due, step
+
+
+@inlined
+def correct(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, correction: int
+) -> tuple[int, int]:
+    """Correct expected ends that have passed.
+
+    Returns how many jobs end now as expected, which a dispatch counts as ended, and their
+    processors; they come first in ``run``.
+    """
+    now = at[NOW]
+    ended = ending = k = 0
+    while k < at[RUNNING] and run[DUE, k] <= now:
+        job, due = run[JOB, k], run[DUE, k]
+        start = fate[START, job]
+        if start + given[RUNTIME, job] <= now:
+            for i in range(k, ended, -1):
+                _copy(run, i - 1, i)
+            run[JOB, ended], run[DUE, ended], run[HELD, ended] = job, due, given[NEED, job]
+            ending += given[NEED, job]
+            ended, k = ended + 1, k + 1
+            continue
+        limit = start + given[REQUESTED, job]
+        later, fate[STEP, job] = corrected(now, correction, due, limit, fate[STEP, job])
+        at[BLOCKED] = -1
+        if due <= at[SHADOW] < later:
+            at[AHEAD_JOB] = -1
+        if later == now + 1:  # all others end later: it may stay where it is
+            run[DUE, k] = fate[DUE_OF, job] = later
+            k += 1
+        else:
+            leave(run, at[RUNNING], k)
+            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], later)
+    return ended, ending
+
+
+@inlined
+def begin(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, job: int, reason: int
+) -> None:
+    """Start a job: it holds its processors until it ends."""
+    now, need = at[NOW], given[NEED, job]
+    fate[START, job], fate[REASON, job] = now, reason
+    run_until(run, fate, at[RUNNING], job, need, now + fate[EXPECTED, job])
+    at[RUNNING] += 1
+    run[BY_SERIAL, at[SERIAL]] = job
+    push(run, at[PENDING], now + given[RUNTIME, job], at[SERIAL])
+    at[SERIAL] += 1
+    at[PENDING] += 1
+    at[FREE] -= need
+
+
+@inlined
+def complete(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, memory: Memory) -> int:
+    """End the job whose completion comes first; which one."""
+    job = run[BY_SERIAL, pop(run, at[PENDING])]
+    at[PENDING] -= 1
+    leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
+    at[RUNNING] -= 1
+    at[FREE] += given[NEED, job]
+    fate[END, job] = at[NOW]
+    remember(memory, job, given[RUNTIME, job])
+    return int(job)

@@ -1,0 +1,409 @@
+"""Replays a whole workload through one dispatcher: the one place where a run is wired together."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from math import inf
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from cpdispatch import dispatch, predict
+from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
+from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
+from cpdispatch.files import read_bytes, sweep, writing
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.priority_rule import Reject
+from cpdispatch.instance import Instance, Starvation
+from cpdispatch.jobs import Workload
+from cpdispatch.predict import Predictor, Remembering
+from cpdispatch.predict.confident import Confident
+from cpdispatch.predict.profile import SameProfile
+from cpdispatch.simulator.compiled.simulation import CompiledSimulation, replayable
+from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of, system_as_dict
+from cpdispatch.simulator.simulation import Simulation
+from cpdispatch.system import System
+
+CHECKPOINT = "checkpoint.pickle"
+FIRST_CHECKPOINT_S = 1.0
+"""Seconds of a replay until its first checkpoint: a run that is killed again and again gets on."""
+
+CHECKPOINT_S = 2.0
+"""Seconds between two checkpoints, at least."""
+
+CHECKPOINT_SHARE = 1 / 20
+"""The share of the time that saving takes, at most: checkpoints that take long are made rarely."""
+
+_EVERY = 256
+_MOMENT_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What goes on beside a replay.
+
+    Attributes
+    ----------
+    progress : callable or None
+        Called now and then with the share of the jobs submitted so far, 0 to 1.
+    seen : callable or None
+        Called with each instance before it is dispatched.
+    folder : Path or None
+        Where checkpoints are kept; none are made without it.
+    checkpoint_s : float
+        Seconds between two checkpoints, at least. The first one comes after `FIRST_CHECKPOINT_S`
+        at the latest; where saving takes long, the time between two is longer.
+    resume : bool
+        Go on from the folder's checkpoint, if there is one. The folder must be this run's alone:
+        temporary files that a killed run left there are removed.
+    stop : callable
+        Asked after each decision; when true, a checkpoint is made and `InterruptedRunError` raised.
+    """
+
+    progress: Callable[[float], None] | None = None
+    seen: Callable[[Instance], None] | None = None
+    folder: Path | None = None
+    checkpoint_s: float = CHECKPOINT_S
+    resume: bool = False
+    stop: Callable[[], bool] = lambda: False
+
+
+UNWATCHED = Watch()
+
+
+def simulate(
+    workload: Workload,
+    system: System,
+    dispatcher: str | Dispatcher = "easy",
+    *,
+    predictor: str | Predictor | None = None,
+    trigger: str = "instant",
+    correction: str = "minimal",
+    kill_at_limit: bool = False,
+    dependencies: bool = False,
+    starvation: Starvation | None = None,
+    idempotent: bool = False,
+    settings: Settings = DEFAULTS,
+    watch: Watch = UNWATCHED,
+    compiled: bool = True,
+) -> Run:
+    """Replay a workload on a system through a dispatcher.
+
+    Parameters
+    ----------
+    workload : Workload
+        Fitted to the system, see `cpdispatch.workloads.prepare`.
+    system : System
+    dispatcher : str or Dispatcher
+        A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
+    predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent
+        See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
+    settings : Settings
+        Time limit and seed of a dispatcher that is given by name.
+    watch : Watch
+        Progress, checkpoints, resumption.
+    compiled : bool
+        Let compiled code go through the events where that gives the same schedule: dispatchers of
+        the backfilling family. It does not know how long each dispatch takes.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    UsageError
+        On an unknown name, or a checkpoint that belongs to another run.
+    DecisionError
+        When the dispatcher answers with an infeasible decision.
+    """
+    rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
+    general = {
+        "dependencies": dependencies,
+        "starvation": starvation,
+        "idempotent": idempotent,
+    }
+    compiled = compiled and watch.seen is None and not any(general.values())
+    replay, known = _begun(
+        workload, system, dispatcher, predictor, rules, general, settings, compiled
+    )  # fmt: skip
+    about = replay.about
+    if watch.resume and watch.folder is not None:
+        found = _resumed(watch.folder, replay)
+        if isinstance(found, Run):
+            return replace(found, workload=workload)
+        replay = found
+    replay.go(watch)
+    return _run(replay, about, known)
+
+
+def _begun(
+    workload: Workload,
+    system: System,
+    dispatcher: str | Dispatcher,
+    predictor: str | Predictor | None,
+    rules: dict[str, Any],
+    general: dict[str, Any],
+    settings: Settings,
+    compiled: bool,
+) -> tuple[_Replay, Predictor]:
+    """A replay before its first event, and its predictor.
+
+    ``general`` are the rules that only the general loop has. It is ``compiled`` where that is
+    allowed and gives the same schedule.
+    """
+    made = (
+        dispatch.make(dispatcher, settings, warm=False)
+        if isinstance(dispatcher, str)
+        else dispatcher
+    )
+    if predictor is None:
+        predictor = dispatch.predictor_of(made)
+    known = predict.make(predictor, workload) if isinstance(predictor, str) else predictor
+    simulation: Simulation | CompiledSimulation
+    if (
+        compiled
+        and isinstance(made, Backfill | Reject)
+        and replayable(made)
+        # A predictor object of the user's may have learned something already.
+        and isinstance(predictor, str)
+        and isinstance(known, Remembering)
+        and rules["correction"] != "refresh"
+    ):
+        simulation = CompiledSimulation(workload, system, made, known, **rules)
+    else:
+        if isinstance(dispatcher, str):
+            made = dispatch.make(dispatcher, settings)
+        simulation = Simulation(workload, system, predictor=known, **general, **rules)
+    names = {"dispatcher": made.name, "predictor": known.name}
+    about = _about(workload, system, names | rules | general, settings)
+    return _Replay(about, simulation, made), known
+
+
+def _about(
+    workload: Workload, system: System, rules: dict[str, Any], settings: Settings
+) -> dict[str, Any]:
+    """What a run's results depend on, and the versions that made it."""
+    bound: Starvation | None = rules["starvation"]
+    return {
+        "version": version("cpdispatch"),
+        "python": platform.python_version(),
+        "workload": workload.name,
+        "workload_sha256": fingerprint(workload, rules["dependencies"]),
+        "notes": workload.notes,
+        "system": system_as_dict(system),
+        **rules,
+        "starvation": None if bound is None else asdict(bound),
+        "limit_s": settings.limit_s,
+        "seed": settings.seed,
+    }
+
+
+def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:
+    """The finished run of a folder, or the replay of its checkpoint, or else the fresh one."""
+    sweep(folder, *FILES, CHECKPOINT)
+    if (folder / ABOUT).exists():
+        done = Run.load(folder)
+        check_same_run(done.about, fresh.about, folder)
+        return done
+    if (folder / CHECKPOINT).exists():
+        return _restored(folder / CHECKPOINT, fresh)
+    return fresh
+
+
+def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
+    """The run of a replay that is over, with the notes of all that took part in it."""
+    simulation, dispatcher = replay.simulation, replay.dispatcher
+    said = predictor.notes if isinstance(predictor, SameProfile | Confident) else {}
+    notes = {**about["notes"], **said, **simulation.notes, **dispatch.faults_of(dispatcher)}
+    if about["starvation"] is not None and dispatch.keeps_starvation_bound(dispatcher) is None:
+        unbound = f"dispatcher {dispatcher.name}, decisions that no starvation bound binds"
+        notes[unbound] = len(simulation.records)
+    if isinstance(simulation, Simulation):
+        about = about | simulation.of_predictor
+    by_kernel = isinstance(simulation, CompiledSimulation)
+    about = about | {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
+    return run_of(simulation, about)
+
+
+class _Replay:
+    """A replay under way: all that a checkpoint holds."""
+
+    def __init__(
+        self,
+        about: dict[str, Any],
+        simulation: Simulation | CompiledSimulation,
+        dispatcher: Dispatcher,
+    ) -> None:
+        self.about = about
+        self.simulation = simulation
+        self.dispatcher = dispatcher
+        self.seconds = 0.0
+        self._events = _EVERY
+
+    def go(self, watch: Watch) -> None:
+        """Replay to the end, or until asked to stop."""
+        began = perf_counter()
+        checkpoints = _Checkpoints(began, inf if watch.folder is None else watch.checkpoint_s)
+        before, over = self.seconds, False
+        while not over:
+            over, stop = self._some(watch, min(perf_counter() + _MOMENT_S, checkpoints.due))
+            now = perf_counter()
+            self.seconds = before + now - began
+            if watch.progress is not None:
+                watch.progress(1.0 if over else self.simulation.progress)
+            due = stop or (not over and now >= checkpoints.due)
+            if watch.folder is not None and due:
+                self.save(watch.folder)
+                saved = perf_counter()
+                checkpoints.made(now, saved)
+                began += saved - now
+            if stop:
+                raise InterruptedRunError(
+                    f"interrupted at {self.simulation.progress:.0%} of the log"
+                )
+
+    def _some(self, watch: Watch, until: float) -> tuple[bool, bool]:
+        """Replay a moment's worth of decisions; whether the replay is over, and is to stop.
+
+        ``until``, on the clock of ``time.perf_counter``, is when the moment is over.
+        """
+        simulation = self.simulation
+        if isinstance(simulation, CompiledSimulation):
+            over = self._some_compiled(simulation)
+            return over, not over and watch.stop()
+        while True:
+            instance = simulation.advance()
+            if instance is None:
+                return True, False
+            if watch.seen is not None:
+                watch.seen(instance)
+            simulation.apply(dispatch.answer_of(self.dispatcher, instance))
+            if watch.stop():
+                return False, True
+            if perf_counter() >= until:
+                return False, False
+
+    def _some_compiled(self, simulation: CompiledSimulation) -> bool:
+        """As many events as took less than `_MOMENT_S` so far, at least one."""
+        began = perf_counter()
+        over = simulation.go(self._events)
+        took = perf_counter() - began
+        if took < _MOMENT_S:
+            self._events *= 2
+        elif took > 2 * _MOMENT_S:
+            self._events = max(self._events // 2, 1)
+        return over
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint, atomically."""
+        try:
+            with writing(folder / CHECKPOINT) as stream:
+                pickle.dump(self, stream, protocol=pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise UsageError(
+                f"dispatcher {self.dispatcher.name} or the predictor cannot be saved in a "
+                f"checkpoint: {error}; make it picklable, or run without --out"
+            ) from error
+
+
+class _Checkpoints:
+    """When the next checkpoint is due.
+
+    Parameters
+    ----------
+    began : float
+        When the replay began, on the clock of ``time.perf_counter``, seconds.
+    least_s : float
+        Seconds between two, at least; infinite where there are none.
+    """
+
+    def __init__(self, began: float, least_s: float) -> None:
+        self._least_s = least_s
+        self.due = began + (min(FIRST_CHECKPOINT_S, least_s) if least_s < inf else inf)
+
+    def made(self, began: float, ended: float) -> None:
+        """Take note of one that was made."""
+        self.due = ended + max(self._least_s, (ended - began) / CHECKPOINT_SHARE)
+
+
+def _restored(path: Path, fresh: _Replay) -> _Replay:
+    """The replay of a checkpoint, which must be of the same run as the fresh one."""
+    content = read_bytes(path)
+    try:
+        replay = pickle.loads(content)
+    except Exception as error:  # whatever a damaged pickle leads to
+        problem = f"is damaged: {in_a_line(error)}"
+        raise InputError(problem, file=path, advice="use --overwrite") from error
+    if not isinstance(replay, _Replay):
+        raise InputError("holds no replay", file=path, advice="use --overwrite")
+    check_same_run(replay.about, fresh.about, path)
+    if isinstance(replay.simulation, CompiledSimulation):
+        if not isinstance(fresh.simulation, CompiledSimulation):
+            raise UsageError(f"{path} belongs to a compiled replay, which meets no instances")
+        fresh.simulation.go_on_from(replay.simulation)
+        fresh.seconds = replay.seconds
+        return fresh
+    replay.simulation.workload = fresh.simulation.workload
+    restored: _Replay = replay
+    return restored
+
+
+def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
+    """Raise when a folder's run differs from the wanted one in anything that matters."""
+    for key, value in wanted.items():
+        if key not in ("python", "notes", "workload") and found.get(key) != value:
+            differs = f"is {found.get(key)!r}, not {value!r}"
+            raise UsageError(
+                f"{where} belongs to another run: its {key} "
+                f"{'differs' if isinstance(value, dict) else differs}; "
+                "use the same arguments, --overwrite, or another folder"
+            )
+
+
+def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Make sure that a run may be written into a folder.
+
+    Raises
+    ------
+    UsageError
+        When it holds something and neither ``resume`` nor ``overwrite`` is meant.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"{there} is a file: --out needs a folder")
+    if not os.access(there, os.W_OK):
+        raise UsageError(f"{there} cannot be written: choose another folder for --out")
+    if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
+        raise UsageError(
+            f"{folder} holds another run: add --resume to go on with it, --overwrite to replace "
+            "it, or choose another folder"
+        )
+    if overwrite and folder.is_dir():
+        for name in (ABOUT, CHECKPOINT):
+            (folder / name).unlink(missing_ok=True)
+
+
+def finished(run: Run, folder: Path) -> None:
+    """Save a run; its checkpoint is of no more use."""
+    run.save(folder)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def fingerprint(workload: Workload, dependencies: bool = False) -> str:
+    """SHA-256 of what a workload's jobs are, and of what they depend on where that matters."""
+    digest = hashlib.sha256(repr(workload.resources).encode())
+    columns = [*workload.table.columns, workload.runtime_s]
+    if dependencies:
+        columns += [workload.preceding, workload.think_s]
+    for column in columns:
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()

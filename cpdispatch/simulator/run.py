@@ -1,0 +1,329 @@
+"""A finished simulation: tables of jobs and dispatches, metrics, and the folder it is kept in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import numpy as np
+
+from cpdispatch.analyze import metrics as figures
+from cpdispatch.analyze.metrics import ScheduleColumns
+from cpdispatch.decision import Reason
+from cpdispatch.errors import InputError
+from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
+from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
+from cpdispatch.simulator import arrow
+from cpdispatch.simulator.compiled.simulation import CompiledSimulation
+from cpdispatch.simulator.simulation import Simulation
+from cpdispatch.system import LIMIT, System, SystemFile, from_file
+from cpdispatch.workloads import swf
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
+FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE)
+SWF_COMPLETED, SWF_CANCELLED = 1, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The outcome of replaying one workload through one dispatcher.
+
+    Attributes
+    ----------
+    about : dict
+        What was run: versions, arguments, system, checksum of the log, what reading dropped.
+    job_table : pyarrow.Table
+        One row a job: id, submit, start, end (s; -1 when it never started), units, nodes,
+        node_units, requested_s, runtime_s, expected_s, killed, reason, and the per-unit requests;
+        preceding and think_s when the run honoured dependencies; lost_start, lost_end, lost_nodes
+        and lost_node_units, of the attempt that was killed for a restart (-1: none), when jobs
+        could be restarted.
+    decision_table : pyarrow.Table
+        One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
+        ms and the phases in ms.
+    workload : Workload or None
+        What was replayed, fitted to the system; None for a run that was loaded from its folder.
+    """
+
+    about: dict[str, Any]
+    job_table: pa.Table
+    decision_table: pa.Table
+    workload: Workload | None = None
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """The table of jobs as a DataFrame; node lists stay in Arrow's form."""
+        return _frame(self.job_table)
+
+    @cached_property
+    def decisions(self) -> pd.DataFrame:
+        """The table of dispatches as a DataFrame."""
+        return _frame(self.decision_table)
+
+    @property
+    def system(self) -> System:
+        """The system that was simulated."""
+        return from_file(msgspec.convert(self.about["system"], SystemFile))
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of `cpdispatch.analyze.metrics.summary`."""
+        ms = arrow.array(self.decision_table.column("ms"))
+        found = figures.summary(self.schedule(), ms)
+        if self.about.get("compiled") and len(ms):
+            # Only the whole replay was timed.
+            found["decision_ms_mean"] = self.about["seconds"] / len(ms) * 1e3
+            del found["decision_ms_p99"], found["decision_ms_max"]
+        return found
+
+    def by_class(self) -> dict[str, dict[str, float]]:
+        """Jobs, mean wait and mean bounded slowdown of short, medium and long jobs."""
+        return figures.by_class(self.schedule())
+
+    def by_user(self) -> dict[str, dict[str, float]]:
+        """Jobs, mean wait and mean bounded slowdown of each user that the log names."""
+        return figures.by_user(self.schedule(), *arrow.coded(self.job_table.column("user")))
+
+    def schedule(self) -> ScheduleColumns:
+        """The columns that metrics are computed from."""
+        table, kinds = self.job_table, self.about["system"]["resources"]
+        submit, start, end, units = (
+            arrow.array(table.column(name)) for name in ("submit", "start", "end", "units")
+        )
+        return ScheduleColumns(
+            submit_s=submit,
+            start_s=start,
+            end_s=end,
+            units=units,
+            request=np.stack(
+                [arrow.array(table.column(f"request_{kind}")) for kind in kinds], axis=1
+            ),
+            backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
+            capacity=self.system.total,
+            lost_s=arrow.array(table.column("lost_end")) - arrow.array(table.column("lost_start"))
+            if self.about.get("idempotent")
+            else None,
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the run's files into a folder, each one atomically; run.json comes last."""
+        import pyarrow.parquet as pq
+
+        folder = Path(folder)
+        for name, table in ((JOBS, self.job_table), (DECISIONS, self.decision_table)):
+            with replacing(folder / name) as temporary:
+                pq.write_table(table, temporary, compression="zstd", row_group_size=arrow.PART)
+        if self.workload is not None:
+            self._write_swf(self.workload, folder / SCHEDULE)
+        self.save_about(folder)
+
+    def save_about(self, folder: Path) -> None:
+        """Write run.json into the folder that the run is kept in, atomically."""
+        about = {**self.about, "metrics": self.metrics, "classes": self.by_class()}
+        write_bytes(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=1))
+
+    def _write_swf(self, workload: Workload, path: Path) -> None:
+        start, end, submit = (
+            arrow.array(self.job_table.column(name)) for name in ("start", "end", "submit")
+        )
+        started, killed = start >= 0, arrow.array(self.job_table.column("killed"))
+        swf.write(
+            workload,
+            path,
+            wait_s=np.where(started, start - submit, UNKNOWN),
+            runtime_s=np.where(started, end - start, UNKNOWN),
+            status=np.where(started & ~killed, SWF_COMPLETED, SWF_CANCELLED),
+        )
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Run:
+        """Read a run's folder.
+
+        Raises
+        ------
+        InputError
+            When the folder holds no finished run or a file in it is damaged.
+        """
+        folder = Path(folder)
+        known, about = _read_about(folder)
+        jobs = _read_table(folder / JOBS, _job_columns(known))
+        decisions = _read_table(folder / DECISIONS, {"ms": "number"})
+        return cls(about, jobs, decisions)
+
+
+class _About(msgspec.Struct):
+    """What others read of run.json; what else it tells is theirs who look at it."""
+
+    workload: str
+    dispatcher: str
+    predictor: str
+    system: SystemFile
+    notes: dict[str, int]
+    seconds: float
+    dependencies: bool = False
+    idempotent: bool = False
+    compiled: bool = False
+    seed: int = 0
+    place: int | None = None
+
+
+def _job_columns(about: _About) -> dict[str, str]:
+    """The columns that a table of jobs needs, and what each holds."""
+    numbers = ["id", "submit", "start", "end", "units", "requested_s", "runtime_s", "expected_s"]
+    numbers += [f"request_{name}" for name in about.system.resources]
+    numbers += ["preceding", "think_s"] * about.dependencies
+    numbers += ["lost_start", "lost_end"] * about.idempotent
+    lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * about.idempotent]
+    kinds = dict.fromkeys(numbers, "whole number") | dict.fromkeys(lists, "list of whole numbers")
+    return {**kinds, "killed": "truth value", "reason": "text"}
+
+
+def _read_table(path: Path, columns: dict[str, str]) -> pa.Table:
+    """A table of a run, each of whose columns holds what it has to, on every row."""
+    again = "make the run again with --overwrite"
+    table = read_parquet(path).replace_schema_metadata(None)
+    for name, kind in columns.items():
+        if table.column_names.count(name) != 1:
+            problem = "the table lacks the column or has it twice"
+            raise InputError(problem, file=path, field=name, advice=again)
+        column = table.column(name)
+        if column.null_count or not _holds(column, kind):
+            problem = f"the column needs a {kind} on each row"
+            raise InputError(problem, file=path, field=name, advice=again)
+    return table
+
+
+def _holds(column: pa.ChunkedArray[Any], kind: str) -> bool:
+    """Whether a column is of a kind, and its numbers are some that can be counted with."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    held = column.type
+    if kind == "truth value":
+        return pa.types.is_boolean(held)
+    if kind == "text":
+        held = held.value_type if pa.types.is_dictionary(held) else held
+        return pa.types.is_string(held) or pa.types.is_large_string(held)
+    if kind == "number":
+        return pa.types.is_floating(held)
+    if kind == "list of whole numbers":
+        if not (pa.types.is_list(held) or pa.types.is_large_list(held)):
+            return False
+        return _holds(cast("pa.ChunkedArray[Any]", pc.list_flatten(column)), "whole number")
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return False
+    least, most = pc.min(column).as_py(), pc.max(column).as_py()
+    return least is None or bool(least >= -LIMIT and most <= LIMIT)
+
+
+def about_of(folder: Path) -> dict[str, Any]:
+    """What a run's folder says of it, see `Run`.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no finished run or what it says is damaged.
+    """
+    return _read_about(folder)[1]
+
+
+def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
+    """What others read of run.json, and all of it."""
+    path = folder / ABOUT
+    if not path.exists():
+        raise InputError("holds no finished run", file=folder, advice=f"{ABOUT} is missing")
+    content = read_text(path)
+    known = parse_json(content, _About, f"the {ABOUT} of a run", path)
+    try:
+        from_file(known.system)
+    except InputError as error:
+        raise InputError(str(error), file=path) from error
+    about: dict[str, Any] = msgspec.json.decode(content)
+    return known, about
+
+
+def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -> Run:
+    """The run that a simulation has recorded."""
+    return Run(
+        {**about, "system": system_as_dict(simulation.system)},
+        _job_table(simulation, about.get("idempotent", False)),
+        _decision_table(simulation),
+        simulation.workload,
+    )
+
+
+def _job_table(simulation: Simulation | CompiledSimulation, idempotent: bool) -> pa.Table:
+    import pyarrow as pa
+
+    table, records = simulation.workload.table, simulation.records
+    offset, node, units = records.placements()
+    columns: dict[str, Any] = {
+        "id": arrow.numbers(table.id),
+        "submit": arrow.numbers(table.submit_s),
+        "start": arrow.numbers(records.start_s),
+        "end": arrow.numbers(records.end_s),
+        "units": arrow.numbers(table.units),
+        "nodes": arrow.lists(offset, node),
+        "node_units": arrow.lists(offset, units),
+        "requested_s": arrow.numbers(table.requested_s),
+        "runtime_s": arrow.numbers(simulation.workload.runtime_s),
+        "expected_s": arrow.numbers(records.expected_s),
+        "killed": arrow.flags(records.killed & (records.start_s >= 0)),
+        "reason": arrow.texts(records.reason, [reason.name.lower() for reason in Reason]),
+    }
+    if simulation.dependencies:
+        columns["preceding"] = arrow.numbers(simulation.workload.preceding)
+        columns["think_s"] = arrow.numbers(simulation.workload.think_s)
+    if idempotent:
+        offset, node, units = records.lost_placements()
+        columns["lost_start"] = arrow.numbers(records.lost_start_s)
+        columns["lost_end"] = arrow.numbers(records.lost_end_s)
+        columns["lost_nodes"] = arrow.lists(offset, node)
+        columns["lost_node_units"] = arrow.lists(offset, units)
+    for kind, name in enumerate(simulation.system.resources):
+        columns[f"request_{name}"] = arrow.numbers(table.column(Column.REQUEST + kind))
+    for name in LABELLED:
+        codes, labels = table.column(Column[name.upper()]), table.labels.get(name)
+        columns[name] = arrow.numbers(codes) if labels is None else arrow.texts(codes, labels)
+    return pa.table(columns)
+
+
+def _decision_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
+    import pyarrow as pa
+
+    numbers, texts, limit_hit = simulation.records.decisions()
+    columns = {name: arrow.texts(codes, names) for name, (codes, names) in texts.items()}
+    columns |= {name: arrow.numbers(column) for name, column in numbers.items()}
+    return pa.table(columns | {"limit_hit": arrow.flags(limit_hit)})
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    def keep(kind: pa.DataType) -> pd.ArrowDtype | None:
+        return pd.ArrowDtype(kind) if pa.types.is_nested(kind) else None
+
+    frame: pd.DataFrame = table.to_pandas(types_mapper=keep)
+    return frame
+
+
+def system_as_dict(system: System) -> dict[str, Any]:
+    """A system in the form of its file."""
+    return {
+        "name": system.name,
+        "resources": list(system.resources),
+        "groups": [
+            {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
+        ],
+        "memory_unit_kb": system.memory_unit_kb,
+        "expected_wait_s": dict(system.expected_wait_s),
+    }

@@ -1,0 +1,353 @@
+"""The simulator: a clock, a total order of events, and a numbered cycle around a snapshot.
+
+Events are ordered by (time, kind, sequence). With the trigger ``instant`` all completions of an
+instant come before all its submissions, and one dispatch follows them. With the trigger ``event``
+a submission comes before a completion, completions in the order in which their jobs started, and
+a dispatch follows each single event. The end of a job's think time is an event like a completion.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from cpdispatch import verify
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.errors import DecisionError, UsageError, unknown
+from cpdispatch.heuristics import kernels
+from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.instance import Instance, Starvation
+from cpdispatch.jobs import Column, Job, Workload, job_of
+from cpdispatch.predict import Predictor, Refreshing, bounding, make
+from cpdispatch.predict.guard import Guard
+from cpdispatch.simulator.precedence import Precedence
+from cpdispatch.simulator.records import Records
+from cpdispatch.simulator.state import CORRECTIONS, ROW, State
+from cpdispatch.system import System
+
+TRIGGERS = ("instant", "event")
+_REJECTED = int(Reason.REJECTED)
+_NEVER = int(np.iinfo(np.int64).max)
+_WAKE = -1  # in place of the row of a job that ends
+
+
+class Simulation:
+    """Replays a workload on a system; the caller dispatches.
+
+    ::
+
+        sim = Simulation(workload, system)
+        while (instance := sim.advance()) is not None:
+            sim.apply(dispatcher.dispatch(instance))
+
+    Parameters
+    ----------
+    workload : Workload
+        Its requests speak of the system's resource types, see `cpdispatch.workloads.prepare`.
+    system : System
+    predictor : str or Predictor
+        Says the expected duration of each job at its submission.
+    trigger : str
+        ``instant`` or ``event``.
+    correction : str
+        What becomes of an expected end that has passed: ``minimal``, ``incremental`` or
+        ``requested``, see `cpdispatch.simulator.state.correct`; ``refresh``: what a predictor says
+        that is `Refreshing`, and like ``incremental`` where that has passed, too.
+    kill_at_limit : bool
+        End jobs at their requested time, as real systems do.
+    dependencies : bool
+        Start no job before the end, plus think time, of the one that the log puts before it.
+    starvation : Starvation, optional
+        The bound that every instance carries.
+    idempotent : bool
+        Jobs may be restarted: one that outlives the bound that the predictor gave it at its
+        submission is killed, once, and queued again, see `cpdispatch.predict.Bounding`.
+
+    Attributes
+    ----------
+    now : int
+        The clock, seconds.
+    records : Records
+    dependencies : bool
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        system: System,
+        *,
+        predictor: str | Predictor = "walltime",
+        trigger: str = "instant",
+        correction: str = "minimal",
+        kill_at_limit: bool = False,
+        dependencies: bool = False,
+        starvation: Starvation | None = None,
+        idempotent: bool = False,
+    ) -> None:
+        if trigger not in TRIGGERS:
+            raise unknown("trigger", trigger, TRIGGERS)
+        if correction not in CORRECTIONS:
+            raise unknown("correction", correction, CORRECTIONS)
+        if workload.resources != system.resources:
+            raise UsageError(
+                f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
+                f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
+            )
+        self.workload = workload
+        self.system = system
+        self.predictor = make(predictor, workload) if isinstance(predictor, str) else predictor
+        self._refreshing = correction == "refresh"
+        if self._refreshing and not isinstance(self.predictor, Refreshing):
+            raise UsageError(
+                f"predictor {self.predictor.name} cannot be asked about running jobs, as the "
+                "correction refresh does: choose another predictor or another correction"
+            )
+        self._guard = Guard(self.predictor)
+        self.trigger = trigger
+        self.now = 0
+        self.records = Records(workload, idempotent=idempotent)
+        self._event_by_event = trigger == "event"
+        self._state = State(workload, system, correction, starvation)
+        limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
+        self._runtime_s = np.minimum(workload.runtime_s, limit)
+        self.records.killed[:] = self._runtime_s < workload.runtime_s
+        runnable = system_fits(system, workload.table)
+        self.records.reason[~runnable] = Reason.NEVER_FITS
+        self.dependencies = dependencies
+        self._precedence = Precedence(workload, runnable) if dependencies else None
+        if idempotent:
+            bounding(self.predictor)
+        self._idempotent = idempotent
+        self._bound_s = np.full(len(workload), _NEVER, dtype=np.int64)
+        self._order = np.flatnonzero(runnable)
+        submits = workload.table.submit_s[self._order]
+        self._submits = array("q", np.append(submits, _NEVER).tobytes())
+        self._next = 0
+        self._completions: list[tuple[int, int, int]] = []
+        self._created = 0
+        self._live: dict[int, Job] = {}
+        self._asked: Instance | None = None
+        self._asked_at = 0.0
+
+    # ------------------------------------------------------------------------------ the cycle
+
+    def advance(self) -> Instance | None:
+        """Go on to the next moment at which jobs wait; None when the log is done.
+
+        (1) advance the clock to the next event; (2) apply completions and submissions; (3) take a
+        snapshot.
+
+        Raises
+        ------
+        UsageError
+            When the instance before this one was not answered by `apply`.
+        """
+        if self._asked is not None:
+            raise UsageError(
+                "advance() was called before the last instance was answered by apply()"
+            )
+        step = self._one_event if self._event_by_event else self._one_instant
+        while self._next < len(self._order) or self._completions:
+            if step() and self._state.queued:
+                self._asked = self._snapshot()
+                if self._precedence is not None:
+                    self._asked = self._with_dependencies(self._asked, self._precedence)
+                self._asked_at = perf_counter()
+                return self._asked
+        return None
+
+    def apply(self, decision: Decision) -> None:
+        """Take the answer to the last instance: (5) verify and apply it, (6) record it.
+
+        Raises
+        ------
+        DecisionError
+            When the decision is not feasible; nothing of it is applied.
+        """
+        ms = (perf_counter() - self._asked_at) * 1e3
+        instance, self._asked = self._asked, None
+        if instance is None:
+            raise UsageError("apply() was called without an instance from advance()")
+        if not isinstance(decision, Decision):
+            raise DecisionError(
+                f"apply() needs a Decision, not {type(decision).__name__}, at time {self.now}"
+            )
+        violations = verify.decision(instance, decision)
+        if violations:
+            raise DecisionError(
+                f"{decision.certificate.model} answered with an infeasible decision at time "
+                f"{self.now}: {violations[0]}"
+            )
+        queue, running = len(instance.queue), len(instance.running)
+        starting = (decision.start_s == self.now).nonzero()[0]
+        if len(starting):
+            self._start(starting, decision)
+        refused = (decision.reason == _REJECTED).nonzero()[0]
+        if len(refused):
+            rows = self._state.queue_hidden[ROW, refused]
+            self.records.reason[rows] = _REJECTED
+            for row in rows.tolist():
+                del self._live[row]
+            if self._precedence is not None:
+                for row in rows.tolist():
+                    self._wake_after(row, self._precedence, rejected=True)
+            self._state.remove(np.union1d(starting, refused))
+        elif len(starting):
+            self._state.remove(starting)
+        self.records.dispatched(self.now, queue, running, decision, len(starting), ms)
+
+    # ------------------------------------------------------------------------------ the events
+
+    def _one_instant(self) -> bool:
+        """Apply every event of the next instant."""
+        self.now = min(self._next_submit(), self._next_completion())
+        while self._next_completion() == self.now:
+            self._complete()
+        while self._next_submit() == self.now:
+            self._submit()
+        return True
+
+    def _one_event(self) -> bool:
+        """Apply the next single event; whether a dispatch follows it."""
+        submit, completion = self._next_submit(), self._next_completion()
+        self.now = min(submit, completion)
+        if completion < submit:
+            self._complete()
+            return True
+        job = self._submit()
+        instance = self._snapshot()
+        ask = np.array(job.request, dtype=np.int64)
+        could_start = bool(kernels.fits(instance.free, ask, job.units))
+        if could_start and self._precedence is not None:
+            instance = self._with_dependencies(instance, self._precedence)
+            return bool(instance.eligible()[-1])
+        return could_start
+
+    def _next_submit(self) -> int:
+        return self._submits[self._next]
+
+    def _next_completion(self) -> int:
+        return self._completions[0][0] if self._completions else _NEVER
+
+    def _submit(self) -> Job:
+        row = int(self._order[self._next])
+        self._next += 1
+        column = self.workload.table.values(row)
+        job = job_of(column)
+        expected_s = self._guard.predict(job, self.now)
+        self.records.expected_s[row] = expected_s
+        upper_s = max(expected_s, self._guard.upper(job, self.now))
+        self._state.submit(row, column, expected_s, upper_s)
+        self._live[row] = job
+        if self._idempotent and (bound_s := self._guard.bound(job)) is not None:
+            self._bound_s[row] = bound_s
+        return job
+
+    def _complete(self) -> None:
+        now, _, row = heapq.heappop(self._completions)
+        if row == _WAKE:
+            return
+        self._state.end(row)
+        if self._bound_s[row] < self._runtime_s[row]:
+            self._queue_again(row)
+            return
+        self.records.end_s[row] = now
+        self._guard.learn(self._live.pop(row), int(self._runtime_s[row]))
+        if self._precedence is not None:
+            self._wake_after(row, self._precedence)
+
+    def _queue_again(self, row: int) -> None:
+        """Put a job that outlived its bound where it was in the queue: any runtime will do now."""
+        self._bound_s[row] = _NEVER
+        self.records.restarted(row, self.now)
+        column = self.workload.table.values(row)
+        requested_s = int(column[Column.REQUESTED])
+        self._state.submit(row, column, requested_s, requested_s)
+
+    def _start(self, starting: IntArray, decision: Decision) -> None:
+        placements = decision.placements
+        if len(placements.position) > len(starting):
+            placements = _now_only(placements, decision.start_s, self.now)
+        rows = self._state.queue_hidden[ROW, placements.position]
+        self._state.start(self.now, placements, self.now + self._runtime_s[rows])
+        ends = self.now + np.minimum(self._runtime_s[rows], self._bound_s[rows])
+        records = self.records
+        records.start_s[rows] = self.now
+        records.reason[rows] = decision.reason[placements.position]
+        records.placed(rows, placements)
+        for row, end in zip(rows.tolist(), ends.tolist(), strict=True):
+            heapq.heappush(self._completions, (end, self._created, row))
+            self._created += 1
+            self._guard.start(self._live[row], self.now)
+
+    def _snapshot(self) -> Instance:
+        if self._refreshing:
+            self._state.refresh(
+                self.now, lambda row, elapsed_s: self._guard.refresh(self._live[row], elapsed_s)
+            )
+        return self._state.snapshot(self.now)
+
+    # ------------------------------------------------------------------------ the dependencies
+
+    def _with_dependencies(self, instance: Instance, precedence: Precedence) -> Instance:
+        """The snapshot with what keeps its queued jobs back."""
+        rows = self._state.queue_hidden[ROW, : self._state.queued]
+        found = precedence.dependencies(instance, rows, self.records)
+        return instance if found is None else replace(instance, dependencies=found)
+
+    def _wake_after(self, row: int, precedence: Precedence, rejected: bool = False) -> None:
+        """See to it that a dispatch comes when jobs need not wait for this one any longer."""
+        for later in precedence.after(row).tolist():
+            think_s = 0 if rejected else int(precedence.think_s[later])
+            at = self.now + think_s
+            # An end is followed by a dispatch anyway, and so is the submission of a later job.
+            if (think_s or rejected) and self.workload.table.submit_s[later] <= at:
+                heapq.heappush(self._completions, (at, self._created, _WAKE))
+                self._created += 1
+
+    # ----------------------------------------------------------------------- progress, saving
+
+    @property
+    def notes(self) -> dict[str, int]:
+        """What went otherwise than the log or the predictor would have it, and how often.
+
+        Dependencies that are not honoured, and why; faults of the predictor so far.
+        """
+        dependencies = {} if self._precedence is None else self._precedence.notes
+        return {**dependencies, **self._guard.faults}
+
+    @property
+    def of_predictor(self) -> dict[str, object]:
+        """The wall time of the predictor's calls so far, seconds, and its own tables if any."""
+        report = self._guard.report()
+        told = {"predictor_report": report} if report else {}
+        return {**told, "predictor_seconds": self._guard.seconds}
+
+    @property
+    def progress(self) -> float:
+        """Share of the jobs that have been submitted so far."""
+        return self._next / max(len(self._order), 1)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but the workload, which the log holds."""
+        state = dict(self.__dict__)
+        del state["workload"]
+        return state
+
+
+def _now_only(placements: Placements, start_s: IntArray, now: int) -> Placements:
+    """The placements of the jobs that start now."""
+    keep = start_s[placements.position] == now
+    count = np.diff(placements.offset)
+    entry = np.repeat(keep, count)
+    return Placements(
+        placements.position[keep],
+        np.concatenate(([0], np.cumsum(count[keep]))),
+        placements.node[entry],
+        placements.units[entry],
+    )

@@ -1,0 +1,10 @@
+"""The answer to an instance as a file, and in words why a job waits."""
+
+from cpdispatch.solution.answer import STATUSES, Solution, SolvedJob, from_decision
+from cpdispatch.solution.file import FORMAT, dump, load, loads, to_json
+from cpdispatch.solution.reasons import explain
+
+__all__ = [
+    "FORMAT", "STATUSES", "Solution", "SolvedJob", "dump", "explain", "from_decision", "load",
+    "loads", "to_json",
+]  # fmt: skip

@@ -1,0 +1,107 @@
+"""The answer to an instance: a plan, and what is claimed of its quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cpdispatch.decision import Decision
+from cpdispatch.instance import Instance, digest
+from cpdispatch.solution.reasons import explain_waiting, left_free
+
+STATUSES = ("optimal", "feasible", "heuristic", "infeasible", "unsolved")
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedJob:
+    """What a solution says of one queued job.
+
+    Attributes
+    ----------
+    id : int
+    start : int or None
+        Its start in seconds; None when the solver left it in the queue.
+    nodes : mapping of int to int, or None
+        Units by node; None for a job without a start, and for a later start that was planned on
+        the system's pooled capacity.
+    reason : str
+        Why it has no start; empty when it has one.
+    """
+
+    id: int
+    start: int | None
+    nodes: Mapping[int, int] | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A plan for an instance, and what is claimed of its quality.
+
+    Attributes
+    ----------
+    instance : str
+        SHA-256 of the canonical instance, see `cpdispatch.instance.digest`.
+    model : str
+        Registry name of the model or heuristic that found it.
+    status : str
+        One of `STATUSES`.
+    objective : str
+        Name of the objective, empty when there was none.
+    value : float or None
+        The objective over all jobs with a start.
+    bound : float or None
+        A proven lower bound of it.
+    wall_ms, limit_ms : float, float or None
+        Time spent and time allowed, milliseconds.
+    jobs : tuple of SolvedJob
+        Every queued job once.
+    """
+
+    instance: str
+    model: str
+    status: str
+    objective: str
+    value: float | None
+    bound: float | None
+    wall_ms: float
+    limit_ms: float | None
+    jobs: tuple[SolvedJob, ...]
+
+
+def from_decision(
+    instance: Instance, decision: Decision, limit_ms: float | None = None
+) -> Solution:
+    """The solution that a dispatcher's decision amounts to.
+
+    Parameters
+    ----------
+    instance : Instance
+    decision : Decision
+        A dispatcher's answer to it.
+    limit_ms : float, optional
+        The time that the dispatcher was allowed, milliseconds.
+    """
+    certificate = decision.certificate
+    places = decision.placements.as_dict()
+    left = left_free(instance, decision)
+    jobs = []
+    for position, (id, start) in enumerate(
+        zip(instance.queue.id.tolist(), decision.start_s.tolist(), strict=True)
+    ):
+        if start < 0:
+            reason = explain_waiting(instance, decision, position, left)
+            jobs.append(SolvedJob(id, None, None, reason))
+        else:
+            jobs.append(SolvedJob(id, start, places.get(position)))
+    return Solution(
+        digest(instance),
+        certificate.model,
+        certificate.status,
+        certificate.objective,
+        certificate.value,
+        certificate.bound,
+        float(sum(certificate.phases_ms.values())),
+        limit_ms,
+        tuple(jobs),
+    )

@@ -1,0 +1,129 @@
+"""Why a job waits, in words for people."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.instance import Instance
+
+
+def explain(instance: Instance, decision: Decision, position: int) -> str:
+    """Why a job does not start now, in words for people.
+
+    Parameters
+    ----------
+    instance : Instance
+    decision : Decision
+        The answer in which the job does not start at the instance's time.
+    position : int
+        The job's position in the queue.
+
+    Returns
+    -------
+    str
+        ``waits for gpu`` (what is short once the decision's jobs have started: resource types,
+        power, a free combination of them on a node, capacity that a reservation is about to take,
+        or only its turn), ``waits for job 12`` that it comes after, ``waits until 1200`` for its
+        earliest start, ``reserved from 1200``, or ``does not fit the system: ...``.
+    """
+    return explain_waiting(instance, decision, position, left_free(instance, decision))
+
+
+def explain_waiting(instance: Instance, decision: Decision, position: int, left: IntArray) -> str:
+    """Why a job does not start now, given what `left_free` says of the decision."""
+    start = int(decision.start_s[position])
+    if start == instance.now:
+        return "starts now"
+    system, job = instance.system, instance.queue[position]
+    reason = decision.reason[position]
+    if reason == Reason.NEVER_FITS:
+        asked = ", ".join(
+            f"{n} {name}" for n, name in zip(job.request, system.resources, strict=True) if n
+        )
+        return f"does not fit the system: asks for {job.units} x ({asked})"
+    if reason == Reason.RESERVED and start > instance.now:
+        return f"reserved from {start}"
+    if kept_back := _kept_back(instance, position):
+        return f"waits {kept_back}"
+    request = np.array(job.request, dtype=np.int64)
+    if not _fits(left, request, job.units):
+        one_by_one = np.diag(request)
+        short = [
+            name
+            for name, alone in zip(system.resources, one_by_one, strict=True)
+            if not _fits(left, alone, job.units)
+        ]
+        return f"waits for {' and '.join(short) or 'a free node combination'}"
+    if int(instance.job_power(instance.queue)[position]) > _power_left(instance, decision):
+        return "waits for power"
+    kept = _kept(instance, decision, left, instance.now + job.expected_s)
+    return f"waits for {'its turn' if _fits(kept, request, job.units) else 'a reservation to end'}"
+
+
+def _kept_back(instance: Instance, position: int) -> str:
+    """For which jobs, or until when, a job must wait whatever is free; empty if it need not."""
+    given = instance.dependencies
+    if given is None:
+        return ""
+    running = slice(given.running_offset[position], given.running_offset[position + 1])
+    queued = slice(given.offset[position], given.offset[position + 1])
+    ids = instance.running.jobs.id[given.running_position[running]].tolist()
+    ids += instance.queue.id[given.position[queued]].tolist()
+    if ids:
+        return f"for job{'s' * (len(ids) > 1)} {', '.join(map(str, sorted(ids)))}"
+    earliest_s = int(given.earliest_s[position])
+    return f"until {earliest_s}" if earliest_s > instance.now else ""
+
+
+def _fits(free: IntArray, request: IntArray, units: int) -> bool:
+    """Whether so many units find room, each whole on one node."""
+    asked = request > 0
+    if not asked.any():
+        return True
+    room = (free[:, asked] // request[asked]).min(axis=1)
+    return int(np.clip(room, 0, units).sum()) >= units
+
+
+def _starting(instance: Instance, decision: Decision) -> tuple[IntArray, IntArray, IntArray]:
+    """Queue position, node and units of every entry of a job that starts now."""
+    places: Placements = decision.placements
+    owner = np.repeat(places.position, np.diff(places.offset))
+    now = decision.start_s[owner] == instance.now
+    return owner[now], places.node[now], places.units[now]
+
+
+def left_free(instance: Instance, decision: Decision) -> IntArray:
+    """Capacity left once the decision's jobs have started, shape (nodes, resources)."""
+    owner, node, units = _starting(instance, decision)
+    left = instance.free.copy()
+    np.subtract.at(left, node, instance.queue.request[owner] * units[:, None])
+    return left
+
+
+def _power_left(instance: Instance, decision: Decision) -> int:
+    drawn = instance.job_power(instance.queue)[decision.start_s == instance.now]
+    return instance.power_free() - int(drawn.sum())
+
+
+def _kept(instance: Instance, decision: Decision, left: IntArray, end_s: int) -> IntArray:
+    """What of ``left`` stays free until ``end_s`` when coming reservations are honoured."""
+    kept, queue, running = left.copy(), instance.queue, instance.running
+    owner, node, units = _starting(instance, decision)
+    holder = np.repeat(np.arange(len(running)), np.diff(running.offset))
+    for time in sorted({r.start_s for r in instance.reservations}):
+        if not instance.now < time < end_s:
+            continue
+        free = instance.system.capacity.copy()
+        free[instance.down] = 0
+        for r in instance.reservations:
+            if r.start_s <= time < r.end_s:
+                free[list(r.nodes)] -= np.array(r.capacity, dtype=np.int64)
+        on = running.end_s[holder] > time
+        held = running.jobs.request[holder[on]] * running.units[on][:, None]
+        np.subtract.at(free, running.node[on], held)
+        on = instance.now + queue.expected_s[owner] > time
+        np.subtract.at(free, node[on], queue.request[owner[on]] * units[on][:, None])
+        np.minimum(kept, free, out=kept)
+    return kept

@@ -1,0 +1,199 @@
+"""A decision: what is wrong with a dispatcher's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from operator import gt
+from typing import TypeAlias
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.decision import NO_START, Decision, Placements
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column
+from cpdispatch.verify.dependencies import depending
+from cpdispatch.verify.placement import early_start, misplaced
+from cpdispatch.verify.plan import Planned, hold, over_time
+from cpdispatch.verify.starvation import starving
+from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text
+
+
+def decision(instance: Instance, decision: Decision) -> list[Violation]:
+    """What is wrong with a dispatcher's answer.
+
+    The jobs that start now must fit into the free capacity, all together, on nodes in service, and
+    leave alone what is reserved during their expected durations; placements of planned jobs must
+    be sound in themselves. It is called at every dispatch: in the usual case, without
+    reservations and power cap, it looks only at the entries of the jobs that start. No job, started
+    or planned, comes before those that it depends on; the starvation bound holds for a plan that
+    has an objective: the reservations of a queue rule are forecasts.
+    """
+    start_s, places = decision.start_s, decision.placements
+    jobs = instance.queue.block.shape[1]
+    planned = np.count_nonzero(start_s != NO_START)
+    if (
+        not planned
+        and not len(places.position)
+        and start_s.shape == decision.reason.shape == (jobs,)
+    ):
+        return []
+    positions, offset = places.position.tolist(), places.offset.tolist()
+    if wrong := _misshapen(jobs, decision, offset):
+        return [Violation(Kind.SHAPE, wrong)]
+    found: list[Violation] = []
+    if np.count_nonzero(start_s >= instance.now) != planned:
+        found += _early(instance, start_s)
+    starting = (start_s == instance.now).nonzero()[0].tolist()
+    if len(positions) != len(starting) or set(positions) != set(starting):
+        found += _astray(instance, decision, starting)
+        places = _select(places, start_s, instance.now)
+        positions, offset = places.position.tolist(), places.offset.tolist()
+    node, units = places.node.tolist(), places.units.tolist()
+    nodes, down = len(instance.free), frozenset(instance.down.tolist())
+    sound: list[_Start] = []
+    for position, (low, high) in zip(positions, pairwise(offset), strict=True):
+        job = instance.queue.block[:, position].tolist()
+        here, there = node[low:high], units[low:high]
+        if wrongs := misplaced(job[0], here, there, job[2], nodes, down):
+            found += wrongs
+        else:
+            sound.append((position, job, here, there))
+    if instance.dependencies is not None:
+        ahead = start_s.tolist()
+        found += depending(instance, {k: s for k, s in enumerate(ahead) if s != NO_START})
+    if instance.reservations or instance.power is not None:
+        found += over_time(instance, [_planned(instance, *start) for start in sound])
+    else:
+        found += _overfull(instance, sound)
+    if instance.starvation is not None and decision.certificate.objective and not found:
+        found += starving(instance, _whole_plan(instance, decision))
+    return found
+
+
+_Start: TypeAlias = tuple[int, list[int], list[int], list[int]]
+"""A job that starts: queue position, column of the job block, nodes, units on each."""
+
+
+def _misshapen(jobs: int, decision: Decision, offset: list[int]) -> str:
+    """Whether a decision's arrays belong together; empty when they do."""
+    places = decision.placements
+    for name, array in (("start_s", decision.start_s), ("reason", decision.reason)):
+        if array.shape != (jobs,):
+            return f"{name} has shape {array.shape}, the queue has {jobs} jobs"
+    if len(places.node) != len(places.units):
+        return f"{len(places.node)} nodes, {len(places.units)} counts of units"
+    if len(offset) != len(places.position) + 1:
+        return f"{len(offset)} offsets for {len(places.position)} placed jobs"
+    if offset[0] != 0 or offset[-1] != len(places.node) or offset != sorted(offset):
+        return f"offsets do not rise from 0 to {len(places.node)}, the number of entries"
+    return ""
+
+
+def _early(instance: Instance, start_s: IntArray) -> Iterable[Violation]:
+    for position in ((start_s < instance.now) & (start_s != NO_START)).nonzero()[0].tolist():
+        yield early_start(instance, position, int(start_s[position]))
+
+
+def _select(places: Placements, start_s: IntArray, now: int) -> Placements:
+    """The placements of the jobs that start now."""
+    inside = (places.position >= 0) & (places.position < len(start_s))
+    position = np.where(inside, places.position, 0)
+    which = inside & (start_s[position] == now)
+    sizes = np.diff(places.offset)
+    entry = np.repeat(which, sizes)
+    offset = np.concatenate(([0], np.cumsum(sizes[which])))
+    return Placements(places.position[which], offset, places.node[entry], places.units[entry])
+
+
+def _astray(instance: Instance, decision: Decision, starting: list[int]) -> list[Violation]:
+    """Placements beside those of the jobs that start: wrong ones, and planned ones."""
+    places, start_s, ids = decision.placements, decision.start_s, instance.queue.id
+    position, found = places.position, []
+    inside = (position >= 0) & (position < len(start_s))
+    for outside in position[~inside].tolist():
+        text = f"a placement is for position {outside}, the queue has {len(start_s)} jobs"
+        found.append(Violation(Kind.UNKNOWN_JOB, text))
+    known, times = np.unique(position[inside], return_counts=True)
+    found += [
+        Violation(Kind.REPEATED_JOB, f"job {ids[twice]} is placed more than once")
+        for twice in known[times > 1].tolist()
+    ]
+    found += [
+        Violation(Kind.PLACEMENT, f"job {ids[idle]} has nodes and does not start")
+        for idle in known[start_s[known] == NO_START].tolist()
+    ]
+    for bare in sorted(set(starting).difference(known.tolist())):
+        text = f"job {ids[bare]} starts at {start_s[bare]} and has no nodes"
+        found.append(Violation(Kind.PLACEMENT, text))
+    later = inside.copy()
+    later[inside] = start_s[position[inside]] > instance.now
+    return found + _planned_amiss(instance, places, later)
+
+
+def _planned_amiss(instance: Instance, places: Placements, later: BoolArray) -> list[Violation]:
+    """What is wrong in the placements of planned jobs; only suspects are looked at one by one."""
+    sizes = np.diff(places.offset)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    nodes = len(instance.free)
+    bad = (places.units <= 0) | (places.node < 0) | (places.node >= nodes)
+    bad |= np.isin(places.node, instance.down)
+    suspect = np.bincount(owner[bad], minlength=len(sizes)) > 0
+    pair = np.stack((owner, places.node))[:, ~bad]
+    once, times = np.unique(pair, axis=1, return_counts=True)
+    suspect[once[0, times > 1]] = True
+    total = np.concatenate(([0], np.cumsum(places.units)))
+    placed = total[places.offset[1:]] - total[places.offset[:-1]]
+    suspect[later] |= placed[later] != instance.queue.units[places.position[later]]
+    found: list[Violation] = []
+    down = frozenset(instance.down.tolist())
+    for k in (suspect & later).nonzero()[0].tolist():
+        low, high = int(places.offset[k]), int(places.offset[k + 1])
+        here, there = places.node[low:high].tolist(), places.units[low:high].tolist()
+        job = instance.queue[int(places.position[k])]
+        found += misplaced(job.id, here, there, job.units, nodes, down)
+    return found
+
+
+def _overfull(instance: Instance, starts: list[_Start]) -> list[Violation]:
+    """Nodes on which the jobs that start now need more than is free."""
+    first = int(Column.REQUEST)
+    used: dict[int, list[int]] = {}
+    for _, job, here, there in starts:
+        request = job[first:]
+        for node, units in zip(here, there, strict=True):
+            row = used.get(node)
+            if row is None:
+                used[node] = [units * n for n in request]
+            else:
+                used[node] = [held + units * n for held, n in zip(row, request, strict=True)]
+    found = []
+    frees = instance.free[list(used)].tolist() if used else []
+    for (node, row), free in zip(used.items(), frees, strict=True):
+        if not any(map(gt, row, free)):
+            continue
+        for r, (need, have) in enumerate(zip(row, free, strict=True)):
+            if need > have:
+                who = [job[0] for _, job, here, _ in starts if node in here and job[first + r]]
+                place = place_text(instance.system, node, r, instance.now)
+                text = f"{place}: {need} needed by {jobs_text(who)}, {have} free"
+                found.append(Violation(Kind.CAPACITY, text))
+    return found
+
+
+def _planned(
+    instance: Instance, position: int, job: list[int], here: list[int], there: list[int]
+) -> Planned:
+    nodes = dict(zip(here, there, strict=True))
+    return hold(position, job, instance.now, nodes)
+
+
+def _whole_plan(instance: Instance, decision: Decision) -> list[Planned]:
+    """What each job of a sound decision holds that has a start, now or later."""
+    places = decision.placements.as_dict()
+    return [
+        hold(position, instance.queue.block[:, position].tolist(), start_s, places.get(position))
+        for position, start_s in enumerate(decision.start_s.tolist())
+        if start_s != NO_START
+    ]

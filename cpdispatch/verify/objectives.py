@@ -1,0 +1,80 @@
+"""The exact value of a plan, as a fraction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+
+from cpdispatch.errors import UsageError
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column
+
+TAU_S = 10
+"""Durations below this count as this long in the bounded objectives, seconds."""
+
+
+OBJECTIVES = (
+    "ewt_excess",
+    "ewt_weighted",
+    "wait",
+    "slowdown",
+    "bounded_slowdown",
+    "pp_slowdown",
+)
+"""The objectives that a value can be of."""
+
+
+def _term(objective: str, wait: int, d: int, ewt: int, ewt_max: int, p: int) -> tuple[int, int]:
+    """A job's term of an objective as numerator and denominator.
+
+    ``d`` is its expected duration, ``ewt`` its queue's expected wait, ``ewt_max`` the largest of
+    all queued jobs, ``p`` its processors: units times the first resource type's request.
+    """
+    at_least = max(d, TAU_S)
+    match objective:
+        case "ewt_excess":
+            return max(0, wait - ewt), ewt
+        case "ewt_weighted":
+            return ewt_max * wait, ewt
+        case "wait":
+            return wait, 1
+        case "slowdown":
+            return wait + d, d
+        case "bounded_slowdown":
+            return max(wait + d, at_least), at_least
+        case "pp_slowdown":
+            return max(wait + d, p * at_least), p * at_least
+        case _:
+            raise UsageError(f"unknown objective {objective!r}, one of {', '.join(OBJECTIVES)}")
+
+
+def objective_value(instance: Instance, objective: str, starts: Mapping[int, int]) -> Fraction:
+    """The exact objective of a plan, over the jobs that have a start.
+
+    Parameters
+    ----------
+    instance : Instance
+    objective : str
+        A name in `OBJECTIVES`.
+    starts : mapping of int to int
+        Start in seconds by position in the queue.
+
+    Raises
+    ------
+    UsageError
+        When the objective is unknown.
+    """
+    ewt_max = max(instance.queue.ewt_s.tolist(), default=1)
+    numerators: Counter[int] = Counter()
+    for position, start_s in starts.items():
+        job = instance.queue.block[:, position].tolist()
+        processors = max(1, job[Column.UNITS] * job[Column.REQUEST])
+        wait, ewt = start_s - job[Column.SUBMIT], job[Column.EWT]
+        over, under = _term(objective, wait, job[Column.EXPECTED], ewt, ewt_max, processors)
+        numerators[under] += over
+    # Added in pairs: denominators grow long, and late is cheaper than early.
+    sums = [Fraction(over, under) for under, over in numerators.items()]
+    while len(sums) > 1:
+        sums = [sum(sums[k : k + 2], Fraction(0)) for k in range(0, len(sums), 2)]
+    return sums[0] if sums else Fraction(0)

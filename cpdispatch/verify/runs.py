@@ -1,0 +1,118 @@
+"""The table of a run's jobs: a whole simulated schedule as a simulation saved it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.errors import InputError
+from cpdispatch.instance import NO_NODES
+from cpdispatch.system import System
+from cpdispatch.verify.schedules import Attempts, Schedule, schedule
+from cpdispatch.verify.violation import Violation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def run(
+    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, idempotent: bool = False
+) -> list[Violation]:
+    """What is wrong with a whole simulated schedule.
+
+    Parameters
+    ----------
+    jobs : DataFrame
+        One row a job: ``id``, ``submit``, ``start`` and ``end`` in seconds (-1: never started),
+        ``units``, ``requested_s``, ``runtime_s``, ``killed``, ``reason``, the per-unit
+        ``request_<resource>`` of each of the system's resource types, and the lists ``nodes`` and
+        ``node_units``.
+    system : System
+        The machine on which it ran.
+    dependencies : bool
+        Whether the run honoured dependencies, which the columns ``preceding`` and ``think_s`` hold.
+    idempotent : bool
+        Whether jobs could be restarted: the columns ``lost_start``, ``lost_end``, ``lost_nodes``
+        and ``lost_node_units`` hold the attempts that were killed.
+
+    Returns
+    -------
+    list of Violation
+        At most 100; the last one says how many more there are.
+
+    Raises
+    ------
+    InputError
+        When a column is missing or cannot be read.
+    """
+    needed = [
+        "id", "submit", "start", "end", "units", "requested_s", "runtime_s", "killed", "reason",
+        *(f"request_{name}" for name in system.resources), "nodes", "node_units",
+        *(("preceding", "think_s") if dependencies else ()),
+        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if idempotent else ()),
+    ]  # fmt: skip
+    for name in needed:
+        if name not in jobs.columns:
+            raise InputError("the table of jobs lacks this column", field=name)
+    offset, node, units = _entries(jobs, "nodes", "node_units")
+    request = np.stack([_numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1)
+    table = Schedule(
+        id=_numbers(jobs["id"]),
+        submit_s=_numbers(jobs["submit"]),
+        start_s=_numbers(jobs["start"]),
+        end_s=_numbers(jobs["end"]),
+        units=_numbers(jobs["units"]),
+        requested_s=_numbers(jobs["requested_s"]),
+        runtime_s=_numbers(jobs["runtime_s"]),
+        killed=jobs["killed"].to_numpy(dtype=np.bool_),
+        never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
+        rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
+        request=request,
+        offset=offset,
+        node=node,
+        node_units=units,
+        preceding=_numbers(jobs["preceding"]) if dependencies else None,
+        think_s=_numbers(jobs["think_s"]) if dependencies else None,
+        lost=Attempts(
+            _numbers(jobs["lost_start"]),
+            _numbers(jobs["lost_end"]),
+            *_entries(jobs, "lost_nodes", "lost_node_units"),
+        )
+        if idempotent
+        else None,
+    )
+    return schedule(table, system)
+
+
+def _entries(jobs: pd.DataFrame, nodes: str, units: str) -> tuple[IntArray, IntArray, IntArray]:
+    """Offset, nodes and units of two columns of lists, which are of the same lengths."""
+    lengths, node = _flat(jobs[nodes])
+    unit_lengths, of_node = _flat(jobs[units])
+    for row in (lengths != unit_lengths).nonzero()[0][:1].tolist():
+        raise InputError(
+            f"job {jobs['id'].iloc[row]} has {lengths[row]} nodes",
+            field=units,
+            value=int(unit_lengths[row]),
+            advice="there is one number of units for each node",
+        )
+    return np.concatenate(([0], np.cumsum(lengths))), node, of_node
+
+
+def _numbers(column: pd.Series[Any]) -> IntArray:
+    """A column of whole numbers; what is missing is -1."""
+    try:
+        return np.asarray(column.fillna(-1).to_numpy(dtype=np.int64), dtype=np.int64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not whole numbers: {error}", field=str(column.name)) from error
+
+
+def _flat(column: pd.Series[Any]) -> tuple[IntArray, IntArray]:
+    """Length of every list of a column, and all their items."""
+    if hasattr(column.dtype, "pyarrow_dtype"):
+        return _numbers(column.list.len().fillna(0)), _numbers(column.list.flatten())
+    lists: list[Any] = [() if row is None or isinstance(row, float) else row for row in column]
+    lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+    items = [np.asarray(row, dtype=np.int64) for row in lists if len(row)]
+    return lengths, np.concatenate([NO_NODES, *items])

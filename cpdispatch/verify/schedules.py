@@ -1,0 +1,322 @@
+"""A whole simulated schedule, as flat arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.system import System
+from cpdispatch.verify.levels import Sweep, units_that_fit
+from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text, too_soon_text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """What became of every job of a simulation, as flat arrays.
+
+    Attributes
+    ----------
+    id, submit_s, start_s, end_s, units, requested_s, runtime_s : int64 array, shape (jobs,)
+        ``start_s`` and ``end_s`` are -1 for a job that was never started.
+    killed : bool array, shape (jobs,)
+        Whether the job was cut at its requested time.
+    never_fits : bool array, shape (jobs,)
+        Whether the job was left out because it asks for more than the whole system has.
+    rejected : bool array, shape (jobs,)
+        Whether the dispatcher refused the job.
+    request : int64 array, shape (jobs, resources)
+        Per-unit requests.
+    offset : int64 array, shape (jobs + 1,)
+        The k-th job's entries are ``offset[k]:offset[k + 1]``.
+    node, node_units : int64 array, shape (entries,)
+        A node and the number of the job's units there.
+    preceding, think_s : int64 array, shape (jobs,), or None
+        The job that each comes after, and the seconds between that one's end and its start; -1
+        when there is none. None when the run did not honour them.
+    lost : Attempts, or None
+        The attempts that were killed for a restart; None when jobs could not be restarted.
+    """
+
+    id: IntArray
+    submit_s: IntArray
+    start_s: IntArray
+    end_s: IntArray
+    units: IntArray
+    requested_s: IntArray
+    runtime_s: IntArray
+    killed: BoolArray
+    never_fits: BoolArray
+    rejected: BoolArray
+    request: IntArray
+    offset: IntArray
+    node: IntArray
+    node_units: IntArray
+    preceding: IntArray | None = None
+    think_s: IntArray | None = None
+    lost: Attempts | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempts:
+    """The attempts at the jobs of a schedule that were killed for a restart, one a job at most.
+
+    Attributes
+    ----------
+    start_s, end_s : int64 array, shape (jobs,)
+        -1 for none.
+    offset, node, node_units : int64 array
+        As in `Schedule`.
+    """
+
+    start_s: IntArray
+    end_s: IntArray
+    offset: IntArray
+    node: IntArray
+    node_units: IntArray
+
+
+class _Findings:
+    """Violations as they are found: the first few of each kind, and how many there were."""
+
+    EACH = 9  # with the 9 kinds that a schedule can break: at most 100 lines
+
+    def __init__(self) -> None:
+        self.listed: list[Violation] = []
+        self.count: Counter[Kind] = Counter()
+
+    def add(self, kind: Kind, rows: IntArray, text: Callable[[int], str]) -> None:
+        room = max(0, self.EACH - self.count[kind])
+        self.listed += [Violation(kind, text(row)) for row in rows[:room].tolist()]
+        self.count[kind] += len(rows)
+
+    def all(self) -> list[Violation]:
+        left = {kind: count - self.EACH for kind, count in self.count.items()}
+        more = ", ".join(f"{n:,} more of {kind}" for kind, n in left.items() if n > 0)
+        return self.listed + ([Violation(Kind.MORE, more)] if more else [])
+
+
+def schedule(table: Schedule, system: System) -> list[Violation]:
+    """What is wrong with a whole schedule given as flat arrays, see `run`.
+
+    A job starts no earlier than it was submitted; it runs for its runtime, or was killed at its
+    requested time; its units are all placed, on nodes that exist; at every instant every node
+    holds no more of any resource than it has; and a job that never started fits no empty system.
+    Where the run honoured dependencies, a job starts after the end, and the think time, of the one
+    that it comes after, if that one stands before it in the table and ran. Where jobs could be
+    restarted, an attempt that was killed lies between the job's submission and its start, is
+    shorter than its runtime, and holds its nodes as any job does.
+    """
+    found = _Findings()
+    _lives(table, found)
+    _left_out(table, system, found)
+    if table.preceding is not None and table.think_s is not None:
+        _in_sequence(table, table.preceding, table.think_s, found)
+    if table.lost is not None:
+        _restarts(table, table.lost, found)
+        table = _with_attempts(table, table.lost)
+    owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
+    sound = _places(table, owner, system, found)
+    if not sound.all():
+        owner = owner[sound]
+        table = replace(table, node=table.node[sound], node_units=table.node_units[sound])
+    _levels(table, owner, system, found)
+    return found.all()
+
+
+def _lives(table: Schedule, found: _Findings) -> None:
+    """Times of each job that started."""
+    t = table
+    ids, times = np.unique(t.id, return_counts=True)
+    found.add(Kind.REPEATED_JOB, ids[times > 1], lambda job: f"job {job} is in the table twice")
+    ran = t.start_s >= 0
+    found.add(
+        Kind.EARLY_START,
+        (ran & (t.start_s < t.submit_s)).nonzero()[0],
+        lambda k: f"job {t.id[k]} starts at {t.start_s[k]}, submitted at {t.submit_s[k]}",
+    )
+    lasted = t.end_s - t.start_s
+    cut = t.killed & (t.requested_s < t.runtime_s)
+    amiss = lasted != np.where(t.killed, t.requested_s, t.runtime_s)
+    found.add(
+        Kind.DURATION,
+        (ran & (amiss | (t.killed & ~cut))).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} runs from {t.start_s[k]} to {t.end_s[k]}: {lasted[k]} s, runtime "
+            f"{t.runtime_s[k]} s"
+            + f", killed at a limit of {t.requested_s[k]} s"
+            * bool(t.killed[k])
+        ),
+    )
+
+
+def _restarts(table: Schedule, lost: Attempts, found: _Findings) -> None:
+    """Times of each attempt that was killed."""
+    t = table
+    tried = lost.start_s >= 0
+    found.add(
+        Kind.PLACEMENT,
+        (~tried & ((lost.end_s >= 0) | (np.diff(lost.offset) > 0))).nonzero()[0],
+        lambda k: f"job {t.id[k]} was never restarted, and its first attempt has an end or nodes",
+    )
+    found.add(
+        Kind.EARLY_START,
+        (tried & (lost.start_s < t.submit_s)).nonzero()[0],
+        lambda k: f"job {t.id[k]} starts at {lost.start_s[k]}, submitted at {t.submit_s[k]}",
+    )
+    found.add(
+        Kind.EARLY_START,
+        (tried & (t.start_s >= 0) & (t.start_s < lost.end_s)).nonzero()[0],
+        lambda k: f"job {t.id[k]} starts again at {t.start_s[k]}, killed at {lost.end_s[k]}",
+    )
+    lasted = lost.end_s - lost.start_s
+    runs = np.where(t.killed, t.requested_s, t.runtime_s)
+    found.add(
+        Kind.DURATION,
+        (tried & ((lasted < 0) | (lasted >= runs))).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} runs from {lost.start_s[k]} to {lost.end_s[k]}, when it is killed for "
+            f"a restart: {lasted[k]} s, it ends by itself after {runs[k]} s"
+        ),
+    )
+
+
+def _with_attempts(table: Schedule, lost: Attempts) -> Schedule:
+    """The schedule with the attempts that were killed as further jobs of it."""
+    tried = lost.start_s >= 0
+    again = np.concatenate((np.arange(len(tried)), tried.nonzero()[0]))
+    held = np.repeat(tried, np.diff(lost.offset))
+    lengths = np.concatenate((np.diff(table.offset), np.diff(lost.offset)[tried]))
+    return replace(
+        table,
+        id=table.id[again],
+        start_s=np.concatenate((table.start_s, lost.start_s[tried])),
+        end_s=np.concatenate((table.end_s, lost.end_s[tried])),
+        units=table.units[again],
+        request=table.request[again],
+        offset=np.concatenate(([0], np.cumsum(lengths))),
+        node=np.concatenate((table.node, lost.node[held])),
+        node_units=np.concatenate((table.node_units, lost.node_units[held])),
+    )
+
+
+def _left_out(table: Schedule, system: System, found: _Findings) -> None:
+    """Jobs that never started: they fit no empty system, or the dispatcher refused them."""
+    t = table
+    out = t.start_s < 0
+    found.add(
+        Kind.PLACEMENT,
+        (out & ((t.end_s >= 0) | (np.diff(t.offset) > 0))).nonzero()[0],
+        lambda k: f"job {t.id[k]} never started and has an end or nodes",
+    )
+    found.add(
+        Kind.NEVER_STARTED,
+        (out & ~t.never_fits & ~t.rejected).nonzero()[0],
+        lambda k: f"job {t.id[k]} never started though it could have been",
+    )
+    claimed = (out & t.never_fits).nonzero()[0]
+    if not len(claimed):
+        return
+    asked, which = np.unique(
+        np.column_stack((t.units, t.request))[claimed], axis=0, return_inverse=True
+    )
+    room = np.array([units_that_fit(system.capacity, row[1:]) for row in asked])
+    fits = (room >= asked[:, 0])[which.reshape(-1)]
+    found.add(
+        Kind.NEVER_STARTED,
+        claimed[fits],
+        lambda k: f"job {t.id[k]} never started as one that never fits, and it fits",
+    )
+
+
+def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found: _Findings) -> None:
+    """Jobs that come after another one: it has ended before them, or could never run."""
+    t, think_s = table, np.maximum(think_s, 0)
+    by_id = np.argsort(t.id, kind="stable")
+    at = np.minimum(np.searchsorted(t.id[by_id], preceding), len(t.id) - 1)
+    row = by_id[at]
+    after = (t.start_s >= 0) & (preceding >= 0) & (t.id[row] == preceding)
+    after &= row < np.arange(len(row))
+    ran = t.start_s[row] >= 0
+    found.add(
+        Kind.DEPENDENCY,
+        (after & ran & (t.start_s < t.end_s[row] + think_s)).nonzero()[0],
+        lambda k: too_soon_text(
+            f"job {t.id[k]} starts at {t.start_s[k]}",
+            int(preceding[k]),
+            int(t.end_s[row[k]]),
+            int(think_s[k]),
+        ),
+    )
+    found.add(
+        Kind.DEPENDENCY,
+        (after & ~ran & ~t.never_fits[row] & ~t.rejected[row]).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} starts at {t.start_s[k]}, and job {preceding[k]}, after which it "
+            "comes, never started"
+        ),
+    )
+
+
+def _places(table: Schedule, owner: IntArray, system: System, found: _Findings) -> BoolArray:
+    """Nodes and units of each job; returns which entries are sound enough to be added up."""
+    t = table
+    total = np.concatenate(([0], np.cumsum(t.node_units)))
+    placed = total[t.offset[1:]] - total[t.offset[:-1]]
+    found.add(
+        Kind.UNITS,
+        ((t.start_s >= 0) & (placed != t.units)).nonzero()[0],
+        lambda k: f"job {t.id[k]} has {placed[k]} units on its nodes, it asks for {t.units[k]}",
+    )
+    empty = t.node_units <= 0
+    found.add(
+        Kind.UNITS,
+        empty.nonzero()[0],
+        lambda e: f"job {t.id[owner[e]]} has {t.node_units[e]} units on node {t.node[e]}",
+    )
+    unknown = (t.node < 0) | (t.node >= system.nodes)
+    found.add(
+        Kind.NODE,
+        unknown.nonzero()[0],
+        lambda e: (
+            f"job {t.id[owner[e]]} ran on node {t.node[e]}, nodes are numbered 0 to "
+            f"{system.nodes - 1}"
+        ),
+    )
+    known = ~unknown
+    pair = np.sort(owner[known] * system.nodes + t.node[known])
+    twice = np.unique(pair[1:][pair[1:] == pair[:-1]])
+    found.add(
+        Kind.NODE,
+        twice,
+        lambda p: f"job {t.id[p // system.nodes]} names node {p % system.nodes} twice",
+    )
+    lasting = (t.start_s >= 0) & (t.end_s > t.start_s)
+    return known & lasting[owner]
+
+
+def _levels(table: Schedule, owner: IntArray, system: System, found: _Findings) -> None:
+    """Every node and resource at every instant."""
+    t = table
+    times = np.unique(np.concatenate((t.start_s, t.end_s)))
+    begin, end = np.searchsorted(times, t.start_s)[owner], np.searchsorted(times, t.end_s)[owner]
+    sweep = Sweep(t.node, times, begin, end)
+    del begin, end
+    for r in range(len(system.resources)):
+        amount = t.request[:, r][owner] * t.node_units
+        level = sweep.level(amount)
+        allowed = system.capacity[:, r][sweep.place]
+
+        def text(k: int, r: int = r, level: IntArray = level) -> str:
+            node, time = int(sweep.place[k]), int(sweep.time[k])
+            here = owner[t.node == node]
+            on = (t.start_s[here] <= time) & (time < t.end_s[here]) & (t.request[here, r] > 0)
+            return (
+                f"{place_text(system, node, r, time)}: {level[k]} held by "
+                f"{jobs_text(t.id[here[on]].tolist())}, {system.capacity[node, r]} allowed"
+            )
+
+        found.add(Kind.CAPACITY, sweep.firsts(level > allowed), text)

@@ -1,0 +1,181 @@
+"""The starvation bound: whether a starved job could start earlier than it is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column, JobTable
+from cpdispatch.verify.dependencies import released
+from cpdispatch.verify.levels import Sweep, taken_from_pool, units_that_fit
+from cpdispatch.verify.plan import Planned, held_by_running, held_entries
+from cpdispatch.verify.violation import Kind, Violation
+
+
+def starving(instance: Instance, plan: list[Planned]) -> list[Violation]:
+    """Starved jobs that a plan starts after their bound though they could start earlier.
+
+    They could if every job lasted until its requested time: a plan may take jobs to last as long
+    as is expected, as they may, or anything between, and is blamed for none of it.
+    """
+    rule, now = instance.starvation, instance.now
+    assert rule is not None
+    submit_s = instance.queue.submit_s.tolist()
+    starts = {job.position: job.start_s for job in plan}
+    instance = _lasting(instance)
+    lasts_s = instance.queue.expected_s.tolist()
+    starved = [
+        replace(job, end_s=job.start_s + lasts_s[job.position])
+        for job in plan
+        if now - submit_s[job.position] > rule.threshold_s
+    ]
+    due = {j.position: submit_s[j.position] + rule.threshold_s + rule.bound_s for j in starved}
+    late = [job for job in starved if job.start_s > max(due[job.position], now)]
+    beside = _Beside(instance, starved) if late else None
+    found = []
+    for job in late:
+        assert beside is not None
+        due_s = max(due[job.position], now)
+        could_s = beside.earliest(job, released(instance, starts, job.position))
+        if could_s is not None:
+            text = (
+                f"job {job.id}, submitted at {submit_s[job.position]}, is planned at "
+                f"{job.start_s}, allowed until {due_s}; it could start at {could_s}"
+            )
+            found.append(Violation(Kind.STARVATION, text))
+    return found
+
+
+def _lasting(instance: Instance) -> Instance:
+    """The instance in which every job is expected to last until its requested time."""
+    queue, running = instance.queue, instance.running
+    block = queue.block.copy()
+    block[Column.EXPECTED] = np.maximum(queue.expected_s, queue.requested_s)
+    end_s = np.maximum(running.end_s, running.start_s + running.jobs.requested_s)
+    return replace(
+        instance, queue=JobTable(block, queue.labels), running=replace(running, end_s=end_s)
+    )
+
+
+class _Beside:
+    """What running jobs, reservations and the plans of some jobs leave free, from change to change.
+
+    A job that was planned on the pooled capacity takes its part of that, and of no node: on which
+    ones it would lie, nobody has said.
+    """
+
+    def __init__(self, instance: Instance, plan: list[Planned]) -> None:
+        self.instance = instance
+        kinds = len(instance.system.resources)
+        rows = [
+            (job.position, node, job.start_s, job.end_s, [units * n for n in job.request])
+            for job in plan
+            for node, units in (job.nodes or {}).items()
+        ]
+        rows += [
+            (-1, node, r.start_s, r.end_s, list(r.capacity))
+            for r in instance.reservations
+            for node in r.nodes
+        ]
+        running = held_by_running(instance.running, instance.now)
+        self.held = held_entries(rows, kinds) + replace(running, id=np.full_like(running.id, -1))
+        self.capacity = instance.system.capacity.copy()
+        self.capacity[instance.down] = 0
+        start_s, end_s = (
+            np.array([getattr(job, name) for job in plan], dtype=np.int64)
+            for name in ("start_s", "end_s")
+        )
+        ends_s = np.maximum(instance.running.end_s, instance.now + 1)
+        changes = (self.held.start_s, self.held.end_s, ends_s, start_s, end_s, [instance.now])
+        self.times = np.unique(np.concatenate(changes))
+        self.planned = np.zeros((len(self.times), kinds), dtype=np.int64)
+        for job in plan:
+            if job.nodes is None:
+                self.planned[self.during(job)] += job.units * np.array(job.request)
+        self.pool = self._pool() - self.planned
+        self.watts = self._watts(plan)
+
+    def during(self, job: Planned) -> BoolArray:
+        """The instants at which a planned job runs."""
+        inside: BoolArray = (job.start_s <= self.times) & (self.times < job.end_s)
+        return inside
+
+    def _pool(self) -> IntArray:
+        """What the nodes in service have left together, shape (instants, resources)."""
+        sweep = Sweep.of(self.held.node, self.held.start_s, self.held.end_s)
+        instant = np.searchsorted(self.times, sweep.time)
+        taken = np.zeros((len(self.times), self.capacity.shape[1]), dtype=np.int64)
+        for r in range(self.capacity.shape[1]):
+            change = taken_from_pool(sweep, self.held.amount[:, r], self.capacity[:, r])
+            np.add.at(taken[:, r], instant, change)
+        pool: IntArray = self.capacity.sum(axis=0) - np.cumsum(taken, axis=0)
+        return pool
+
+    def _watts(self, plan: list[Planned]) -> IntArray:
+        """What is left under the power cap, shape (instants,)."""
+        if self.instance.power is None:
+            return np.zeros(len(self.times), dtype=np.int64)
+        left = np.full(len(self.times), self.instance.power.cap, dtype=np.int64)
+        running = self.instance.running
+        draws, ends_s = self.instance.job_power(running.jobs), running.end_s
+        for watts, end_s in zip(draws.tolist(), ends_s.tolist(), strict=True):
+            left[self.times < max(end_s, self.instance.now + 1)] -= watts
+        for job in plan:
+            left[self.during(job)] -= self.draw(job)
+        return left
+
+    def draw(self, job: Planned) -> int:
+        """Watts that a job draws; 0 without a cap."""
+        if self.instance.power is None:
+            return 0
+        unit = self.instance.power.unit
+        return job.units * sum(n * w for n, w in zip(job.request, unit, strict=True))
+
+    def earliest(self, job: Planned, first_s: int) -> int | None:
+        """First instant from ``first_s`` on, and before its own start, at which a job would fit.
+
+        The job is one of the plan; its own part of it counts as free.
+        """
+        inside = (self.times > first_s) & (self.times < job.start_s)
+        begins = np.concatenate(([first_s], self.times[inside]))
+        begins = begins[begins < job.start_s]
+        low = np.searchsorted(self.times, begins, side="right") - 1
+        high = np.searchsorted(self.times, begins + job.end_s - job.start_s)
+        need, own = job.units * np.array(job.request), self.during(job)
+        left = self.pool + own[:, None] * need
+        tight = ((left < need) & (need > 0)).any(axis=1)
+        if watts := self.draw(job):
+            tight |= self.watts + own * watts < watts
+        before = np.concatenate(([0], np.cumsum(tight)))
+        closed = -1
+        for k in (before[low] == before[high]).nonzero()[0].tolist():
+            if low[k] > closed:
+                closed = self._closed(job, int(low[k]), int(high[k]))
+                if closed < low[k]:
+                    return int(begins[k])
+        return None
+
+    def _closed(self, job: Planned, low: int, high: int) -> int:
+        """The instant from which on there are no nodes for a job up to the last of these; else -1.
+
+        No start before that time is feasible, because each such job would still run at the last
+        conflicting instant.
+        """
+        least, need = self.capacity, job.units * np.array(job.request)
+        pooled = self.planned.copy()
+        if job.nodes is None:
+            pooled[self.during(job)] -= need
+        for k in reversed(range(low, high)):
+            time, held = self.times[k], self.held
+            on = (held.start_s <= time) & (time < held.end_s) & (held.id != job.position)
+            free = self.capacity.copy()
+            np.subtract.at(free, held.node[on], held.amount[on])
+            free = np.maximum(free, 0)
+            least = np.minimum(least, free)
+            lacks = (free.sum(axis=0) - pooled[k] < need) & (need > 0)
+            if lacks.any() or units_that_fit(least, np.array(job.request)) < job.units:
+                return k
+        return -1

@@ -1,0 +1,92 @@
+"""A violation: which rule is broken, and in words by which job, where and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cpdispatch.system import System
+
+
+class Kind(StrEnum):
+    """Which rule a violation breaks."""
+
+    SHAPE = "shape"
+    """The arrays of a decision do not belong together."""
+    DIGEST = "digest"
+    """A solution is of another instance."""
+    UNKNOWN_JOB = "unknown job"
+    """A job is named that the instance does not have."""
+    RUNNING_JOB = "running job"
+    """A running job is planned again."""
+    REPEATED_JOB = "repeated job"
+    """A job is named, or placed, twice."""
+    MISSING_JOB = "missing job"
+    """A queued job is not named."""
+    EARLY_START = "early start"
+    """A job starts before the instance's time, or before it was submitted."""
+    PLACEMENT = "placement"
+    """A job that starts has no nodes, or one that does not start has some."""
+    UNITS = "units"
+    """The units on the nodes are not the job's units, or a count is not positive."""
+    NODE = "node"
+    """A node does not exist, or a job names it twice."""
+    DOWN = "down"
+    """A node that is out of service is used."""
+    CAPACITY = "capacity"
+    """A node holds more of a resource than it has."""
+    POOL = "pool"
+    """Jobs planned without nodes need more than the whole system has left."""
+    RESERVATION = "reservation"
+    """Reserved capacity is used."""
+    POWER = "power"
+    """The power cap is exceeded."""
+    DEPENDENCY = "dependency"
+    """A job starts before the jobs that it comes after have ended, or before its earliest start."""
+    STARVATION = "starvation"
+    """A starved job is planned later than its bound though it could start earlier."""
+    OBJECTIVE = "objective"
+    """The objective is unknown, or there is none for a value."""
+    VALUE = "value"
+    """The stated value is not the objective of the plan."""
+    BOUND = "bound"
+    """The stated lower bound lies above the value."""
+    STATUS = "status"
+    """The status is unknown, or optimality is claimed with a gap."""
+    DURATION = "duration"
+    """A job did not run for its runtime, or was not cut at its limit."""
+    NEVER_STARTED = "never started"
+    """A job was left out though it could have been started."""
+    MORE = "more"
+    """How many violations are not listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule: which, and in words the job, node, resource, time, found and allowed."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def place_text(system: System, node: int, resource: int, time: int) -> str:
+    """A resource of a node at an instant, in words."""
+    group = system.groups[system.group_of[node]].name
+    return f"node {node} ({group}), {system.resources[resource]} at {time}"
+
+
+def jobs_text(ids: Iterable[int], most: int = 5) -> str:
+    """Jobs by their identifiers, in words: the first ``most`` of them, and how many more."""
+    listed = sorted(set(ids))
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f"job{'s' * (len(listed) > 1)} " + ", ".join(map(str, listed[:most])) + more
+
+
+def too_soon_text(name: str, before: int, end_s: int, think_s: int) -> str:
+    """When a job may start that comes after another one, in words."""
+    thinks = f", think time {think_s} s" if think_s else ""
+    return f"{name}, allowed from {end_s + think_s} on: job {before} ends at {end_s}{thinks}"

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from cpdispatch.instance import Instance
+from cpdispatch.models.copies import CopiesModel
+from tests.models.cases import (
+    EXAMPLES,
+    RESERVED,
+    WATTS,
+    Where,
+    accepts,
+    alone,
+    crowd,
+    crowded,
+    in_pieces,
+    job,
+    optimum,
+    problem_of,
+    queued,
+    running,
+    solver,
+    without_overdue,
+)
+from tests.models.exhaustive import best_plan, possible
+
+objectives = st.sampled_from(["slowdown", "bounded_slowdown"])
+
+# ------------------------------------------------------------------------ constraint families
+
+
+def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
+    for node, copies in model.present[position].items():
+        model.model.add(sum(copies) == nodes.get(node, 0))
+
+
+def only(family: str, instance: Instance, *wheres: Where | None) -> bool:
+    """Whether one family of constraints, without the other, allows the jobs to be there."""
+    (other,) = {"_alternative", "_within_node"} - {family}
+    return accepts(alone(CopiesModel, family, other)(problem_of(instance)), fix, *wheres)
+
+
+def allowed(instance: Instance, *wheres: Where | None) -> bool:
+    return accepts(CopiesModel(problem_of(instance)), fix, *wheres)
+
+
+PAIR = queued(job(1, 5, 2, 3, 0), job(2, 5, 1, 3, 0))
+
+
+def test_units_that_are_not_given_are_placed_somehow() -> None:
+    assert only("_alternative", PAIR, None, None)
+
+
+@pytest.mark.parametrize("nodes", [{0: 1}, {}], ids=["one", "none"])
+def test_units_are_not_left_out(nodes: dict[int, int]) -> None:
+    assert not only("_alternative", PAIR, (100, nodes))
+
+
+def test_as_many_copies_are_present_as_there_are_units() -> None:
+    assert only("_alternative", PAIR, (100, {0: 1, 1: 1}), (100, {0: 1}))
+
+
+def test_there_are_as_many_copies_as_a_node_could_hold() -> None:
+    model = CopiesModel(problem_of(queued(job(1, 5, 3, 2, 0), job(2, 5, 1, 1, 1))))
+    assert [{n: len(c) for n, c in here.items()} for here in model.present] == [
+        {0: 2, 1: 2}, {0: 1, 1: 1}
+    ]  # fmt: skip
+
+
+def test_a_node_that_is_never_short_constrains_nothing() -> None:
+    assert only("_within_node", PAIR, (100, {0: 1}), (100, {1: 1}))
+
+
+def test_a_node_that_is_exceeded_is_refused() -> None:
+    assert not only("_within_node", PAIR, (100, {0: 1}), (104, {0: 1}))
+    units = queued(job(1, 5, 3, 1, 0), job(2, 5, 1, 2, 0))
+    assert not only("_within_node", units, (100, {0: 3}), (104, {0: 1}))
+
+
+def test_a_node_that_is_just_enough_is_accepted() -> None:
+    assert only("_within_node", PAIR, (100, {0: 1}), (105, {0: 1}))
+    units = queued(job(1, 5, 3, 1, 0), job(2, 5, 1, 2, 0))
+    assert only("_within_node", units, (100, {0: 2, 1: 1}), (104, {0: 1}))
+
+
+def test_nodes_are_shared_with_running_jobs_until_their_end() -> None:
+    held = queued(job(1, 5, 1, 4, 0), running=[running(9, 10, [1, 0], 0)])
+    assert allowed(held, (100, {1: 1}))
+    assert not allowed(held, (104, {0: 1}))
+    assert allowed(held, (105, {0: 1}))
+
+
+def test_nodes_are_left_to_their_reservations() -> None:
+    reserved = queued(job(1, 9, 1, 4, 0), job(2, 2, 1, 1, 0), reservations=RESERVED)
+    assert allowed(reserved, (105, {1: 1}))
+    assert not allowed(reserved, (102, {0: 1}))
+    assert allowed(reserved, (101, {0: 1}))
+
+
+def test_nodes_that_are_down_hold_nothing() -> None:
+    assert list(CopiesModel(problem_of(queued(job(1, 5, 1, 4, 0), down=[1]))).present[0]) == [0]
+
+
+def test_the_power_cap_is_kept() -> None:
+    two = queued(job(1, 5, 1, 2, 1), job(2, 5, 1, 1, 0), power=WATTS)
+    assert allowed(two, None, None)
+    assert not allowed(two, (100, {0: 1}), (104, {1: 1}))
+    assert allowed(two, (100, {0: 1}), (105, {1: 1}))
+
+
+def test_capacity_may_be_held_in_pieces() -> None:
+    problem, plan = in_pieces()
+    wheres = [(int(start), {0: 1}) for start in plan.start_s]
+    assert accepts(CopiesModel(problem), fix, *wheres)
+
+
+def test_the_hint_is_complete_and_sound() -> None:
+    problem = problem_of(crowd(), "thesis-pcp", "slowdown")
+    plan = problem.schedule(np.arange(len(problem.jobs)))
+    model, one = CopiesModel(problem, plan), solver()
+    hinted = sorted(model.model.proto.solution_hint.vars)
+    assert hinted == list(range(len(model.model.proto.variables)))
+    one.parameters.fix_variables_to_their_hinted_value = True
+    assert one.solve(model.model) == cp_model.OPTIMAL
+    assert (model.read(one).units == plan.units).all()
+
+
+# --------------------------------------------------------------------------------- optimality
+
+
+@pytest.mark.parametrize("name", ["thesis-pcp", "thesis-pcp1"])
+@settings(max_examples=EXAMPLES)
+@given(crowded(), objectives)
+def test_the_best_plan_is_that_of_the_exhaustive_twin(
+    name: str, instance: Instance, objective: str
+) -> None:
+    instance = without_overdue(instance)
+    chosen = possible(instance)
+    if not chosen:
+        return
+    best = best_plan(instance, chosen, objective)
+    assert best is not None
+    problem = problem_of(instance, name, objective, chosen)
+    plan = problem.schedule(np.arange(len(chosen)))
+    assert optimum(CopiesModel(problem, plan)) == pytest.approx(float(best[0]), rel=1e-6)

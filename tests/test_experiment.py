@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from cpdispatch.experiment import RunSummary, report_of, tables
+
+
+def told(
+    dispatcher: str, seed: int, long: tuple[float, float], users: dict[str, tuple[float, float]]
+) -> RunSummary:
+    """A run of (jobs, mean wait) of long jobs, and of each user."""
+    about = {
+        "dispatcher": dispatcher, "predictor": "walltime", "workload": "KTH", "notes": {},
+        "system": {"name": "100"}, "seed": seed, "seconds": 1.0, "place": 4 + seed,
+    }  # fmt: skip
+    none = {"jobs": 0, "wait_s_mean": math.nan, "bounded_slowdown_mean": math.nan}
+    jobs, wait_s = long
+    some = {"jobs": jobs, "wait_s_mean": wait_s, "bounded_slowdown_mean": 2.0}
+    classes = {"short": none, "medium": none, "long": some}
+    figures = {"jobs": jobs, "wait_s_mean": wait_s, "wait_s_max": wait_s + seed}
+    return RunSummary(about, figures, classes, users)
+
+
+EASY = [
+    told("easy", 0, (20, 100.0), {"ann": (10, 100.0), "bob": (15, 9.0)}),
+    told("easy", 1, (20, 200.0), {"ann": (30, 300.0), "cyd": (25, 8.0)}),
+]
+HCP = [
+    told("hcp", 0, (20, 200.0), {"ann": (10, 1000.0), "bob": (15, 9e9)}),
+    told("hcp", 1, (20, 700.0), {"ann": (30, 600.0), "cyd": (25, 8.0)}),
+]
+
+
+def test_multiples_over_seeds_are_those_of_the_means() -> None:
+    ((title, (easy, hcp)),) = tables([*EASY, *HCP])
+    assert (title, easy["seeds"], hcp["first"]) == ("", 2, "easy")
+    long = hcp["classes"]["long"]
+    assert (easy["classes"]["long"]["wait_s_mean"], long["wait_s_mean"]) == (150, 450)
+    assert (long["jobs"], long["wait_s_mean_times"]) == (20, 3)
+    assert hcp["wait_s_max_times"] == 450.5 / 150.5
+    # ann waits (10 x 100 + 30 x 300) / 40 = 250 s under easy, and 700 s under hcp; bob has 15
+    # jobs in one run of two, 7.5 in the mean: too few; cyd has 12.5 and waits as before.
+    assert hcp["users"] == {
+        "counted": 2, "losing": 1, "wait_s_mean": 700, "wait_s_mean_first": 250,
+        "wait_s_mean_times": 2.8,
+    }  # fmt: skip
+
+
+def test_a_class_that_has_no_jobs_in_one_run_has_the_mean_of_the_others() -> None:
+    rare = told("easy", 0, (0, math.nan), {}), told("easy", 1, (4, 60.0), {})
+    for runs in (rare, rare[::-1]):
+        ((_, (row,)),) = tables(runs)
+        assert row["classes"]["long"]["wait_s_mean"] == 60
+        assert row["classes"]["long"]["jobs"] == 2
+        assert math.isnan(row["classes"]["short"]["wait_s_mean"])
+
+
+def test_programs_are_told_each_run_beside_that_of_its_seed_and_the_warnings_of_the_table() -> None:
+    report = report_of([*EASY, *HCP])
+    easy, _, *hcp = report["runs"]
+    assert [run["classes"]["long"].get("wait_s_mean_times") for run in hcp] == [2, 3.5]
+    assert [run["users"]["losing"] for run in hcp] == [1, 1]
+    assert [run["users"]["wait_s_mean_times"] for run in hcp] == [1e9, 2]
+    assert (easy["first"], easy["users"]) == (None, None)
+    assert all("waits_of_users" not in run for run in report["runs"])
+    assert [warning["text"] for warning in report["warnings"]] == [
+        "hcp: long jobs wait 3.0 times as long as under easy (8 min instead of 2 min).",
+        "hcp: the user that loses most waits 2.8 times as long as under easy "
+        "(12 min instead of 4 min).",
+        "hcp: the longest wait is 3.0 times as long as under easy (8 min instead of 3 min).",
+    ]
+
+
+@pytest.mark.parametrize("first", ["easy", "hcp"])
+def test_the_run_that_is_named_first_is_what_the_others_are_measured_against(first: str) -> None:
+    named: list[Any] = [*EASY, *HCP] if first == "easy" else [*HCP, *EASY]
+    ((_, rows),) = tables(named)
+    assert [row["first"] for row in rows] == [None, first]

@@ -1,0 +1,65 @@
+"""A log is read, a part of it selected, and that fitted to a system, in one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cpdispatch.errors import UsageError
+from cpdispatch.jobs import Workload
+from cpdispatch.system import System, find
+from cpdispatch.workloads import from_table, prepare, read
+from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads.select import select
+
+JOBS = """; MaxProcs: 8
+; UnixStartTime: 0
+1 0 -1 60 2 -1 -1 2 90 -1 1 1 1 1 1 1 -1 -1
+2 5 -1 30 4 -1 -1 4 90 -1 1 1 1 1 1 1 -1 -1
+3 90000 -1 30 1 -1 -1 1 90 -1 1 1 1 1 1 1 -1 -1
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "three.swf"
+    path.write_text(JOBS)
+    return path
+
+
+def assert_same(one: Workload, other: Workload) -> None:
+    assert (one.name, one.resources) == (other.name, other.resources)
+    assert one.table.block.tolist() == other.table.block.tolist()
+    assert one.runtime_s.tolist() == other.runtime_s.tolist()
+
+
+def test_a_log_without_a_system_runs_on_a_pool_of_its_machine_s_size(log: Path) -> None:
+    workload, system = prepare(log)
+    assert_same(workload, fit(read(log), System.pool(8)))
+    assert system.processors == 8
+
+
+def test_the_three_steps_are_those_by_hand(log: Path) -> None:
+    seth = find("seth")
+    for part in ({"jobs": 2}, {"since": "1970-01-01T00:00:02"}, {"until": "1970-01-02"}):
+        workload, system = prepare(log, "seth", units="per-node", **part)  # type: ignore[arg-type]
+        by_hand = fit(select(read(log), **part), seth, "per-node")  # type: ignore[arg-type]
+        assert_same(workload, by_hand)
+        assert system is seth
+
+
+def test_the_strong_filter_knows_the_size_of_the_system(log: Path) -> None:
+    assert prepare(log, System.pool(3), filter="strong")[0].table.id.tolist() == [1, 3]
+
+
+def test_a_workload_is_prepared_as_a_file_is_and_cannot_be_filtered_again(log: Path) -> None:
+    assert_same(prepare(read(log), jobs=1)[0], prepare(log, jobs=1)[0])
+    with pytest.raises(UsageError, match="filter 'strong' is for a file"):
+        prepare(read(log), filter="strong")
+
+
+def test_a_log_of_an_unknown_machine_needs_a_system() -> None:
+    columns = {"id": [1], "submit": [0], "runtime": [60], "units": 1, "core": 1}
+    with pytest.raises(UsageError, match=r"^mine does not say how large its machine is"):
+        prepare(from_table(columns, "mine"))

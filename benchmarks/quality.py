@@ -1,40 +1,41 @@
-"""How good schedules are: dispatchers and predictors on real logs, for docs/quality.md.
+"""How good schedules are: dispatchers and predictors on real logs, for docs/data/quality_*.csv.
 
     python benchmarks/quality.py ../shared/traces --out quality
 
 Each case is one replay; what came of it is a line of ``OUT/results.jsonl``. A case that is there is
-not run again, so the same command goes on after an interruption. At the end the tables between the
-markers of the page are written anew from all lines. With ``--jobs`` they are printed.
+not run again, so the same command goes on after an interruption. At the end the rows of all these
+cases are replaced in the CSV files, or added; other rows stay. With ``--jobs`` they are printed.
+``python docs/tables.py --write`` then makes the tables of the pages from the CSV files.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from cpdispatch import dispatch
 from cpdispatch.analyze import metrics
 from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError, Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
-from cpdispatch.errors import CpdispatchError, UsageError, unknown
+from cpdispatch.errors import CpdispatchError, unknown
 from cpdispatch.files import write_bytes
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.predict import PREDICTORS
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "quality.md"
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 
 EASY, SJBF = "easy", "easy-fcfs-spf"
 SAF, SPF = "easy-saf-saf:threshold=200000", "easy-spf-spf:threshold=200000"
@@ -88,7 +89,10 @@ FIRST = {"CEA-Curie-2011-2.1-cln": 4_000, GAIA: 9_000}
 COMPARED = ("walltime", "profile", "forest", "actual")
 SOME = {EASY: OUTER, NAIVE: ("profile", "forest", "actual")}
 """Dispatchers that are compared with some of these only."""
-MODEL_JOBS, MODEL_LIMIT_S, WAIT_MAX = 4_000, 0.05, 1.5
+MODEL_JOBS, MODEL_LIMIT_S = 4_000, 0.05
+DRAWS, SHIFT_S = 10, 60
+"""A replay of one log is one draw of a system that amplifies small differences. More of them have
+submissions that are later by up to so many seconds."""
 
 
 # ------------------------------------------------------------------------------------- one case
@@ -98,7 +102,8 @@ MODEL_JOBS, MODEL_LIMIT_S, WAIT_MAX = 4_000, 0.05, 1.5
 class Case:
     """One replay. Without a predictor the dispatcher's own; without ``jobs`` the whole log.
 
-    ``first`` is the index of the first job.
+    ``first`` is the index of the first job. ``draw`` is 0 for the log as it is, else the seed of
+    the generator that shifts the submissions.
     """
 
     log: str
@@ -109,21 +114,19 @@ class Case:
     trigger: str = "instant"
     idempotent: bool = False
     limit_s: float = 1.0
+    draw: int = 0
 
     @property
     def correction(self) -> str:
         """The simulator's own where it does not matter; else the published one."""
         return "minimal" if self.dispatcher == "best" or self.predictor in OUTER else "incremental"
 
-    @property
-    def label(self) -> str:
-        """The predictor as tables have it."""
-        return f"{self.predictor or 'own'}{', restarts' if self.idempotent else ''}"
-
     def __str__(self) -> str:
         jobs = "" if self.jobs is None else f" {self.first}+{self.jobs}"
         trigger = "" if self.trigger == "instant" else f" {self.trigger}"
-        return f"{self.log}{jobs} {self.dispatcher} {self.label}{trigger}"
+        label = f"{self.predictor or 'own'}{', restarts' if self.idempotent else ''}"
+        draw = f" draw {self.draw}" if self.draw else ""
+        return f"{self.log}{jobs} {self.dispatcher} {label}{trigger}{draw}"
 
     def cost(self, jobs: int) -> float:
         """About how many milliseconds it takes on a log of so many jobs."""
@@ -170,11 +173,21 @@ def measure(log: tuple[Workload, System], case: Case) -> Figures:
     if case.jobs is not None:
         last = min(case.first + case.jobs, len(workload))
         workload = workload.take(np.arange(case.first, last))
+    if case.draw:
+        workload = shifted(workload, case.draw)
     run = simulate(
         workload, system, case.dispatcher, predictor=case.predictor, trigger=case.trigger,
         correction=case.correction, idempotent=case.idempotent, settings=Settings(case.limit_s),
     )  # fmt: skip
     return figures(run)
+
+
+def shifted(workload: Workload, draw: int) -> Workload:
+    """A workload with its jobs in the same order, submitted up to `SHIFT_S` later."""
+    block = workload.table.block.copy()
+    later_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(workload))
+    block[Column.SUBMIT] = np.sort(block[Column.SUBMIT] + later_s)
+    return replace(workload, table=JobTable(block, workload.table.labels))
 
 
 def figures(run: Run) -> Figures:
@@ -243,11 +256,6 @@ def find(log: str, traces: Path) -> tuple[Workload, System] | None:
 # -------------------------------------------------------------------------------------- the cases
 
 
-def own() -> str:
-    """The predictor that `best` takes."""
-    return str(getattr(dispatch.make("best"), "predictor", "walltime"))
-
-
 def predicted(log: Log, jobs: int | None) -> Iterator[Case]:
     """Orders and predictors, and `best`."""
     for predictor in OUTER:
@@ -295,6 +303,14 @@ def thesis(log: str, jobs: int | None) -> Iterator[Case]:
             yield Case(log, dispatcher, predictor, jobs, start, limit_s=MODEL_LIMIT_S)
 
 
+def draws(log: Log, jobs: int | None) -> Iterator[Case]:
+    """The dispatchers of the first table of the page, on shifted submissions."""
+    for dispatcher in (EASY, *ORDERS, "best"):
+        for draw in range(1, DRAWS + 1):
+            predictor = None if dispatcher == "best" else "walltime"
+            yield Case(log.name, dispatcher, predictor, jobs, draw=draw)
+
+
 def first(log: str, jobs: int | None) -> int:
     return 0 if jobs is None else FIRST.get(log, 0)
 
@@ -309,6 +325,8 @@ def all_cases(parts: Sequence[str], jobs: int | None, whole: bool) -> dict[str, 
     for log in LOGS:
         if "predictors" in parts:
             found += predicted(log, jobs)
+        if "draws" in parts:
+            found += draws(log, jobs)
         if "published" in parts:
             found += [case for _, case in published(log, jobs).values()]
         if "models" in parts:
@@ -322,7 +340,7 @@ def all_cases(parts: Sequence[str], jobs: int | None, whole: bool) -> dict[str, 
     return {str(case): case for case in found}
 
 
-PARTS = ("predictors", "published", "models", "thesis")
+PARTS = ("predictors", "draws", "published", "models", "thesis")
 
 
 # ------------------------------------------------------------------------------------- the results
@@ -368,208 +386,84 @@ def make(cases: Mapping[str, Case], traces: Path, path: Path, workers: int) -> N
             )
 
 
-# -------------------------------------------------------------------------------------- the tables
+# ------------------------------------------------------------------------------------ the CSV files
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> list[str]:
-    """A table without the columns that are empty; the first ``texts`` are aligned to the left."""
-    rows = list(rows)
-    kept = [n for n in range(len(head)) if n < texts or any(row[n] for row in rows)]
-    rule = ["---" if n < texts else "--:" for n in kept]
-    lines = [[head[n] for n in kept], rule, *([row[n] or "-" for n in kept] for row in rows)]
-    return [f"| {' | '.join(line)} |" for line in lines] + [""]
+def number(value: float, form: str = ".1f") -> str:
+    return f"{value:{form}}"
 
 
-def number(value: float | None, form: str = ".1f") -> str:
-    return "" if value is None else f"{value:{form}}"
+RUNS = (
+    "log", "dispatcher", "predictor", "idempotent", "trigger", "first", "jobs", "draw",
+    "bounded_slowdown", "first_half", "second_half", "per_processor", "wait_min_mean",
+    "wait_h_max", "restarts", "wasted_h", "decision_ms", "seconds",
+)  # fmt: skip
+ACCURACY = ("log", "predictor", "error_min", "under_percent", "over_percent", "close_percent")
+PUBLISHED = ("log", "method", "published", "ours")
+CLASSES = (
+    "system", "dispatcher", "class", "mean_of", "jobs", "requested",
+    *(f"{predictor}_percent" for predictor in COMPARED[1:]),
+)  # fmt: skip
+KEYS = {RUNS: 8, ACCURACY: 2, PUBLISHED: 2, CLASSES: 4}
+"""Columns of each file -> how many of the first ones tell its rows apart."""
 
 
-def relative(value: float, base: float) -> str:
-    return f"{value / base - 1:+.0%}".replace("%", " %") if base else ""
+def run_rows(results: Mapping[Case, Figures]) -> Iterator[list[str]]:
+    for case, got in results.items():
+        yield [
+            case.log, case.dispatcher, case.predictor or "own", "yes" * case.idempotent,
+            case.trigger, str(case.first), str(got.jobs), str(case.draw),
+            *map(number, (got.slowdown, got.first_half, got.second_half)),
+            number(got.per_processor, ".2f"), number(got.wait_s_mean / 60, ".0f"),
+            number(got.wait_s_max / 3600), str(got.restarts or ""),
+            number(got.wasted_s / 3600, ".0f") if got.restarts else "",
+            number(got.decision_ms, ".3f"), number(got.seconds),
+        ]  # fmt: skip
 
 
-class Tables:
-    """The tables of the page, from what results there are.
+def accuracy_rows(results: Mapping[Case, Figures], jobs: int | None) -> Iterator[list[str]]:
+    """Accuracy at submission, under EASY-SJBF."""
+    for log in LOGS:
+        for predictor in PREDICTORS:
+            got = results.get(Case(log.name, SJBF, predictor, jobs))
+            if got is not None and predictor != "actual":
+                shares = [number(100 * share) for share in (got.under, got.over, got.close)]
+                yield [log.name, predictor, number(got.error_s / 60), *shares]
 
-    Parameters
-    ----------
-    results : mapping of Case to Figures
-    jobs : int or None
-        As many jobs of each log as the cases have.
-    """
 
-    def __init__(self, results: Mapping[Case, Figures], jobs: int | None) -> None:
-        self._results = results
-        self._jobs = jobs
+def published_rows(results: Mapping[Case, Figures], jobs: int | None) -> Iterator[list[str]]:
+    for log in LOGS:
+        for method, (value, case) in published(log, jobs).items():
+            if case in results and value is not None:
+                yield [log.name, method, number(value), number(results[case].slowdown)]
 
-    def lines(self) -> list[str]:
-        sections = {
-            "Orders and predictors": self.predictors(),
-            "`best`": self.best(),
-            "Published methods": self.published(),
-            "CP dispatchers": self.models(),
-            "Accuracy of the predictors": self.accuracy(),
-            "By class of jobs": self.thesis(),
-            "Every run": self.runs(),
-        }
-        return [
-            line
-            for title, content in sections.items()
-            for line in ([f"### {title}", "", *content] if content else ())
-        ]
 
-    def _grid(self, cases: Iterable[Case]) -> list[str]:
-        """Mean bounded slowdowns: a row a dispatcher, a column a predictor."""
-        cases = [case for case in cases if case in self._results]
-        labels = list(dict.fromkeys(case.label for case in cases))
-        labels = [label for label in labels if label not in ("own", "actual")]
-        of = {(c.dispatcher, own() if c.predictor is None else c.label): c for c in cases}
-        rows = []
-        for dispatcher in dict.fromkeys(case.dispatcher for case in cases):
-            found = [of.get((dispatcher, label)) for label in (*labels, "actual")]
-            rows.append([
-                f"`{dispatcher}`",
-                *("" if case is None else number(self._results[case].slowdown) for case in found),
-            ])  # fmt: skip
-        heads = ["requested" if label == "walltime" else label for label in labels]
-        return table(["mean bounded slowdown", *heads, "clairvoyant"], rows)
-
-    def predictors(self) -> list[str]:
-        found = []
-        for log in LOGS:
-            cases = [case for case in predicted(log, self._jobs) if case in self._results]
-            if cases:
-                jobs = self._results[cases[0]].jobs
-                found += [f"{log.name}, {log.processors:,} processors, {jobs:,} jobs:", ""]
-                found += self._grid(cases)
-        return found
-
-    def best(self) -> list[str]:
-        rows = []
-        for log in LOGS:
-            three = (("best", None), ("best", "actual"), (EASY, "walltime"))
-            got, clairvoyant, easy = (
-                self._results.get(Case(log.name, dispatcher, predictor, self._jobs))
-                for dispatcher, predictor in three
-            )
-            if got is None:
+def class_rows(results: Mapping[Case, Figures], most: int | None) -> Iterator[list[str]]:
+    """Means of a class of jobs with requested times, and relative to that with predictors."""
+    for system, (logs, jobs) in THESIS.items():
+        for dispatcher in BY_CLASS:
+            of = {
+                predictor: [
+                    results[case].classes
+                    for log in logs
+                    for case in thesis(log, at_most(jobs, most))
+                    if (case.dispatcher, case.predictor) == (dispatcher, predictor)
+                    and case in results
+                ]
+                for predictor in COMPARED
+            }
+            if any(len(runs) < len(logs) for runs in of.values()):
                 continue
-            ratio = None if easy is None else got.wait_s_max / max(easy.wait_s_max, 1)
-            reached = [log.target is not None and got.slowdown <= log.target,
-                       ratio is not None and ratio <= WAIT_MAX]  # fmt: skip
-            rows.append([
-                log.name,
-                number(None if easy is None else easy.slowdown),
-                number(log.best),
-                number(log.target, ".0f"),
-                number(got.slowdown),
-                number(got.first_half),
-                number(got.second_half),
-                number(None if clairvoyant is None else clairvoyant.slowdown),
-                number(ratio, ".2f"),
-                "" if log.target is None else "yes" if all(reached) else "no",
-            ])  # fmt: skip
-        head = ["log", "`easy`", "best published on-line", "target", "`best`", "first half",
-                "second half", "`best`, clairvoyant", "wait max / `easy`", "reached"]  # fmt: skip
-        return table(head, rows) if rows else []
-
-    def published(self) -> list[str]:
-        rows = []
-        for log in LOGS:
-            for method, (value, case) in published(log, self._jobs).items():
-                got = self._results.get(case)
-                if got is not None and value is not None:
-                    difference = relative(got.slowdown, value)
-                    rows.append([log.name, method, number(value), number(got.slowdown), difference])
-        head = ["log", "method", "published", "ours", "difference"]
-        return table(head, rows, texts=2) if rows else []
-
-    def models(self) -> list[str]:
-        found = []
-        for log in LOGS:
-            for jobs in dict.fromkeys((at_most(MODEL_JOBS, self._jobs), self._jobs)):
-                cases = [case for case in models(log.name, jobs) if case in self._results]
-                if any(case.dispatcher in MODELS for case in cases):
-                    last = cases[0].first + self._results[cases[0]].jobs
-                    which = f"jobs {cases[0].first + 1:,} to {last:,}"
-                    found += [f"{log.name}, {which}:", "", *self._grid(cases)]
-        return found
-
-    def accuracy(self) -> list[str]:
-        rows = []
-        for log in LOGS:
-            for predictor in PREDICTORS:
-                got = self._results.get(Case(log.name, SJBF, predictor, self._jobs))
-                if got is not None and predictor != "actual":
-                    shares = [number(100 * share) for share in (got.under, got.over, got.close)]
-                    rows.append([log.name, predictor, number(got.error_s / 60), *shares])
-        head = ["log", "predictor", "mean absolute error, min", "too short, %", "too long, %",
-                "runtime / prediction in 0.75 to 1.25, %"]  # fmt: skip
-        return table(head, rows, texts=2) if rows else []
-
-    def thesis(self) -> list[str]:
-        found = []
-        for system, (logs, most) in THESIS.items():
-            rows = [
-                row
-                for dispatcher in BY_CLASS
-                for row in self._by_class(logs, dispatcher, at_most(most, self._jobs))
-            ]
-            if rows:
-                head = ["dispatcher", "class", "mean of", "jobs", "requested", *COMPARED[1:]]
-                found += [f"`{system}`:", "", *table(head, rows, texts=3)]
-        return found
-
-    def _by_class(self, logs: Sequence[str], dispatcher: str, jobs: int) -> Iterator[list[str]]:
-        """Rows of one dispatcher: with requested times, and relative to that."""
-        cases = [
-            case for log in logs for case in thesis(log, jobs) if case.dispatcher == dispatcher
-        ]
-        of = {
-            predictor: [
-                self._results[case].classes
-                for case in cases
-                if case.predictor == predictor and case in self._results
-            ]
-            for predictor in COMPARED
-        }
-        if any(len(runs) < len(logs) for runs in of.values()):
-            return
-        for kind in ("all", *metrics.CLASSES_S):
-            count = sum(run[kind]["jobs"] for run in of["walltime"] if kind in run)
-            for measure in ("slowdown", "bounded slowdown", "wait, min") if count else ():
-                base, *others = (pooled(of[predictor], kind, measure) for predictor in COMPARED)
-                yield [
-                    f"`{dispatcher}`", kind, measure, f"{count:,.0f}", number(base, ".2f"),
-                    *(relative(value, base) for value in others),
-                ]  # fmt: skip
-
-    def runs(self) -> list[str]:
-        rows = []
-        cases = all_cases(PARTS, self._jobs, whole=True).values()
-        for case in (case for case in cases if case in self._results):
-            got = self._results[case]
-            rows.append([
-                case.log,
-                f"`{case.dispatcher}`",
-                case.label,
-                "" if case.trigger == "instant" else case.trigger,
-                f"{got.jobs:,}" if not case.first else f"{got.jobs:,} from {case.first + 1:,}",
-                *map(number, (got.slowdown, got.first_half, got.second_half)),
-                number(got.per_processor, ".2f"),
-                number(got.wait_s_mean / 60, ",.0f"),
-                number(got.wait_s_max / 3600, ",.1f"),
-                f"{got.killed:,}" if got.killed else "",
-                f"{got.restarts:,}" if got.restarts else "",
-                number(got.wasted_s / 3600, ",.0f") if got.restarts else "",
-                f"{count:,}" if (count := sum(got.faults.values())) else "",
-                number(got.decision_ms, ".3f"),
-                number(got.seconds),
-            ])  # fmt: skip
-        head = ["log", "dispatcher", "predictor", "trigger", "jobs", "mean bounded slowdown",
-                "first half", "second half", "per processor", "mean wait, min", "longest wait, h",
-                "killed", "restarts", "wasted, h", "faults", "ms a dispatch", "s"]  # fmt: skip
-        return table(head, rows, texts=4) if rows else []
+            for kind in ("all", *metrics.CLASSES_S):
+                count = sum(run[kind]["jobs"] for run in of["walltime"] if kind in run)
+                for measure in ("slowdown", "bounded slowdown", "wait, min") if count else ():
+                    base, *others = (pooled(of[predictor], kind, measure) for predictor in COMPARED)
+                    changes = [100 * (other / base - 1) if base else 0.0 for other in others]
+                    yield [
+                        system, dispatcher, kind, measure, number(count, ".0f"),
+                        number(base, ".2f"),
+                        *(number(change, ".0f") for change in changes),
+                    ]  # fmt: skip
 
 
 def pooled(runs: Sequence[Mapping[str, Mapping[str, float]]], kind: str, measure: str) -> float:
@@ -578,13 +472,26 @@ def pooled(runs: Sequence[Mapping[str, Mapping[str, float]]], kind: str, measure
     return sum(each["jobs"] * each[measure] for each in of) / sum(each["jobs"] for each in of)
 
 
-def rewritten(page: str, lines: Sequence[str], name: str) -> str:
-    """A page with other tables between its markers."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise UsageError(f"{name} has no line {BEGIN} before a line {END}: add them")
-    return "\n".join([f"{before}{BEGIN}", "", *lines, f"{END}{after}"])
+def files(
+    results: Mapping[Case, Figures], jobs: int | None
+) -> dict[str, tuple[tuple[str, ...], list[list[str]]]]:
+    """By name, the columns and the rows of each CSV file."""
+    return {
+        "quality_runs": (RUNS, list(run_rows(results))),
+        "quality_accuracy": (ACCURACY, list(accuracy_rows(results, jobs))),
+        "quality_published": (PUBLISHED, list(published_rows(results, jobs))),
+        "quality_classes": (CLASSES, list(class_rows(results, jobs))),
+    }
+
+
+def merged(text: str, head: tuple[str, ...], rows: Iterable[Sequence[str]]) -> str:
+    """A CSV file whose rows of the same case are replaced; new ones come last."""
+    _, *before = list(csv.reader(io.StringIO(text))) or [[]]
+    keys = KEYS[head]
+    found = {tuple(row[:keys]): row for row in (*before, *map(list, rows))}
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([head, *found.values()])
+    return written.getvalue()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -599,7 +506,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--whole", action="store_true", help="CP dispatchers on all of KTH, too")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--list", action="store_true", help="list what is to be run, and end")
-    parser.add_argument("--write", type=Path, help=f"page of the tables, else {PAGE.name}")
+    parser.add_argument("--write", type=Path, help="folder of the CSV files, else docs/data")
     given = parser.parse_args(arguments)
     names = [*(log.name for log in LOGS), *EURORA, GAIA]
     for log in given.logs:
@@ -625,12 +532,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except CampaignError as error:
         failed = error
-    lines = Tables(load(path), given.jobs).lines()
-    page = given.write or (PAGE if given.jobs is None else None)
-    if page is None:
-        print("\n".join(lines))
-    else:
-        write_bytes(page, rewritten(page.read_text(), lines, str(page)).encode())
+    folder = given.write or (DATA if given.jobs is None else None)
+    for name, (head, rows) in files(load(path), given.jobs).items():
+        target = folder and folder / f"{name}.csv"
+        before = target.read_text() if target and target.exists() else ""
+        text = merged(before, head, rows)
+        if target:
+            write_bytes(target, text.encode())
+        else:
+            print(f"{name}.csv", text, sep="\n")
     if failed is not None:
         print(failed, *getattr(failed, "__notes__", ()), sep="\n", file=sys.stderr)
     return 1 if failed else 0

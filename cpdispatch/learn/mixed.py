@@ -1,7 +1,7 @@
 """Mixed policies: the weights of a score, by an evolution strategy, on week-long simulations.
 
 The score of a job is w . x over x = (q, p, wait, p / q, expansion, area), smallest first, with p
-the expected duration, |w|_1 = 1. So that weights mean something, each feature is measured in
+the expected duration, ``|w|_1`` = 1. So that weights mean something, each feature is measured in
 standard deviations of that feature over the jobs of the training half (at their starts under
 EASY-FCFS-FCFS); policy files hold weights of the features as they are, in seconds and processors.
 The twelve pure orders are the corners: smallest area is w = (0, 0, 0, 0, 0, 1), first come first
@@ -101,7 +101,7 @@ class Mixed:
         best of them, and under the mixed policy that is best in this week (hindsight), in the
         training half (trained), in the week before (previous).
     weights : DataFrame
-        One row a week: the week's best weights, |w|_1 = 1.
+        One row a week: the week's best weights, ``|w|_1`` = 1.
     """
 
     mixing: Mixing
@@ -144,7 +144,7 @@ class Mixed:
 
 
 def order_of(weights: FloatArray, scale: FloatArray) -> Order:
-    """The mixed policy of weights of the features in units of ``scale``; |w|_1 is made 1."""
+    """The mixed policy of weights of the features in units of ``scale``; ``|w|_1`` is made 1."""
     unit = weights / np.abs(weights).sum() / scale
     return mix(dict(zip(FEATURES, unit.tolist(), strict=True)))
 
@@ -264,7 +264,7 @@ def minimise(
     evaluations: int,
     seed: int,
 ) -> tuple[FloatArray, float]:
-    """The weights of smallest worth, |w|_1 = 1, and it: from the best start on by CMA-ES.
+    """The weights of smallest worth, ``|w|_1`` = 1, and it: from the best start on by CMA-ES.
 
     Parameters
     ----------

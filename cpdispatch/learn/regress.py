@@ -43,7 +43,7 @@ class Regression:
     orders : int
         Random orders of each Q; 256,000 in the paper.
     running, queued : int
-        |S| and |Q|.
+        How many jobs S and Q have.
     published_shuffle : bool
         Draw the orders as the code of the paper does, see `cpdispatch.learn.trials.sample`.
     seed : int

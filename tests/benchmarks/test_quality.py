@@ -36,11 +36,6 @@ ONE = bench.Figures(
 )  # fmt: skip
 
 
-def lines(results: dict[Any, Any]) -> list[str]:
-    found: list[str] = bench.Tables(results, None).lines()
-    return found
-
-
 @pytest.mark.log
 def test_a_run_keeps_its_results_and_goes_on_where_it_ended(
     trace: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -51,8 +46,7 @@ def test_a_run_keeps_its_results_and_goes_on_where_it_ended(
     ]  # fmt: skip
     assert bench.main(arguments) == 0
     told = capsys.readouterr()
-    assert f"{KTH}, 100 processors, 200 jobs:" in told.out
-    assert "| `easy-fcfs-spf` |" in told.out
+    assert f"{KTH},easy-fcfs-spf,last2,,instant,0,200,0," in told.out
 
     path = tmp_path / "results.jsonl"
     every = path.read_bytes().splitlines(keepends=True)
@@ -83,7 +77,7 @@ def test_a_case_that_fails_is_told_and_the_others_are_kept(
     assert bench.main(arguments) == 1
     told = capsys.readouterr()
     assert f"{KTH} 0+200 easy-fcfs-spf last2: AssertionError: no luck" in told.err
-    assert "| requested | profile |" in told.out
+    assert f"{KTH},easy-fcfs-spf,profile,,instant,0,10,0,20.0," in told.out
 
 
 def test_figures_are_those_of_the_jobs_in_order_of_submission() -> None:
@@ -110,18 +104,22 @@ def test_the_part_of_a_log_that_is_run_begins_where_its_jobs_wait() -> None:
     assert part.slowdown != pytest.approx(whole.slowdown)
 
 
-def test_a_target_is_reached_by_slowdown_and_longest_wait() -> None:
-    easy, best = bench.Case(KTH, "easy", "walltime"), bench.Case(KTH, "best", None)
-    for got, reached in (
-        (ONE, "yes"), (replace(ONE, slowdown=30.1), "no"), (replace(ONE, wait_s_max=10801.0), "no")
-    ):  # fmt: skip
-        row = bench.Tables({easy: ONE, best: got}, None).best()[2]
-        assert row.endswith(f"{reached} |")
+def test_a_draw_shifts_submissions_and_nothing_else() -> None:
+    workload, _ = bench.find("eurora-seed-0", Path())
+    one, same, other = (bench.shifted(workload, draw) for draw in (1, 1, 2))
+    later_s = one.table.submit_s - workload.table.submit_s
+    assert later_s.min() >= 0
+    assert 0 < later_s.max() < bench.SHIFT_S
+    assert (one.table.submit_s == same.table.submit_s).all()
+    assert (one.table.submit_s != other.table.submit_s).any()
+    assert (one.table.requested_s == workload.table.requested_s).all()
+    assert (one.table.id == workload.table.id).all()
 
 
-def test_our_versions_are_compared_with_what_was_published() -> None:
+def test_our_versions_are_beside_what_was_published() -> None:
     case = bench.Case(KTH, "easy-fcfs-spf", "eloss", trigger="event")
-    assert f"| {KTH} | eloss | 51.4 | 61.7 | +20 % |" in lines({case: replace(ONE, slowdown=61.7)})
+    rows = list(bench.published_rows({case: replace(ONE, slowdown=61.7)}, None))
+    assert rows == [[KTH, "eloss", "51.4", "61.7"]]
 
 
 def test_classes_are_pooled_over_seeds_and_told_relative_to_requested_times() -> None:
@@ -133,23 +131,22 @@ def test_classes_are_pooled_over_seeds_and_told_relative_to_requested_times() ->
         case: of(2.0 + seed * (case.predictor == "walltime"), 10 * (1 + seed))
         for seed, log in enumerate(bench.EURORA)
         for case in bench.thesis(log, 1500)
-        if case.dispatcher == "hcp"
+        if case.dispatcher == bench.BY_CLASS[0]
     }
-    (row,) = (line for line in lines(results) if "| short | slowdown |" in line)
-    assert row.split(" | ")[3:5] == ["60", "3.33"]
-    assert set(row.strip(" |").split(" | ")[5:]) == {"-40 %"}
+    (row,) = (row for row in bench.class_rows(results, None) if row[2:4] == ["short", "slowdown"])
+    assert row[4:] == ["60", "3.33", "-40", "-40", "-40"]
 
 
-def test_only_what_is_between_the_markers_of_a_page_is_rewritten() -> None:
-    page = f"a\n{bench.BEGIN}\nold\n{bench.END}\nb\n"
-    found = bench.rewritten(page, ["new", ""], "page")
-    assert found == f"a\n{bench.BEGIN}\n\nnew\n\n{bench.END}\nb\n"
-    with pytest.raises(UsageError, match="page has no line"):
-        bench.rewritten("a", [], "page")
+def test_rows_of_the_same_case_are_replaced_and_others_stay() -> None:
+    head = bench.PUBLISHED
+    before = "log,method,published,ours\na,EASY,1.0,2.0\nb,EASY,3.0,4.0\n"
+    after = bench.merged(before, head, [["b", "EASY", "3.0", "5.0"], ["c", "EASY", "6.0", "7.0"]])
+    assert after == "log,method,published,ours\na,EASY,1.0,2.0\nb,EASY,3.0,5.0\nc,EASY,6.0,7.0\n"
 
 
-def test_the_page_of_the_documentation_has_the_markers() -> None:
-    bench.rewritten(bench.PAGE.read_text(), [], "page")
+def test_the_files_of_the_documentation_have_the_columns_that_are_written() -> None:
+    for name, (head, _) in bench.files({}, None).items():
+        assert (bench.DATA / f"{name}.csv").read_text().splitlines()[0] == ",".join(head)
 
 
 def test_a_log_that_is_not_there_is_refused() -> None:

@@ -1,0 +1,331 @@
+"""The tables of the pages, made from the CSV files in docs/data.
+
+    python docs/tables.py            # says which tables of the pages are not those of the CSV files
+    python docs/tables.py --write    # writes them into the pages, and draws the picture anew
+
+A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end of table -->``. NAME is
+a function of this file, or a CSV file, which then is shown as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+DOCS = Path(__file__).resolve().parent
+DATA, PICTURE = DOCS / "data", DOCS / "figures" / "quality.svg"
+PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
+BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+Row = dict[str, str]
+
+LOGS = {
+    "KTH-SP2-1996-2": "KTH",
+    "CTC-SP2-1996-3.1-cln": "CTC",
+    "SDSC-BLUE-2000-4.1-cln": "SDSC-BLUE",
+    "CEA-Curie-2011-2.1-cln": "Curie",
+    "HPC2N-2002-2.2-cln": "HPC2N",
+}
+SAF, SPF = "easy-saf-saf:threshold=200000", "easy-spf-spf:threshold=200000"
+DISPATCHERS = {
+    "easy": "walltime",
+    "easy-fcfs-spf": "walltime",
+    SAF: "walltime",
+    SPF: "walltime",
+    "best": "own",
+}
+"""The dispatchers of the first table, and the predictor of each."""
+
+
+def rows(name: str, **wanted: str) -> list[Row]:
+    """The rows of a CSV file, of those with these values."""
+    with (DATA / f"{name}.csv").open(newline="") as stream:
+        return [
+            row
+            for row in csv.DictReader(stream)
+            if all(row[column] == value for column, value in wanted.items())
+        ]
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
+    """A table; its first columns hold texts, the others figures."""
+    rule = ["---" if n < texts else "--:" for n in range(len(head))]
+    return [f"| {' | '.join(cell or '-' for cell in line)} |" for line in (head, rule, *lines)]
+
+
+def whole(name: str) -> list[str]:
+    """A CSV file as it is."""
+    with (DATA / f"{name}.csv").open(newline="") as stream:
+        head, *lines = csv.reader(stream)
+    return markdown(head, lines)
+
+
+# ------------------------------------------------------------------------------------ the figures
+
+
+def draws(log: str, dispatcher: str) -> tuple[list[float], str]:
+    """Mean bounded slowdowns of a whole log, and what they differ in."""
+    predictor = DISPATCHERS[dispatcher]
+    every = runs(log, dispatcher, predictor)
+    found = [float(row["bounded_slowdown"]) for row in every if row["draw"] != "0"]
+    if found:
+        return found, "shifts"
+    seeds = rows("quality_seeds", log=log, dispatcher=dispatcher, predictor=predictor)
+    if seeds:
+        return [float(row["bounded_slowdown"]) for row in seeds], "seeds"
+    return [float(row["bounded_slowdown"]) for row in every], "replay"
+
+
+def runs(log: str, dispatcher: str, predictor: str, trigger: str = "instant") -> list[Row]:
+    """The runs of a whole log without restarts, one for each draw."""
+    found = rows(
+        "quality_runs",
+        log=log, dispatcher=dispatcher, predictor=predictor, trigger=trigger, idempotent="",
+    )  # fmt: skip
+    most = max((int(row["jobs"]) for row in rows("quality_runs", log=log)), default=0)
+    return [row for row in found if int(row["jobs"]) == most]
+
+
+def one(log: str, dispatcher: str, predictor: str, column: str = "bounded_slowdown") -> str:
+    """A figure of the one run of a log as it is; empty if there is none."""
+    found = [row for row in runs(log, dispatcher, predictor) if row["draw"] == "0"]
+    return found[0][column] if found else ""
+
+
+def spread(values: Sequence[float], kind: str) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.1f} (one {kind})"
+    several = f"{min(values):.1f} to {max(values):.1f}; {len(values)} {kind}"
+    return f"{fmean(values):.1f} ({several})"
+
+
+def main_table() -> list[str]:
+    lines = [
+        [f"`{dispatcher}`", *(spread(*draws(log, dispatcher)) for log in LOGS)]
+        for dispatcher in DISPATCHERS
+    ]
+    return markdown(["mean bounded slowdown", *LOGS.values()], lines)
+
+
+def waits() -> list[str]:
+    """Mean and longest waits of the same runs."""
+    lines = []
+    for dispatcher, predictor in DISPATCHERS.items():
+        cells = []
+        for log in LOGS:
+            mean, most = (
+                one(log, dispatcher, predictor, column)
+                for column in ("wait_min_mean", "wait_h_max")
+            )
+            cells.append(f"{mean} min / {float(most):,.0f} h")
+        lines.append([f"`{dispatcher}`", *cells])
+    return markdown(["mean / longest wait", *LOGS.values()], lines)
+
+
+def relative() -> dict[str, list[tuple[float, float, float]]]:
+    """By dispatcher, smallest, mean and largest slowdown on each log over EASY's.
+
+    EASY's is the mean over its shifts where the dispatcher has shifts, else that of the log as it
+    is.
+    """
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for dispatcher in DISPATCHERS:
+        found[dispatcher] = []
+        for log in LOGS:
+            values, kind = draws(log, dispatcher)
+            easy = (
+                fmean(draws(log, "easy")[0])
+                if kind == "shifts"
+                else float(one(log, "easy", "walltime"))
+            )
+            found[dispatcher].append((min(values) / easy, fmean(values) / easy, max(values) / easy))
+    return found
+
+
+def shares() -> list[str]:
+    """What part of EASY's mean bounded slowdown each dispatcher has, over the five logs."""
+    lines = []
+    for dispatcher, of in relative().items():
+        if dispatcher != "easy":
+            means = [100 * mean for _, mean, _ in of]
+            wait = [
+                float(one(log, dispatcher, DISPATCHERS[dispatcher], "wait_h_max"))
+                / float(one(log, "easy", "walltime", "wait_h_max"))
+                for log in LOGS
+            ]
+            lines.append([
+                f"`{dispatcher}`", f"{min(means):.0f} to {max(means):.0f} %",
+                f"{min(wait):.2f} to {max(wait):.2f}",
+            ])  # fmt: skip
+    head = ["dispatcher", "mean bounded slowdown, share of EASY's", "longest wait over EASY's"]
+    return markdown(head, lines)
+
+
+def predictors() -> list[str]:
+    """One order under each predictor, and the same with reservations by requested times."""
+    names = ("walltime", "last2", "profile", "confident", "class", "eloss", "forest", "actual")
+    lines = []
+    for title, dispatcher in (
+        ("`limits=expected`", SAF),
+        ("`limits=requested`", f"{SAF},limits=requested"),
+    ):
+        for log, short in LOGS.items():
+            cells = [one(log, dispatcher, name) for name in names]
+            lines.append([title, short, *cells])
+    return markdown(["limits", "log", *names], lines, texts=2)
+
+
+def part(log: str, dispatcher: str, predictor: str) -> str:
+    found = rows("quality_runs", log=log, dispatcher=dispatcher, predictor=predictor, jobs="4000")
+    return found[0]["bounded_slowdown"] if found else ""
+
+
+def models() -> list[str]:
+    """CP dispatchers beside rules, on the same 4,000 jobs of each log."""
+    lines = [
+        [f"`{dispatcher}`", title, *(part(log, dispatcher, predictor) for log in LOGS)]
+        for predictor, title in (("walltime", "requested times"), ("forest", "`forest`"))
+        for dispatcher in ("easy", SAF, "best", "hcp", "pcp:model=boxes")
+        if predictor == "walltime" or dispatcher != "easy"
+    ]
+    return markdown(["dispatcher", "durations", *LOGS.values()], lines, texts=2)
+
+
+def published() -> list[str]:
+    lines = []
+    for row in rows("quality_published"):
+        difference = float(row["ours"]) / float(row["published"]) - 1
+        lines.append([LOGS[row["log"]], row["method"], row["published"], row["ours"],
+                      f"{100 * difference:+.0f} %"])  # fmt: skip
+    return markdown(["log", "method", "published", "ours", "difference"], lines, texts=2)
+
+
+def accuracy() -> list[str]:
+    head = ["log", "predictor", "mean absolute error, min", "too short, %", "too long, %",
+            "runtime / prediction in 0.75 to 1.25, %"]  # fmt: skip
+    lines = [
+        [LOGS[row["log"]], f"`{row['predictor']}`", *list(row.values())[2:]]
+        for row in rows("quality_accuracy")
+    ]
+    return markdown(head, lines, texts=2)
+
+
+def classes() -> list[str]:
+    """Mean bounded slowdown by class of jobs."""
+    lines = [
+        [f"`{row['system']}`", f"`{row['dispatcher']}`", row["class"], f"{int(row['jobs']):,}",
+         row["requested"], *(f"{int(row[name]):+d} %" for name in
+                             ("profile_percent", "forest_percent", "actual_percent"))]
+        for row in rows("quality_classes", mean_of="bounded slowdown")
+        if row["dispatcher"] in ("hcp", "best")
+    ]  # fmt: skip
+    head = ["system", "dispatcher", "class", "jobs", "requested", "`profile`", "`forest`",
+            "`actual`"]  # fmt: skip
+    return markdown(head, lines, texts=3)
+
+
+def parts() -> list[str]:
+    """What order, plan and CP-SAT bring on the bundled sample."""
+    means = {
+        "easy": "backfilling by submission",
+        "easy-spf-spf": "the order: shortest expected job first",
+        "hcp:cp=off": "order and plan: list schedules and local search",
+        "hcp": "order, plan and CP-SAT",
+    }
+    lines = [
+        [f"`{row['dispatcher']}`", means[row["dispatcher"]], row["bounded_slowdown"],
+         f"{row['wait_min_mean']} min", f"{row['wait_h_max']} h"]
+        for row in rows("parts")
+    ]  # fmt: skip
+    head = ["dispatcher", "what it has", "mean bounded slowdown", "mean wait", "longest wait"]
+    return markdown(head, lines, texts=2)
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "quality_main": main_table,
+    "quality_waits": waits,
+    "quality_shares": shares,
+    "quality_predictors": predictors,
+    "quality_models": models,
+    "quality_published": published,
+    "quality_accuracy": accuracy,
+    "quality_classes": classes,
+    "parts": parts,
+}
+
+
+def plotted() -> str:
+    """The figures of the picture as text: kept in it, so that a test can compare them."""
+    return "; ".join(
+        f"{dispatcher}: " + ", ".join("/".join(f"{value:.3f}" for value in each) for each in of)
+        for dispatcher, of in relative().items()
+    )
+
+
+def draw() -> None:
+    """Draw the first table: mean bounded slowdown over EASY's."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams["svg.hashsalt"] = "cpdispatch"
+    figure, axes = pyplot.subplots(figsize=(7.2, 3.2), layout="constrained")
+    for place, (dispatcher, of) in enumerate(relative().items()):
+        if dispatcher == "easy":
+            continue
+        y = [log + 0.17 * (place - 2.5) for log in range(len(LOGS))]
+        means = [mean for _, mean, _ in of]
+        around = [[mean - low for low, mean, _ in of], [high - mean for _, mean, high in of]]
+        axes.errorbar(means, y, xerr=around, fmt="o", ms=5, capsize=2, label=dispatcher)
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_yticks(range(len(LOGS)), LOGS.values())
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.1)
+    axes.set_xlabel("mean bounded slowdown / that of easy (1: the same; less is better)")
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    figure.savefig(PICTURE, metadata={"Date": None, "Description": plotted()})
+    pyplot.close(figure)
+
+
+def current(text: str) -> str:
+    """The text of a page with the tables of the CSV files."""
+
+    def block(found: re.Match[str]) -> str:
+        make = TABLES.get(found[2], lambda: whole(found[2]))
+        return f"{found[1]}\n" + "\n".join(make()) + f"\n\n{found[3]}"
+
+    return BLOCK.sub(block, text)
+
+
+def stale() -> Iterator[Path]:
+    """The pages whose tables are not those of the CSV files, and the picture if it is not."""
+    for page in PAGES:
+        text = page.read_text()
+        if current(text) != text:
+            yield page
+    if not PICTURE.exists() or plotted() not in PICTURE.read_text():
+        yield PICTURE
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the tables into the pages")
+    given = parser.parse_args()
+    found = list(stale())
+    for path in found:
+        print(f"{path.relative_to(DOCS.parent)}: not as the CSV files say", file=sys.stderr)
+        if given.write and path == PICTURE:
+            draw()
+        elif given.write:
+            path.write_text(current(path.read_text()))
+    return int(bool(found) and not given.write)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

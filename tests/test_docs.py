@@ -1,0 +1,117 @@
+"""The pages: their examples print what the pages show."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def load(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+pages: Any = load("pages")
+tables: Any = load("tables")
+NAMES = [str(path.relative_to(ROOT)) for path in pages.PAGES]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if pages.examples((ROOT / name).read_text())]
+)
+def test_examples_print_what_their_page_shows(name: str, tmp_path: Path) -> None:
+    page = ROOT / name
+    found = pages.examples(page.read_text())
+    try:
+        for example, printed in pages.outputs(page, found, tmp_path):
+            if example.span != (0, 0):
+                shown = pages.masked(example.shown)
+                assert pages.masked(printed) == shown, f"{name}:{example.line}"
+            else:
+                assert not printed, f"{name}:{example.line} prints, and the page shows no output"
+    except pages.LogMissingError as error:
+        pytest.skip(str(error))
+
+
+def test_a_block_that_is_not_run_says_why() -> None:
+    for name in NAMES:
+        for example in pages.examples((ROOT / name).read_text()):
+            assert not example.not_run or len(example.not_run) > 10, f"{name}:{example.line}"
+
+
+def test_the_output_of_an_example_is_what_is_compared() -> None:
+    text = (
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n\n"
+        "```console\n$ cpdispatch --version\n3\n```\n"
+    )
+    first, second = pages.examples(text)
+    assert (first.shown, second.shown) == ("2\n", "$ cpdispatch --version\n3\n")
+    assert [text[slice(*example.span)] for example in (first, second)] == [
+        first.shown, second.shown,
+    ]  # fmt: skip
+
+
+def test_only_times_of_the_machine_are_masked() -> None:
+    table = (
+        "jobs  500  500\nms a decision  0.01  8.94\n  99th percentile  -  42\n  95th percentile  3"
+    )
+    other = table.replace("8.94", "7.1").replace("42", "9")
+    assert pages.masked(table) == pages.masked(other)
+    assert pages.masked(table) != pages.masked(table.replace("500", "501", 1))
+    assert pages.masked(table) != pages.masked(
+        table.replace("95th percentile  3", "95th percentile  4")
+    )
+    assert pages.masked("in 12 ms") == pages.masked("in 1,301.5 ms")
+    table = "     slowdown  seconds  µs a job\nlast2    84.2     0.02         -\n\nlast"
+    assert pages.masked(table) == pages.masked(table.replace("0.02", "1.3"))
+    assert pages.masked(table) != pages.masked(table.replace("84.2", "84.3"))
+    assert pages.masked(table) != pages.masked(table.replace("last", "first"))
+    assert pages.masked("mean wait  12 min") != pages.masked("mean wait  13 min")
+
+
+def test_a_file_of_an_example_is_there_for_the_next_one(tmp_path: Path) -> None:
+    text = (
+        "```python\n# mine.py\nx = 3\n```\n"
+        "```python\nimport mine\n\nprint(mine.x)\n```\n```text\n3\n```\n"
+    )
+    ((example, printed),) = pages.outputs(tmp_path / "page.md", pages.examples(text), tmp_path)
+    assert printed == example.shown == "3\n"
+    assert "mine" not in sys.modules
+
+
+def test_a_command_that_fails_fails_its_page(tmp_path: Path) -> None:
+    text = "```console\n$ cpdispatch verify --run nowhere\n```\n"
+    with pytest.raises(AssertionError, match="ended with 2"):
+        list(pages.outputs(tmp_path / "page.md", pages.examples(text), tmp_path))
+
+
+def test_tables_and_picture_are_those_of_the_csv_files() -> None:
+    assert list(tables.stale()) == []
+
+
+def test_a_table_of_another_figure_is_stale() -> None:
+    text = (ROOT / "docs" / "quality.md").read_text()
+    assert tables.current(text) == text
+    assert tables.current(text.replace("| 49.6 | 49.6 |", "| 49.6 | 49.7 |")) == text
+    assert "| 49.6 | 49.6 |" in text
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for name in NAMES:
+        page = ROOT / name
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{name}: {target}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cpdispatch import own, toys
 from cpdispatch.decision import Decision
@@ -38,6 +38,15 @@ class Dispatcher(Protocol):
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where."""
+        ...
+
+
+@runtime_checkable
+class Warming(Protocol):
+    """A dispatcher that compiles what its decisions call by a way of its own."""
+
+    def warm_up(self) -> None:
+        """Compile all that decisions call, or load it from the cache."""
         ...
 
 
@@ -431,7 +440,9 @@ _NONE: Mapping[str, str] = {}
 DEFAULTS = Settings()
 
 
-def make(spec: str, settings: Settings = DEFAULTS, *, warm: bool = True) -> Dispatcher:
+def make(
+    spec: str, settings: Settings = DEFAULTS, *, warm: Sequence[Instance] | None = None
+) -> Dispatcher:
     """Put together the dispatcher that a user means.
 
     Parameters
@@ -441,9 +452,9 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: bool = True) -> Disp
         ``dispatcher`` and its parameters, or ``package.module:attribute`` for a dispatcher of the
         user's own (or what makes one when called).
     settings : Settings
-    warm : bool
-        Whether to compile all that its decisions call, or to load it from the cache, now. The
-        engine does so in any case. Without it the first decision of the others does.
+    warm : sequence of Instance, optional
+        Throw-away dispatchers decide on these first, so that all that decisions on such instances
+        call is compiled now, or loaded from the cache. By default on all of `toys.every_kind`.
 
     Raises
     ------
@@ -517,7 +528,11 @@ def _parameters(spec: str, text: str) -> dict[str, Any]:
 
 
 def _named(
-    name: str, given: dict[str, Any], settings: Settings, spec: str, warm: bool
+    name: str,
+    given: dict[str, Any],
+    settings: Settings,
+    spec: str,
+    warm: Sequence[Instance] | None,
 ) -> Dispatcher:
     name, *orders = name.split("-") if name not in REGISTRY else [name]
     if orders:
@@ -538,11 +553,13 @@ def _named(
         except UsageError as error:
             raise UsageError(f"dispatcher {spec}, {key}: {error}") from error
     dispatcher = entry.make(settings, dict(values))
-    if warm and "patience" not in entry.parameters:
-        # Those with a search are warm already. A user's order that fails on a toy says so of a
-        # real job.
-        with suppress(CpdispatchError):
-            toys.play(lambda: entry.make(settings, dict(values)))
+    # A user's order that fails on a toy fails on a real job, too, and is reported then.
+    with suppress(CpdispatchError):
+        played = toys.every_kind() if warm is None else warm
+        if played and isinstance(dispatcher, Warming):
+            dispatcher.warm_up()
+        else:
+            toys.play(lambda: entry.make(settings, dict(values)), played)
     return _relabelled(dispatcher, spec if spec != name else name)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -20,30 +20,39 @@ class Dispatches(Protocol):
         ...
 
 
-def play(make: Callable[[], Dispatches]) -> None:
-    """Have throw-away dispatchers decide on every toy, so that all kernels are compiled.
+def play(make: Callable[[], Dispatches], toys: Sequence[Instance]) -> None:
+    """Have throw-away dispatchers decide on toys, so that all kernels are compiled.
 
     Parameters
     ----------
     make : callable
         Puts a throw-away dispatcher together. Each meets one toy, twice: at the second time, it
         has promises to keep.
+    toys : sequence of Instance
     """
-    for toy in toys():
+    for toy in toys:
         dispatcher = make()
         dispatcher.dispatch(toy)
         dispatcher.dispatch(toy)
 
 
 @functools.cache
-def toys() -> tuple[Instance, ...]:
-    """A pool; nodes of two kinds; with reservations, a power cap, nodes down; with dependencies."""
-    files = (
+def simulated() -> tuple[Instance, ...]:
+    """What simulations have: a pool; nodes of two kinds; with dependencies."""
+    return _loaded(
         {**_POOL, "queue": _queue([4])},
         {**_NODES, "queue": _queue([3, 0], [1, 1])},
-        {**_NODES, "queue": _queue([3, 0], [1, 1]), **_LIMITS},
         {**_NODES, "queue": _queue([3, 0], [1, 1], after=True)},
     )
+
+
+@functools.cache
+def every_kind() -> tuple[Instance, ...]:
+    """Those of `simulated`, and one with reservations, a power cap and nodes down."""
+    return simulated() + _loaded({**_NODES, "queue": _queue([3, 0], [1, 1]), **_LIMITS})
+
+
+def _loaded(*files: dict[str, Any]) -> tuple[Instance, ...]:
     return tuple(loads(msgspec.json.encode({"format": FORMAT, "time": 60, **f})) for f in files)
 
 

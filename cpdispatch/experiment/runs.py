@@ -144,7 +144,7 @@ class Experiment:
                 )
         kept = {}
         for dispatcher in self.dispatchers:
-            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=False)
+            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=())
             kept[dispatcher] = dispatch.keeps_starvation_bound(made)
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:

@@ -152,6 +152,10 @@ class Engine:
         objectives.find(self.objective)
         limits.find(self.limits)
 
+    def warm_up(self) -> None:
+        """Compile all that decisions call, or load it from the cache; start the solver."""
+        warm_up(self.model)
+
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others that were selected."""
@@ -536,16 +540,14 @@ MODELS: Mapping[str, MakeMoves] = {
 
 
 def make_engine(model: str, **settings: Any) -> Engine:
-    """The engine around a model of `MODELS`, ready; for the settings see `Engine`.
+    """The engine around a model of `MODELS`; for the settings see `Engine`.
 
     Raises
     ------
     UsageError
         When there is no such model or objective.
     """
-    engine = Engine(model, **settings)
-    warm_up(model)
-    return engine
+    return Engine(model, **settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,4 +577,4 @@ class _Throwaway:
 def warm_up(model: str) -> None:
     """Load the kernels of a model and start the solver: no decision's budget pays for it."""
     shared().warm_up()
-    toys.play(partial(_Throwaway, model))
+    toys.play(partial(_Throwaway, model), toys.every_kind())

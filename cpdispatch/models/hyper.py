@@ -278,6 +278,11 @@ class Hyper:
         settings = {"limit_s": limit_s, "seed": self.seed, "faults": self.faults, **self.settings}
         return Engine(choice.model if cp else "pcp:model=copies", cp=cp, **settings)
 
+    def warm_up(self) -> None:
+        """Compile all that decisions call, or load it from the cache; start the solver."""
+        for model in {choice.model for choice in CHOICES} - {SEARCH}:
+            warm_up(model)
+
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
         """Choose a model, let it decide, and learn from what came of it."""
@@ -329,8 +334,6 @@ def gain(answers: list[Answer]) -> float:
 
 
 def make_hyper(**settings: Any) -> Hyper:
-    """The dispatcher, ready; ``record`` is its file, the rest as for `Hyper` and `Engine`."""
-    for model in {choice.model for choice in CHOICES} - {SEARCH}:
-        warm_up(model)
+    """The dispatcher; ``record`` is its file, the rest as for `Hyper` and `Engine`."""
     own = {key: settings.pop(key) for key in ("limit_s", "seed") if key in settings}
     return Hyper(**own, file=settings.pop("record", ""), settings=settings)

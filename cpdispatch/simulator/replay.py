@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cpdispatch import dispatch, predict
+from cpdispatch import dispatch, predict, toys
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.files import read_bytes, sweep, writing
@@ -162,9 +162,7 @@ def _begun(
     allowed and gives the same schedule.
     """
     made = (
-        dispatch.make(dispatcher, settings, warm=False)
-        if isinstance(dispatcher, str)
-        else dispatcher
+        dispatch.make(dispatcher, settings, warm=()) if isinstance(dispatcher, str) else dispatcher
     )
     if predictor is None:
         predictor = dispatch.predictor_of(made)
@@ -186,7 +184,7 @@ def _begun(
         simulation = CompiledSimulation(workload, system, made, known, **rules)
     else:
         if isinstance(dispatcher, str):
-            made = dispatch.make(dispatcher, settings)
+            made = dispatch.make(dispatcher, settings, warm=toys.simulated())
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
     names = {"dispatcher": made.name, "predictor": known.name}
     about = _about(workload, system, names | rules | general, settings)

@@ -25,7 +25,7 @@ from cpdispatch import dispatch
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.simulator import simulate
-from cpdispatch.simulator.compiled import Replays
+from cpdispatch.compiled import Replays
 from cpdispatch.system import NodeGroup, System, find
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.select import select

@@ -21,7 +21,7 @@ from cpdispatch import dispatch
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
-from cpdispatch.simulator.compiled import Replays
+from cpdispatch.compiled import Replays
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
 

@@ -9,7 +9,7 @@ from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
-from cpdispatch.simulator.compiled import Replays
+from cpdispatch.compiled import Replays
 from cpdispatch.system import System
 
 MEASURES = ("wait_s_mean", "wait_s_max", "bounded_slowdown_mean")

@@ -22,7 +22,7 @@ from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.eloss import ELoss
 from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
-from cpdispatch.predict.memory import Memory
+from cpdispatch.compiled.memory import Memory
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.walltime import Walltime
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cpdispatch.jobs import Job, Workload
-from cpdispatch.predict.memory import Memory, given
+from cpdispatch.compiled.memory import Memory, given
 
 
 @dataclass(frozen=True, slots=True)

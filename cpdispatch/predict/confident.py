@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.last import USERS
-from cpdispatch.predict.memory import SHARE_OF, USED_UP, Memory, unless_used_up
+from cpdispatch.compiled.memory import SHARE_OF, USED_UP, Memory, unless_used_up
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.recent import Recent
 

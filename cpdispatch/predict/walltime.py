@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cpdispatch.jobs import Job, Workload
-from cpdispatch.predict.memory import Memory, given
+from cpdispatch.compiled.memory import Memory, given
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulator.compiled.simulation import CompiledSimulation, replayable
+from cpdispatch.simulator.compiled import CompiledSimulation, replayable
 from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of, system_as_dict
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System

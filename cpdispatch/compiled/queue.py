@@ -9,7 +9,7 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
-from cpdispatch.simulator.compiled.layout import (
+from cpdispatch.compiled.layout import (
     CURRENT,
     EXPECTED,
     FIRST_SIZE,

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
-from cpdispatch.predict.memory import Memory, expect
-from cpdispatch.simulator.compiled import nodes as on_nodes
-from cpdispatch.simulator.compiled import pool as on_pool
-from cpdispatch.simulator.compiled.deep import dispatch_deep
-from cpdispatch.simulator.compiled.layout import (
+from cpdispatch.compiled.memory import Memory, expect
+from cpdispatch.compiled import nodes as on_nodes
+from cpdispatch.compiled import pool as on_pool
+from cpdispatch.compiled.deep import dispatch_deep
+from cpdispatch.compiled.layout import (
     BEST_FIT,
     BLOCKED,
     BY_EVENT,
@@ -50,7 +50,7 @@ from cpdispatch.simulator.compiled.layout import (
     THRESHOLD,
     WHO,
 )
-from cpdispatch.simulator.compiled.queue import (
+from cpdispatch.compiled.queue import (
     enqueue,
     key_under,
     let_late_ones_first,
@@ -58,7 +58,7 @@ from cpdispatch.simulator.compiled.queue import (
     tidy,
     without_started,
 )
-from cpdispatch.simulator.compiled.running import complete, correct
+from cpdispatch.compiled.running import complete, correct
 
 
 @kernel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
-from cpdispatch.predict.memory import Memory, remember
-from cpdispatch.simulator.compiled.layout import (
+from cpdispatch.compiled.memory import Memory, remember
+from cpdispatch.compiled.layout import (
     AHEAD_JOB,
     BLOCKED,
     BY_SERIAL,

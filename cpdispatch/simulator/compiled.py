@@ -11,9 +11,9 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import Remembering
-from cpdispatch.predict.memory import take
-from cpdispatch.simulator.compiled import layout
-from cpdispatch.simulator.compiled.replay import Replay, Replays
+from cpdispatch.compiled.memory import take
+from cpdispatch.compiled import layout
+from cpdispatch.compiled.replay import Replay, Replays
 from cpdispatch.simulator.records import Records
 from cpdispatch.system import System
 

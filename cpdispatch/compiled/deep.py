@@ -11,7 +11,7 @@ from cpdispatch.compile import kernel
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.heuristics import plan
 from cpdispatch.jobs import Column
-from cpdispatch.simulator.compiled.layout import (
+from cpdispatch.compiled.layout import (
     COUNT,
     DUE,
     ENTRIES,
@@ -23,8 +23,8 @@ from cpdispatch.simulator.compiled.layout import (
     RUNNING,
     WHO,
 )
-from cpdispatch.simulator.compiled.nodes import Nodes, give_back
-from cpdispatch.simulator.compiled.running import begin
+from cpdispatch.compiled.nodes import Nodes, give_back
+from cpdispatch.compiled.running import begin
 
 _EXPECTED_ROW, _REQUEST_ROW = int(Column.EXPECTED), int(Column.REQUEST)
 

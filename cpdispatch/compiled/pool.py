@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined
-from cpdispatch.simulator.compiled.layout import (
+from cpdispatch.compiled.layout import (
     BACKFILLED,
     DUE,
     EXPECTED,
@@ -21,7 +21,7 @@ from cpdispatch.simulator.compiled.layout import (
     WANTS,
     WHO,
 )
-from cpdispatch.simulator.compiled.running import begin
+from cpdispatch.compiled.running import begin
 
 
 @inlined

@@ -5,7 +5,7 @@ import pytest
 
 from cpdispatch.predict import PREDICTORS, Remembering, make
 from cpdispatch.predict.conformance import END, SUBMIT, events, sample
-from cpdispatch.predict.memory import expect, remember, take
+from cpdispatch.compiled.memory import expect, remember, take
 from tests.predict.cases import NEEDING_SCIKIT_LEARN
 
 REMEMBERING = [

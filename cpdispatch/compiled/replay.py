@@ -17,10 +17,10 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Workload
-from cpdispatch.predict.memory import Memory, given
-from cpdispatch.simulator.compiled import layout, loop
-from cpdispatch.simulator.compiled.deep import Deep, deep_of
-from cpdispatch.simulator.compiled.nodes import Nodes, nodes_of
+from cpdispatch.compiled.memory import Memory, given
+from cpdispatch.compiled import layout, loop
+from cpdispatch.compiled.deep import Deep, deep_of
+from cpdispatch.compiled.nodes import Nodes, nodes_of
 from cpdispatch.simulator.state import CORRECTIONS
 from cpdispatch.system import System
 

@@ -9,7 +9,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.heuristics.kernels import place, pool_has, room
-from cpdispatch.simulator.compiled.layout import (
+from cpdispatch.compiled.layout import (
     AHEAD_JOB,
     AHEAD_ROOMS,
     BACKFILLED,
@@ -42,7 +42,7 @@ from cpdispatch.simulator.compiled.layout import (
     WANTS,
     WHO,
 )
-from cpdispatch.simulator.compiled.running import begin
+from cpdispatch.compiled.running import begin
 
 _WAITING, _LEAST, _LONGEST = 2, 3, 4
 _BITS = 40

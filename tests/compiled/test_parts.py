@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.simulator import simulate
-from cpdispatch.simulator.compiled.replay import _number
+from cpdispatch.compiled.replay import _number
 from cpdispatch.system import NAMED, NodeGroup, System
 from cpdispatch.workloads.generate import eurora_sample
 
@@ -40,7 +40,7 @@ def test_jobs_looked_at_in_parts_are_replayed_as_at_once(
         jobs.runtime_s, jobs.preceding, jobs.think_s,
     )  # fmt: skip
     whole = simulate(jobs, system, dispatcher)
-    monkeypatch.setattr("cpdispatch.simulator.compiled.replay._JOBS", 64)
+    monkeypatch.setattr("cpdispatch.compiled.replay._JOBS", 64)
     monkeypatch.setattr("cpdispatch.simulator.records._JOBS", 7)
     parts = simulate(jobs, system, dispatcher)
     assert parts.about["compiled"]

@@ -287,15 +287,7 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     renamed = {
         "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
     }  # fmt: skip
-    engine, cp, adapt = None, given.pop("cp", None), given.get("adapt", True)
-    if cp and not adapt:
-        raise UsageError("dispatcher best: cp=on needs adapt=on, CP is chosen by what served")
-    if adapt and cp is not False:
-        from cpdispatch.models.engine import make_engine
-
-        engine = make_engine("hcp3", limit_s=settings.limit_s / 4, seed=settings.seed)
-    chosen = {renamed.get(key, key): value for key, value in given.items()}
-    return Best(**chosen, engine=engine)
+    return Best(**{renamed.get(key, key): value for key, value in given.items()})
 
 
 def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -360,10 +352,9 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("predicted durations, used with care; rules and CP as served so far",
+    "best": Entry("EASY by predicted durations, used with care; learns its threshold and order",
                   {"threshold": _seconds, "strict": _seconds, "long": _seconds, "keep": _part,
-                   "width": _real, "adapt": _switch, "cp": _switch,
-                   "allocate": _allocation}, _best),
+                   "width": _real, "adapt": _switch, "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),
@@ -387,6 +378,11 @@ REGISTRY: Mapping[str, Entry] = {
                    _hyper),
 }  # fmt: skip
 """Every dispatcher by name."""
+
+_REMOVED: Mapping[tuple[str, str], str] = {
+    ("best", "cp"): "best is backfilling alone; leave cp out, or use -d hcp for a CP dispatcher",
+}
+"""What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
 
 
 DEFAULTS = Settings()
@@ -440,6 +436,10 @@ def _named(
     entry = REGISTRY[name]
     values = {}
     for key, value in given.items():
+        if (name, key) in _REMOVED:
+            raise UsageError(
+                f"dispatcher {spec}: the parameter {key} is gone: {_REMOVED[name, key]}"
+            )
         if key not in entry.parameters:
             hint = nearest(key, entry.parameters)
             known = ", ".join(entry.parameters) or "none"

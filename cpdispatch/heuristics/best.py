@@ -2,61 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
 
-from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.decision import Certificate, Decision
+from cpdispatch.arrays import BoolArray, ByteArray, IntArray
+from cpdispatch.decision import Certificate, Decision, Placements
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.heuristics.contest import Contest
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.ended import Ended
 from cpdispatch.heuristics.hindsight import Hindsight
 from cpdispatch.heuristics.limits import cautious, limited
 from cpdispatch.heuristics.rehearsal import Rules, index, warm_up
-from cpdispatch.heuristics.trial import Contender
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
-
-BACKFILLING, CP = "backfilling", "cp"
-
-
-@dataclass(frozen=True, slots=True)
-class Ruled:
-    """Decides by rules, one instance by itself.
-
-    Attributes
-    ----------
-    rules : Rules
-    backfill : Backfill
-    engine : Contender or None
-        Decides instead as long as no job has waited longer than the threshold.
-    """
-
-    rules: Rules
-    backfill: Backfill
-    engine: Contender | None = None
-
-    def dispatch(self, instance: Instance) -> Decision:
-        """Answer one instance."""
-        began = perf_counter()
-        queue, rules = instance.queue, self.rules
-        waited_s = instance.now - queue.submit_s
-        late = waited_s > rules.threshold_s
-        if self.engine is not None and not late.any():
-            return self.engine.dispatch(instance)
-        order = _order(queue, late, rules)
-        strict = waited_s.max(initial=0) > rules.strict_s
-        seen = limited(instance, "requested" if strict else "upper")
-        spare = _spare(instance, late, rules)
-        start_s, reason, placements = self.backfill.backfilled(seen, order, order, spare)
-        phases = {"heuristic": (perf_counter() - began) * 1e3}
-        certificate = Certificate(self.backfill.name, phases_ms=phases)
-        return Decision(start_s, reason, placements, certificate)
 
 
 @dataclass(slots=True)
@@ -77,10 +38,8 @@ class Best:
     ``keep`` of the system's capacity free when it starts: no job, however short, waits for
     the end of long ones only. This does not hold for jobs past the threshold, or too wide for it.
 
-    **Hindsight.** What serves depends on the log and on the system. Once a week other thresholds
-    and widths are tried on the jobs that ended last, see `Hindsight`. On several nodes CP is tried
-    beside backfilling, see `Contest`: if it has served better, it decides as long as no job is past
-    the threshold.
+    **Off-line evaluation.** What serves depends on the log and on the system. Once a week other
+    thresholds and widths are evaluated on the jobs that ended last, see `Hindsight`.
 
     Attributes
     ----------
@@ -90,8 +49,6 @@ class Best:
         Whether all this follows what served so far.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
-    engine : Contender or None
-        A CP dispatcher that takes part on several nodes.
     name : str
     predictor : str
         The predictor that a simulation takes when none is named.
@@ -104,48 +61,46 @@ class Best:
     width: float = 0.0
     adapt: bool = True
     best_fit: bool = False
-    engine: Contender | None = None
     name: str = "best"
     predictor: ClassVar[str] = "forest"
     _ended: Ended = field(init=False, repr=False)
     _hindsight: Hindsight = field(init=False, repr=False)
-    _contest: Contest = field(init=False, repr=False)
-    _ways: dict[str, Ruled] = field(init=False, repr=False)
+    _backfill: Backfill = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         rules = Rules(self.threshold_s, self.strict_s, self.long_s, self.keep, self.width)
         self._ended, self._hindsight = Ended(), Hindsight(rules)
-        self._contest = Contest(BACKFILLING)
-        backfill = Backfill(best_fit=self.best_fit, name=self.name)
-        self._ways = {BACKFILLING: Ruled(rules, backfill)}
-        if self.engine is not None:
-            self._ways[CP] = Ruled(rules, backfill, engine=self.engine)
+        self._backfill = Backfill(best_fit=self.best_fit, name=self.name)
         if self.adapt:
             warm_up()
-
-    @property
-    def faults(self) -> Mapping[str, int]:
-        """What went wrong in or around the solver so far, and how often."""
-        return getattr(self.engine, "faults", {})
 
     @eligible_only
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance."""
         began = perf_counter()
         instance = cautious(instance)
-        if not self.adapt:
-            return self._ways[BACKFILLING].dispatch(instance)
-        self._ended.look(instance)
-        rules = self._hindsight.look(instance, self._ended)
-        if rules != self._ways[BACKFILLING].rules:
-            self._ways = {name: replace(way, rules=rules) for name, way in self._ways.items()}
-        if self.engine is not None and instance.system.nodes > 1:
-            self._contest.look(instance, self._ended, self._ways)
-        thought_ms = (perf_counter() - began) * 1e3
-        decision = self._ways[self._contest.chosen].dispatch(instance)
-        self._ended.started(instance, np.flatnonzero(decision.start_s == instance.now))
-        phases = {"hindsight": thought_ms, **decision.certificate.phases_ms}
-        return replace(decision, certificate=replace(decision.certificate, phases_ms=phases))
+        rules, phases = self._hindsight.rules, {}
+        if self.adapt:
+            self._ended.look(instance)
+            rules = self._hindsight.look(instance, self._ended)
+            phases["evaluation"] = (perf_counter() - began) * 1e3
+        began = perf_counter()
+        start_s, reason, placements = self._decided(instance, rules)
+        if self.adapt:
+            self._ended.started(instance, np.flatnonzero(start_s == instance.now))
+        phases["heuristic"] = (perf_counter() - began) * 1e3
+        certificate = Certificate(self.name, phases_ms=phases)
+        return Decision(start_s, reason, placements, certificate)
+
+    def _decided(self, instance: Instance, rules: Rules) -> tuple[IntArray, ByteArray, Placements]:
+        """Starts, reasons and placements under some rules."""
+        queue = instance.queue
+        waited_s = instance.now - queue.submit_s
+        late = waited_s > rules.threshold_s
+        order = _order(queue, late, rules)
+        strict = waited_s.max(initial=0) > rules.strict_s
+        seen = limited(instance, "requested" if strict else "upper")
+        return self._backfill.backfilled(seen, order, order, _spare(instance, late, rules))
 
 
 def _order(queue: JobTable, late: BoolArray, rules: Rules) -> IntArray:

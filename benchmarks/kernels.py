@@ -22,10 +22,10 @@ from time import perf_counter
 import numpy as np
 
 from cpdispatch import dispatch
+from cpdispatch.compiled import Replays
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.simulate import simulate
-from cpdispatch.simulate.compiled import Replays
 from cpdispatch.system import NodeGroup, System, find
 from cpdispatch.workloads import read
 from cpdispatch.workloads.fit import fit

@@ -25,10 +25,10 @@ from quality import LOGS, WAIT_MAX, find, number, table
 
 from cpdispatch.analyze.metrics import TAU_S
 from cpdispatch.arrays import FloatArray
+from cpdispatch.best import Best
 from cpdispatch.campaign import Shared, Task, Workers, run
 from cpdispatch.decision import Decision
 from cpdispatch.errors import CpdispatchError
-from cpdispatch.heuristics.best import Best
 from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload

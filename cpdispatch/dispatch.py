@@ -282,7 +282,7 @@ def _priority_rule(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 
 def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-    from cpdispatch.heuristics.best import Best
+    from cpdispatch.best import Best
 
     renamed = {
         "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
@@ -456,6 +456,8 @@ def _named(
         # real job.
         with suppress(CpdispatchError):
             toys.play(lambda: entry.make(settings, dict(values)))
+    if warm and (warm_up := getattr(dispatcher, "warm_up", None)) is not None:
+        warm_up()
     return _relabelled(dispatcher, spec if spec != name else name)
 
 

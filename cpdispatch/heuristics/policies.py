@@ -20,7 +20,7 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Column
 
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
-_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
+_REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
 _REQUEST = int(Column.REQUEST)
 _OWN = 20
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
@@ -68,6 +68,7 @@ class Policy(IntEnum):
     MIX = 19
     OWN = 20
     SMALL = 21
+    RISK = 22
 
 
 TERMS = (
@@ -99,7 +100,8 @@ class Order:
     ----------
     policy : Policy
     weights : tuple of float
-        Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix; else empty.
+        Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix, the width of
+        `risk`; else empty.
     own : callable or None
         The user's `Score` behind `Policy.OWN`: a Python function, or one that numba has compiled.
     name : str
@@ -232,6 +234,11 @@ def polynomial(coefficients: Mapping[str, float]) -> Order:
     return Order(Policy.POLYNOMIAL, numbers, name="polynomial")
 
 
+def risk(width: float) -> Order:
+    """The policy of `best`: the smallest sqrt(p u) q^width first, u the upper duration."""
+    return Order(Policy.RISK, (width,), name="risk")
+
+
 def own(function: Score, name: str) -> Order:
     """The policy of a user's own function, see `Score`."""
     return Order(Policy.OWN, own=function, name=name)
@@ -268,7 +275,7 @@ def _polynomial(w: FloatArray, p: float, q: float, r: float) -> float:
 @inlined
 def key_of(
     policy: int, weights: FloatArray, now: int, submit: int, p: float, q: float, requested: int,
-    own: Any,
+    upper: int, own: Any,
 ) -> float:  # fmt: skip
     """Key of one job under a policy; ``own`` is a user's compiled `Score` or None."""
     wait, r = float(now - submit), float(submit)
@@ -303,6 +310,8 @@ def key_of(
         key = _polynomial(weights, p, q, r)
     elif policy == 21:
         key = 0.0 if p < requested else 1.0
+    elif policy == 22:
+        key = np.sqrt(p * upper) * q ** weights[0]
     else:
         w = weights
         key = w[0] * q + w[1] * p + w[2] * wait
@@ -320,6 +329,8 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
         p = float(max(block[_EXPECTED, j], 1))
         q = float(max(block[_UNITS, j] * block[_REQUEST, j], 1))
         late = threshold_s != NO_THRESHOLD and now - submit > threshold_s
-        requested = block[_REQUESTED, j]
-        key[j] = -np.inf if late else key_of(policy, weights, now, submit, p, q, requested, None)
+        requested, upper = block[_REQUESTED, j], block[_UPPER, j]
+        key[j] = (
+            -np.inf if late else key_of(policy, weights, now, submit, p, q, requested, upper, None)
+        )
     return np.argsort(key, kind="mergesort")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.jobs import Job, Workload
-from cpdispatch.predict.memory import Memory, given
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.jobs import Job, Workload
-from cpdispatch.predict.memory import Memory, given
 
 
 @dataclass(frozen=True, slots=True)

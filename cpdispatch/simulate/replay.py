@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cpdispatch import dispatch, predict
+from cpdispatch.best import Best
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.files import read_bytes, sweep, writing
@@ -24,10 +25,10 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Workload
-from cpdispatch.predict import Predictor, Remembering
+from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import Profile
-from cpdispatch.simulate.compiled.simulation import CompiledSimulation, replayable
+from cpdispatch.simulate.compiled import CompiledSimulation, replayable
 from cpdispatch.simulate.run import ABOUT, FILES, Run, run_of, system_as_dict
 from cpdispatch.simulate.simulation import Simulation
 from cpdispatch.system import System
@@ -112,7 +113,7 @@ def simulate(
         Progress, checkpoints, resumption.
     compiled : bool
         Let compiled code go through the events where that gives the same schedule: dispatchers of
-        the backfilling family. It does not know how long each dispatch takes.
+        the backfilling family and ``best``. It does not know how long each dispatch takes.
 
     Returns
     -------
@@ -141,18 +142,17 @@ def simulate(
     simulation: Simulation | CompiledSimulation
     if (
         compiled
-        and isinstance(made, Backfill | Reject)
-        and replayable(made)
-        # One of the user's may have learned something already.
-        and isinstance(predictor, str)
-        and isinstance(known, Remembering)
+        and isinstance(made, Backfill | Reject | Best)
+        and replayable(made, trigger)
         and watch.seen is None
         and not dependencies
         and starvation is None
         and not idempotent
         and correction != "refresh"
     ):
-        simulation = CompiledSimulation(workload, system, made, known, **rules)
+        # A predictor of the user's may have learned something already.
+        learned = not isinstance(predictor, str)
+        simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
     else:
         if isinstance(dispatcher, str):
             made = dispatch.make(dispatcher, settings)
@@ -187,8 +187,7 @@ def simulate(
             replay = _restored(watch.folder / CHECKPOINT, replay)
     replay.go(watch)
     by_kernel = isinstance(replay.simulation, CompiledSimulation)
-    if isinstance(replay.simulation, Simulation):
-        about |= replay.simulation.of_predictor
+    about |= replay.simulation.of_predictor
     faults = dispatch.faults_of(replay.dispatcher)
     told = known.notes if isinstance(known, Profile | Confident) else {}
     notes = {**workload.notes, **told, **replay.simulation.notes, **faults}

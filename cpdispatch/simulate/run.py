@@ -18,7 +18,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
 from cpdispatch.simulate import arrow
-from cpdispatch.simulate.compiled.simulation import CompiledSimulation
+from cpdispatch.simulate.compiled import CompiledSimulation
 from cpdispatch.simulate.simulation import Simulation
 from cpdispatch.system import LIMIT, System, SystemFile, from_file
 from cpdispatch.workloads import swf

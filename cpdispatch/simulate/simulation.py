@@ -17,6 +17,7 @@ import numpy as np
 
 from cpdispatch import verify
 from cpdispatch.arrays import IntArray
+from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
@@ -27,7 +28,7 @@ from cpdispatch.predict import Predictor, Refreshing, bounding, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulate.precedence import Precedence
 from cpdispatch.simulate.records import Records
-from cpdispatch.simulate.state import CORRECTIONS, ROW, State
+from cpdispatch.simulate.state import ROW, State
 from cpdispatch.system import System
 
 TRIGGERS = ("instant", "event")
@@ -324,9 +325,7 @@ class Simulation:
     @property
     def of_predictor(self) -> dict[str, object]:
         """The wall time of the predictor's calls so far, seconds, and its own tables if any."""
-        report = self._guard.report()
-        told = {"predictor_report": report} if report else {}
-        return {**told, "predictor_seconds": self._guard.seconds}
+        return self._guard.summary()
 
     @property
     def progress(self) -> float:

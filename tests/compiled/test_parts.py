@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpdispatch.compiled.replay import _number
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.simulate import simulate
-from cpdispatch.simulate.compiled.replay import _number
 from cpdispatch.system import NAMED, NodeGroup, System
 from cpdispatch.workloads.generate import eurora_sample
 
@@ -40,7 +40,7 @@ def test_jobs_looked_at_in_parts_are_replayed_as_at_once(
         jobs.runtime_s, jobs.preceding, jobs.think_s,
     )  # fmt: skip
     whole = simulate(jobs, system, dispatcher)
-    monkeypatch.setattr("cpdispatch.simulate.compiled.replay._JOBS", 64)
+    monkeypatch.setattr("cpdispatch.compiled.replay._JOBS", 64)
     monkeypatch.setattr("cpdispatch.simulate.records._JOBS", 7)
     parts = simulate(jobs, system, dispatcher)
     assert parts.about["compiled"]

@@ -8,23 +8,23 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
-from cpdispatch.decision import NO_START as _NO_START
-from cpdispatch.heuristics import plan
-from cpdispatch.jobs import Column
-from cpdispatch.simulate.compiled.layout import (
+from cpdispatch.compiled.layout import (
     COUNT,
     DUE,
     ENTRIES,
-    EXPECTED,
     FIRST,
     JOB,
+    LASTS,
     NOW,
     QUEUED,
     RUNNING,
     WHO,
 )
-from cpdispatch.simulate.compiled.nodes import Nodes, give_back
-from cpdispatch.simulate.compiled.running import begin
+from cpdispatch.compiled.nodes import Nodes, give_back
+from cpdispatch.compiled.running import begin
+from cpdispatch.decision import NO_START as _NO_START
+from cpdispatch.heuristics import plan
+from cpdispatch.jobs import Column
 
 _EXPECTED_ROW, _REQUEST_ROW = int(Column.EXPECTED), int(Column.REQUEST)
 
@@ -51,14 +51,14 @@ def deep_of(block: IntArray, entries: int) -> Deep:
 
 
 @kernel
-def _gathered(deep: Deep, fate: IntArray, jobs: IntArray) -> IntArray:
-    """The block of some jobs."""
+def _gathered(deep: Deep, fate: IntArray, jobs: IntArray, lasts: int) -> IntArray:
+    """The block of some jobs; row ``lasts`` says how long they are taken to last."""
     block = np.empty((deep.block.shape[0], jobs.shape[0]), dtype=np.int64)
     for r in range(block.shape[0]):
         for k in range(jobs.shape[0]):
             block[r, k] = deep.block[r, jobs[k]]
     for k in range(jobs.shape[0]):
-        block[_EXPECTED_ROW, k] = fate[EXPECTED, jobs[k]]
+        block[_EXPECTED_ROW, k] = fate[lasts, jobs[k]]
     return block
 
 
@@ -89,7 +89,7 @@ def _profile(
     none = np.empty(0, dtype=np.int64)
     kinds = nodes.capacity.shape[1]
     return plan.expected_profile(
-        at[NOW], nodes.capacity, none, queued, _gathered(deep, fate, jobs),
+        at[NOW], nodes.capacity, none, queued, _gathered(deep, fate, jobs, at[LASTS]),
         run[DUE, ended : at[RUNNING]].copy(), offset, node, units,
         none, none, none, np.empty((0, kinds), dtype=np.int64),
         np.zeros(kinds, dtype=np.int64), 0,
@@ -117,7 +117,7 @@ def dispatch_deep(
         now,
         _profile(at, fate, run, nodes, deep, queued, ended),
         nodes.capacity,
-        _gathered(deep, fate, waiting),
+        _gathered(deep, fate, waiting, at[LASTS]),
         _positions(waiting, first),
         _positions(waiting, second),
         depth,

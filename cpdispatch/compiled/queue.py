@@ -8,8 +8,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
-from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
-from cpdispatch.simulate.compiled.layout import (
+from cpdispatch.compiled.layout import (
     CURRENT,
     EXPECTED,
     FIRST_SIZE,
@@ -22,9 +21,11 @@ from cpdispatch.simulate.compiled.layout import (
     REQUESTED,
     START,
     SUBMIT,
+    UPPER,
     WANTS,
     WHO,
 )
+from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
 
 @inlined
@@ -55,7 +56,8 @@ def key_under(
     at[CURRENT] = job
     expected, need = float(fate[EXPECTED, job]), float(max(given[NEED, job], 1))
     submit, requested = given[SUBMIT, job], given[REQUESTED, job]
-    key = key_of(policy, weights, at[NOW], submit, expected, need, requested, own)
+    upper = fate[UPPER, job] if fate.shape[0] > UPPER else requested
+    key = key_of(policy, weights, at[NOW], submit, expected, need, requested, upper, own)
     if np.isnan(key):
         raise ValueError("returned nan")
     return key
@@ -110,8 +112,12 @@ def tidy(at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_a
 def let_late_ones_first(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
     threshold_s: int,
-) -> None:  # fmt: skip
-    """Move jobs that have passed the threshold to the front of a queue with lasting keys."""
+) -> bool:  # fmt: skip
+    """Move jobs that have passed the threshold to the front of a queue with lasting keys.
+
+    Returns whether there were any.
+    """
+    moved = False
     while at[LATE] < at[NEXT] and at[NOW] - given[SUBMIT, at[LATE]] > threshold_s:
         job = at[LATE]
         at[LATE] += 1
@@ -125,6 +131,8 @@ def let_late_ones_first(
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i + 1], queue[WANTS, i + 1]
             keys[i] = keys[i + 1]
         insert(queue, keys, at[HEAD], size, -np.inf, job, wants)
+        moved = True
+    return moved
 
 
 @inlined

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cpdispatch.compiled.memory import expect, remember, take
 from cpdispatch.predict import PREDICTORS, Remembering
 from cpdispatch.predict.conformance import END, SUBMIT, events, sample
-from cpdispatch.predict.memory import expect, remember, take
 from tests.predict.cases import NEEDING_SCIKIT_LEARN
 
 REMEMBERING = [

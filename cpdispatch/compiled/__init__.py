@@ -1,5 +1,5 @@
 """Replays in compiled code, for every dispatcher of the backfilling family."""
 
-from cpdispatch.simulate.compiled.replay import Replays
+from cpdispatch.compiled.replay import Replays
 
 __all__ = ["Replays"]

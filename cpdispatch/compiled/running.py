@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import inlined, kernel
-from cpdispatch.predict.memory import Memory, remember
-from cpdispatch.simulate.compiled.layout import (
+from cpdispatch.compile import inlined
+from cpdispatch.compiled.correction import corrected
+from cpdispatch.compiled.layout import (
     AHEAD_JOB,
+    BEFORE,
     BLOCKED,
     BY_SERIAL,
+    COMPLETED,
     DUE,
     DUE_OF,
     END,
-    EXPECTED,
     FREE,
     HEAP_END,
     HEAP_SERIAL,
     HELD,
     JOB,
+    LASTS,
     NEED,
     NOW,
     PENDING,
@@ -30,9 +32,7 @@ from cpdispatch.simulate.compiled.layout import (
     START,
     STEP,
 )
-from cpdispatch.simulate.state import INCREMENTS_S
-from cpdispatch.simulate.state import MINIMAL as _MINIMAL
-from cpdispatch.simulate.state import REQUESTED as _REQUESTED
+from cpdispatch.compiled.memory import Memory, remember
 
 
 @inlined
@@ -111,22 +111,6 @@ def pop(run: IntArray, size: int) -> int:
     return int(top)
 
 
-@kernel
-def corrected(now: int, correction: int, due: int, limit: int, step: int) -> tuple[int, int]:
-    """New expected end of a job that outlived it, later than now, and its corrections so far.
-
-    See `cpdispatch.simulate.state.correct`.
-    """
-    if correction == _MINIMAL or limit <= now:
-        return now + 1, step
-    if correction == _REQUESTED:
-        return limit, step
-    while due <= now:
-        due = min(due + INCREMENTS_S[min(step, INCREMENTS_S.shape[0] - 1)], limit)
-        step += 1
-    return due, step
-
-
 @inlined
 def correct(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, correction: int
@@ -169,7 +153,7 @@ def begin(
     """Start a job: it holds its processors until it ends."""
     now, need = at[NOW], given[NEED, job]
     fate[START, job], fate[REASON, job] = now, reason
-    run_until(run, fate, at[RUNNING], job, need, now + fate[EXPECTED, job])
+    run_until(run, fate, at[RUNNING], job, need, now + fate[at[LASTS], job])
     at[RUNNING] += 1
     run[BY_SERIAL, at[SERIAL]] = job
     push(run, at[PENDING], now + given[RUNTIME, job], at[SERIAL])
@@ -187,5 +171,8 @@ def complete(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, memor
     at[RUNNING] -= 1
     at[FREE] += given[NEED, job]
     fate[END, job] = at[NOW]
+    if run.shape[0] > BEFORE:
+        count = at[SERIAL] - at[PENDING] - 1
+        run[COMPLETED, count], run[BEFORE, count] = job, at[SERIAL]
     remember(memory, job, given[RUNTIME, job])
     return int(job)

@@ -46,11 +46,12 @@ def start_in_turn(
     first: IntArray, ending: int,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
+    keeps = rule[KEEPS] != 0
     while at[HEAD] < at[FIRST_SIZE]:
         job = first[WHO, at[HEAD]]
         if fate[START, job] < 0:
             need = first[WANTS, at[HEAD]]
-            if rule[KEEPS]:
+            if keeps:
                 need += _leaves(at, given, fate, rule, job)
             if need > at[FREE] + ending:
                 break
@@ -81,6 +82,7 @@ def backfill(
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked."""
     now, shadow, extra = at[NOW], -1, 0
+    lasts, keeps = at[LASTS], rule[KEEPS] != 0
     for k in range(size):
         if at[FREE] + ending == 0:
             return
@@ -90,16 +92,16 @@ def backfill(
         job = queue[WHO, k]
         if job == blocked or fate[START, job] >= 0:
             continue
-        if rule[KEEPS]:
+        if keeps:
             spare = _leaves(at, given, fate, rule, job)
             if need + spare > at[FREE] + ending:
                 continue
         if shadow < 0:
             wanted, spare = given[NEED, blocked], 0
-            if rule[KEEPS]:
+            if keeps:
                 spare = _leaves(at, given, fate, rule, blocked)
             shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
-        if now + fate[at[LASTS], job] > shadow:
+        if now + fate[lasts, job] > shadow:
             if need > extra:
                 continue
             extra -= need

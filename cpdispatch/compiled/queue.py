@@ -25,7 +25,9 @@ from cpdispatch.compiled.layout import (
     WANTS,
     WHO,
 )
-from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy, key_of
+
+_RISK = int(Policy.RISK)
 
 
 @inlined
@@ -56,7 +58,7 @@ def key_under(
     at[CURRENT] = job
     expected, need = float(fate[EXPECTED, job]), float(max(given[NEED, job], 1))
     submit, requested = given[SUBMIT, job], given[REQUESTED, job]
-    upper = fate[UPPER, job] if fate.shape[0] > UPPER else requested
+    upper = fate[UPPER, job] if policy == _RISK else 0
     key = key_of(policy, weights, at[NOW], submit, expected, need, requested, upper, own)
     if np.isnan(key):
         raise ValueError("returned nan")

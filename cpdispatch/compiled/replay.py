@@ -21,6 +21,7 @@ from cpdispatch.compiled.nodes import Nodes, nodes_of
 from cpdispatch.compiled.queue import sort_anew
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.system import System
@@ -182,6 +183,9 @@ class Replay:
         self.rule = self._rule()
         self.asked = asked
         self.careful = dispatcher.limits != "expected"
+        assert self.careful or Policy.RISK not in (
+            dispatcher.primary.policy, dispatcher.secondary.policy
+        ), "this order needs upper durations"  # fmt: skip
         total = prepared.system.total
         self.state = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,

@@ -15,11 +15,13 @@ from cpdispatch.compiled.replay import Replay, Replays
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.limits import wary_s
+from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Job, JobTable, Workload
 from cpdispatch.predict import Cautious, Predictor, Remembering
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulate.records import Records
+from cpdispatch.simulate.simulation import check
 from cpdispatch.system import System
 
 
@@ -36,9 +38,13 @@ def replayable(dispatcher: object, trigger: str) -> bool:
     if type(dispatcher) is not Backfill or not dispatcher.fresh:
         return False
     orders = dispatcher.primary, dispatcher.secondary
-    plain = dispatcher.limits == "expected" or trigger == "instant"
-    plain = plain and not (dispatcher.keep or dispatcher.late_first)
-    return plain and all(order.compiled for order in orders)
+    by_event = dispatcher.limits != "expected" and trigger == "event"
+    of_best = (
+        dispatcher.keep
+        or dispatcher.late_first
+        or Policy.RISK in (order.policy for order in orders)
+    )
+    return not by_event and not of_best and all(order.compiled for order in orders)
 
 
 class CompiledSimulation:
@@ -79,6 +85,7 @@ class CompiledSimulation:
         correction: str,
         kill_at_limit: bool,
     ) -> None:
+        check(workload, system, trigger, correction)
         self.workload = workload
         self.system = system
         self.records: Records

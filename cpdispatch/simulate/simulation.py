@@ -90,15 +90,7 @@ class Simulation:
         starvation: Starvation | None = None,
         idempotent: bool = False,
     ) -> None:
-        if trigger not in TRIGGERS:
-            raise unknown("trigger", trigger, TRIGGERS)
-        if correction not in CORRECTIONS:
-            raise unknown("correction", correction, CORRECTIONS)
-        if workload.resources != system.resources:
-            raise UsageError(
-                f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
-                f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
-            )
+        check(workload, system, trigger, correction)
         self.workload = workload
         self.system = system
         self.predictor = make(predictor, workload) if isinstance(predictor, str) else predictor
@@ -337,6 +329,24 @@ class Simulation:
         state = dict(self.__dict__)
         del state["workload"]
         return state
+
+
+def check(workload: Workload, system: System, trigger: str, correction: str) -> None:
+    """Raise when there is no such trigger or correction, or the workload is not the system's.
+
+    Raises
+    ------
+    UsageError
+    """
+    if trigger not in TRIGGERS:
+        raise unknown("trigger", trigger, TRIGGERS)
+    if correction not in CORRECTIONS:
+        raise unknown("correction", correction, CORRECTIONS)
+    if workload.resources != system.resources:
+        raise UsageError(
+            f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
+            f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
+        )
 
 
 def _now_only(placements: Placements, start_s: IntArray, now: int) -> Placements:

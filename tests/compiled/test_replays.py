@@ -210,6 +210,21 @@ def test_of_best(case: tuple[Workload, System], best: Callable[[], Best], rules:
     assert verify.run(compiled.jobs, case[1]) == []
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [({"trigger": "evnt"}, "unknown trigger 'evnt'"),
+     ({"correction": "minmal"}, "unknown correction 'minmal'")],
+)  # fmt: skip
+def test_an_unknown_rule_is_one_clear_error(
+    compiled: bool, rules: dict[str, Any], problem: str
+) -> None:
+    from tests.simulate.cases import workload
+
+    with pytest.raises(UsageError, match=problem):
+        simulate(workload([(0, 1, 5, 5)]), System.pool(2), compiled=compiled, **rules)
+
+
 def test_best_by_event_takes_the_general_loop() -> None:
     from tests.simulate.cases import workload
 

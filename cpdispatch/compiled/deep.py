@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def _positions(waiting: IntArray, queue: IntArray) -> IntArray:
 @kernel
 def dispatch_deep(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray,
-    second: IntArray, nodes: Nodes, deep: Deep, depth: int, best_fit: bool, ended: int,
+    second: IntArray, nodes: Nodes, deep: Deep, care: Any, depth: int, best_fit: bool, ended: int,
 ) -> None:  # fmt: skip
     """One pass with promises, see `cpdispatch.heuristics.plan.plan`."""
     now, queued = at[NOW], at[QUEUED]
@@ -139,7 +139,7 @@ def dispatch_deep(
             fate[FIRST, job], fate[COUNT, job] = at_entry, count
             at[ENTRIES] += count
             give_back(at, fate, given, nodes, job, -1)
-            begin(at, given, fate, run, job, reason[placed.position[k]])
+            begin(at, given, fate, run, care, job, reason[placed.position[k]])
         else:
             deep.promise[0, job] = start[placed.position[k]]
             deep.promise[1, job], deep.promise[2, job] = used, count

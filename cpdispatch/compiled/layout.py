@@ -81,11 +81,15 @@ JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, BEFORE = range(8)
 WHO, WANTS = range(2)
 
 # Rules: the orders and whether their keys change while jobs wait, whether one queue serves both,
-# the threshold, the reservation depth, best fit, the trigger, the correction; after which wait of
-# a job all are taken to last as requested; whether long jobs leave capacity free, and from which
-# expected duration on; on a pool, how many processors, and how many it has.
+# the threshold, the reservation depth, best fit, the trigger, the correction.
 PRIMARY, PRIMARY_CHANGES, SECONDARY, SECONDARY_CHANGES, SAME = range(5)
-THRESHOLD, DEPTH, BEST_FIT, BY_EVENT, CORRECTION, STRICT, KEEPS, LONG, SPARE, TOTAL = range(5, 15)
+THRESHOLD, DEPTH, BEST_FIT, BY_EVENT, CORRECTION = range(5, 10)
+
+# Care, where jobs are not taken to last as expected: the row of ``fate`` that says how long they
+# are, and after which wait of a job all are taken to last as requested; whether long jobs leave
+# capacity free, from which expected duration on, and up to which wait; on a pool, how many
+# processors, and how many it has.
+USUAL, STRICT, KEEPS, LONG, PATIENCE, SPARE, TOTAL = range(7)
 
 
 class State(NamedTuple):

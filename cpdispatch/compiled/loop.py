@@ -61,6 +61,7 @@ from cpdispatch.compiled.layout import (
     UNPREDICTED,
     UPPER,
     USED_UP,
+    USUAL,
     WHO,
 )
 from cpdispatch.compiled.memory import Memory, expect
@@ -72,7 +73,7 @@ from cpdispatch.compiled.queue import (
     tidy,
     without_started,
 )
-from cpdispatch.compiled.running import complete, correct
+from cpdispatch.compiled.running import complete, correct, lasts
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
 
@@ -82,22 +83,23 @@ def go(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any,
+    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any,
 ) -> int:  # fmt: skip
     """Go on for about so many events, or until somebody else has to act; why it stopped.
 
     See `layout.USED_UP` and what follows it there.
 
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
-    policies; ``nodes`` on a processor pool; ``deep`` up to one reservation.
+    policies; ``nodes`` on a processor pool; ``deep`` up to one reservation; ``care`` where jobs are
+    taken to last as expected.
     """
-    jobs, careful = given.shape[1], fate.shape[0] > LIMIT
+    jobs = given.shape[1]
     while events > 0:
         if at[PAUSED]:
             at[PAUSED] = 0
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts,
-                rule, first_weights, second_weights, own_first, own_second, nodes, deep,
+                rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
             )  # fmt: skip
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
@@ -122,27 +124,27 @@ def go(
             at[NEXT] += 1
             if fate[EXPECTED, job] == 0:
                 fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
-            if careful:
+            if care is not None:
                 fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
                 fate[LIMIT, job] = max(given[REQUESTED, job], fate[EXPECTED, job])
             if nodes is None:
                 wants = given[NEED, job]
             else:
-                wants = on_nodes.wanted(given[KIND, job], fate[at[LASTS], job])
+                wants = on_nodes.wanted(given[KIND, job], lasts(at, fate, care, job))
             enqueue(
                 at, given, fate, first, first_key, job,
                 rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
-                FIRST_SIZE, wants,
+                FIRST_SIZE, wants, care,
             )  # fmt: skip
             if not rule[SAME]:
                 enqueue(
                     at, given, fate, second, second_key, job,
                     rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
-                    SECOND_SIZE, wants,
+                    SECOND_SIZE, wants, care,
                 )  # fmt: skip
             at[QUEUED] += 1
             if nodes is not None:
-                on_nodes.wait(at, given, fate, nodes, job)
+                on_nodes.wait(at, given, fate, care, nodes, job)
             if by_event:
                 gone, ending = correct(at, given, fate, run, rule[CORRECTION])
                 if nodes is None:
@@ -158,7 +160,7 @@ def go(
                 return BEFORE_DISPATCH
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts,
-                rule, first_weights, second_weights, own_first, own_second, nodes, deep,
+                rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
             )  # fmt: skip
     return USED_UP
 
@@ -177,16 +179,16 @@ def _record(
 
 
 @inlined
-def _limits_change(at: IntArray, given: IntArray, fate: IntArray, strict_s: int) -> bool:
+def _limits_change(at: IntArray, given: IntArray, fate: IntArray, care: IntArray) -> bool:
     """Take jobs to last as requested once one has waited too long, else as they probably do.
 
     Returns whether this is another limit than before.
     """
     while at[OLDEST] < at[NEXT] and fate[START, at[OLDEST]] >= 0:
         at[OLDEST] += 1
-    strict = at[OLDEST] < at[NEXT] and at[NOW] - given[SUBMIT, at[OLDEST]] > strict_s
+    strict = at[OLDEST] < at[NEXT] and at[NOW] - given[SUBMIT, at[OLDEST]] > care[STRICT]
     before = at[LASTS]
-    at[LASTS] = LIMIT if strict else UPPER
+    at[LASTS] = LIMIT if strict else care[USUAL]
     return bool(at[LASTS] != before)
 
 
@@ -196,7 +198,7 @@ def dispatch(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    own_first: Any, own_second: Any, nodes: Any, deep: Any,
+    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any,
 ) -> None:  # fmt: skip
     """One pass: start in the primary order, reserve, backfill in the secondary order."""
     now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
@@ -208,8 +210,7 @@ def dispatch(
         return
     ended, ending = correct(at, given, fate, run, rule[CORRECTION])
     running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
-    careful = fate.shape[0] > LIMIT
-    if careful and rule[STRICT] != NO_THRESHOLD and _limits_change(at, given, fate, rule[STRICT]):
+    if care is not None and _limits_change(at, given, fate, care):
         at[BLOCKED] = -1
         if nodes is not None:
             on_nodes.take_anew(at, given, fate, nodes, first, at[FIRST_SIZE])
@@ -222,17 +223,17 @@ def dispatch(
         )  # fmt: skip
     elif rule[THRESHOLD] != NO_THRESHOLD:
         moved = let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
-        if moved and rule[KEEPS]:
+        if care is not None and moved and care[KEEPS]:
             at[BLOCKED] = at[AHEAD_JOB] = -1
     if deep is not None:
         without_started(at, fate, first, first_key, FIRST_SIZE)
         if not rule[SAME]:
             without_started(at, fate, second, second_key, SECOND_SIZE)
     elif nodes is None:
-        on_pool.start_in_turn(at, given, fate, run, rule, first, ending)
+        on_pool.start_in_turn(at, given, fate, run, care, first, ending)
     else:
         on_nodes.lend(at, fate, given, run, nodes, ended, 1)
-        on_nodes.start_in_turn(at, given, fate, run, rule, first, nodes, best_fit)
+        on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, best_fit)
     if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
         if rule[SECONDARY_CHANGES] and not rule[SAME]:
             sort_anew(
@@ -244,19 +245,19 @@ def dispatch(
         blocked = first[WHO, at[HEAD]]
         if deep is not None:
             dispatch_deep(
-                at, given, fate, run, first, queue, nodes, deep, rule[DEPTH], best_fit, ended
+                at, given, fate, run, first, queue, nodes, deep, care, rule[DEPTH], best_fit, ended
             )
         elif nodes is None:
-            on_pool.backfill(at, given, fate, run, rule, queue, size, blocked, ended, ending)
+            on_pool.backfill(at, given, fate, run, care, queue, size, blocked, ended, ending)
         else:
             low = at[HEAD] if rule[SAME] else 0
             on_nodes.backfill(
-                at, given, fate, run, rule, queue, nodes, low, size, blocked, ended, best_fit
+                at, given, fate, run, care, queue, nodes, low, size, blocked, ended, best_fit
             )
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
     if at[SERIAL] > serial:
-        if careful:
+        if care is not None:
             on_nodes.settle(at, given, fate, run, nodes, serial)
         at[QUEUED] -= at[SERIAL] - serial
         at[BLOCKED] = -1

@@ -35,6 +35,7 @@ from cpdispatch.compiled.layout import (
     NEED,
     NEXT,
     NOW,
+    PATIENCE,
     RESERVED,
     RUNNING,
     SEEN,
@@ -44,12 +45,11 @@ from cpdispatch.compiled.layout import (
     SOONER,
     START,
     SUBMIT,
-    THRESHOLD,
     UNITS,
     WANTS,
     WHO,
 )
-from cpdispatch.compiled.running import begin, leave, place_of, run_until
+from cpdispatch.compiled.running import begin, lasts, leave, place_of, run_until
 from cpdispatch.heuristics.kernels import place, pool_has, room
 
 _WAITING, _LEAST, _LONGEST = 2, 3, 4
@@ -150,17 +150,17 @@ def nodes_of(
 
 
 @inlined
-def wanted(kind: int, lasts: int) -> int:
+def wanted(kind: int, duration: int) -> int:
     """What a queue holds of a waiting job: its kind and how long it lasts, in one number."""
-    return (kind << _BITS) | min(lasts, _ENDLESS - 1)
+    return (kind << _BITS) | min(duration, _ENDLESS - 1)
 
 
 @inlined
-def wait(at: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, job: int) -> None:
+def wait(at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, job: int) -> None:
     """Count a job that has been submitted among the waiting ones of its kind."""
-    kinds, kind, lasts = nodes.kinds, given[KIND, job], fate[at[LASTS], job]
-    if kinds[_WAITING, kind] == 0 or lasts < kinds[_LEAST, kind]:
-        kinds[_LEAST, kind] = lasts
+    kinds, kind, duration = nodes.kinds, given[KIND, job], lasts(at, fate, care, job)
+    if kinds[_WAITING, kind] == 0 or duration < kinds[_LEAST, kind]:
+        kinds[_LEAST, kind] = duration
     kinds[_WAITING, kind] += 1
 
 
@@ -169,13 +169,13 @@ def take_anew(
     at: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, queue: IntArray, size: int
 ) -> None:
     """Note anew how long the waiting jobs of a queue are taken to last."""
-    kinds, lasts = nodes.kinds, fate[at[LASTS]]
+    kinds, row = nodes.kinds, fate[at[LASTS]]
     for k in range(size):
         job = queue[WHO, k]
         if fate[START, job] < 0:
             kind = given[KIND, job]
-            queue[WANTS, k] = wanted(kind, lasts[job])
-            kinds[_LEAST, kind] = min(kinds[_LEAST, kind], lasts[job])
+            queue[WANTS, k] = wanted(kind, row[job])
+            kinds[_LEAST, kind] = min(kinds[_LEAST, kind], row[job])
 
 
 @inlined
@@ -276,12 +276,16 @@ def job_fits(at: IntArray, given: IntArray, nodes: Nodes, job: int) -> bool:
 
 @inlined
 def leaves_room(
-    at: IntArray, given: IntArray, fate: IntArray, rule: IntArray, nodes: Nodes, pool: IntArray,
+    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, pool: IntArray,
     job: int,
 ) -> bool:  # fmt: skip
     """Whether a job leaves free what it has to, where so much is free of the whole system."""
+    if care is None:
+        return True
+    if not care[KEEPS]:
+        return True
     ask, units = nodes.asks[given[SHAPE, job]], given[UNITS, job]
-    has_to = fate[EXPECTED, job] > rule[LONG] and at[NOW] - given[SUBMIT, job] <= rule[THRESHOLD]
+    has_to = fate[EXPECTED, job] > care[LONG] and at[NOW] - given[SUBMIT, job] <= care[PATIENCE]
     enough = True
     for r in range(ask.shape[0]):
         has_to = has_to and units * ask[r] <= nodes.most_beside[r]
@@ -321,8 +325,8 @@ def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray
 
 @kernel
 def begin_on(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, outlives: bool,
-    job: int, reason: int, best_fit: bool,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    outlives: bool, job: int, reason: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start a job that fits ``free``, or if it outlives the shadow time ``both``."""
     low, shape, units = at[ENTRIES], given[SHAPE, job], given[UNITS, job]
@@ -336,14 +340,14 @@ def begin_on(
     at[ENTRIES] = low + count
     nodes.kinds[_WAITING, given[KIND, job]] -= 1
     give_back(at, fate, given, nodes, job, -1)
-    if at[AHEAD_JOB] >= 0 and at[NOW] + fate[at[LASTS], job] > at[SHADOW]:
+    if at[AHEAD_JOB] >= 0 and at[NOW] + lasts(at, fate, care, job) > at[SHADOW]:
         _look_ahead(at, fate, given, nodes, job, -1)
-    begin(at, given, fate, run, job, reason)
+    begin(at, given, fate, run, care, job, reason)
 
 
 @inlined
 def start_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray, first: IntArray,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, first: IntArray,
     nodes: Nodes, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
@@ -352,27 +356,29 @@ def start_in_turn(
         if fate[START, job] < 0:
             if not job_fits(at, given, nodes, job):
                 break
-            if rule[KEEPS] and not leaves_room(at, given, fate, rule, nodes, nodes.pool, job):
+            if (
+                care is not None
+                and care[KEEPS]
+                and not leaves_room(at, given, fate, care, nodes, nodes.pool, job)
+            ):
                 break
-            begin_on(at, given, fate, run, nodes, False, job, IN_TURN, best_fit)
+            begin_on(at, given, fate, run, care, nodes, False, job, IN_TURN, best_fit)
             at[BLOCKED] = -1
         at[HEAD] += 1
 
 
 @inlined
 def _fits_ahead(
-    at: IntArray, given: IntArray, fate: IntArray, rule: IntArray, nodes: Nodes, job: int
+    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, job: int
 ) -> bool:
     """Whether the job that is blocked may start at the shadow time."""
     fits = at[AHEAD_ROOMS] >= given[UNITS, job]
-    if fits and rule[KEEPS]:
-        fits = leaves_room(at, given, fate, rule, nodes, nodes.ahead_pool, job)
-    return bool(fits)
+    return bool(fits) and leaves_room(at, given, fate, care, nodes, nodes.ahead_pool, job)
 
 
 @kernel
 def _reserve(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray, nodes: Nodes,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
     ended: int,
 ) -> None:  # fmt: skip
     """Bring the shadow time of the job that is blocked up to date.
@@ -391,7 +397,7 @@ def _reserve(
         nodes.ahead_pool[:] = nodes.pool
         nodes.ahead_room[:] = nodes.room[shape]
     k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
-    while not _fits_ahead(at, given, fate, rule, nodes, job) and k < at[RUNNING]:
+    while not _fits_ahead(at, given, fate, care, nodes, job) and k < at[RUNNING]:
         at[SHADOW], at[SOONER] = run[DUE, k], 0
         while k < at[RUNNING] and run[DUE, k] == at[SHADOW]:
             _look_ahead(at, fate, given, nodes, run[JOB, k], 1)
@@ -402,7 +408,7 @@ def _reserve(
         while fits and k > ended and run[DUE, k - 1] == due:
             k -= 1
             _look_ahead(at, fate, given, nodes, run[JOB, k], -1)
-            fits = _fits_ahead(at, given, fate, rule, nodes, job)
+            fits = _fits_ahead(at, given, fate, care, nodes, job)
         if not fits:
             at[SHADOW], at[SOONER] = due, 0
             for back in range(k, last):
@@ -473,7 +479,7 @@ def _fits_both(
 
 @kernel
 def _open_kinds(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray, nodes: Nodes,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
     ended: int, best_fit: bool,
 ) -> int:  # fmt: skip
     """How long a job of each kind may take to start; of how many kinds one may.
@@ -497,7 +503,7 @@ def _open_kinds(
         if rooms[shape] < units:
             continue
         if not at[RESERVED]:
-            _reserve(at, given, fate, run, rule, nodes, ended)
+            _reserve(at, given, fate, run, care, nodes, ended)
         longest = at[SHADOW] - at[NOW]
         if _fits_both(at, given, nodes, shape, units, best_fit):
             longest = _ENDLESS
@@ -532,21 +538,25 @@ def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
 
 @kernel
 def _start_beside(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray, nodes: Nodes,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
     job: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start a job that fits now if it does not delay the one that is blocked."""
     shape, units = given[SHAPE, job], given[UNITS, job]
     if rooms_of(at, nodes, shape) < units:
         return
-    if rule[KEEPS] and not leaves_room(at, given, fate, rule, nodes, nodes.pool, job):
+    if (
+        care is not None
+        and care[KEEPS]
+        and not leaves_room(at, given, fate, care, nodes, nodes.pool, job)
+    ):
         return
     if not at[RESERVED]:
-        _reserve(at, given, fate, run, rule, nodes, ended)
-    outlives = at[NOW] + fate[at[LASTS], job] > at[SHADOW]
+        _reserve(at, given, fate, run, care, nodes, ended)
+    outlives = at[NOW] + lasts(at, fate, care, job) > at[SHADOW]
     if outlives and not _fits_both(at, given, nodes, shape, units, best_fit):
         return
-    begin_on(at, given, fate, run, nodes, outlives, job, BACKFILLED, best_fit)
+    begin_on(at, given, fate, run, care, nodes, outlives, job, BACKFILLED, best_fit)
     if at[COMPARED]:
         at[COMPARISONS] += 1
         ask = nodes.asks[given[SHAPE, at[BLOCKED]]]
@@ -556,7 +566,7 @@ def _start_beside(
 
 @kernel
 def backfill(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray, queue: IntArray,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, queue: IntArray,
     nodes: Nodes, low: int, size: int, blocked: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
@@ -566,13 +576,13 @@ def backfill(
     """
     if at[BLOCKED] == blocked and ended == 0:
         if at[NEXT] == at[SEEN] + 1:
-            _start_beside(at, given, fate, run, rule, nodes, at[SEEN], ended, best_fit)
+            _start_beside(at, given, fate, run, care, nodes, at[SEEN], ended, best_fit)
             return
     else:
         at[BLOCKED], at[RESERVED] = blocked, 0
     kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
     longest[:] = 0
-    left, k = _open_kinds(at, given, fate, run, rule, nodes, ended, best_fit), low
+    left, k = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit), low
     while left > 0:
         k = _next(queue, longest, k, size)
         if k == size:
@@ -580,8 +590,8 @@ def backfill(
             return
         job = queue[WHO, k]
         if fate[START, job] < 0:
-            _start_beside(at, given, fate, run, rule, nodes, job, ended, best_fit)
-            left = _open_kinds(at, given, fate, run, rule, nodes, ended, best_fit)
+            _start_beside(at, given, fate, run, care, nodes, job, ended, best_fit)
+            left = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit)
         if fate[START, job] >= 0:
             queue[WANTS, k] |= _ENDLESS
         k += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined
 from cpdispatch.compiled.layout import (
@@ -14,48 +16,48 @@ from cpdispatch.compiled.layout import (
     HELD,
     IN_TURN,
     KEEPS,
-    LASTS,
     LONG,
     NEED,
     NEVER,
     NOW,
+    PATIENCE,
     RUNNING,
     SPARE,
     START,
     SUBMIT,
-    THRESHOLD,
     TOTAL,
     WANTS,
     WHO,
 )
-from cpdispatch.compiled.running import begin
+from cpdispatch.compiled.running import begin, lasts
 
 
 @inlined
-def _leaves(at: IntArray, given: IntArray, fate: IntArray, rule: IntArray, job: int) -> int:
+def _leaves(at: IntArray, given: IntArray, fate: IntArray, care: Any, job: int) -> int:
     """How many processors of a pool a job leaves free when it starts."""
-    short = fate[EXPECTED, job] <= rule[LONG]
-    late = at[NOW] - given[SUBMIT, job] > rule[THRESHOLD]
-    wide = given[NEED, job] + rule[SPARE] > rule[TOTAL]
-    return 0 if short or late or wide else rule[SPARE]
+    if care is None:
+        return 0
+    if not care[KEEPS]:
+        return 0
+    short = fate[EXPECTED, job] <= care[LONG]
+    late = at[NOW] - given[SUBMIT, job] > care[PATIENCE]
+    wide = given[NEED, job] + care[SPARE] > care[TOTAL]
+    return 0 if short or late or wide else care[SPARE]
 
 
 @inlined
 def start_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any,
     first: IntArray, ending: int,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
-    keeps = rule[KEEPS] != 0
     while at[HEAD] < at[FIRST_SIZE]:
         job = first[WHO, at[HEAD]]
         if fate[START, job] < 0:
-            need = first[WANTS, at[HEAD]]
-            if keeps:
-                need += _leaves(at, given, fate, rule, job)
+            need = first[WANTS, at[HEAD]] + _leaves(at, given, fate, care, job)
             if need > at[FREE] + ending:
                 break
-            begin(at, given, fate, run, job, IN_TURN)
+            begin(at, given, fate, run, care, job, IN_TURN)
         at[HEAD] += 1
 
 
@@ -77,12 +79,11 @@ def _shadow(
 
 @inlined
 def backfill(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any,
     queue: IntArray, size: int, blocked: int, ended: int, ending: int,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked."""
     now, shadow, extra = at[NOW], -1, 0
-    lasts, keeps = at[LASTS], rule[KEEPS] != 0
     for k in range(size):
         if at[FREE] + ending == 0:
             return
@@ -92,17 +93,13 @@ def backfill(
         job = queue[WHO, k]
         if job == blocked or fate[START, job] >= 0:
             continue
-        if keeps:
-            spare = _leaves(at, given, fate, rule, job)
-            if need + spare > at[FREE] + ending:
-                continue
+        if need + _leaves(at, given, fate, care, job) > at[FREE] + ending:
+            continue
         if shadow < 0:
-            wanted, spare = given[NEED, blocked], 0
-            if keeps:
-                spare = _leaves(at, given, fate, rule, blocked)
+            wanted, spare = given[NEED, blocked], _leaves(at, given, fate, care, blocked)
             shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
-        if now + fate[lasts, job] > shadow:
+        if now + lasts(at, fate, care, job) > shadow:
             if need > extra:
                 continue
             extra -= need
-        begin(at, given, fate, run, job, BACKFILLED)
+        begin(at, given, fate, run, care, job, BACKFILLED)

@@ -18,7 +18,7 @@ from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.compiled.nodes import Nodes, nodes_of
-from cpdispatch.compiled.queue import sort_anew
+from cpdispatch.compiled.queue import sort_by_risk
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import Policy
@@ -186,6 +186,7 @@ class Replay:
         assert self.careful or Policy.RISK not in (
             dispatcher.primary.policy, dispatcher.secondary.policy
         ), "this order needs upper durations"  # fmt: skip
+        self.care = self._care()
         total = prepared.system.total
         self.state = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
@@ -207,31 +208,40 @@ class Replay:
 
     def _rule(self) -> IntArray:
         """What kernels need of the dispatcher, see `layout.PRIMARY` and what follows it there."""
-        ours, total = self.dispatcher, int(self.prepared.system.total[0])
+        ours = self.dispatcher
         first, second = ours.primary, ours.secondary
         return np.array(
             [
                 first.policy, first.changes, second.policy, second.changes, ours.one_order,
                 ours.threshold_s, min(ours.depth, layout.NEVER), ours.best_fit, *self._run_as,
-                ours.strict_s, ours.keep > 0, ours.long_s, int(ours.keep * total), total,
             ],
             dtype=np.int64,
         )  # fmt: skip
 
+    def _care(self) -> IntArray | None:
+        """What kernels need where jobs are not taken to last as expected, see `layout.USUAL`."""
+        ours, total = self.dispatcher, int(self.prepared.system.total[0])
+        spare = int(ours.keep * total)
+        care = [
+            layout.LASTING[ours.limits], ours.strict_s, ours.keep > 0, ours.long_s,
+            ours.threshold_s, spare, total,
+        ]  # fmt: skip
+        return np.array(care, dtype=np.int64) if self.careful else None
+
     def use(self, dispatcher: Backfill) -> None:
-        """Go on with other parameters: another threshold, and another order that does not change.
+        """Go on with other parameters of `best`: another threshold, another width.
 
         Parameters
         ----------
         dispatcher : Backfill
-            One order serves both the queue and backfilling, as before.
+            As `cpdispatch.best.evaluation.backfilling` makes it, like the one before.
         """
         self.dispatcher, state, at = dispatcher, self.state, self.state.at
-        self.rule = self._rule()
+        self.rule, self.care = self._rule(), self._care()
         order = dispatcher.primary
-        sort_anew(
-            at, state.given, state.fate, state.first, state.first_key, int(order.policy),
-            order.vector, dispatcher.threshold_s, order.own, layout.FIRST_SIZE,
+        sort_by_risk(
+            at, state.given, state.fate, state.first, state.first_key, order.vector,
+            dispatcher.threshold_s,
         )  # fmt: skip
         submit_s = state.given[layout.SUBMIT, : at[layout.NEXT]]
         at[layout.LATE] = np.searchsorted(submit_s, at[layout.NOW] - dispatcher.threshold_s)
@@ -330,6 +340,6 @@ class Replay:
         return int(
             loop.go(
                 *self.state, self.memory, self.rule, first.vector, second.vector,
-                events, first.own, second.own, self.nodes, self.deep,
+                events, first.own, second.own, self.nodes, self.deep, self.care,
             )
         )  # fmt: skip

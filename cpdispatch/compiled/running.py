@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined
 from cpdispatch.compiled.correction import corrected
@@ -14,6 +16,7 @@ from cpdispatch.compiled.layout import (
     DUE,
     DUE_OF,
     END,
+    EXPECTED,
     FREE,
     HEAP_END,
     HEAP_SERIAL,
@@ -147,13 +150,21 @@ def correct(
 
 
 @inlined
+def lasts(at: IntArray, fate: IntArray, care: Any, job: int) -> int:
+    """How long a job is taken to last if it starts now."""
+    if care is None:
+        return int(fate[EXPECTED, job])
+    return int(fate[at[LASTS], job])
+
+
+@inlined
 def begin(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, job: int, reason: int
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, job: int, reason: int
 ) -> None:
     """Start a job: it holds its processors until it ends."""
     now, need = at[NOW], given[NEED, job]
     fate[START, job], fate[REASON, job] = now, reason
-    run_until(run, fate, at[RUNNING], job, need, now + fate[at[LASTS], job])
+    run_until(run, fate, at[RUNNING], job, need, now + lasts(at, fate, care, job))
     at[RUNNING] += 1
     run[BY_SERIAL, at[SERIAL]] = job
     push(run, at[PENDING], now + given[RUNTIME, job], at[SERIAL])

@@ -22,7 +22,7 @@ from cpdispatch.jobs import Column
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
 _REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
 _REQUEST = int(Column.REQUEST)
-_OWN = 20
+_OWN, _RISK = 20, 22
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
 NO_THRESHOLD = int(np.iinfo(np.int64).max)
 
@@ -275,7 +275,7 @@ def _polynomial(w: FloatArray, p: float, q: float, r: float) -> float:
 @inlined
 def key_of(
     policy: int, weights: FloatArray, now: int, submit: int, p: float, q: float, requested: int,
-    upper: int, own: Any,
+    own: Any,
 ) -> float:  # fmt: skip
     """Key of one job under a policy; ``own`` is a user's compiled `Score` or None."""
     wait, r = float(now - submit), float(submit)
@@ -310,13 +310,17 @@ def key_of(
         key = _polynomial(weights, p, q, r)
     elif policy == 21:
         key = 0.0 if p < requested else 1.0
-    elif policy == 22:
-        key = np.sqrt(p * upper) * q ** weights[0]
     else:
         w = weights
         key = w[0] * q + w[1] * p + w[2] * wait
         key += w[3] * (p / q) + w[4] * ((wait + p) / p) + w[5] * (p * q)
     return float(-key if policy in _LARGEST_FIRST else key)
+
+
+@inlined
+def risk_of(weights: FloatArray, p: float, q: float, upper: int) -> float:
+    """Key of one job under `risk`."""
+    return float(np.sqrt(p * upper) * q ** weights[0])
 
 
 @kernel
@@ -330,7 +334,10 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
         q = float(max(block[_UNITS, j] * block[_REQUEST, j], 1))
         late = threshold_s != NO_THRESHOLD and now - submit > threshold_s
         requested, upper = block[_REQUESTED, j], block[_UPPER, j]
-        key[j] = (
-            -np.inf if late else key_of(policy, weights, now, submit, p, q, requested, upper, None)
-        )
+        if late:
+            key[j] = -np.inf
+        elif policy == _RISK:
+            key[j] = risk_of(weights, p, q, upper)
+        else:
+            key[j] = key_of(policy, weights, now, submit, p, q, requested, None)
     return np.argsort(key, kind="mergesort")

@@ -22,10 +22,10 @@ from time import perf_counter
 import numpy as np
 
 from cpdispatch import dispatch
+from cpdispatch.compiled import Replays
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.simulator import simulate
-from cpdispatch.compiled import Replays
 from cpdispatch.system import NodeGroup, System, find
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.select import select

@@ -19,9 +19,9 @@ import numpy as np
 
 from cpdispatch import dispatch
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.compiled import Replays
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
-from cpdispatch.compiled import Replays
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
 

@@ -1,13 +1,13 @@
-"""Which rules of `best` serve on the first halves of real logs, and then on the rest.
+"""Which parameters of `best` serve on the first halves of real logs, and then on the rest.
 
     python benchmarks/settings.py ../shared/traces --out settings
 
 Each log is replayed with several seeds of the forest, and what it said of the jobs at their
-submission is kept in ``OUT``. Then its first half is rehearsed under every one of the rules below,
-with these predictions and with submissions that are shifted by up to a minute: a single rehearsal
-is one draw. Of the rules that do best, on all first halves and on each, and of those that `best`
-has, the other halves and the whole logs are rehearsed, too. So is what `best` makes of the forest's
-upper quantile: how far it goes from there to the requested time.
+submission is kept in ``OUT``. Then all the parameters below are evaluated off line on its first
+half, with these predictions and with submissions that are shifted by up to a minute: a single
+evaluation is one draw. Those that do best, on all first halves and on each, and those that `best`
+has, are evaluated on the other halves and the whole logs, too. So is what `best` makes of the
+forest's upper quantile: how far it goes from there to the requested time.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from quality import LOGS, WAIT_MAX, find, number, table
 
 from cpdispatch.analyze.metrics import TAU_S
-from cpdispatch.arrays import FloatArray
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.best import Best
+from cpdispatch.best.evaluation import OnPool, Parameters
 from cpdispatch.campaign import Shared, Task, Workers, run
 from cpdispatch.decision import Decision
 from cpdispatch.errors import CpdispatchError
-from cpdispatch.heuristics.best import Best
-from cpdispatch.heuristics.rehearsal import Past, Rules, easy, rehearse
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.predict.forest import Forest
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
@@ -52,7 +53,7 @@ ALL, FIRST, SECOND = "whole", "first half", "second half"
 
 @dataclass(slots=True)
 class Listener:
-    """`best` without hindsight; keeps what is said of each job when it is first seen."""
+    """`best` without off-line evaluation; keeps what is said of each job when it is first seen."""
 
     best: Best = field(default_factory=lambda: Best(adapt=False))
     name: str = "listener"
@@ -84,6 +85,26 @@ def draws(log: str) -> list[str]:
     return [f"{log} {seed}" for seed in range(DRAWS)]
 
 
+class Past(NamedTuple):
+    """The jobs of a log by submission, arrays of shape (jobs,), times in seconds."""
+
+    submit_s: IntArray
+    processors: IntArray
+    requested_s: IntArray
+    expected_s: IntArray
+    upper_s: IntArray
+    runtime_s: IntArray
+
+    def on_pool(self, total: int) -> OnPool:
+        """The jobs on a pool of so many processors."""
+        block = job_block(
+            id=range(len(self.submit_s)), submit_s=self.submit_s, units=self.processors,
+            requested_s=self.requested_s, expected_s=self.expected_s, upper_s=self.upper_s,
+            request=np.ones((len(self.submit_s), 1), dtype=np.int64),
+        )  # fmt: skip
+        return OnPool(JobTable(block), self.runtime_s, total, self.processors)
+
+
 def part(past: Past, which: str, share: float) -> Past:
     """Jobs that last, at most, what a share of the way to the requested time says."""
     half = len(past.submit_s) // 2
@@ -93,8 +114,8 @@ def part(past: Past, which: str, share: float) -> Past:
     return some._replace(upper_s=way.astype(np.int64))
 
 
-def rehearsals(
-    which: str, total: int, rules: Rules | None, share: float, *pasts: Past
+def evaluations(
+    which: str, total: int, parameters: Parameters | None, share: float, *pasts: Past
 ) -> FloatArray:
     """Mean bounded slowdown and longest wait, seconds, of each draw, shape (draws, 2); by EASY."""
     found = []
@@ -102,33 +123,32 @@ def rehearsals(
         some = part(past, which, share)
         shifts_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(some.submit_s))
         some.submit_s[:] = np.sort(some.submit_s + shifts_s)
-        start_s = easy(some, total) if rules is None else rehearse(some, total, rules)
-        wait_s = start_s - some.submit_s
+        wait_s = some.on_pool(total).wait_s(parameters)
         slowdown = (wait_s + some.runtime_s) / np.maximum(some.runtime_s, TAU_S)
         found.append((np.maximum(slowdown, 1).mean(), wait_s.max()))
     return np.array(found)
 
 
-def shipped() -> Rules:
+def shipped() -> Parameters:
     best = Best(adapt=False)
-    return Rules(best.threshold_s, best.strict_s, best.long_s, best.keep, best.width)
+    return Parameters(best.threshold_s, best.strict_s, best.long_s, best.keep, best.width)
 
 
-def tried() -> Iterator[Rules]:
-    """All the rules."""
+def tried() -> Iterator[Parameters]:
+    """All the parameters that are tried."""
     yield shipped()
     for threshold_s, (long_s, keep), width in product(THRESHOLDS_S, ROOMS, WIDTHS):
-        rules = Rules(threshold_s, threshold_s + STRICT_S, long_s, keep, width)
-        if rules != shipped():
-            yield rules
+        parameters = Parameters(threshold_s, threshold_s + STRICT_S, long_s, keep, width)
+        if parameters != shipped():
+            yield parameters
 
 
-Key = tuple[str, str, Rules | None, float]
-"""A log, a part of it, rules, or None for EASY, and a share."""
+Key = tuple[str, str, Parameters | None, float]
+"""A log, a part of it, parameters, or None for EASY, and a share."""
 
 
-class Rehearsed:
-    """The rehearsals of a campaign, made when they are asked for and kept in a folder."""
+class Evaluated:
+    """The evaluations of a campaign, made when they are asked for and kept in a folder."""
 
     def __init__(
         self, logs: Iterable[str], pasts: dict[str, Past], folder: Path, workers: int
@@ -141,10 +161,13 @@ class Rehearsed:
         self._found: dict[Key, FloatArray] = {}
 
     def make(
-        self, which: Sequence[str], rules: Iterable[Rules], shares: Sequence[float] = (HALF_WAY,)
+        self,
+        which: Sequence[str],
+        tried: Iterable[Parameters],
+        shares: Sequence[float] = (HALF_WAY,),
     ) -> None:
-        """Rehearse EASY and these rules on parts of all logs."""
-        ways = ((None, HALF_WAY), *product(rules, shares))
+        """Evaluate EASY and these parameters on parts of all logs."""
+        ways = ((None, HALF_WAY), *product(tried, shares))
         keys = {
             f"{log} {part} {each or 'easy'} {share}": (log, part, each, share)
             for log, part, (each, share) in product(self.logs, which, ways)
@@ -155,31 +178,36 @@ class Rehearsed:
         ]
         about = {"draws": DRAWS, "shift_s": SHIFT_S}
         found = run(
-            tasks, rehearsals, shared=self._pasts, workers=self._workers, folder=self._folder,
+            tasks, evaluations, shared=self._pasts, workers=self._workers, folder=self._folder,
             about=about, progress=tell,
         )  # fmt: skip
         self._found |= {keys[name]: figures for name, figures in found.items()}
 
-    def slowdown(self, log: str, which: str, rules: Rules | None, share: float = HALF_WAY) -> float:
+    def slowdown(
+        self, log: str, which: str, parameters: Parameters | None, share: float = HALF_WAY
+    ) -> float:
         """Mean over the draws."""
-        return float(self._found[log, which, rules, share][:, 0].mean())
+        return float(self._found[log, which, parameters, share][:, 0].mean())
 
-    def wait(self, log: str, which: str, rules: Rules, share: float = HALF_WAY) -> float:
+    def wait(self, log: str, which: str, parameters: Parameters, share: float = HALF_WAY) -> float:
         """The longest wait relative to EASY's."""
-        mine, easy = self._found[log, which, rules, share], self._found[log, which, None, HALF_WAY]
+        mine, easy = (
+            self._found[log, which, parameters, share],
+            self._found[log, which, None, HALF_WAY],
+        )
         return float(mine[:, 1].mean() / easy[:, 1].mean())
 
     def score(
-        self, rules: Rules, logs: Sequence[str], share: float = HALF_WAY
+        self, parameters: Parameters, logs: Sequence[str], share: float = HALF_WAY
     ) -> tuple[float, float]:
         """Slowdown on first halves relative to EASY, geometric mean over logs; its standard error.
 
         It is inf where a job of one log waits for too long.
         """
-        if max(self.wait(log, FIRST, rules, share) for log in logs) > WAIT_MAX:
+        if max(self.wait(log, FIRST, parameters, share) for log in logs) > WAIT_MAX:
             return inf, 0.0
         ratios = np.array([
-            self._found[log, FIRST, rules, share][:, 0] / self.slowdown(log, FIRST, None)
+            self._found[log, FIRST, parameters, share][:, 0] / self.slowdown(log, FIRST, None)
             for log in logs
         ])  # fmt: skip
         scores = np.exp(np.log(ratios).mean(axis=0))
@@ -190,28 +218,28 @@ def tell(done: float, tasks: int) -> None:
     print(f"\r{done:.0f} of {tasks}", end="\n" if done >= tasks else "", file=sys.stderr)
 
 
-def named(rules: Rules) -> str:
+def named(parameters: Parameters) -> str:
     """As a user would write them."""
     return (
-        f"threshold={rules.threshold_s},strict={rules.strict_s},long={rules.long_s},"
-        f"keep={rules.keep:g},width={rules.width:g}"
+        f"threshold={parameters.threshold_s},strict={parameters.strict_s},long={parameters.long_s},"
+        f"keep={parameters.keep:g},width={parameters.width:g}"
     )
 
 
-def report(rehearsed: Rehearsed) -> Iterator[str]:
-    """Which rules the first halves choose, and what those make of the rest."""
-    rules, logs = list(tried()), rehearsed.logs
-    rehearsed.make([FIRST], rules)
-    ranking = sorted(rules, key=lambda each: rehearsed.score(each, logs))
-    own = {log: min(rules, key=lambda each: rehearsed.score(each, [log])) for log in logs}
-    yield f"First halves, {len(rules)} rules; slowdown relative to EASY, mean of all logs:\n"
+def report(evaluated: Evaluated) -> Iterator[str]:
+    """Which parameters the first halves choose, and what those make of the rest."""
+    settings, logs = list(tried()), evaluated.logs
+    evaluated.make([FIRST], settings)
+    ranking = sorted(settings, key=lambda each: evaluated.score(each, logs))
+    own = {log: min(settings, key=lambda each: evaluated.score(each, [log])) for log in logs}
+    yield f"First halves, {len(settings)} settings; slowdown relative to EASY, mean of all logs:\n"
     rows = []
     for each in dict.fromkeys([*ranking[:10], shipped()]):
-        score, error = rehearsed.score(each, logs)
-        slowdowns = [number(rehearsed.slowdown(log, FIRST, each)) for log in logs]
+        score, error = evaluated.score(each, logs)
+        slowdowns = [number(evaluated.slowdown(log, FIRST, each)) for log in logs]
         rows.append([named(each), number(score, ".3f"), number(error, ".3f"), *slowdowns])
-    yield from table(["rules", "relative", "standard error", *logs], rows)
-    rehearsed.make([FIRST, SECOND, ALL], dict.fromkeys([ranking[0], shipped(), *own.values()]))
+    yield from table(["parameters", "relative", "standard error", *logs], rows)
+    evaluated.make([FIRST, SECOND, ALL], dict.fromkeys([ranking[0], shipped(), *own.values()]))
     rows = []
     for log in logs:
         choices = {
@@ -223,24 +251,24 @@ def report(rehearsed: Rehearsed) -> Iterator[str]:
         for choice, these in choices.items():
             rows.append([
                 log, choice, "" if these is None else named(these),
-                *(number(rehearsed.slowdown(log, which, these)) for which in (FIRST, SECOND, ALL)),
-                "" if these is None else number(rehearsed.wait(log, ALL, these), ".2f"),
+                *(number(evaluated.slowdown(log, which, these)) for which in (FIRST, SECOND, ALL)),
+                "" if these is None else number(evaluated.wait(log, ALL, these), ".2f"),
             ])  # fmt: skip
     yield "Chosen by the first halves:\n"
-    head = ["log", "chosen by", "rules", FIRST, SECOND, ALL, "wait max / EASY"]
+    head = ["log", "chosen by", "settings", FIRST, SECOND, ALL, "wait max / EASY"]
     yield from table(head, rows, texts=3)
-    rehearsed.make([FIRST, SECOND, ALL], [shipped()], SHARES)
+    evaluated.make([FIRST, SECOND, ALL], [shipped()], SHARES)
     rows = []
     for share in SHARES:
-        score, error = rehearsed.score(shipped(), logs, share)
+        score, error = evaluated.score(shipped(), logs, share)
         halves = (
             " / ".join(
-                number(rehearsed.slowdown(log, which, shipped(), share))
+                number(evaluated.slowdown(log, which, shipped(), share))
                 for which in (FIRST, SECOND, ALL)
             )
             for log in logs
         )
-        longest = max(rehearsed.wait(log, FIRST, shipped(), share) for log in logs)
+        longest = max(evaluated.wait(log, FIRST, shipped(), share) for log in logs)
         figures = (number(score, ".3f"), number(error, ".3f"), number(longest, ".2f"))
         rows.append([f"{share:g}", *figures, *halves])
     yield f"From the upper quantile to the requested time; {FIRST} / {SECOND} / {ALL}:\n"
@@ -261,8 +289,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tasks, told, shared=logs, workers=Workers(given.workers), folder=given.out / "told",
         about={"said": "at submission"}, progress=tell,
     )  # fmt: skip
-    rehearsed = Rehearsed(logs, pasts, given.out / "rehearsed", given.workers)
-    print(*report(rehearsed), sep="\n")
+    evaluated = Evaluated(logs, pasts, given.out / "evaluated", given.workers)
+    print(*report(evaluated), sep="\n")
     return 0
 
 

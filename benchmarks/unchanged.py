@@ -46,7 +46,7 @@ RULES = (
     Rule("restarts", "easy-small-spf", "class", 3_000,
          (("dependencies", True), ("idempotent", True), ("compiled", False))),
     Rule("general loop", "easy-spf-spf:limits=upper", "confident", 3_000, (("compiled", False),)),
-    Rule("best", "best:cp=off", "forest", 3_000),
+    Rule("best", "best", "forest", 3_000),
     Rule("hcp3", "hcp", "walltime", 400),
     Rule("pcp5", "pcp:model=boxes", "last2", 200, (EVENT, ("correction", "requested"))),
 )  # fmt: skip

@@ -45,8 +45,8 @@ class Dispatcher(Protocol):
 class Warming(Protocol):
     """A dispatcher that compiles what its decisions call by a way of its own."""
 
-    def warm_up(self) -> None:
-        """Compile all that decisions call, or load it from the cache."""
+    def warm_up(self, instances: Sequence[Instance]) -> None:
+        """Compile all that decisions on such instances call, or load it from the cache."""
         ...
 
 
@@ -304,20 +304,12 @@ def _priority_rule(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 
 def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-    from cpdispatch.heuristics.best import Best
+    from cpdispatch.best import Best
 
     renamed = {
         "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
     }  # fmt: skip
-    engine, cp, adapt = None, given.pop("cp", None), given.get("adapt", True)
-    if cp and not adapt:
-        raise UsageError("dispatcher best: cp=on needs adapt=on, CP is chosen by what served")
-    if adapt and cp is not False:
-        from cpdispatch.models.engine import make_engine
-
-        engine = make_engine("hcp", limit_s=settings.limit_s / 4, seed=settings.seed)
-    chosen = {renamed.get(key, key): value for key, value in given.items()}
-    return Best(**chosen, engine=engine)
+    return Best(**{renamed.get(key, key): value for key, value in given.items()})
 
 
 def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -400,10 +392,9 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("predicted durations, used with care; rules and CP as served so far",
+    "best": Entry("EASY by predicted durations, used with care; learns its threshold and order",
                   {"threshold": _seconds, "strict": _seconds, "long": _seconds, "keep": _part,
-                   "width": _real, "adapt": _switch, "cp": _switch,
-                   "allocate": _allocation}, _best),
+                   "width": _real, "adapt": _switch, "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),
@@ -422,6 +413,11 @@ REGISTRY: Mapping[str, Entry] = {
     **{name: Entry(summary, _CP, _thesis(name)) for name, summary in _THESIS.items()},
 }  # fmt: skip
 """Every dispatcher by name."""
+
+_REMOVED: Mapping[tuple[str, str], str] = {
+    ("best", "cp"): "best is backfilling alone; leave cp out, or use -d hcp for a CP dispatcher",
+}
+"""What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
 
 
 _FORMER: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -542,6 +538,10 @@ def _named(
     entry = REGISTRY[name]
     values = {}
     for key, value in given.items():
+        if (name, key) in _REMOVED:
+            raise UsageError(
+                f"dispatcher {spec}: the parameter {key} is gone: {_REMOVED[name, key]}"
+            )
         if key not in entry.parameters:
             hint = nearest(key, entry.parameters)
             known = ", ".join(entry.parameters) or "none"
@@ -557,7 +557,7 @@ def _named(
     with suppress(CpdispatchError):
         played = toys.every_kind() if warm is None else warm
         if played and isinstance(dispatcher, Warming):
-            dispatcher.warm_up()
+            dispatcher.warm_up(played)
         else:
             toys.play(lambda: entry.make(settings, dict(values)), played)
     return _relabelled(dispatcher, spec if spec != name else name)

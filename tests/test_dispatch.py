@@ -144,6 +144,7 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("hcp:m=1.5", "m=1.5: a whole number, 1 or more, is needed"),
         ("hcp:patience=much", "patience=much: a share of the limit"),
         ("best:width=wide", "width=wide: a number is needed"),
+        ("best:cp=on", "the parameter cp is gone: best is backfilling alone; leave cp out, or use"),
     ],
 )
 def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: str) -> None:

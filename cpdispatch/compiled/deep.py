@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
-from cpdispatch.decision import NO_START as _NO_START
-from cpdispatch.heuristics import plan
-from cpdispatch.jobs import Column
 from cpdispatch.compiled.layout import (
     COUNT,
     DUE,
     ENTRIES,
-    EXPECTED,
     FIRST,
     JOB,
+    LASTS,
     NOW,
     QUEUED,
     RUNNING,
@@ -25,6 +22,9 @@ from cpdispatch.compiled.layout import (
 )
 from cpdispatch.compiled.nodes import Nodes, give_back
 from cpdispatch.compiled.running import begin
+from cpdispatch.decision import NO_START as _NO_START
+from cpdispatch.heuristics import plan
+from cpdispatch.jobs import Column
 
 _EXPECTED_ROW, _REQUEST_ROW = int(Column.EXPECTED), int(Column.REQUEST)
 
@@ -51,14 +51,14 @@ def deep_of(block: IntArray, entries: int) -> Deep:
 
 
 @kernel
-def _gathered(deep: Deep, fate: IntArray, jobs: IntArray) -> IntArray:
-    """The block of some jobs."""
+def _gathered(deep: Deep, fate: IntArray, jobs: IntArray, lasts: int) -> IntArray:
+    """The block of some jobs; row ``lasts`` says how long they are taken to last."""
     block = np.empty((deep.block.shape[0], jobs.shape[0]), dtype=np.int64)
     for r in range(block.shape[0]):
         for k in range(jobs.shape[0]):
             block[r, k] = deep.block[r, jobs[k]]
     for k in range(jobs.shape[0]):
-        block[_EXPECTED_ROW, k] = fate[EXPECTED, jobs[k]]
+        block[_EXPECTED_ROW, k] = fate[lasts, jobs[k]]
     return block
 
 
@@ -89,7 +89,7 @@ def _profile(
     none = np.empty(0, dtype=np.int64)
     kinds = nodes.capacity.shape[1]
     return plan.expected_profile(
-        at[NOW], nodes.capacity, none, queued, _gathered(deep, fate, jobs),
+        at[NOW], nodes.capacity, none, queued, _gathered(deep, fate, jobs, at[LASTS]),
         run[DUE, ended : at[RUNNING]].copy(), offset, node, units,
         none, none, none, np.empty((0, kinds), dtype=np.int64),
         np.zeros(kinds, dtype=np.int64), 0,
@@ -105,7 +105,7 @@ def _positions(waiting: IntArray, queue: IntArray) -> IntArray:
 @kernel
 def dispatch_deep(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray,
-    second: IntArray, nodes: Nodes, deep: Deep, depth: int, best_fit: bool, ended: int,
+    second: IntArray, nodes: Nodes, deep: Deep, care: Any, depth: int, best_fit: bool, ended: int,
 ) -> None:  # fmt: skip
     """One pass with promises, see `cpdispatch.heuristics.plan.plan`."""
     now, queued = at[NOW], at[QUEUED]
@@ -117,7 +117,7 @@ def dispatch_deep(
         now,
         _profile(at, fate, run, nodes, deep, queued, ended),
         nodes.capacity,
-        _gathered(deep, fate, waiting),
+        _gathered(deep, fate, waiting, at[LASTS]),
         _positions(waiting, first),
         _positions(waiting, second),
         depth,
@@ -139,7 +139,7 @@ def dispatch_deep(
             fate[FIRST, job], fate[COUNT, job] = at_entry, count
             at[ENTRIES] += count
             give_back(at, fate, given, nodes, job, -1)
-            begin(at, given, fate, run, job, reason[placed.position[k]])
+            begin(at, given, fate, run, care, job, reason[placed.position[k]])
         else:
             deep.promise[0, job] = start[placed.position[k]]
             deep.promise[1, job], deep.promise[2, job] = used, count

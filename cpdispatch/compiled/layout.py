@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.decision import Reason
 
-NEVER = int(np.iinfo(np.int64).max)
+NEVER, ALWAYS = int(np.iinfo(np.int64).max), int(np.iinfo(np.int64).min)
+"""Times after and before all others."""
 IN_TURN, BACKFILLED, WAITS = int(Reason.STARTED), int(Reason.BACKFILLED), int(Reason.WAITS)
 REJECTED = int(Reason.REJECTED)
 
@@ -43,7 +44,16 @@ AHEAD_JOB, AHEAD_ROOMS = range(19, 21)
 
 # Whether the shadow time may be sooner than when it was found; changes of ``both`` so far.
 SOONER, COMPARISONS = range(22, 24)
-SCALARS = 24
+
+# The row of ``fate`` that says how long jobs are taken to last now; the first job that may wait;
+# how many jobs have been predicted, beyond which the loop is left to ask; the time from which on it
+# is left before each dispatch, and whether it has been left before one that is still to come.
+LASTS, OLDEST, PREDICTED, PAUSE_S, PAUSED = range(24, 29)
+SCALARS = 29
+
+# Why the loop has been left: all its events have been used up, the replay is over, the next jobs
+# have to be predicted, a dispatch comes that is waited for.
+USED_UP, OVER, UNPREDICTED, BEFORE_DISPATCH = range(4)
 
 # What is known of the jobs, in the order of submission: submission, processors (units times the
 # request of the first resource type), requested time, runtime (cut at the limit, if there is
@@ -52,12 +62,19 @@ SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE, KIND = range(7)
 
 # What becomes of the jobs: expected duration at submission, start, end (-1 until known), reason,
 # expected end while it runs and how often that was corrected, its first placement entry and
-# how many there are.
-EXPECTED, START, END, REASON, DUE_OF, STEP, FIRST, COUNT = range(8)
+# how many there are. Where jobs are not taken to last as expected, also how long they probably
+# last at most, which is written before they are submitted, and their requested time; neither is
+# less than the expected duration. Then running jobs end at their requested times, which is what
+# their expected end is.
+EXPECTED, START, END, REASON, DUE_OF, STEP, FIRST, COUNT, UPPER, LIMIT = range(10)
+
+LASTING = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
+"""The row that says how long jobs are taken to last, by `Backfill.limits`."""
 
 # The running jobs by ascending expected end (job, that end, processors); a binary heap of the
-# completions to come (end, serial number); the job of each serial number.
-JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL = range(6)
+# completions to come (end, serial number); the job of each serial number. Where someone follows
+# the replay, also the jobs in the order of their completions, and how many had started before each.
+JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, BEFORE = range(8)
 
 # A queue by ascending (key, job): the job, and its processors on a pool, on nodes what
 # `nodes.wanted` says of it.
@@ -67,6 +84,12 @@ WHO, WANTS = range(2)
 # the threshold, the reservation depth, best fit, the trigger, the correction.
 PRIMARY, PRIMARY_CHANGES, SECONDARY, SECONDARY_CHANGES, SAME = range(5)
 THRESHOLD, DEPTH, BEST_FIT, BY_EVENT, CORRECTION = range(5, 10)
+
+# Care, where jobs are not taken to last as expected: the row of ``fate`` that says how long they
+# are, and after which wait of a job all are taken to last as requested; whether long jobs leave
+# capacity free, from which expected duration on, and up to which wait; on a pool, how many
+# processors, and how many it has.
+USUAL, STRICT, KEEPS, LONG, PATIENCE, SPARE, TOTAL = range(7)
 
 
 class State(NamedTuple):
@@ -88,12 +111,22 @@ class State(NamedTuple):
     """Jobs queued, running and started at each dispatch, shape (3, dispatches)."""
 
 
-def fresh(given: IntArray, processors: int, *, recorded: bool, same: bool) -> State:
+def fresh(
+    given: IntArray,
+    processors: int,
+    *,
+    recorded: bool,
+    same: bool,
+    lasts: int,
+    followed: bool,
+    asked: bool,
+) -> State:
     """The state before the first event. What is never touched costs no memory."""
     jobs = given.shape[1]
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
-    fate = np.zeros((8, jobs), dtype=np.int64)
+    at[LASTS], at[PREDICTED], at[PAUSE_S] = lasts, 0 if asked else jobs, NEVER
+    fate = np.zeros((COUNT + 1 if lasts == EXPECTED else LIMIT + 1, jobs), dtype=np.int64)
     fate[START] = fate[END] = -1
     fate[REASON] = WAITS
     others = 0 if same else jobs
@@ -105,7 +138,7 @@ def fresh(given: IntArray, processors: int, *, recorded: bool, same: bool) -> St
         np.empty(jobs),
         np.empty((2, others), dtype=np.int64),
         np.empty(others),
-        np.empty((6, jobs), dtype=np.int64),
+        np.empty((BEFORE + 1 if followed else BY_SERIAL + 1, jobs), dtype=np.int64),
         np.empty(2 * jobs if recorded else 0, dtype=np.int64),
         np.empty((3, 2 * jobs if recorded else 0), dtype=np.int32),
     )

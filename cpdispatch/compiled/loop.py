@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
-from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
-from cpdispatch.compiled.memory import Memory, expect
 from cpdispatch.compiled import nodes as on_nodes
 from cpdispatch.compiled import pool as on_pool
 from cpdispatch.compiled.deep import dispatch_deep
 from cpdispatch.compiled.layout import (
+    AHEAD_JOB,
+    BEFORE_DISPATCH,
     BEST_FIT,
     BLOCKED,
     BY_EVENT,
@@ -26,12 +26,20 @@ from cpdispatch.compiled.layout import (
     FREE,
     HEAD,
     HEAP_END,
+    KEEPS,
     KIND,
+    LASTS,
+    LIMIT,
     NEED,
     NEVER,
     NEXT,
     NOW,
+    OLDEST,
+    OVER,
+    PAUSE_S,
+    PAUSED,
     PENDING,
+    PREDICTED,
     PRIMARY,
     PRIMARY_CHANGES,
     QUEUED,
@@ -46,10 +54,17 @@ from cpdispatch.compiled.layout import (
     SECONDARY_CHANGES,
     SEEN,
     SERIAL,
+    START,
+    STRICT,
     SUBMIT,
     THRESHOLD,
+    UNPREDICTED,
+    UPPER,
+    USED_UP,
+    USUAL,
     WHO,
 )
+from cpdispatch.compiled.memory import Memory, expect
 from cpdispatch.compiled.queue import (
     enqueue,
     key_under,
@@ -58,7 +73,8 @@ from cpdispatch.compiled.queue import (
     tidy,
     without_started,
 )
-from cpdispatch.compiled.running import complete, correct
+from cpdispatch.compiled.running import complete, correct, lasts
+from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
 
 @kernel
@@ -67,19 +83,28 @@ def go(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any,
-) -> bool:  # fmt: skip
-    """Go on for about so many events; whether the replay is over.
+    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any,
+) -> int:  # fmt: skip
+    """Go on for about so many events, or until somebody else has to act; why it stopped.
+
+    See `layout.USED_UP` and what follows it there.
 
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
-    policies; ``nodes`` on a processor pool; ``deep`` up to one reservation.
+    policies; ``nodes`` on a processor pool; ``deep`` up to one reservation; ``care`` where jobs are
+    taken to last as expected.
     """
     jobs = given.shape[1]
     while events > 0:
+        if at[PAUSED]:
+            at[PAUSED] = 0
+            dispatch(
+                at, given, fate, first, first_key, second, second_key, run, times, counts,
+                rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
+            )  # fmt: skip
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
         if submit == NEVER and end == NEVER:
-            return True
+            return OVER
         now = at[NOW] = min(submit, end)
         by_event = rule[BY_EVENT] != 0
         submitting = submit == now and not (by_event and end < submit)
@@ -94,26 +119,32 @@ def go(
         fits = True
         while submitting:
             job = at[NEXT]
+            if job == at[PREDICTED]:
+                return UNPREDICTED
             at[NEXT] += 1
-            expected = fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
+            if fate[EXPECTED, job] == 0:
+                fate[EXPECTED, job] = expect(memory, job, given[REQUESTED, job])
+            if care is not None:
+                fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
+                fate[LIMIT, job] = max(given[REQUESTED, job], fate[EXPECTED, job])
             if nodes is None:
                 wants = given[NEED, job]
             else:
-                wants = on_nodes.wanted(given[KIND, job], expected)
+                wants = on_nodes.wanted(given[KIND, job], lasts(at, fate, care, job))
             enqueue(
                 at, given, fate, first, first_key, job,
                 rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
-                FIRST_SIZE, wants,
+                FIRST_SIZE, wants, care,
             )  # fmt: skip
             if not rule[SAME]:
                 enqueue(
                     at, given, fate, second, second_key, job,
                     rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
-                    SECOND_SIZE, wants,
+                    SECOND_SIZE, wants, care,
                 )  # fmt: skip
             at[QUEUED] += 1
             if nodes is not None:
-                on_nodes.wait(given, fate, nodes, job)
+                on_nodes.wait(at, given, fate, care, nodes, job)
             if by_event:
                 gone, ending = correct(at, given, fate, run, rule[CORRECTION])
                 if nodes is None:
@@ -124,11 +155,14 @@ def go(
                     on_nodes.lend(at, fate, given, run, nodes, gone, -1)
             submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
         if fits and at[QUEUED] > 0:
+            if now >= at[PAUSE_S]:
+                at[PAUSED] = 1
+                return BEFORE_DISPATCH
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts,
-                rule, first_weights, second_weights, own_first, own_second, nodes, deep,
+                rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
             )  # fmt: skip
-    return False
+    return USED_UP
 
 
 @inlined
@@ -144,13 +178,27 @@ def _record(
     at[DISPATCHES] += 1
 
 
+@inlined
+def _limits_change(at: IntArray, given: IntArray, fate: IntArray, care: IntArray) -> bool:
+    """Take jobs to last as requested once one has waited too long, else as they probably do.
+
+    Returns whether this is another limit than before.
+    """
+    while at[OLDEST] < at[NEXT] and fate[START, at[OLDEST]] >= 0:
+        at[OLDEST] += 1
+    strict = at[OLDEST] < at[NEXT] and at[NOW] - given[SUBMIT, at[OLDEST]] > care[STRICT]
+    before = at[LASTS]
+    at[LASTS] = LIMIT if strict else care[USUAL]
+    return bool(at[LASTS] != before)
+
+
 @kernel
 def dispatch(
     at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    own_first: Any, own_second: Any, nodes: Any, deep: Any,
+    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any,
 ) -> None:  # fmt: skip
     """One pass: start in the primary order, reserve, backfill in the secondary order."""
     now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
@@ -162,22 +210,30 @@ def dispatch(
         return
     ended, ending = correct(at, given, fate, run, rule[CORRECTION])
     running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
+    if care is not None and _limits_change(at, given, fate, care):
+        at[BLOCKED] = -1
+        if nodes is not None:
+            on_nodes.take_anew(at, given, fate, nodes, first, at[FIRST_SIZE])
+            if not rule[SAME]:
+                on_nodes.take_anew(at, given, fate, nodes, second, at[SECOND_SIZE])
     if rule[PRIMARY_CHANGES]:
         sort_anew(
             at, given, fate, first, first_key,
             rule[PRIMARY], first_weights, rule[THRESHOLD], own_first, FIRST_SIZE,
         )  # fmt: skip
     elif rule[THRESHOLD] != NO_THRESHOLD:
-        let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
+        moved = let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
+        if care is not None and moved and care[KEEPS]:
+            at[BLOCKED] = at[AHEAD_JOB] = -1
     if deep is not None:
         without_started(at, fate, first, first_key, FIRST_SIZE)
         if not rule[SAME]:
             without_started(at, fate, second, second_key, SECOND_SIZE)
     elif nodes is None:
-        on_pool.start_in_turn(at, given, fate, run, first, ending)
+        on_pool.start_in_turn(at, given, fate, run, care, first, ending)
     else:
         on_nodes.lend(at, fate, given, run, nodes, ended, 1)
-        on_nodes.start_in_turn(at, given, fate, run, first, nodes, best_fit)
+        on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, best_fit)
     if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
         if rule[SECONDARY_CHANGES] and not rule[SAME]:
             sort_anew(
@@ -189,18 +245,20 @@ def dispatch(
         blocked = first[WHO, at[HEAD]]
         if deep is not None:
             dispatch_deep(
-                at, given, fate, run, first, queue, nodes, deep, rule[DEPTH], best_fit, ended
+                at, given, fate, run, first, queue, nodes, deep, care, rule[DEPTH], best_fit, ended
             )
         elif nodes is None:
-            on_pool.backfill(at, given, fate, run, queue, size, blocked, ended, ending)
+            on_pool.backfill(at, given, fate, run, care, queue, size, blocked, ended, ending)
         else:
             low = at[HEAD] if rule[SAME] else 0
             on_nodes.backfill(
-                at, given, fate, run, queue, nodes, low, size, blocked, ended, best_fit
+                at, given, fate, run, care, queue, nodes, low, size, blocked, ended, best_fit
             )
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
     if at[SERIAL] > serial:
+        if care is not None:
+            on_nodes.settle(at, given, fate, run, nodes, serial)
         at[QUEUED] -= at[SERIAL] - serial
         at[BLOCKED] = -1
         tidy(at, fate, first, first_key, FIRST_SIZE)

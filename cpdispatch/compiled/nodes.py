@@ -8,12 +8,12 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
-from cpdispatch.heuristics.kernels import place, pool_has, room
 from cpdispatch.compiled.layout import (
     AHEAD_JOB,
     AHEAD_ROOMS,
     BACKFILLED,
     BLOCKED,
+    BY_SERIAL,
     CHANGES,
     COMPARED,
     COMPARISONS,
@@ -27,26 +27,34 @@ from cpdispatch.compiled.layout import (
     HEAD,
     IN_TURN,
     JOB,
+    KEEPS,
     KIND,
+    LASTS,
+    LIMIT,
+    LONG,
     NEED,
     NEXT,
     NOW,
+    PATIENCE,
     RESERVED,
     RUNNING,
     SEEN,
+    SERIAL,
     SHADOW,
     SHAPE,
     SOONER,
     START,
+    SUBMIT,
     UNITS,
     WANTS,
     WHO,
 )
-from cpdispatch.compiled.running import begin
+from cpdispatch.compiled.running import begin, lasts, leave, place_of, run_until
+from cpdispatch.heuristics.kernels import place, pool_has, room
 
 _WAITING, _LEAST, _LONGEST = 2, 3, 4
 _BITS = 40
-"""Bits for the expected duration in what a queue holds of a job, see `wanted`."""
+"""Bits for the duration in what a queue holds of a job, see `wanted`."""
 _ENDLESS = (1 << _BITS) - 1
 """This duration there marks a job that has started."""
 _INT32_MAX = int(np.iinfo(np.int32).max)
@@ -79,6 +87,8 @@ class Nodes(NamedTuple):
     """Changes that these two rows of a shape take in, -1 before they are first needed."""
     ahead: IntArray
     """What is free at the shadow time of the job that is blocked."""
+    ahead_pool: IntArray
+    """The same summed over the nodes."""
     ahead_room: IntArray
     """Units of it that fit there on each node."""
     kept: IntArray
@@ -97,9 +107,15 @@ class Nodes(NamedTuple):
     """Shape and units of each kind of jobs, how many of it wait, a lower bound on their expected
     durations, and how long one of it may take to start in this dispatch, -1 if none may; shape
     (5, kinds)."""
+    spare: IntArray
+    """What a long job leaves free of the whole system when it starts, shape (resources,)."""
+    most_beside: IntArray
+    """What a job that leaves this free asks for at most, shape (resources,)."""
 
 
-def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) -> Nodes:
+def nodes_of(
+    capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int, spare: IntArray
+) -> Nodes:
     """An empty system; of room for entries and shapes only what is used costs memory."""
     shapes, count = len(asks), len(capacity)
     most = np.zeros(shapes, dtype=np.int64)
@@ -119,6 +135,7 @@ def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) 
         np.zeros(shapes, dtype=np.int64),
         np.full(shapes, -1, dtype=np.int64),
         np.empty_like(capacity),
+        np.empty(capacity.shape[1], dtype=np.int64),
         np.empty(count, dtype=np.int64),
         np.empty(count, dtype=np.int64),
         np.empty_like(capacity),
@@ -127,22 +144,38 @@ def nodes_of(capacity: IntArray, asks: IntArray, kinds: IntArray, entries: int) 
         np.full((2, shapes), -1, dtype=np.int64),
         int(common[0]) if len(common) else -1,
         np.concatenate((kinds, np.zeros((3, kinds.shape[1]), dtype=np.int64))),
+        spare,
+        capacity.sum(axis=0) - spare,
     )
 
 
 @inlined
-def wanted(kind: int, expected: int) -> int:
-    """What a queue holds of a waiting job: its kind and expected duration, in one number."""
-    return (kind << _BITS) | min(expected, _ENDLESS - 1)
+def wanted(kind: int, duration: int) -> int:
+    """What a queue holds of a waiting job: its kind and how long it lasts, in one number."""
+    return (kind << _BITS) | min(duration, _ENDLESS - 1)
 
 
 @inlined
-def wait(given: IntArray, fate: IntArray, nodes: Nodes, job: int) -> None:
+def wait(at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, job: int) -> None:
     """Count a job that has been submitted among the waiting ones of its kind."""
-    kinds, kind, expected = nodes.kinds, given[KIND, job], fate[EXPECTED, job]
-    if kinds[_WAITING, kind] == 0 or expected < kinds[_LEAST, kind]:
-        kinds[_LEAST, kind] = expected
+    kinds, kind, duration = nodes.kinds, given[KIND, job], lasts(at, fate, care, job)
+    if kinds[_WAITING, kind] == 0 or duration < kinds[_LEAST, kind]:
+        kinds[_LEAST, kind] = duration
     kinds[_WAITING, kind] += 1
+
+
+@kernel
+def take_anew(
+    at: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, queue: IntArray, size: int
+) -> None:
+    """Note anew how long the waiting jobs of a queue are taken to last."""
+    kinds, row = nodes.kinds, fate[at[LASTS]]
+    for k in range(size):
+        job = queue[WHO, k]
+        if fate[START, job] < 0:
+            kind = given[KIND, job]
+            queue[WANTS, k] = wanted(kind, row[job])
+            kinds[_LEAST, kind] = min(kinds[_LEAST, kind], row[job])
 
 
 @inlined
@@ -203,6 +236,8 @@ def _look_ahead(
     shape = given[SHAPE, at[AHEAD_JOB]]
     asks, wanted, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
     low = fate[FIRST, job]
+    for r in range(asks.shape[1]):
+        nodes.ahead_pool[r] += sign * given[UNITS, job] * asks[given[SHAPE, job], r]
     for e in range(low, low + fate[COUNT, job]):
         for r in range(asks.shape[1]):
             ahead[node[e], r] += sign * units[e] * asks[given[SHAPE, job], r]
@@ -239,6 +274,40 @@ def job_fits(at: IntArray, given: IntArray, nodes: Nodes, job: int) -> bool:
     )
 
 
+@inlined
+def leaves_room(
+    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, pool: IntArray,
+    job: int,
+) -> bool:  # fmt: skip
+    """Whether a job leaves free what it has to, where so much is free of the whole system."""
+    if care is None:
+        return True
+    if not care[KEEPS]:
+        return True
+    ask, units = nodes.asks[given[SHAPE, job]], given[UNITS, job]
+    has_to = fate[EXPECTED, job] > care[LONG] and at[NOW] - given[SUBMIT, job] <= care[PATIENCE]
+    enough = True
+    for r in range(ask.shape[0]):
+        has_to = has_to and units * ask[r] <= nodes.most_beside[r]
+        enough = enough and (ask[r] == 0 or units * ask[r] + nodes.spare[r] <= pool[r])
+    return enough or not has_to
+
+
+@inlined
+def settle(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Any, serial: int
+) -> None:
+    """Take the jobs that have just started, from a serial number on, to end as requested."""
+    for number in range(serial, at[SERIAL]):
+        job = run[BY_SERIAL, number]
+        before, due = fate[DUE_OF, job], fate[START, job] + fate[LIMIT, job]
+        if due > before:
+            leave(run, at[RUNNING], place_of(run, at[RUNNING], job, before))
+            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
+            if nodes is not None and at[AHEAD_JOB] >= 0 and before <= at[SHADOW] < due:
+                _look_ahead(at, fate, given, nodes, job, -1)
+
+
 @kernel
 def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray) -> int:
     """Nodes by index for units of which a row says how many fit; how many entries there are."""
@@ -256,8 +325,8 @@ def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray
 
 @kernel
 def begin_on(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, outlives: bool,
-    job: int, reason: int, best_fit: bool,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    outlives: bool, job: int, reason: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start a job that fits ``free``, or if it outlives the shadow time ``both``."""
     low, shape, units = at[ENTRIES], given[SHAPE, job], given[UNITS, job]
@@ -271,15 +340,15 @@ def begin_on(
     at[ENTRIES] = low + count
     nodes.kinds[_WAITING, given[KIND, job]] -= 1
     give_back(at, fate, given, nodes, job, -1)
-    if at[AHEAD_JOB] >= 0 and at[NOW] + fate[EXPECTED, job] > at[SHADOW]:
+    if at[AHEAD_JOB] >= 0 and at[NOW] + lasts(at, fate, care, job) > at[SHADOW]:
         _look_ahead(at, fate, given, nodes, job, -1)
-    begin(at, given, fate, run, job, reason)
+    begin(at, given, fate, run, care, job, reason)
 
 
 @inlined
 def start_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray, nodes: Nodes,
-    best_fit: bool,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, first: IntArray,
+    nodes: Nodes, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
     while at[HEAD] < at[FIRST_SIZE]:
@@ -287,15 +356,31 @@ def start_in_turn(
         if fate[START, job] < 0:
             if not job_fits(at, given, nodes, job):
                 break
-            begin_on(at, given, fate, run, nodes, False, job, IN_TURN, best_fit)
+            if (
+                care is not None
+                and care[KEEPS]
+                and not leaves_room(at, given, fate, care, nodes, nodes.pool, job)
+            ):
+                break
+            begin_on(at, given, fate, run, care, nodes, False, job, IN_TURN, best_fit)
             at[BLOCKED] = -1
         at[HEAD] += 1
 
 
+@inlined
+def _fits_ahead(
+    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, job: int
+) -> bool:
+    """Whether the job that is blocked may start at the shadow time."""
+    fits = at[AHEAD_ROOMS] >= given[UNITS, job]
+    return bool(fits) and leaves_room(at, given, fate, care, nodes, nodes.ahead_pool, job)
+
+
 @kernel
 def _reserve(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, ended: int
-) -> None:
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    ended: int,
+) -> None:  # fmt: skip
     """Bring the shadow time of the job that is blocked up to date.
 
     The capacity at that time changes only by jobs that outlive it, so it is kept from dispatch to
@@ -309,20 +394,22 @@ def _reserve(
         at[AHEAD_JOB], at[SHADOW], at[SOONER] = job, at[NOW], 0
         at[AHEAD_ROOMS] = rooms_of(at, nodes, shape)
         nodes.ahead[:] = nodes.free
+        nodes.ahead_pool[:] = nodes.pool
         nodes.ahead_room[:] = nodes.room[shape]
-    units = given[UNITS, job]
     k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
-    while at[AHEAD_ROOMS] < units and k < at[RUNNING]:
+    while not _fits_ahead(at, given, fate, care, nodes, job) and k < at[RUNNING]:
         at[SHADOW], at[SOONER] = run[DUE, k], 0
         while k < at[RUNNING] and run[DUE, k] == at[SHADOW]:
             _look_ahead(at, fate, given, nodes, run[JOB, k], 1)
             k += 1
     while at[SOONER] and k > ended:
         due, last = run[DUE, k - 1], k
-        while at[AHEAD_ROOMS] >= units and k > ended and run[DUE, k - 1] == due:
+        fits = True
+        while fits and k > ended and run[DUE, k - 1] == due:
             k -= 1
             _look_ahead(at, fate, given, nodes, run[JOB, k], -1)
-        if at[AHEAD_ROOMS] < units:
+            fits = _fits_ahead(at, given, fate, care, nodes, job)
+        if not fits:
             at[SHADOW], at[SOONER] = due, 0
             for back in range(k, last):
                 _look_ahead(at, fate, given, nodes, run[JOB, back], 1)
@@ -392,8 +479,8 @@ def _fits_both(
 
 @kernel
 def _open_kinds(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, ended: int,
-    best_fit: bool,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    ended: int, best_fit: bool,
 ) -> int:  # fmt: skip
     """How long a job of each kind may take to start; of how many kinds one may.
 
@@ -416,7 +503,7 @@ def _open_kinds(
         if rooms[shape] < units:
             continue
         if not at[RESERVED]:
-            _reserve(at, given, fate, run, nodes, ended)
+            _reserve(at, given, fate, run, care, nodes, ended)
         longest = at[SHADOW] - at[NOW]
         if _fits_both(at, given, nodes, shape, units, best_fit):
             longest = _ENDLESS
@@ -451,19 +538,25 @@ def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
 
 @kernel
 def _start_beside(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Nodes,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
     job: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start a job that fits now if it does not delay the one that is blocked."""
     shape, units = given[SHAPE, job], given[UNITS, job]
     if rooms_of(at, nodes, shape) < units:
         return
+    if (
+        care is not None
+        and care[KEEPS]
+        and not leaves_room(at, given, fate, care, nodes, nodes.pool, job)
+    ):
+        return
     if not at[RESERVED]:
-        _reserve(at, given, fate, run, nodes, ended)
-    outlives = at[NOW] + fate[EXPECTED, job] > at[SHADOW]
+        _reserve(at, given, fate, run, care, nodes, ended)
+    outlives = at[NOW] + lasts(at, fate, care, job) > at[SHADOW]
     if outlives and not _fits_both(at, given, nodes, shape, units, best_fit):
         return
-    begin_on(at, given, fate, run, nodes, outlives, job, BACKFILLED, best_fit)
+    begin_on(at, given, fate, run, care, nodes, outlives, job, BACKFILLED, best_fit)
     if at[COMPARED]:
         at[COMPARISONS] += 1
         ask = nodes.asks[given[SHAPE, at[BLOCKED]]]
@@ -473,8 +566,8 @@ def _start_beside(
 
 @kernel
 def backfill(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, queue: IntArray, nodes: Nodes,
-    low: int, size: int, blocked: int, ended: int, best_fit: bool,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, queue: IntArray,
+    nodes: Nodes, low: int, size: int, blocked: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
 
@@ -483,13 +576,13 @@ def backfill(
     """
     if at[BLOCKED] == blocked and ended == 0:
         if at[NEXT] == at[SEEN] + 1:
-            _start_beside(at, given, fate, run, nodes, at[SEEN], ended, best_fit)
+            _start_beside(at, given, fate, run, care, nodes, at[SEEN], ended, best_fit)
             return
     else:
         at[BLOCKED], at[RESERVED] = blocked, 0
     kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
     longest[:] = 0
-    left, k = _open_kinds(at, given, fate, run, nodes, ended, best_fit), low
+    left, k = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit), low
     while left > 0:
         k = _next(queue, longest, k, size)
         if k == size:
@@ -497,8 +590,8 @@ def backfill(
             return
         job = queue[WHO, k]
         if fate[START, job] < 0:
-            _start_beside(at, given, fate, run, nodes, job, ended, best_fit)
-            left = _open_kinds(at, given, fate, run, nodes, ended, best_fit)
+            _start_beside(at, given, fate, run, care, nodes, job, ended, best_fit)
+            left = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit)
         if fate[START, job] >= 0:
             queue[WANTS, k] |= _ENDLESS
         k += 1

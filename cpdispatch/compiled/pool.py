@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined
 from cpdispatch.compiled.layout import (
@@ -13,49 +15,72 @@ from cpdispatch.compiled.layout import (
     HEAD,
     HELD,
     IN_TURN,
+    KEEPS,
+    LONG,
     NEED,
     NEVER,
     NOW,
+    PATIENCE,
     RUNNING,
+    SPARE,
     START,
+    SUBMIT,
+    TOTAL,
     WANTS,
     WHO,
 )
-from cpdispatch.compiled.running import begin
+from cpdispatch.compiled.running import begin, lasts
+
+
+@inlined
+def _leaves(at: IntArray, given: IntArray, fate: IntArray, care: Any, job: int) -> int:
+    """How many processors of a pool a job leaves free when it starts."""
+    if care is None:
+        return 0
+    if not care[KEEPS]:
+        return 0
+    short = fate[EXPECTED, job] <= care[LONG]
+    late = at[NOW] - given[SUBMIT, job] > care[PATIENCE]
+    wide = given[NEED, job] + care[SPARE] > care[TOTAL]
+    return 0 if short or late or wide else care[SPARE]
 
 
 @inlined
 def start_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray, ending: int
-) -> None:
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any,
+    first: IntArray, ending: int,
+) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
     while at[HEAD] < at[FIRST_SIZE]:
         job = first[WHO, at[HEAD]]
         if fate[START, job] < 0:
-            if first[WANTS, at[HEAD]] > at[FREE] + ending:
+            need = first[WANTS, at[HEAD]] + _leaves(at, given, fate, care, job)
+            if need > at[FREE] + ending:
                 break
-            begin(at, given, fate, run, job, IN_TURN)
+            begin(at, given, fate, run, care, job, IN_TURN)
         at[HEAD] += 1
 
 
 @inlined
-def _shadow(at: IntArray, run: IntArray, ended: int, free: int, need: int) -> tuple[int, int]:
-    """When a job that does not fit will, and what it will then leave free."""
+def _shadow(
+    at: IntArray, run: IntArray, ended: int, free: int, need: int, spare: int
+) -> tuple[int, int]:
+    """When a job that does not fit beside what it leaves free will, and what is then left."""
     k = ended
     while k < at[RUNNING]:
         due = run[DUE, k]
         while k < at[RUNNING] and run[DUE, k] == due:
             free += run[HELD, k]
             k += 1
-        if free >= need:
+        if free >= need + spare:
             return due, free - need
     return NEVER, 0
 
 
 @inlined
 def backfill(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, queue: IntArray,
-    size: int, blocked: int, ended: int, ending: int,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any,
+    queue: IntArray, size: int, blocked: int, ended: int, ending: int,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked."""
     now, shadow, extra = at[NOW], -1, 0
@@ -68,11 +93,13 @@ def backfill(
         job = queue[WHO, k]
         if job == blocked or fate[START, job] >= 0:
             continue
+        if need + _leaves(at, given, fate, care, job) > at[FREE] + ending:
+            continue
         if shadow < 0:
-            wanted = given[NEED, blocked]
-            shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted)
-        if now + fate[EXPECTED, job] > shadow:
+            wanted, spare = given[NEED, blocked], _leaves(at, given, fate, care, blocked)
+            shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
+        if now + lasts(at, fate, care, job) > shadow:
             if need > extra:
                 continue
             extra -= need
-        begin(at, given, fate, run, job, BACKFILLED)
+        begin(at, given, fate, run, care, job, BACKFILLED)

@@ -8,7 +8,6 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
-from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 from cpdispatch.compiled.layout import (
     CURRENT,
     EXPECTED,
@@ -22,9 +21,13 @@ from cpdispatch.compiled.layout import (
     REQUESTED,
     START,
     SUBMIT,
+    UPPER,
     WANTS,
     WHO,
 )
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy, key_of, risk_of
+
+_RISK = int(Policy.RISK)
 
 
 @inlined
@@ -66,13 +69,39 @@ def sort_anew(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
     policy: int, weights: FloatArray, threshold_s: int, own: Any, size_at: int,
 ) -> None:  # fmt: skip
-    """Compute keys anew and sort by insertion: the order hardly changes between two dispatches."""
+    """Compute keys anew and sort."""
     without_started(at, fate, queue, keys, size_at)
     now, size = at[NOW], at[size_at]
     for k in range(size):
         job = queue[WHO, k]
         late = threshold_s != NO_THRESHOLD and now - given[SUBMIT, job] > threshold_s
         keys[k] = -np.inf if late else key_under(at, given, fate, policy, weights, job, own)
+    _sort(queue, keys, size)
+
+
+@kernel
+def sort_by_risk(
+    at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
+    weights: FloatArray, threshold_s: int,
+) -> None:  # fmt: skip
+    """Sort the first queue by other weights of the risk and another threshold."""
+    without_started(at, fate, queue, keys, FIRST_SIZE)
+    for k in range(at[FIRST_SIZE]):
+        job = queue[WHO, k]
+        late = at[NOW] - given[SUBMIT, job] > threshold_s
+        keys[k] = -np.inf if late else _risk_under(given, fate, weights, job)
+    _sort(queue, keys, at[FIRST_SIZE])
+
+
+@inlined
+def _risk_under(given: IntArray, fate: IntArray, weights: FloatArray, job: int) -> float:
+    expected, need = float(fate[EXPECTED, job]), float(max(given[NEED, job], 1))
+    return risk_of(weights, expected, need, fate[UPPER, job])
+
+
+@inlined
+def _sort(queue: IntArray, keys: FloatArray, size: int) -> None:
+    """Sort by insertion: the order hardly changes."""
     for k in range(1, size):
         job, need, key = queue[WHO, k], queue[WANTS, k], keys[k]
         i = k
@@ -110,8 +139,12 @@ def tidy(at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_a
 def let_late_ones_first(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
     threshold_s: int,
-) -> None:  # fmt: skip
-    """Move jobs that have passed the threshold to the front of a queue with lasting keys."""
+) -> bool:  # fmt: skip
+    """Move jobs that have passed the threshold to the front of a queue with lasting keys.
+
+    Returns whether there were any.
+    """
+    moved = False
     while at[LATE] < at[NEXT] and at[NOW] - given[SUBMIT, at[LATE]] > threshold_s:
         job = at[LATE]
         at[LATE] += 1
@@ -125,12 +158,14 @@ def let_late_ones_first(
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i + 1], queue[WANTS, i + 1]
             keys[i] = keys[i + 1]
         insert(queue, keys, at[HEAD], size, -np.inf, job, wants)
+        moved = True
+    return moved
 
 
 @inlined
 def enqueue(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, job: int,
-    policy: int, weights: FloatArray, changes: int, own: Any, size_at: int, wants: int,
+    policy: int, weights: FloatArray, changes: int, own: Any, size_at: int, wants: int, care: Any,
 ) -> None:  # fmt: skip
     """Put a job into a queue; keys that change are computed when they are needed."""
     size = at[size_at]
@@ -138,6 +173,9 @@ def enqueue(
     if changes:
         queue[WHO, size], queue[WANTS, size] = job, wants
     else:
-        key = key_under(at, given, fate, policy, weights, job, own)
+        if care is not None and policy == _RISK:
+            key = _risk_under(given, fate, weights, job)
+        else:
+            key = key_under(at, given, fate, policy, weights, job, own)
         low = at[HEAD] if size_at == FIRST_SIZE else 0
         insert(queue, keys, low, size, key, job, wants)

@@ -1,6 +1,7 @@
 """Replays in compiled code of every dispatcher of the backfilling family.
 
-`cpdispatch.simulator.simulate` takes this way by itself; what learns policies calls `Replays`.
+`cpdispatch.simulator.simulate` takes this way by itself; what learns policies, and the off-line
+evaluation of `cpdispatch.best.Best`, call `Replays`.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import uncached
+from cpdispatch.compiled import layout, loop
+from cpdispatch.compiled.correction import CORRECTIONS
+from cpdispatch.compiled.deep import Deep, deep_of
+from cpdispatch.compiled.memory import Memory, given
+from cpdispatch.compiled.nodes import Nodes, nodes_of
+from cpdispatch.compiled.queue import sort_by_risk
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.heuristics.policies import NO_THRESHOLD
+from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Workload
-from cpdispatch.compiled.memory import Memory, given
-from cpdispatch.compiled import layout, loop
-from cpdispatch.compiled.deep import Deep, deep_of
-from cpdispatch.compiled.nodes import Nodes, nodes_of
-from cpdispatch.simulator.state import CORRECTIONS
 from cpdispatch.system import System
 
 _EVENTS = 1 << 16
@@ -85,7 +87,12 @@ class Replays:
         """The row of the workload that a job of the replay is."""
         return job if isinstance(self.rows, slice) else int(self.rows[job])
 
-    def starts(self, dispatcher: Backfill, expected_s: IntArray | None = None) -> IntArray:
+    def starts(
+        self,
+        dispatcher: Backfill,
+        expected_s: IntArray | None = None,
+        upper_s: IntArray | None = None,
+    ) -> IntArray:
         """Start of each job in seconds, -1 for those that never fit; shape (jobs,).
 
         Parameters
@@ -93,10 +100,14 @@ class Replays:
         dispatcher : Backfill
         expected_s : int array, shape (jobs,), optional
             Predictions; the requested times when left out.
+        upper_s : int array, shape (jobs,), optional
+            What the jobs probably do not run longer than; the requested times when left out.
         """
         memory = self.walltime if expected_s is None else given(expected_s[self.rows])
         replay = Replay(self, dispatcher, memory)
-        while not replay.go(_EVENTS):
+        if upper_s is not None and replay.careful:
+            replay.state.fate[layout.UPPER] = upper_s[self.rows]
+        while replay.go(_EVENTS) != layout.OVER:
             pass
         start = np.full(len(self.workload), -1, dtype=np.int64)
         start[self.rows] = replay.state.fate[layout.START]
@@ -152,40 +163,109 @@ class Replay:
         See `cpdispatch.simulator.simulation.Simulation`.
     recorded : bool
         Keep a record of each dispatch.
+    followed : bool
+        Keep the order of the completions, see `layout.COMPLETED`.
+    asked : bool
+        Stop where jobs have to be predicted, see `predicted`.
     """
 
     def __init__(
         self, prepared: Replays, dispatcher: Backfill | Reject, memory: Memory,
         *, trigger: str = "instant", correction: str = "minimal", recorded: bool = False,
+        followed: bool = False, asked: bool = False,
     ) -> None:  # fmt: skip
         self.prepared = prepared
         if isinstance(dispatcher, Reject):
             dispatcher = Backfill(depth=layout.REJECT)
         self.dispatcher = dispatcher
         self.memory = memory
-        first, second = dispatcher.primary, dispatcher.secondary
-        same = first == second and dispatcher.threshold_s == NO_THRESHOLD
-        self.rule = np.array(
-            [
-                first.policy, first.changes, second.policy, second.changes, same,
-                dispatcher.threshold_s, min(dispatcher.depth, layout.NEVER), dispatcher.best_fit,
-                trigger == "event", CORRECTIONS[correction],
-            ],
-            dtype=np.int64,
+        self._run_as = trigger == "event", CORRECTIONS[correction]
+        self.rule = self._rule()
+        self.asked = asked
+        self.careful = dispatcher.limits != "expected"
+        assert self.careful or Policy.RISK not in (
+            dispatcher.primary.policy, dispatcher.secondary.policy
+        ), "this order needs upper durations"  # fmt: skip
+        self.care = self._care()
+        total = prepared.system.total
+        self.state = layout.fresh(
+            prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
+            lasts=layout.LASTING[dispatcher.limits], followed=followed, asked=asked,
         )  # fmt: skip
-        processors = int(prepared.system.total[0])
-        self.state = layout.fresh(prepared.given, processors, recorded=recorded, same=same)
+        if self.careful:
+            self.state.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
         if dispatcher.depth > 1 or not prepared.is_pool:
             capacity = prepared.system.capacity.copy()
-            self.nodes = nodes_of(capacity, prepared.asks, prepared.kinds, prepared.entries_max)
+            self.nodes = nodes_of(
+                capacity, prepared.asks, prepared.kinds, prepared.entries_max,
+                dispatcher.spare(total),
+            )  # fmt: skip
         if dispatcher.depth > 1:
             block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
             self.deep = deep_of(sealed(block[:]), prepared.entries_max)
 
-    def go(self, events: int) -> bool:
-        """Go on for about so many events; whether the replay is over.
+    def _rule(self) -> IntArray:
+        """What kernels need of the dispatcher, see `layout.PRIMARY` and what follows it there."""
+        ours = self.dispatcher
+        first, second = ours.primary, ours.secondary
+        return np.array(
+            [
+                first.policy, first.changes, second.policy, second.changes, ours.one_order,
+                ours.threshold_s, min(ours.depth, layout.NEVER), ours.best_fit, *self._run_as,
+            ],
+            dtype=np.int64,
+        )  # fmt: skip
+
+    def _care(self) -> IntArray | None:
+        """What kernels need where jobs are not taken to last as expected, see `layout.USUAL`."""
+        ours, total = self.dispatcher, int(self.prepared.system.total[0])
+        spare = int(ours.keep * total)
+        care = [
+            layout.LASTING[ours.limits], ours.strict_s, ours.keep > 0, ours.long_s,
+            ours.threshold_s, spare, total,
+        ]  # fmt: skip
+        return np.array(care, dtype=np.int64) if self.careful else None
+
+    def use(self, dispatcher: Backfill) -> None:
+        """Go on with other parameters of `best`: another threshold, another width.
+
+        Parameters
+        ----------
+        dispatcher : Backfill
+            As `cpdispatch.best.evaluation.backfilling` makes it, like the one before.
+        """
+        self.dispatcher, state, at = dispatcher, self.state, self.state.at
+        self.rule, self.care = self._rule(), self._care()
+        order = dispatcher.primary
+        sort_by_risk(
+            at, state.given, state.fate, state.first, state.first_key, order.vector,
+            dispatcher.threshold_s,
+        )  # fmt: skip
+        submit_s = state.given[layout.SUBMIT, : at[layout.NEXT]]
+        at[layout.LATE] = np.searchsorted(submit_s, at[layout.NOW] - dispatcher.threshold_s)
+        at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
+
+    def predicted(self, expected_s: IntArray, upper_s: IntArray) -> None:
+        """Go on with what the next jobs probably last, and probably do not run longer than.
+
+        Parameters
+        ----------
+        expected_s, upper_s : int64 array, shape (jobs,)
+            Seconds, 1 at least.
+        """
+        at, fate = self.state.at, self.state.fate
+        low, high = at[layout.NEXT], at[layout.NEXT] + len(expected_s)
+        fate[layout.EXPECTED, low:high] = expected_s
+        if self.careful:
+            fate[layout.UPPER, low:high] = upper_s
+        at[layout.PREDICTED] = high
+
+    def go(self, events: int) -> int:
+        """Go on for about so many events, or until somebody else has to act; why it stopped.
+
+        See `layout.USED_UP` and what follows it there.
 
         Raises
         ------
@@ -211,7 +291,7 @@ class Replay:
         count, used = int(at[layout.DISPATCHES]), int(at[layout.ENTRIES])
         parts: dict[str, Any] = {
             "at": at,
-            "fate": state.fate[:, : at[layout.NEXT]],
+            "fate": state.fate[:, : at[layout.PREDICTED] if self.asked else at[layout.NEXT]],
             "first": state.first[:, : at[layout.FIRST_SIZE]],
             "first_key": state.first_key[: at[layout.FIRST_SIZE]],
             "second": state.second[:, : at[layout.SECOND_SIZE]],
@@ -255,11 +335,11 @@ class Replay:
             for array, part in zip(deep, saved["deep"], strict=True):
                 array[: len(part)] = part
 
-    def _go(self, events: int) -> bool:
+    def _go(self, events: int) -> int:
         first, second = self.dispatcher.primary, self.dispatcher.secondary
-        return bool(
+        return int(
             loop.go(
                 *self.state, self.memory, self.rule, first.vector, second.vector,
-                events, first.own, second.own, self.nodes, self.deep,
+                events, first.own, second.own, self.nodes, self.deep, self.care,
             )
         )  # fmt: skip

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import inlined, kernel
-from cpdispatch.compiled.memory import Memory, remember
+from cpdispatch.compile import inlined
+from cpdispatch.compiled.correction import corrected
 from cpdispatch.compiled.layout import (
     AHEAD_JOB,
+    BEFORE,
     BLOCKED,
     BY_SERIAL,
+    COMPLETED,
     DUE,
     DUE_OF,
     END,
@@ -18,6 +22,7 @@ from cpdispatch.compiled.layout import (
     HEAP_SERIAL,
     HELD,
     JOB,
+    LASTS,
     NEED,
     NOW,
     PENDING,
@@ -30,9 +35,7 @@ from cpdispatch.compiled.layout import (
     START,
     STEP,
 )
-from cpdispatch.simulator.state import INCREMENTS_S
-from cpdispatch.simulator.state import MINIMAL as _MINIMAL
-from cpdispatch.simulator.state import REQUESTED as _REQUESTED
+from cpdispatch.compiled.memory import Memory, remember
 
 
 @inlined
@@ -111,22 +114,6 @@ def pop(run: IntArray, size: int) -> int:
     return int(top)
 
 
-@kernel
-def corrected(now: int, correction: int, due: int, limit: int, step: int) -> tuple[int, int]:
-    """New expected end of a job that outlived it, later than now, and its corrections so far.
-
-    See `cpdispatch.simulator.state.correct`.
-    """
-    if correction == _MINIMAL or limit <= now:
-        return now + 1, step
-    if correction == _REQUESTED:
-        return limit, step
-    while due <= now:
-        due = min(due + INCREMENTS_S[min(step, INCREMENTS_S.shape[0] - 1)], limit)
-        step += 1
-    return due, step
-
-
 @inlined
 def correct(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, correction: int
@@ -163,13 +150,21 @@ def correct(
 
 
 @inlined
+def lasts(at: IntArray, fate: IntArray, care: Any, job: int) -> int:
+    """How long a job is taken to last if it starts now."""
+    if care is None:
+        return int(fate[EXPECTED, job])
+    return int(fate[at[LASTS], job])
+
+
+@inlined
 def begin(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, job: int, reason: int
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, job: int, reason: int
 ) -> None:
     """Start a job: it holds its processors until it ends."""
     now, need = at[NOW], given[NEED, job]
     fate[START, job], fate[REASON, job] = now, reason
-    run_until(run, fate, at[RUNNING], job, need, now + fate[EXPECTED, job])
+    run_until(run, fate, at[RUNNING], job, need, now + lasts(at, fate, care, job))
     at[RUNNING] += 1
     run[BY_SERIAL, at[SERIAL]] = job
     push(run, at[PENDING], now + given[RUNTIME, job], at[SERIAL])
@@ -187,5 +182,8 @@ def complete(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, memor
     at[RUNNING] -= 1
     at[FREE] += given[NEED, job]
     fate[END, job] = at[NOW]
+    if run.shape[0] > BEFORE:
+        count = at[SERIAL] - at[PENDING] - 1
+        run[COMPLETED, count], run[BEFORE, count] = job, at[SERIAL]
     remember(memory, job, given[RUNTIME, job])
     return int(job)

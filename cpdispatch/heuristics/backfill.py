@@ -43,6 +43,15 @@ class Backfill:
     limits : str
         How long jobs are taken to last, see `cpdispatch.heuristics.limits.limited`; predictions
         order the queue in any case.
+    late_first : bool
+        Whether jobs beyond the threshold come first in the secondary order, too.
+    strict_s : int
+        Once a job has waited longer, jobs are taken to last as requested.
+    keep : float
+        The share of the system's capacity that a job leaves free when it starts, if it is expected
+        to run longer than ``long_s``, has not waited longer than the threshold, and is not too
+        wide for it. It plays no part where capacity is planned over time.
+    long_s : int
     name : str
 
     References
@@ -57,6 +66,10 @@ class Backfill:
     depth: int = 1
     best_fit: bool = False
     limits: str = "expected"
+    late_first: bool = False
+    strict_s: int = NO_THRESHOLD
+    keep: float = 0.0
+    long_s: int = 0
     name: str = "easy"
     _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
 
@@ -65,31 +78,48 @@ class Backfill:
         """Whether nothing is promised yet."""
         return not self._promises
 
+    @property
+    def one_order(self) -> bool:
+        """Whether jobs are backfilled in the very order of the queue."""
+        alike = self.late_first or self.threshold_s == NO_THRESHOLD
+        return alike and self.secondary == self.primary
+
+    def spare(self, total: IntArray) -> IntArray:
+        """What a long job leaves free of these capacities, shape (resources,)."""
+        return (self.keep * total).astype(np.int64)
+
     @eligible_only
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance; with a depth above 1, remember what was promised."""
         began = perf_counter()
         block, now = instance.queue.block, instance.now
-        primary = self.primary.rank(now, block, self.threshold_s)
-        same = self.secondary == self.primary and self.threshold_s == NO_THRESHOLD
-        secondary = primary if same else self.secondary.rank(now, block)
-        seen = limited(instance, self.limits)
-        start_s, reason, placements = self.backfilled(seen, primary, secondary)
+        primary = secondary = self.primary.rank(now, block, self.threshold_s)
+        if not self.one_order:
+            threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
+            secondary = self.secondary.rank(now, block, threshold_s)
+        strict = (now - instance.queue.submit_s).max(initial=0) > self.strict_s
+        seen = limited(instance, "requested" if strict else self.limits)
+        start_s, reason, placements = self._backfilled(
+            seen, primary, secondary, self._leaves(instance)
+        )
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         return Decision(start_s, reason, placements, Certificate(self.name, phases_ms=phases))
 
-    def backfilled(
-        self,
-        instance: Instance,
-        primary: IntArray,
-        secondary: IntArray,
-        spare: IntArray | None = None,
-    ) -> tuple[IntArray, ByteArray, Placements]:
-        """Starts, reasons and placements, if the queue is taken in these orders of positions.
+    def _leaves(self, instance: Instance) -> IntArray:
+        """What each job leaves free when it starts, shape (jobs, resources)."""
+        queue, total = instance.queue, instance.system.total
+        leaves = np.zeros((len(queue), len(total)), dtype=np.int64)
+        if self.keep > 0:
+            spare = self.spare(total)
+            roomy = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
+            late = instance.now - queue.submit_s > self.threshold_s
+            leaves[roomy & ~late & (queue.expected_s > self.long_s)] = spare
+        return leaves
 
-        ``spare``, shape (jobs, resources), is what each job has to leave free when it starts; it
-        plays no part where capacity is planned over time.
-        """
+    def _backfilled(
+        self, instance: Instance, primary: IntArray, secondary: IntArray, leaves: IntArray
+    ) -> tuple[IntArray, ByteArray, Placements]:
+        """Starts, reasons and placements, if the queue is taken in these orders of positions."""
         block, now = instance.queue.block, instance.now
         if self.depth > 1 or instance.reservations or len(instance.down):
             start, reason, placed = self._plan(instance, primary, secondary)
@@ -111,7 +141,7 @@ class Backfill:
                 instance.running.units,
                 power_unit(instance),
                 instance.power_free(),
-                _nothing(instance) if spare is None else spare,
+                leaves,
             )
             placements = from_packed(jobs, packed)
         if self.depth > 1:
@@ -173,7 +203,3 @@ class Backfill:
             for position, nodes in placements.as_dict().items()
             if start[position] > instance.now
         }
-
-
-def _nothing(instance: Instance) -> IntArray:
-    return np.zeros((len(instance.queue), instance.free.shape[1]), dtype=np.int64)

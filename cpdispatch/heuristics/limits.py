@@ -62,12 +62,13 @@ def cautious(instance: Instance) -> Instance:
     """An instance in which queued jobs may last longer than they probably may.
 
     Each may last for the geometric mean of what it will probably not exceed and of its requested
-    time, rounded down. Backfilling by the one serves where predictions are good, by the other where
-    they are not; this is next to the better one in both cases, see docs/quality.md.
+    time, rounded down, but not less than expected. Backfilling by the one serves where predictions
+    are good, by the other where they are not; this is next to the better one in both cases, see
+    docs/quality.md.
     """
     queue = instance.queue
     block = queue.block.copy()
-    block[Column.UPPER] = wary_s(queue.upper_s, queue.requested_s)
+    block[Column.UPPER] = np.maximum(queue.expected_s, wary_s(queue.upper_s, queue.requested_s))
     return replace(instance, queue=JobTable(block, queue.labels))
 
 

@@ -20,9 +20,9 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Column
 
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
-_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
+_REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
 _REQUEST = int(Column.REQUEST)
-_OWN = 20
+_OWN, _RISK = 20, 22
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
 NO_THRESHOLD = int(np.iinfo(np.int64).max)
 
@@ -68,6 +68,7 @@ class Policy(IntEnum):
     MIX = 19
     OWN = 20
     SMALL = 21
+    RISK = 22
 
 
 TERMS = (
@@ -99,7 +100,8 @@ class Order:
     ----------
     policy : Policy
     weights : tuple of float
-        Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix; else empty.
+        Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix, the width of
+        `risk`; else empty.
     own : callable or None
         The user's `Score` behind `Policy.OWN`: a Python function, or one that numba has compiled.
     name : str
@@ -232,6 +234,11 @@ def polynomial(coefficients: Mapping[str, float]) -> Order:
     return Order(Policy.POLYNOMIAL, numbers, name="polynomial")
 
 
+def risk(width: float) -> Order:
+    """The policy of `best`: the smallest sqrt(p u) q^width first, u the upper duration."""
+    return Order(Policy.RISK, (width,), name="risk")
+
+
 def own(function: Score, name: str) -> Order:
     """The policy of a user's own function, see `Score`."""
     return Order(Policy.OWN, own=function, name=name)
@@ -310,6 +317,12 @@ def key_of(
     return float(-key if policy in _LARGEST_FIRST else key)
 
 
+@inlined
+def risk_of(weights: FloatArray, p: float, q: float, upper: int) -> float:
+    """Key of one job under `risk`."""
+    return float(np.sqrt(p * upper) * q ** weights[0])
+
+
 @kernel
 def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_s: int) -> IntArray:
     """Positions of the jobs in the order of a policy, see `Order.rank`."""
@@ -320,6 +333,11 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
         p = float(max(block[_EXPECTED, j], 1))
         q = float(max(block[_UNITS, j] * block[_REQUEST, j], 1))
         late = threshold_s != NO_THRESHOLD and now - submit > threshold_s
-        requested = block[_REQUESTED, j]
-        key[j] = -np.inf if late else key_of(policy, weights, now, submit, p, q, requested, None)
+        requested, upper = block[_REQUESTED, j], block[_UPPER, j]
+        if late:
+            key[j] = -np.inf
+        elif policy == _RISK:
+            key[j] = risk_of(weights, p, q, upper)
+        else:
+            key[j] = key_of(policy, weights, now, submit, p, q, requested, None)
     return np.argsort(key, kind="mergesort")

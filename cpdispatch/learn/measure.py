@@ -6,10 +6,10 @@ import numpy as np
 
 from cpdispatch.analyze import metrics
 from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.compiled import Replays
 from cpdispatch.errors import InputError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
-from cpdispatch.compiled import Replays
 from cpdispatch.system import System
 
 MEASURES = ("wait_s_mean", "wait_s_max", "bounded_slowdown_mean")

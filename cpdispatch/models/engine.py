@@ -13,7 +13,7 @@ import functools
 import logging
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -152,7 +152,7 @@ class Engine:
         objectives.find(self.objective)
         limits.find(self.limits)
 
-    def warm_up(self) -> None:
+    def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions call, or load it from the cache; start the solver."""
         warm_up(self.model)
 

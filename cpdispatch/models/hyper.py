@@ -21,7 +21,7 @@ import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -278,7 +278,7 @@ class Hyper:
         settings = {"limit_s": limit_s, "seed": self.seed, "faults": self.faults, **self.settings}
         return Engine(choice.model if cp else "pcp:model=copies", cp=cp, **settings)
 
-    def warm_up(self) -> None:
+    def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions call, or load it from the cache; start the solver."""
         for model in {choice.model for choice in CHOICES} - {SEARCH}:
             warm_up(model)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from cpdispatch import own
+from cpdispatch.compiled.memory import Memory
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.predict.actual import Actual
@@ -22,7 +23,6 @@ from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.eloss import ELoss
 from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
-from cpdispatch.compiled.memory import Memory
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.walltime import Walltime
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cpdispatch.jobs import Job, Workload
 from cpdispatch.compiled.memory import Memory, given
+from cpdispatch.jobs import Job, Workload
 
 
 @dataclass(frozen=True, slots=True)

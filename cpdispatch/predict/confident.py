@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cpdispatch.compiled.memory import SHARE_OF, USED_UP, Memory, unless_used_up
 from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.last import USERS
-from cpdispatch.compiled.memory import SHARE_OF, USED_UP, Memory, unless_used_up
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.recent import Recent
 

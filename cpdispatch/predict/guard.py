@@ -89,6 +89,14 @@ class Guard:
             self._fault(f"report answered with no tables: {error}")
             return {}
 
+    def summary(self) -> dict[str, object]:
+        """The wall time of all calls so far, seconds, and the predictor's own tables if any."""
+        report = self.report()
+        return {
+            **({"predictor_report": report} if report else {}),
+            "predictor_seconds": self.seconds,
+        }
+
     def _seconds(self, what: str, job: Job, value: int) -> int:
         answer = self._call(what, job, value, default=job.requested_s)
         if not isinstance(answer, int | float | np.integer | np.floating):

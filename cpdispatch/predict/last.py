@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.compiled.memory import MEAN_OF_TWO, Memory, by_key
+from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.recent import Recent
 
 USERS = 20_000

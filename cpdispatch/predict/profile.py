@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.compiled.memory import FIRST_MATCH, Memory, by_key
+from cpdispatch.jobs import UNKNOWN, Column, Job, Workload
 from cpdispatch.predict.recent import Recent
 
 Key = tuple[object, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cpdispatch.jobs import Job, Workload
 from cpdispatch.compiled.memory import Memory, given
+from cpdispatch.jobs import Job, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,39 +6,64 @@ from typing import Any
 
 import numpy as np
 
+from cpdispatch.arrays import IntArray
+from cpdispatch.best import Best
+from cpdispatch.best.ended import MOST, by_submission, ended_s
+from cpdispatch.compiled import layout
+from cpdispatch.compiled.memory import take
+from cpdispatch.compiled.replay import Replay, Replays
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.limits import wary_s
+from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
-from cpdispatch.jobs import Workload
-from cpdispatch.predict import Remembering
-from cpdispatch.compiled.memory import take
-from cpdispatch.compiled import layout
-from cpdispatch.compiled.replay import Replay, Replays
+from cpdispatch.jobs import Column, Job, JobTable, Workload
+from cpdispatch.predict import Cautious, Predictor, Remembering
+from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.records import Records
+from cpdispatch.simulator.simulation import check
 from cpdispatch.system import System
 
 
-def replayable(dispatcher: Backfill | Reject) -> bool:
-    """Whether compiled code gives the same schedule: nothing is promised yet, keys are compiled."""
-    if isinstance(dispatcher, Reject):
+def replayable(dispatcher: object, trigger: str) -> bool:
+    """Whether compiled code gives the same schedule as the general loop.
+
+    It does for a dispatcher of the backfilling family that has met no instance yet and whose keys
+    are compiled. Jobs that are not taken to last as expected need the trigger ``instant``.
+    """
+    if type(dispatcher) is Reject:
         return True
+    if type(dispatcher) is Best:
+        return dispatcher.fresh and trigger == "instant"
+    if type(dispatcher) is not Backfill or not dispatcher.fresh:
+        return False
     orders = dispatcher.primary, dispatcher.secondary
-    plain = type(dispatcher) is Backfill and dispatcher.fresh and dispatcher.limits == "expected"
-    return plain and all(order.compiled for order in orders)
+    by_event = dispatcher.limits != "expected" and trigger == "event"
+    of_best = (
+        dispatcher.keep
+        or dispatcher.late_first
+        or Policy.RISK in (order.policy for order in orders)
+    )
+    return not by_event and not of_best and all(order.compiled for order in orders)
 
 
 class CompiledSimulation:
     """A simulation that goes through its events in compiled code.
 
     It gives the schedule that a `cpdispatch.simulator.simulation.Simulation` gives, job by job.
+    Compiled code is left for what Python has to do. A predictor that compiled code does not know
+    is asked before jobs are submitted, and told before that what has started and ended since.
+    `Best` goes on with its off-line evaluation before a decision.
 
     Parameters
     ----------
     workload, system, trigger, correction, kill_at_limit
         As of a `Simulation`.
-    dispatcher : Backfill or Reject
-    predictor : Remembering
-        One that has learned nothing yet.
+    dispatcher : Backfill, Reject or Best
+        One that is `replayable`.
+    predictor : Predictor
+    learned : bool
+        Whether the predictor may have learned something already.
 
     Attributes
     ----------
@@ -52,16 +77,17 @@ class CompiledSimulation:
         self,
         workload: Workload,
         system: System,
-        dispatcher: Backfill | Reject,
-        predictor: Remembering,
+        dispatcher: Backfill | Reject | Best,
+        predictor: Predictor,
         *,
+        learned: bool = False,
         trigger: str,
         correction: str,
         kill_at_limit: bool,
     ) -> None:
+        check(workload, system, trigger, correction)
         self.workload = workload
         self.system = system
-        self.notes: dict[str, int] = {}
         self.records: Records
         self._kill_at_limit = kill_at_limit
         runtime_s = workload.runtime_s
@@ -69,19 +95,82 @@ class CompiledSimulation:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
         prepared = Replays(workload, system, runtime_s)
         self._name = dispatcher.name
-        memory = take(predictor.memory(workload), prepared.rows)
+        self._best = dispatcher if isinstance(dispatcher, Best) else None
+        self._one_by_one = trigger == "event"
+        self._told: _Told | None = None
+        memory = prepared.walltime
+        if isinstance(predictor, Remembering) and not (learned or isinstance(predictor, Cautious)):
+            memory = take(predictor.memory(workload), prepared.rows)
+        else:
+            self._told = _Told(predictor)
+        asked, adapts = self._told is not None, self._best is not None and self._best.adapt
         self._replay: Replay | None = Replay(
-            prepared, dispatcher, memory, trigger=trigger, correction=correction, recorded=True
+            prepared,
+            dispatcher.backfill if isinstance(dispatcher, Best) else dispatcher,
+            memory,
+            trigger=trigger,
+            correction=correction,
+            recorded=True,
+            followed=asked or adapts,
+            asked=asked,
         )
+        if self._best is not None:
+            requested_s = prepared.given[layout.REQUESTED]
+            self._replay.state.fate[layout.UPPER] = wary_s(requested_s, requested_s)
+        if adapts:
+            self._replay.state.at[layout.PAUSE_S] = layout.ALWAYS
         self._replay.go(0)  # compiles, before any clock runs
 
     def go(self, events: int) -> bool:
         """Go on for about so many events; whether the simulation is over."""
-        assert self._replay is not None
-        over = self._replay.go(events)
-        if over:
-            self._record()
-        return over
+        replay = self._replay
+        assert replay is not None
+        while events > 0:
+            why = replay.go(events)
+            if why == layout.OVER:
+                if self._told is not None:
+                    self._told.catch_up(replay)
+                self._record()
+                return True
+            if why == layout.USED_UP:
+                return False
+            if why == layout.UNPREDICTED:
+                self._predict(replay)
+            else:
+                self._consider(replay)
+            events -= 1
+        return False
+
+    def _predict(self, replay: Replay) -> None:
+        """Have the jobs predicted that are submitted now."""
+        assert self._told is not None
+        at, submit_s = replay.state.at, replay.state.given[layout.SUBMIT]
+        job, now = int(at[layout.NEXT]), int(at[layout.NOW])
+        count = 1 if self._one_by_one else int(np.searchsorted(submit_s[job:], now, side="right"))
+        self._told.catch_up(replay)
+        said = [self._told.ask(replay, each, now) for each in range(job, job + count)]
+        expected_s, upper_s = np.array(said, dtype=np.int64).T
+        if self._best is not None:
+            upper_s = wary_s(upper_s, replay.state.given[layout.REQUESTED, job : job + count])
+        replay.predicted(expected_s, upper_s)
+
+    def _consider(self, replay: Replay) -> None:
+        """Let the dispatcher go on with its off-line evaluation."""
+        assert self._best is not None
+        at = replay.state.at
+        if self._best.consider(int(at[layout.NOW]), self.system.total, _Completed(replay)):
+            replay.use(self._best.backfill)
+        at[layout.PAUSE_S] = self._best.evaluation.next_s
+
+    @property
+    def notes(self) -> dict[str, int]:
+        """What went wrong in the predictor so far, and how often."""
+        return {} if self._told is None else dict(self._told.guard.faults)
+
+    @property
+    def of_predictor(self) -> dict[str, object]:
+        """The wall time of the predictor's calls so far, seconds, and its own tables if any."""
+        return {} if self._told is None else self._told.guard.summary()
 
     @property
     def progress(self) -> float:
@@ -124,9 +213,90 @@ class CompiledSimulation:
     def __getstate__(self) -> dict[str, Any]:
         """What a checkpoint needs: what is not in the log, and of that only what is in use."""
         assert self._replay is not None
-        return {"saved": self._replay.saved()}
+        evaluation = None if self._best is None else self._best.evaluation
+        return {"saved": self._replay.saved(), "told": self._told, "evaluation": evaluation}
 
     def go_on_from(self, other: CompiledSimulation) -> None:
         """Take over the state of one that was restored from a checkpoint of the same run."""
         assert self._replay is not None
-        self._replay.restore(other.__dict__["saved"])
+        state = other.__dict__
+        self._replay.restore(state["saved"])
+        self._told = state["told"]
+        if self._best is not None:
+            self._best.go_on_with(state["evaluation"])
+            self._replay.use(self._best.backfill)
+
+
+class _Told:
+    """A predictor that follows a compiled replay.
+
+    It is told of starts and ends, in their order, not before it is next asked: it cannot know.
+
+    Attributes
+    ----------
+    guard : Guard
+        Calls the predictor.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.guard = Guard(predictor)
+        self._live: dict[int, Job] = {}
+        """Jobs that have been predicted and have not ended."""
+        self._starts = self._ends = 0
+        """How many starts and ends the predictor has been told of."""
+
+    def ask(self, replay: Replay, job: int, now: int) -> tuple[int, int]:
+        """Expected and upper duration of a job that is submitted ``now``, seconds."""
+        prepared = replay.prepared
+        asked = self._live[job] = prepared.workload.table[prepared.row(job)]
+        expected_s = self.guard.predict(asked, now)
+        return expected_s, max(expected_s, self.guard.upper(asked, now))
+
+    def catch_up(self, replay: Replay) -> None:
+        """Tell the predictor of the starts and ends that it has not been told of."""
+        at, run, runtime_s = replay.state.at, replay.state.run, replay.state.given[layout.RUNTIME]
+        ends = int(at[layout.SERIAL] - at[layout.PENDING])
+        new = run[[layout.COMPLETED, layout.BEFORE], self._ends : ends].T.tolist()
+        for job, before in new:
+            self._started(replay, before)
+            self.guard.learn(self._live.pop(job), int(runtime_s[job]))
+        self._ends = ends
+        self._started(replay, int(at[layout.SERIAL]))
+
+    def _started(self, replay: Replay, count: int) -> None:
+        """Tell the predictor of starts until it knows so many."""
+        start_s = replay.state.fate[layout.START]
+        for job in replay.state.run[layout.BY_SERIAL, self._starts : count].tolist():
+            self.guard.start(self._live[job], int(start_s[job]))
+        self._starts = count
+
+
+class _Completed:
+    """The jobs that have ended in a compiled replay, as far as a dispatcher can know them.
+
+    This is what `cpdispatch.best.ended.Ended` finds out in the general loop.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+        at = replay.state.at
+        self._count = int(at[layout.SERIAL] - at[layout.PENDING])
+
+    def __len__(self) -> int:
+        return min(self._count, MOST)
+
+    def jobs(self) -> tuple[JobTable, IntArray]:
+        """The jobs, and how long they ran, see `cpdispatch.best.ended.by_submission`."""
+        replay, state = self._replay, self._replay.state
+        table, rows = replay.prepared.workload.table, replay.prepared.rows
+        job = state.run[layout.COMPLETED, : self._count]
+        times = np.append(state.times[: state.at[layout.DISPATCHES]], state.at[layout.NOW])
+        seen = np.searchsorted(times, state.fate[layout.END, job])
+        last = np.lexsort((table.id[rows][job], seen))[-MOST:]
+        job, seen = job[last], seen[last]
+        before_s = np.where(seen > 0, times[seen - 1], 0)
+        start_s, expected_s = state.fate[layout.START, job], state.fate[layout.EXPECTED, job]
+        runtime_s = ended_s(before_s, times[seen], start_s, expected_s) - start_s
+        block = table.take(job if isinstance(rows, slice) else rows[job]).block.copy()
+        block[Column.EXPECTED], block[Column.UPPER] = expected_s, state.fate[layout.UPPER, job]
+        return by_submission(block, runtime_s)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cpdispatch import dispatch, predict, toys
+from cpdispatch.best import Best
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.files import read_bytes, sweep, writing
@@ -24,7 +25,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Workload
-from cpdispatch.predict import Predictor, Remembering
+from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.simulator.compiled import CompiledSimulation, replayable
@@ -113,7 +114,7 @@ def simulate(
         Progress, checkpoints, resumption.
     compiled : bool
         Let compiled code go through the events where that gives the same schedule: dispatchers of
-        the backfilling family. It does not know how long each dispatch takes.
+        the backfilling family and ``best``. It does not know how long each dispatch takes.
 
     Returns
     -------
@@ -174,14 +175,13 @@ def _begun(
     simulation: Simulation | CompiledSimulation
     if (
         compiled
-        and isinstance(made, Backfill | Reject)
-        and replayable(made)
-        # A predictor object of the user's may have learned something already.
-        and isinstance(predictor, str)
-        and isinstance(known, Remembering)
+        and isinstance(made, Backfill | Reject | Best)
+        and replayable(made, rules["trigger"])
         and rules["correction"] != "refresh"
     ):
-        simulation = CompiledSimulation(workload, system, made, known, **rules)
+        # A predictor of the user's may have learned something already.
+        learned = not isinstance(predictor, str)
+        simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
     else:
         if isinstance(dispatcher, str):
             made = dispatch.make(dispatcher, settings, warm=toys.simulated())
@@ -230,10 +230,9 @@ def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
     if about["starvation"] is not None and dispatch.keeps_starvation_bound(dispatcher) is None:
         unbound = f"dispatcher {dispatcher.name}, decisions that no starvation bound binds"
         notes[unbound] = len(simulation.records)
-    if isinstance(simulation, Simulation):
-        about = about | simulation.of_predictor
     by_kernel = isinstance(simulation, CompiledSimulation)
-    about = about | {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
+    told = {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
+    about = about | simulation.of_predictor | told
     return run_of(simulation, about)
 
 

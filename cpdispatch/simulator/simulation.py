@@ -17,6 +17,7 @@ import numpy as np
 
 from cpdispatch import verify
 from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
@@ -27,7 +28,7 @@ from cpdispatch.predict import Predictor, Refreshing, bounding, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import Records
-from cpdispatch.simulator.state import CORRECTIONS, ROW, State
+from cpdispatch.simulator.state import ROW, State
 from cpdispatch.system import System
 
 TRIGGERS = ("instant", "event")
@@ -91,15 +92,7 @@ class Simulation:
         starvation: Starvation | None = None,
         idempotent: bool = False,
     ) -> None:
-        if trigger not in TRIGGERS:
-            raise unknown("trigger", trigger, TRIGGERS)
-        if correction not in CORRECTIONS:
-            raise unknown("correction", correction, CORRECTIONS)
-        if workload.resources != system.resources:
-            raise UsageError(
-                f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
-                f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
-            )
+        check(workload, system, trigger, correction)
         self.workload = workload
         self.system = system
         self.predictor = make(predictor, workload) if isinstance(predictor, str) else predictor
@@ -336,9 +329,7 @@ class Simulation:
     @property
     def of_predictor(self) -> dict[str, object]:
         """The wall time of the predictor's calls so far, seconds, and its own tables if any."""
-        report = self._guard.report()
-        told = {"predictor_report": report} if report else {}
-        return {**told, "predictor_seconds": self._guard.seconds}
+        return self._guard.summary()
 
     @property
     def progress(self) -> float:
@@ -350,6 +341,24 @@ class Simulation:
         state = self.__dict__ | {"_coming": None}
         del state["workload"]
         return state
+
+
+def check(workload: Workload, system: System, trigger: str, correction: str) -> None:
+    """Raise when there is no such trigger or correction, or the workload is not the system's.
+
+    Raises
+    ------
+    UsageError
+    """
+    if trigger not in TRIGGERS:
+        raise unknown("trigger", trigger, TRIGGERS)
+    if correction not in CORRECTIONS:
+        raise unknown("correction", correction, CORRECTIONS)
+    if workload.resources != system.resources:
+        raise UsageError(
+            f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
+            f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
+        )
 
 
 def _now_only(placements: Placements, start_s: IntArray, now: int) -> Placements:

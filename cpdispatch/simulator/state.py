@@ -12,6 +12,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
+from cpdispatch.compiled.correction import CORRECTIONS, MINIMAL, corrected
 from cpdispatch.decision import Placements
 from cpdispatch.instance import NO_NODES, Instance, Running, Starvation
 from cpdispatch.jobs import Column, JobTable, Workload
@@ -23,19 +24,7 @@ _SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.
 _EXPECTED, _UPPER = int(Column.EXPECTED), int(Column.UPPER)
 _EWT, _REQUEST = int(Column.EWT), int(Column.REQUEST)
 
-MINIMAL, INCREMENTAL, REQUESTED = 0, 1, 2
-CORRECTIONS = {
-    "minimal": MINIMAL,
-    "incremental": INCREMENTAL,
-    "requested": REQUESTED,
-    "refresh": INCREMENTAL,
-}
-"""What becomes of an expected end that has passed, by name; see `correct` and `State.refresh`."""
-
 _NEVER = int(np.iinfo(np.int64).max)
-INCREMENTS_S = np.array(
-    [60, 300, 900, 1800, 3600, 7200, 18000, 36000, 72000, 180000, 360000], dtype=np.int64
-)
 
 
 @kernel
@@ -44,30 +33,18 @@ def correct(
 ) -> int:
     """Give running jobs that outlived their expected end a new one, later than ``now``.
 
-    ``minimal``: 1 s from now. ``incremental``: 1, 5, 15, 30 min, 1, 2, 5, 10, 20, 50, 100 h more in
-    turn. ``requested``: the requested time. The latter two go up to the requested time,
-    then on like ``minimal``. A job that really ends now is left alone. Rows of ``times`` are start,
+    See `corrected`. A job that really ends now is left alone. Rows of ``times`` are start,
     expected end, and whether it is overdue. Returns the earliest expected end.
-
-    References
-    ----------
-    Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather than user
-    runtime estimates", IEEE TPDS 2007.
     """
     earliest = _NEVER
     for i in range(count):
         if times[1, i] <= now < hidden[REAL_END, i]:
             limit = times[0, i] + block[_REQUESTED, i]
             if correction == MINIMAL or limit <= now:
-                times[1, i] = now + 1
                 times[2, i] = 1
-            elif correction == REQUESTED:
-                times[1, i] = limit
-            else:
-                while times[1, i] <= now:
-                    step = min(hidden[STEP, i], INCREMENTS_S.shape[0] - 1)
-                    times[1, i] = min(times[1, i] + INCREMENTS_S[step], limit)
-                    hidden[STEP, i] += 1
+            times[1, i], hidden[STEP, i] = corrected(
+                now, correction, times[1, i], limit, hidden[STEP, i]
+            )
         earliest = min(earliest, times[1, i])
     return earliest
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
 from cpdispatch.arrays import IntArray
+from cpdispatch.best import Best
 from cpdispatch.decision import Reason
-from cpdispatch.heuristics.best import Best
 from cpdispatch.instance import NO_NODES, Instance, Running
 from cpdispatch.jobs import Job, JobTable, Workload, job_block
 from cpdispatch.simulator import simulate

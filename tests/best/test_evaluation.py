@@ -1,4 +1,4 @@
-"""Rules are chosen by what they would have made of the jobs that ended last."""
+"""Parameters are chosen by what they would have made of the jobs that ended last."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics import hindsight
-from cpdispatch.heuristics.best import Best
-from cpdispatch.heuristics.ended import Ended
-from cpdispatch.heuristics.hindsight import Hindsight, sizes
-from cpdispatch.heuristics.rehearsal import Rules
+from cpdispatch.best import Best, evaluation
+from cpdispatch.best.ended import Ended
+from cpdispatch.best.evaluation import Evaluation, OnPool, Parameters, sizes
 from cpdispatch.instance import NO_NODES, Instance, Running
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
-from tests.heuristics.test_best import Guess, cases
+from tests.best.test_best import Guess, cases
 
 TOTAL = 4
-FIRST = Rules(threshold_s=1_000, strict_s=1_100, long_s=10**6, keep=0.0, width=0.25)
+FIRST = Parameters(threshold_s=1_000, strict_s=1_100, long_s=10**6, keep=0.0, width=0.25)
 NOBODY: list[int] = []
 
 
@@ -72,112 +70,126 @@ def test_the_last_ones_come_by_submission() -> None:
         ended.started(moment(50 * id, jobs([id], submit_s), NOBODY), np.array([0]))
         ended.look(moment(50 * id + 40, jobs([]), NOBODY))
     assert known(ended)[0].tolist() == [3, 4, 2, 1]
-    assert ended.last(2)[0].id.tolist() == [3, 4]
 
 
 def known(ended: Ended) -> tuple[IntArray, IntArray, IntArray]:
     """Ids, submissions and runtimes."""
-    table, runtime_s = ended.last(99)
+    table, runtime_s = ended.jobs()
     return table.id, table.submit_s, runtime_s
+
+
+def test_jobs_that_end_between_the_same_two_decisions_are_forgotten_by_identifier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = Ended()
+    ended._ended = type(ended._ended)(maxlen=2)
+    ended.started(moment(0, jobs([4096, 1, 8]), NOBODY), np.arange(3))
+    ended.look(moment(9, jobs([]), NOBODY))
+    assert sorted(known(ended)[0].tolist()) == [8, 4096]
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few jobs are enough, and are thought over often."""
-    monkeypatch.setattr(hindsight, "EVERY_S", 50)
-    monkeypatch.setattr(hindsight, "FEWEST", 5)
+    """A few jobs are enough, and candidates are evaluated often."""
+    monkeypatch.setattr(evaluation, "EVERY_S", 50)
+    monkeypatch.setattr(evaluation, "FEWEST", 5)
 
 
-Lived = tuple[Hindsight, Ended]
+Lived = tuple[Evaluation, Ended]
+CAPACITY = np.array([TOTAL])
 
 
-def lived(first: Rules, count: int, wide_every: int) -> Lived:
-    """Knows `count` jobs that ended, some of which are as wide as the pool and never fit."""
-    hindsight, ended = Hindsight(first), Ended()
-    hindsight.look(moment(0, jobs([]), NOBODY), ended)
+def lived(first: Parameters, count: int, wide_every: int) -> Lived:
+    """Knows `count` jobs that ended, some of which are as wide as the pool."""
+    found, ended = Evaluation(first), Ended()
+    found.step(0, CAPACITY, ended)
     for id in range(count):
         wide = id % wide_every == 0
         queue = jobs([id], submit_s=id, units=TOTAL if wide else 1, expected_s=1 if wide else 20)
         ended.started(moment(id, queue, NOBODY), np.array([0]))
     ended.look(moment(49, jobs([]), NOBODY))
     assert len(ended) == count
-    return hindsight, ended
+    return found, ended
 
 
-def think(lived: Lived) -> int:
-    """Let it look at instances until it has thought; how often it had to."""
-    hindsight, ended = lived
-    looks = 1
-    hindsight.look(moment(50, jobs([]), NOBODY), ended)
-    while hindsight._past is not None:
-        hindsight.look(moment(50 + looks, jobs([]), NOBODY), ended)
-        looks += 1
-    return looks
+def evaluate(lived: Lived) -> int:
+    """Take steps until a choice has been made; how many it took."""
+    found, ended = lived
+    assert found.next_s == 50
+    steps = 1
+    found.step(50, CAPACITY, ended)
+    while found.next_s < 0:
+        found.step(50 + steps, CAPACITY, ended)
+        steps += 1
+    assert found.next_s == 100
+    return steps
 
 
 @pytest.mark.usefixtures("soon")
-def test_one_rehearsal_a_decision_and_the_best_rules_win() -> None:
+def test_one_replay_a_decision_and_the_best_candidate_wins() -> None:
     first = FIRST._replace(threshold_s=10, strict_s=20)
     life = lived(first, 30, 3)
-    assert think(life) == 1 + 1 + 2 * len(hindsight.THRESHOLDS) + 1
-    felt = life[0]._felt
-    assert len(felt) == 2 * len(hindsight.THRESHOLDS)
-    assert felt[life[0].rules] <= felt[first]
-    assert life[0].rules == first or felt[life[0].rules] < hindsight.BETTER * felt[first]
+    assert evaluate(life) == 1 + 1 + 2 * len(evaluation.THRESHOLDS) + 1
+    slowdowns = life[0]._slowdowns
+    assert len(slowdowns) == 2 * len(evaluation.THRESHOLDS)
+    chosen = life[0].parameters
+    assert slowdowns[chosen] <= slowdowns[first]
+    assert chosen == first or slowdowns[chosen] < evaluation.BETTER * slowdowns[first]
 
 
 @pytest.mark.usefixtures("soon")
 def test_no_threshold_is_tried_beyond_the_longest_wait_under_easy() -> None:
     life = lived(FIRST, 30, 3)
-    assert think(life) == 1 + 1 + 2 + 1
-    assert {rules.threshold_s for rules in life[0]._felt} == {FIRST.threshold_s}
+    assert evaluate(life) == 1 + 1 + 2 + 1
+    assert {each.threshold_s for each in life[0]._slowdowns} == {FIRST.threshold_s}
 
 
 @pytest.mark.usefixtures("soon")
 def test_longer_waits_under_easy_are_not_forgotten() -> None:
     life = lived(FIRST, 30, 3)
-    life[0]._most_s = 3_000
-    think(life)
-    assert {rules.threshold_s for rules in life[0]._felt} == {1_000, 1_500, 2_250}
+    life[0]._threshold_s_max = 3_000
+    evaluate(life)
+    assert {each.threshold_s for each in life[0]._slowdowns} == {1_000, 1_500, 2_250}
+
+
+def waiting(monkeypatch: pytest.MonkeyPatch, first_s: int, others_s: list[int]) -> None:
+    """Let jobs wait so long under the first parameters, and so long with the other width."""
+
+    def wait_s(on_pool: OnPool, parameters: Parameters | None) -> IntArray:
+        wide = parameters is not None and parameters.width == evaluation.WIDTH
+        return np.array(others_s if wide else [first_s] * 30)
+
+    monkeypatch.setattr(OnPool, "wait_s", wait_s)
 
 
 @pytest.mark.usefixtures("soon")
-def test_rules_change_for_a_gain_and_not_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start_s(past: object, total: int, rules: Rules) -> object:
-        return np.arange(30) + (0 if rules.width == hindsight.WIDTH else 100)
-
-    monkeypatch.setattr(hindsight, "rehearse", start_s)
+def test_parameters_change_for_a_gain_and_not_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting(monkeypatch, 100, [0] * 30)
     life = lived(FIRST, 30, 3)
-    think(life)
-    assert life[0].rules.width == hindsight.WIDTH
-    monkeypatch.setattr(hindsight, "BETTER", 0.0)
+    evaluate(life)
+    assert life[0].parameters.width == evaluation.WIDTH
+    monkeypatch.setattr(evaluation, "BETTER", 0.0)
     life = lived(FIRST, 30, 3)
-    think(life)
-    assert life[0].rules == FIRST
+    evaluate(life)
+    assert life[0].parameters == FIRST
 
 
 @pytest.mark.usefixtures("soon")
-def test_rules_under_which_a_job_waits_too_long_are_not_taken(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("longest_s", "taken"), [(1_350, True), (1_351, False)])
+def test_a_candidate_under_which_a_job_waits_too_long_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, longest_s: int, taken: bool
 ) -> None:
-    def start_s(past: object, total: int, rules: Rules) -> object:
-        wait_s = np.full(30, 100)
-        if rules != FIRST:
-            wait_s[:] = 0
-            wait_s[7] = 1_351
-        return np.arange(30) + wait_s
-
-    monkeypatch.setattr(hindsight, "rehearse", start_s)
+    waiting(monkeypatch, 1_000, [longest_s, *[0] * 29])
     life = lived(FIRST, 30, 3)
-    think(life)
-    assert life[0].rules == FIRST
+    evaluate(life)
+    assert (life[0].parameters != FIRST) == taken
 
 
 @pytest.mark.usefixtures("soon")
 def test_too_few_jobs_teach_nothing() -> None:
     life = lived(FIRST, 4, 3)
-    assert think(life) == 1
-    assert life[0].rules == FIRST
+    assert evaluate(life) == 1
+    assert life[0].parameters == FIRST
 
 
 def test_a_job_is_worth_the_processors_of_what_it_asks_most_of() -> None:
@@ -199,8 +211,8 @@ def test_every_schedule_is_feasible_and_the_same_again(
         return simulate(*case, best, predictor=Guess())
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(hindsight, "EVERY_S", 4)
-        patched.setattr(hindsight, "FEWEST", 2)
+        patched.setattr(evaluation, "EVERY_S", 4)
+        patched.setattr(evaluation, "FEWEST", 2)
         one, two = run(), run()
     assert verify.run(one.jobs, case[1]) == []
     assert one.job_table.equals(two.job_table)

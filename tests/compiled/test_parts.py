@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpdispatch.compiled.replay import _number
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.simulator import simulate
-from cpdispatch.compiled.replay import _number
 from cpdispatch.system import NAMED, NodeGroup, System
 from cpdispatch.workloads.generate import eurora_sample
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,15 @@ from hypothesis import strategies as st
 
 import cpdispatch
 from cpdispatch import verify
+from cpdispatch.best import Best, ended, evaluation
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics import policies
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, SUMMARIES, find
 from cpdispatch.heuristics.priority_rule import Reject
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Job, Workload
 from cpdispatch.simulator import Run, simulate
+from cpdispatch.simulator import compiled as compiled_simulation
 from cpdispatch.system import NodeGroup, System
 from tests.strategies import systems, workloads
 
@@ -111,6 +115,125 @@ def test_of_a_dispatcher_that_refuses_everything(case: tuple[Workload, System], 
     assert same(compiled, general)
 
 
+class Noisy:
+    """Predicts what it likes, and differently once it has heard of something; keeps every call."""
+
+    name = "noisy"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def _answer(self, *call: Any) -> float:
+        self.calls.append(call)
+        return (len(self.calls) * 7 + call[-1] * 5) % 17
+
+    def predict(self, job: Job, now: int) -> float:
+        return self._answer("predict", job, now)
+
+    def upper(self, job: Job, now: int) -> float:
+        return self._answer("upper", job, now)
+
+    def start(self, job: Job, now: int) -> None:
+        self._answer("start", job, now)
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        self._answer("learn", job, runtime_s)
+
+
+def both_asking(
+    case: tuple[Workload, System], make: Callable[[], Any], rules: dict[str, Any]
+) -> tuple[Run, Run]:
+    """The two replays with a predictor in Python, which must hear and say the same."""
+    predictors = Noisy(), Noisy()
+    compiled, general = (
+        simulate(*case, make(), predictor=predictor, compiled=how, **rules)
+        for predictor, how in zip(predictors, (True, False), strict=True)
+    )
+    assert compiled.about["compiled"]
+    assert not general.about["compiled"]
+    assert predictors[0].calls == predictors[1].calls
+    return compiled, general
+
+
+timing = st.fixed_dictionaries(
+    {
+        "trigger": st.sampled_from(["instant", "event"]),
+        "correction": st.sampled_from(["minimal", "incremental", "requested"]),
+        "kill_at_limit": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=300)
+@given(st.booleans().flatmap(cases), backfillings((0, 1, 2, ALL)), timing)
+def test_with_a_predictor_in_python(
+    case: tuple[Workload, System], dispatcher: Backfill, rules: Any
+) -> None:
+    assert same(*both_asking(case, lambda: replace(dispatcher), rules))
+
+
+limited = st.sampled_from(["upper", "requested"])
+
+
+@settings(max_examples=500)
+@given(st.booleans().flatmap(cases), backfillings((0, 1, 1, 2, ALL)), limited, timing)
+def test_of_jobs_that_are_taken_to_last_otherwise_than_expected(
+    case: tuple[Workload, System], dispatcher: Backfill, limits: str, rules: Any
+) -> None:
+    rules = {**rules, "trigger": "instant"}
+    careful = replace(dispatcher, limits=limits)
+    assert same(*both_asking(case, lambda: replace(careful), rules))
+    assert same(*both(*case, careful, {**rules, "predictor": "last2"}))
+
+
+bests = st.builds(
+    lambda threshold_s, more_s, **others: partial(
+        Best, threshold_s=threshold_s, strict_s=threshold_s + more_s, **others
+    ),
+    st.integers(1, 25), st.integers(0, 15), long_s=st.integers(0, 12),
+    keep=st.sampled_from([0.0, 0.2, 0.5]), width=st.sampled_from([0.0, 0.25]),
+    best_fit=st.booleans(), adapt=st.booleans(),
+)  # fmt: skip
+
+
+@settings(max_examples=1000)
+@given(st.booleans().flatmap(cases), bests, timing)
+def test_of_best(case: tuple[Workload, System], best: Callable[[], Best], rules: Any) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(evaluation, "EVERY_S", 4)
+        patched.setattr(evaluation, "FEWEST", 2)
+        patched.setattr(evaluation, "SURE", 99)
+        patched.setattr(compiled_simulation, "MOST", 5)
+        patched.setattr(ended, "MOST", 5)
+        compiled, general = both_asking(case, best, {**rules, "trigger": "instant"})
+    assert same(compiled, general)
+    assert verify.run(compiled.jobs, case[1]) == []
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [({"trigger": "evnt"}, "unknown trigger 'evnt'"),
+     ({"correction": "minmal"}, "unknown correction 'minmal'")],
+)  # fmt: skip
+def test_an_unknown_rule_is_one_clear_error(
+    compiled: bool, rules: dict[str, Any], problem: str
+) -> None:
+    from tests.simulator.cases import workload
+
+    with pytest.raises(UsageError, match=problem):
+        simulate(workload([(0, 1, 5, 5)]), System.pool(2), compiled=compiled, **rules)
+
+
+def test_best_by_event_takes_the_general_loop() -> None:
+    from tests.simulator.cases import workload
+
+    jobs = workload([(0, 1, 5, 5)])
+    runs = [simulate(jobs, System.pool(2), "best:adapt=off", predictor="last2", trigger=trigger)
+            for trigger in ("instant", "event")]  # fmt: skip
+    assert [run.about["compiled"] for run in runs] == [True, False]
+
+
 def mine(p: float, q: float, submit: float, now: float) -> float:
     return p * q - (now - submit)
 
@@ -176,9 +299,14 @@ MINE, REFUSES = numba.njit(mine), numba.njit(refuses)
 def test_on_real_logs(
     log: str, system: str, filter: str, jobs: int | None, dispatcher: str, trace: Any
 ) -> None:
-    from cpdispatch.workloads import prepare
+    from cpdispatch.system import find as find_system
+    from cpdispatch.workloads import read
+    from cpdispatch.workloads.fit import fit
+    from cpdispatch.workloads.select import select
 
-    workload, machine = prepare(trace(log), system, filter=filter, jobs=jobs)
+    machine = find_system(system)
+    workload = select(read(trace(log), filter, int(machine.total[0])), jobs)
+    workload = fit(workload, machine)
     compiled = simulate(workload, machine, dispatcher, predictor="last2", trigger="event")
     general = simulate(
         workload, machine, dispatcher, predictor="last2", trigger="event", compiled=False

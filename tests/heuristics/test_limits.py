@@ -14,7 +14,7 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.simulator.replay import Watch
 from cpdispatch.system import System
-from tests.heuristics.test_best import Guess, cases
+from tests.best.test_best import Guess, cases
 from tests.strategies import EMPTY, instances, lasting
 
 every_limits = st.sampled_from(sorted(LIMITS))

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from cpdispatch.compiled.memory import expect, remember, take
-from cpdispatch.predict import PREDICTORS, Remembering
+from cpdispatch.predict import PREDICTORS, Remembering, make
 from cpdispatch.predict.conformance import END, SUBMIT, events, sample
 from tests.predict.cases import NEEDING_SCIKIT_LEARN
 
 REMEMBERING = [
     name
     for name in sorted(set(PREDICTORS) - NEEDING_SCIKIT_LEARN)
-    if isinstance(PREDICTORS[name].make(sample()), Remembering)
+    if isinstance(make(name, sample()), Remembering)
 ]
 
 
@@ -21,7 +21,7 @@ def test_the_kernels_predict_and_learn_as_the_predictor_does(name: str, seed: in
     whole = sample(seed=seed)
     rows = np.flatnonzero(np.arange(len(whole)) % 7)
     workload = whole.take(rows)
-    predictor = PREDICTORS[name].make(workload)
+    predictor = make(name, workload)
     assert isinstance(predictor, Remembering)
     memory = take(predictor.memory(whole), rows)
     said, expected = [], []

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, cast
+
+ANNOUNCED = "CPDISPATCH_ANNOUNCED"
+"""The environment's variable that names a file: there once a process has said that it compiles."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,11 +51,23 @@ else:
         def on_start(self, event: Any) -> None:
             if not self.said:
                 type(self).said = True
-                print(
-                    "cpdispatch: compiling kernels (once after installation, a minute or two) ...",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                if self._first():
+                    print(
+                        "cpdispatch: compiling kernels (once after installation, about a minute) "
+                        "...",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+
+        def _first(self) -> bool:
+            """Whether no other process of the same command has said so."""
+            try:
+                with Path(os.environ[ANNOUNCED]).open("x"):
+                    return True
+            except FileExistsError:
+                return False
+            except (KeyError, OSError):  # one process alone, or nowhere to leave a note
+                return True
 
         def on_end(self, event: Any) -> None:
             """The end of a compilation is of no interest."""

@@ -61,3 +61,22 @@ def test_the_examples_of_docstrings_hold(name: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried
     assert not failed
+
+
+FORMER_MODULE = """
+import cpdispatch as cpd
+from cpdispatch import simulate as before
+from cpdispatch.simulate import Simulation, simulate
+from cpdispatch import simulate as after
+assert before is simulate
+case = cpd.prepare(cpd.eurora_sample(20), "eurora")
+print(simulate(*case).jobs.equals(cpd.simulate(*case).jobs), after(*case).jobs.shape[0])
+"""
+
+
+def test_the_simulators_former_module_works_with_a_warning_and_hides_no_function() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORMER_MODULE], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True 20\n"
+    assert "cpdispatch.simulate is now called cpdispatch.simulator" in done.stderr

@@ -38,6 +38,7 @@ from cpdispatch.campaign.tasks import (
     Stopped,
     Task,
 )
+from cpdispatch.compile import ANNOUNCED
 from cpdispatch.errors import InterruptedRunError
 
 GRACE_S = 15.0
@@ -54,6 +55,7 @@ THREAD_LIMITS = (
 
 _ALIGNMENT = 64
 _HEAD, _ARRAYS, _SHARES, _STOP = "shared.pickle", "arrays", "shares", "stop"
+_ANNOUNCED = "compiling"
 _PREFIX, _OWNER = "cpdispatch-", "owner"
 _SEMAPHORES = Path("/dev/shm")
 """Where Linux has named semaphores; loky's are sem.loky-PROCESS-RANDOM."""
@@ -316,7 +318,7 @@ def _hire(desk: Path) -> Any:
         timeout=None,
         initializer=_begin,
         initargs=(str(desk), os.getpid()),
-        env=dict.fromkeys(THREAD_LIMITS, "1"),
+        env={**dict.fromkeys(THREAD_LIMITS, "1"), ANNOUNCED: str(desk / _ANNOUNCED)},
     )
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from cpdispatch.learn.tune import Tuned
     from cpdispatch.system import System
 
+SAMPLE_JOBS = 1_500
+"""Jobs of the generated sample that are replayed where there is no log and no ``--jobs``."""
+
 NOTHING_SAVED = "nothing was saved, because there was no --out"
 
 Json = Annotated[bool, Parameter("--json", negative="")]
@@ -50,7 +53,7 @@ class LogOptions:
     units
         How a job's processors become units: each by itself, or as many as a node takes.
     jobs
-        Only the first so many jobs.
+        Only the first so many jobs; 1,500 where there is no log.
     since
         Only the jobs submitted on this date (UTC) or later.
     until
@@ -73,6 +76,7 @@ class LogOptions:
             "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
         }  # fmt: skip
         if trace is None:
+            part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
             return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
         return prepare(trace, self.system or None, filter=self.filter, **part)
 

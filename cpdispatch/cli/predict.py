@@ -61,7 +61,7 @@ def predict(
 ) -> int:
     """Compare predictors: how far each is out, and the schedule that it leads to.
 
-    The log is replayed once with each. Without TRACE: 5,000 generated jobs on the 64-node
+    The log is replayed once with each. Without TRACE: 1,500 generated jobs on the 64-node
     CPU/GPU/MIC system.
 
     Parameters

@@ -13,6 +13,9 @@ from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
+SAMPLE_DISPATCHERS = "easy", "easy-spf-spf", "hcp"
+"""What the generated sample is replayed under where nothing is named: order, plan and CP-SAT."""
+
 
 def simulate(
     *traces: str,
@@ -28,7 +31,8 @@ def simulate(
 ) -> int:
     """Replay logs through one or more dispatchers and compare them.
 
-    Without TRACES: 5,000 generated jobs on the 64-node CPU/GPU/MIC system, under easy and hcp.
+    Without TRACES: 1,500 generated jobs on the 64-node CPU/GPU/MIC system. Without a dispatcher:
+    a log under easy, the generated jobs under easy, easy-spf-spf and hcp.
 
     Parameters
     ----------
@@ -49,7 +53,7 @@ def simulate(
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
     workers = Workers(where.cores, where.cluster)
-    names = dispatcher or (("easy",) if traces else ("easy", "hcp"))
+    names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     numbers = range(rules.seed, rules.seed + seeds)
     logs = [log.read(trace, rules.seed) for trace in traces]
     made = logs or [log.read(None, k) for k in numbers]

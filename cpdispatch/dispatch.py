@@ -563,6 +563,12 @@ def _named(
     return _relabelled(dispatcher, spec if spec != name else name)
 
 
+def is_model(spec: str) -> bool:
+    """Whether a name is that of a dispatcher that solves a model at each decision."""
+    entry = REGISTRY.get(spec.partition(":")[0])
+    return entry is not None and "objective" in entry.parameters
+
+
 def _is_registered(name: str) -> bool:
     return name in REGISTRY or name.startswith("easy-")
 

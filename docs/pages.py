@@ -17,6 +17,7 @@ A comment above a block says what it needs, ``<!-- log: NAME -->``, or why it is
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import os
 import re
@@ -149,6 +150,9 @@ def outputs(page: Path, found: Sequence[Example], folder: Path) -> Iterator[tupl
                 provide(example.needs, folder)
             if example.file:
                 (folder / example.file).write_text(example.code)
+                # A module of this name may be left of another page.
+                sys.modules.pop(Path(example.file).stem, None)
+                importlib.invalidate_caches()
             elif example.language == "python":
                 where = "\n" * (example.line - 1)
                 printed = io.StringIO()

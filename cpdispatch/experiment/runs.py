@@ -194,6 +194,7 @@ class Experiment:
         InterruptedRunError
             When ``stop`` said so; a later experiment in the same folders goes on from there.
         """
+        from cpdispatch.dispatch import is_model
         from cpdispatch.simulator.replay import finished
 
         shared = {str(number): log for number, log in enumerate(self.logs)}
@@ -201,9 +202,11 @@ class Experiment:
         summaries: dict[str, RunSummary] = {}
         failure = None
         with _sign(plans if workers.cluster else []) as sign:
-            tasks = [
-                Task(key, (Shared(str(log)), plan, sign)) for key, (log, plan) in of_key.items()
-            ]
+            # What takes longest begins first: other workers make all the others meanwhile.
+            models_first = sorted(
+                of_key.items(), key=lambda run: not is_model(run[1][1].dispatcher)
+            )
+            tasks = [Task(key, (Shared(str(log)), plan, sign)) for key, (log, plan) in models_first]
             outcomes = completed(
                 tasks, make_run, shared=shared, workers=workers, progress=progress, stop=stop
             )

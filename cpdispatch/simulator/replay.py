@@ -225,6 +225,7 @@ def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:
 def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
     """The run of a replay that is over, with the notes of all that took part in it."""
     simulation, dispatcher = replay.simulation, replay.dispatcher
+    of_predictor = simulation.of_predictor  # before the notes: a report that fails is a fault
     said = predictor.notes if isinstance(predictor, SameProfile | Confident) else {}
     notes = {**about["notes"], **said, **simulation.notes, **dispatch.faults_of(dispatcher)}
     if about["starvation"] is not None and dispatch.keeps_starvation_bound(dispatcher) is None:
@@ -232,7 +233,7 @@ def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
         notes[unbound] = len(simulation.records)
     by_kernel = isinstance(simulation, CompiledSimulation)
     told = {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
-    about = about | simulation.of_predictor | told
+    about = about | of_predictor | told
     return run_of(simulation, about)
 
 

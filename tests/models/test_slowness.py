@@ -83,7 +83,7 @@ def content(run: Run) -> bytes:
     return bytes(sink.getvalue())
 
 
-DISPATCHERS = [f"{name}:patience=0.002" for name in ("hcp", "pcp", "pcp:model=boxes", "hyper")]
+DISPATCHERS = [f"{name}patience=0.002" for name in ("hcp:", "pcp:", "pcp:model=boxes,", "hyper:")]
 
 
 @pytest.fixture(scope="module")

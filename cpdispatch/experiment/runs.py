@@ -134,8 +134,9 @@ class Experiment:
         """Raise now what would be wrong with every run: a name, or two logs of one name."""
         from cpdispatch import dispatch, predict
 
-        if len(set(self.dispatchers)) < len(self.dispatchers):
-            raise UsageError("the same dispatcher is named twice")
+        for name in self.dispatchers:
+            if self.dispatchers.count(name) > 1:
+                raise UsageError(f"the same dispatcher is named twice: {name}; leave one of them")
         names = [workload.name for workload, _ in self.logs]
         for name in names:
             if names.count(name) > 1 and not self.of_seed:
@@ -229,7 +230,7 @@ def _check_starvation(kept: Mapping[str, bool | None]) -> None:
     """Raise where a starvation bound would be broken, or bind nobody."""
     for name in (name for name, bound in kept.items() if bound is False):
         raise UsageError(
-            f"dispatcher {name} knows no starvation bound: leave --starvation out, or use the "
+            f"dispatcher {name} knows no starvation bound: leave --starvation out, or use "
             "hcp or pcp, which keep it"
         )
     if not any(kept.values()):

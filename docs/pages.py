@@ -141,7 +141,6 @@ def outputs(page: Path, found: Sequence[Example], folder: Path) -> Iterator[tupl
         When an example needs a log that is not there. Those below it may depend on it.
     """
     space: dict[str, Any] = {"__name__": "__page__"}
-    modules = set(sys.modules)
     with working_in(folder):
         for example in found:
             if example.not_run:
@@ -161,7 +160,7 @@ def outputs(page: Path, found: Sequence[Example], folder: Path) -> Iterator[tupl
                 yield example, printed.getvalue()
             else:
                 yield example, "".join(commands(example.code))
-    for name in set(sys.modules) - modules:
+    for name in list(sys.modules):
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
 

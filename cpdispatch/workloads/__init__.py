@@ -109,7 +109,10 @@ def prepare(
         workload, name = read(log, filter, processors), os.fspath(log)
     if machine is None:
         if workload.processors is None:
-            raise UsageError(f"{name} does not say how large its machine is: give --system")
+            raise UsageError(
+                f"{name} does not say how large its machine is: give --system "
+                "(in Python: the argument system)"
+            )
         machine = System.pool(workload.processors)
     part = select.select(workload, jobs, since, until)
     return fit.fit(part, machine, units), machine

@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray
+from cpdispatch.instance.snapshot import Starvation
 
 NO_START = -1
 
@@ -48,6 +49,9 @@ class Certificate:
         Wall time by phase, milliseconds.
     limit_hit : bool
         Whether a time limit ended the search.
+    starvation : Starvation or None
+        The bound on waits that the dispatcher kept to, where it was its own and not that of the
+        instance.
     regime : str
         ``deterministic`` (the same answer every time) or ``live`` (the clock decides); empty for
         a heuristic, which is deterministic.
@@ -61,6 +65,7 @@ class Certificate:
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     limit_hit: bool = False
     regime: str = ""
+    starvation: Starvation | None = None
 
     @property
     def gap(self) -> float | None:

@@ -50,6 +50,15 @@ class Warming(Protocol):
         ...
 
 
+@runtime_checkable
+class Renaming(Protocol):
+    """A dispatcher that is called what another one in it is called."""
+
+    def renamed(self, name: str) -> Dispatcher:
+        """The same under another name."""
+        ...
+
+
 def predictor_of(dispatcher: Dispatcher) -> str:
     """The predictor that a simulation takes for a dispatcher when none is named."""
     return str(getattr(dispatcher, "predictor", "walltime"))
@@ -225,6 +234,16 @@ def _part(value: Any) -> float:
     return number
 
 
+def _wait(value: Any) -> float:
+    if value == "off":
+        return 0.0
+    needed = "a share of EASY's longest wait, above 0 and 1 at most, or off,"
+    number = _number(value, needed)
+    if not 0.001 <= number <= 1:
+        raise ValueError(f"{needed} is needed")
+    return number
+
+
 def _real(value: Any) -> float:
     number = _number(value, "a number")
     if not isfinite(number):
@@ -281,6 +300,16 @@ def _formulation(value: Any) -> str:
 # ------------------------------------------------------------------------- the registry
 
 
+def _bounded(dispatcher: Any, in_turn_after: float) -> Dispatcher:
+    """A dispatcher, with its waits bounded unless that is switched off."""
+    from cpdispatch.bounded import Bounded
+    from cpdispatch.heuristics.wait_bound import WaitBound
+
+    if not in_turn_after:
+        return dispatcher  # type: ignore[no-any-return]
+    return Bounded(dispatcher, WaitBound(round(1000 * in_turn_after)))
+
+
 def _backfill(**fixed: Any) -> Make:
     renamed = {"backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit"}
 
@@ -288,11 +317,12 @@ def _backfill(**fixed: Any) -> Make:
         from cpdispatch.heuristics.backfill import Backfill
         from cpdispatch.heuristics.policies import find
 
+        wait = given.pop("wait", 0.0)
         chosen = {renamed.get(key, key): value for key, value in given.items()}
         policies = {
             key: find(value) for key, value in fixed.items() if key in ("primary", "secondary")
         }
-        return Backfill(**{**fixed, **policies, **chosen})
+        return _bounded(Backfill(**{**fixed, **policies, **chosen}, bounded=wait > 0), wait)
 
     return make
 
@@ -306,10 +336,9 @@ def _priority_rule(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.best import Best
 
-    renamed = {
-        "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
-    }  # fmt: skip
-    return Best(**{renamed.get(key, key): value for key, value in given.items()})
+    wait = given.pop("wait", WAIT)
+    renamed = {"long": "long_s", "allocate": "best_fit"}
+    return _bounded(Best(**{renamed.get(key, key): value for key, value in given.items()}), wait)
 
 
 def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -321,8 +350,8 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
     from cpdispatch.models.engine import make_engine
 
-    limit_s = given.pop("limit", settings.limit_s)
-    return make_engine(model, limit_s=limit_s, seed=settings.seed, **given)
+    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT)
+    return _bounded(make_engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 def _hcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -346,18 +375,19 @@ def _thesis(variant: str) -> Make:
 def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.models.hyper import make_hyper
 
-    return make_hyper(limit_s=given.pop("limit", settings.limit_s), seed=settings.seed, **given)
+    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT)
+    return _bounded(make_hyper(limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 _ORDERS = {
     "primary": _policy, "backfill": _policy, "threshold": _seconds, "allocate": _allocation,
-    "limits": _limits,
+    "limits": _limits, "wait": _wait,
 }  # fmt: skip
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
     **_CP, "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch,
-    "limits": _limits,
+    "limits": _limits, "wait": _wait,
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
 
@@ -392,9 +422,9 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("EASY by predicted durations, used with care; learns its threshold and order",
-                  {"threshold": _seconds, "strict": _seconds, "long": _seconds, "keep": _part,
-                   "width": _real, "adapt": _switch, "allocate": _allocation}, _best),
+    "best": Entry("EASY by predicted durations, used with care; waits bounded by EASY's longest",
+                  {"long": _seconds, "keep": _part, "width": _real, "allocate": _allocation,
+                   "wait": _wait}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),
@@ -416,9 +446,15 @@ REGISTRY: Mapping[str, Entry] = {
 
 _REMOVED: Mapping[tuple[str, str], str] = {
     ("best", "cp"): "best is backfilling alone; leave cp out, or use -d hcp for a CP dispatcher",
+    ("best", "threshold"): "waits are bounded by the longest one that EASY leads to: see wait",
+    ("best", "strict"): "waits are bounded by the longest one that EASY leads to: see wait",
+    ("best", "adapt"): "nothing is chosen week by week any more; leave adapt out",
 }
 """What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
 
+
+WAIT = 0.6
+"""After which share of EASY's longest wait so far a job comes first, where nothing is said."""
 
 _FORMER: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "hcp1": ("hcp", {"objective": "ewt_weighted"}),
@@ -596,6 +632,8 @@ def _relabelled(dispatcher: Dispatcher, name: str) -> Dispatcher:
     """Call a dispatcher what the user called it: results of two settings are told apart by it."""
     from dataclasses import replace
 
+    if isinstance(dispatcher, Renaming):
+        return dispatcher.renamed(name)
     return dispatcher if dispatcher.name == name else replace(dispatcher, name=name)  # type: ignore[type-var]
 
 

@@ -194,6 +194,45 @@ class JobTable:
         return JobTable(np.stack([column[positions] for column in self.columns]), self.labels)
 
 
+def largest_share(jobs: JobTable, total: IntArray) -> IntArray:
+    """The share of a system that each job asks for, of the resource type that it asks most of.
+
+    Parameters
+    ----------
+    jobs : JobTable
+    total : int64 array, shape (resources,)
+        What the system has.
+
+    Returns
+    -------
+    int64 array, shape (jobs,)
+        In thousandths, rounded down; 1000 at most.
+    """
+    asked = jobs.units[:, None] * jobs.request * 1000 // np.maximum(total, 1)
+    share: IntArray = np.minimum(asked.max(axis=1, initial=0), 1000)
+    return share
+
+
+def on_pool(jobs: JobTable, total: IntArray) -> IntArray:
+    """Processors that each job would ask for on a pool, by what it asks most of.
+
+    Parameters
+    ----------
+    jobs : JobTable
+    total : int64 array, shape (resources,)
+        What the system has; the first resource type is processors.
+
+    Returns
+    -------
+    int64 array, shape (jobs,)
+        From 1 to ``total[0]``.
+    """
+    asked = jobs.units[:, None] * jobs.request
+    share = -(-asked * total[0] // np.maximum(total, 1))
+    found: IntArray = np.clip(share.max(axis=1, initial=0), 1, total[0])
+    return found
+
+
 def job_of(column: IntArray) -> Job:
     """The job of one column of a block, shape (columns,)."""
     id, submit_s, units, *rest = column.tolist()

@@ -44,11 +44,12 @@ from cpdispatch.compiled.layout import (
     SHAPE,
     SOONER,
     START,
-    SUBMIT,
     UNITS,
     WANTS,
     WHO,
+    WIDE_ONES,
 )
+from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin, lasts, leave, place_of, run_until
 from cpdispatch.heuristics.kernels import place, pool_has, room
 
@@ -285,7 +286,8 @@ def leaves_room(
     if not care[KEEPS]:
         return True
     ask, units = nodes.asks[given[SHAPE, job]], given[UNITS, job]
-    has_to = fate[EXPECTED, job] > care[LONG] and at[NOW] - given[SUBMIT, job] <= care[PATIENCE]
+    has_to = fate[EXPECTED, job] > care[LONG]
+    has_to = has_to and not is_late(given, job, at[NOW], care[PATIENCE], care[WIDE_ONES])
     enough = True
     for r in range(ask.shape[0]):
         has_to = has_to and units * ask[r] <= nodes.most_beside[r]

@@ -24,11 +24,12 @@ from cpdispatch.compiled.layout import (
     RUNNING,
     SPARE,
     START,
-    SUBMIT,
     TOTAL,
     WANTS,
     WHO,
+    WIDE_ONES,
 )
+from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin, lasts
 
 
@@ -40,7 +41,7 @@ def _leaves(at: IntArray, given: IntArray, fate: IntArray, care: Any, job: int) 
     if not care[KEEPS]:
         return 0
     short = fate[EXPECTED, job] <= care[LONG]
-    late = at[NOW] - given[SUBMIT, job] > care[PATIENCE]
+    late = is_late(given, job, at[NOW], care[PATIENCE], care[WIDE_ONES])
     wide = given[NEED, job] + care[SPARE] > care[TOTAL]
     return 0 if short or late or wide else care[SPARE]
 

@@ -25,6 +25,8 @@ _REQUEST = int(Column.REQUEST)
 _OWN, _RISK = 20, 22
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
 NO_THRESHOLD = int(np.iinfo(np.int64).max)
+FIRST_KEY = float(np.finfo(np.float64).min)
+"""The least key that a policy may give: only jobs past a threshold come before it."""
 
 Score = Callable[[float, float, float, float], float]
 """A user's own policy: (expected duration s, processors, submission s, now s) -> key."""
@@ -142,6 +144,7 @@ class Order:
         if self.own is None:
             return rank(int(self.policy), self.vector, now, block, threshold_s)
         key = np.array([self._score(block[:, j], now) for j in range(block.shape[1])])
+        np.maximum(key, FIRST_KEY, out=key)
         if threshold_s != NO_THRESHOLD:
             key[now - block[_SUBMIT] > threshold_s] = -np.inf
         return np.argsort(key, kind="stable")
@@ -339,5 +342,5 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
         elif policy == _RISK:
             key[j] = risk_of(weights, p, q, upper)
         else:
-            key[j] = key_of(policy, weights, now, submit, p, q, requested, None)
+            key[j] = max(key_of(policy, weights, now, submit, p, q, requested, None), FIRST_KEY)
     return np.argsort(key, kind="mergesort")

@@ -18,6 +18,7 @@ import numpy as np
 
 from cpdispatch import dispatch, predict, toys
 from cpdispatch.best import Best
+from cpdispatch.bounded import Bounded
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.files import read_bytes, sweep, writing
@@ -175,7 +176,7 @@ def _begun(
     simulation: Simulation | CompiledSimulation
     if (
         compiled
-        and isinstance(made, Backfill | Reject | Best)
+        and isinstance(made, Backfill | Reject | Best | Bounded)
         and replayable(made, rules["trigger"])
         and rules["correction"] != "refresh"
     ):

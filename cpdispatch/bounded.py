@@ -1,0 +1,226 @@
+"""Dispatchers under which no job waits much longer than EASY would have led to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compiled import shadow as easy
+from cpdispatch.decision import Decision
+from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.heuristics.wait_bound import WaitBound
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column, JobTable, on_pool
+from cpdispatch.toys import play
+
+Times = TypeVar("Times", int, IntArray)
+
+
+def ended_s(before_s: Times, now: Times, start_s: Times, expected_s: Times) -> IntArray:
+    """When jobs ended that ran at the decision before and run no more now, seconds.
+
+    When exactly, between two decisions, a dispatcher does not see: the prediction says it, or the
+    decision that is next to it.
+    """
+    least = np.maximum(before_s, start_s)
+    found: IntArray = np.minimum(np.maximum(least, start_s + expected_s), now)
+    return found
+
+
+class _Seen(NamedTuple):
+    """A job that a dispatcher has met."""
+
+    number: int
+    processors: int
+    requested_s: int
+    expected_s: int
+
+
+@dataclass(slots=True)
+class EasyShadow:
+    """EASY backfilling on the same jobs, followed from decision to decision.
+
+    It sees what the dispatcher sees: a job has ended when it runs no more, see `ended_s`.
+
+    Attributes
+    ----------
+    longest_s : int
+        The longest wait that EASY would have led to so far, seconds.
+    """
+
+    longest_s: int = 0
+    _shadow: easy.Shadow | None = field(default=None, repr=False)
+    _count: int = field(default=0, repr=False)
+    _queued: dict[int, _Seen] = field(default_factory=dict, repr=False)
+    _running: dict[int, tuple[_Seen, int]] = field(default_factory=dict, repr=False)
+    """Jobs that run, and when they started."""
+    _before_s: int = field(default=0, repr=False)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has met no instance yet."""
+        return self._shadow is None
+
+    def look(self, instance: Instance) -> int:
+        """Follow EASY up to the time of an instance; ``longest_s``."""
+        if self._shadow is None:
+            self._shadow = easy.fresh(int(instance.system.total[0]))
+        queue, running, now = instance.queue, instance.running, instance.now
+        waiting = dict(zip(queue.id.tolist(), range(len(queue)), strict=True))
+        runs = dict(zip(running.jobs.id.tolist(), running.start_s.tolist(), strict=True))
+        self._ended(waiting, runs, now)
+        for id, seen in list(self._queued.items()):
+            if id in runs:
+                self._runs(id, runs[id])
+            elif id not in waiting:
+                easy.withdraw(self._shadow, seen.number)
+                del self._queued[id]
+        self._find_running(instance, runs)
+        self._submit(instance, [k for id, k in waiting.items() if id not in self._queued])
+        self.longest_s = int(easy.follow(self._shadow, now))
+        self._before_s = now
+        return self.longest_s
+
+    def started(self, instance: Instance, decision: Decision) -> None:
+        """Take note of the jobs that a decision starts."""
+        for id in instance.queue.id[decision.start_s == instance.now].tolist():
+            if id in self._queued:
+                self._runs(id, instance.now)
+
+    def _runs(self, id: int, start_s: int) -> None:
+        assert self._shadow is not None
+        seen = self._queued.pop(id)
+        self._running[id] = seen, start_s
+        easy.starts(self._shadow, seen.number, start_s)
+
+    def _ended(self, waiting: dict[int, int], runs: dict[int, int], now: int) -> None:
+        """Take note of the jobs that run no more."""
+        assert self._shadow is not None
+        for id in sorted(self._running.keys() - runs.keys()):
+            seen, start_s = self._running.pop(id)
+            if id in waiting:  # it was not started after all, or is to start again
+                self._queued[id] = seen
+                easy.starts(self._shadow, seen.number, -1)
+                continue
+            end_s = int(ended_s(self._before_s, now, start_s, seen.expected_s))
+            runtime_s = max(end_s - start_s, 1)
+            easy.ends(self._shadow, seen.number, runtime_s, seen.processors, seen.requested_s)
+
+    def _submit(self, instance: Instance, positions: list[int]) -> None:
+        """Take note of the jobs that can start, at these positions of the queue."""
+        new = np.array(positions, dtype=np.int64)
+        if instance.dependencies is not None:
+            new = new[instance.eligible()[new]]
+        new = new[system_fits(instance.system, instance.queue.take(new))]
+        if not len(new):
+            return
+        jobs = instance.queue.take(new)
+        submit_s = jobs.submit_s
+        if instance.dependencies is not None:
+            submit_s = np.maximum(submit_s, instance.dependencies.earliest_s[new])
+        self._enter(jobs, submit_s, instance.system.total)
+
+    def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
+        """Take note of jobs that ran before they were met: they are in the way here, too."""
+        known = self._running
+        jobs = instance.running.jobs
+        new = np.array([k for k, id in enumerate(runs) if id not in known], dtype=np.int64)
+        if len(new):
+            found = jobs.take(new)
+            self._enter(found, np.full(len(new), instance.now), instance.system.total)
+            for id in found.id.tolist():
+                self._runs(id, runs[id])
+
+    def _enter(self, jobs: JobTable, submit_s: IntArray, total: IntArray) -> None:
+        """Let jobs queue here, since when they say."""
+        assert self._shadow is not None
+        if not easy.has_room(self._shadow, len(jobs)):
+            self._shadow = easy.grown(self._shadow, len(jobs))
+        columns = jobs.block[[Column.ID, Column.REQUESTED, Column.EXPECTED]].T.tolist()
+        processors = on_pool(jobs, total).tolist()
+        for (id, *times), since_s, many in zip(columns, submit_s.tolist(), processors, strict=True):
+            self._queued[id] = seen = _Seen(self._count, many, *times)
+            self._count += 1
+            easy.submit(self._shadow, seen.number, since_s, many, seen.requested_s)
+
+
+class Boundable(Protocol):
+    """A dispatcher that keeps to the starvation bound of its instances."""
+
+    name: str
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Decide which queued jobs start now, and where."""
+        ...
+
+
+@dataclass(slots=True)
+class Bounded:
+    """A dispatcher under which jobs that wait too long come first, see `WaitBound`.
+
+    What is too long is measured on line by what EASY would have led to (`EasyShadow`). An instance
+    that has a starvation bound of its own keeps that.
+
+    Attributes
+    ----------
+    inner : Boundable
+    bound : WaitBound
+    """
+
+    inner: Boundable
+    bound: WaitBound = field(default_factory=WaitBound)
+    shadow: EasyShadow = field(default_factory=EasyShadow, repr=False)
+
+    @property
+    def name(self) -> str:
+        """That of the dispatcher."""
+        return self.inner.name
+
+    @property
+    def predictor(self) -> str:
+        """The predictor that a simulation takes when none is named."""
+        return str(getattr(self.inner, "predictor", "walltime"))
+
+    @property
+    def faults(self) -> Counter[str]:
+        """What went wrong inside the dispatcher so far, and how often."""
+        return Counter(getattr(self.inner, "faults", {}))
+
+    @property
+    def keeps_starvation_bound(self) -> bool | None:
+        """Whether the dispatcher's plans keep to the starvation bound of an instance."""
+        kept: bool | None = getattr(self.inner, "keeps_starvation_bound", None)
+        return kept
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has met no instance yet."""
+        return self.shadow.fresh and bool(getattr(self.inner, "fresh", True))
+
+    def renamed(self, name: str) -> Bounded:
+        """The same under another name."""
+        return replace(self, inner=replace(self.inner, name=name))  # type: ignore[type-var]
+
+    def warm_up(self, instances: Sequence[Instance]) -> None:
+        """Compile what decisions call, or load it from the cache."""
+        warm_up: Any = getattr(self.inner, "warm_up", None)
+        if warm_up is not None:
+            warm_up(instances)
+        else:
+            play(lambda: replace(self.inner), instances)  # type: ignore[type-var]
+        easy.warm_up()
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Answer one instance."""
+        if instance.starvation is not None and self.keeps_starvation_bound:
+            return self.inner.dispatch(instance)
+        bound = self.bound.at(self.shadow.look(instance))
+        decision = self.inner.dispatch(replace(instance, starvation=bound))
+        self.shadow.started(instance, decision)
+        certificate = replace(decision.certificate, starvation=bound)
+        return replace(decision, certificate=certificate)

@@ -25,7 +25,7 @@ class Best:
     **EASY backfilling.** Running jobs are taken to end at their requested times, so that a
     reservation never rests on a prediction. A job that may be backfilled is taken to last u, so
     that one that lasts longer delays the reserved job, but not beyond its requested time. Once a
-    job has waited longer than EASY would have led to, it is taken to last as requested, too.
+    job has waited for so long that it is starved, all are taken to last as requested.
 
     **Room for short jobs.** A job that is expected to run longer than ``long_s`` leaves a share
     ``keep`` of the system's capacity free when it starts: no job, however short, waits for

@@ -216,7 +216,7 @@ def _thresholds_change(
     rule[SECOND_THRESHOLD] = longest
     rule[THRESHOLD] = longest * rule[IN_TURN_AFTER] // 1000
     if care is not None:
-        care[STRICT], care[PATIENCE] = longest, rule[THRESHOLD]
+        care[STRICT] = care[PATIENCE] = rule[THRESHOLD]
     if changes:
         at[NONE_LATE] = NEVER
     return bool(changes)

@@ -49,8 +49,9 @@ class Backfill:
         Once a job has waited longer, jobs are taken to last as requested.
     bounded : bool
         Whether jobs that the instance calls starved come first in the primary order, and those
-        whose starvation bound has passed in the secondary one; once such a time has passed for
-        any job, all jobs are taken to last as requested. Other thresholds play no part.
+        whose starvation bound has passed in the secondary one. Once a job has waited longer than
+        the threshold, all jobs are taken to last as requested, unless limits are ``expected``.
+        Other thresholds play no part.
     keep : float
         The share of the system's capacity that a job leaves free when it starts, if it is expected
         to run longer than ``long_s``, has not waited longer than the threshold, and is not too
@@ -117,7 +118,7 @@ class Backfill:
         """Whether a job has waited so long that all are taken to last as requested."""
         strict_s, bound = self.strict_s, instance.starvation
         if self.bounded and bound is not None and self.limits != "expected":
-            strict_s = bound.threshold_s + bound.bound_s
+            strict_s = bound.threshold_s
         return bool((instance.now - instance.queue.submit_s).max(initial=0) > strict_s)
 
     def _leaves(self, instance: Instance) -> IntArray:

@@ -115,7 +115,7 @@ def measure(log: tuple[Workload, System], case: Case) -> Figures:
     workload, system = log
     run = simulate(
         part(workload, case.size, case.cut), system, case.dispatcher,
-        predictor="forest" if case.dispatcher == MODEL else None, settings=Settings(seed=case.cut),
+        predictor="forest" if case.dispatcher.startswith("hcp") else None, settings=Settings(seed=case.cut),
     )  # fmt: skip
     found = run.metrics
     return Figures(
@@ -136,7 +136,7 @@ def cases(name: str, jobs: int, dispatchers: list[str], sizes: list[int]) -> Ite
     for size in sizes:
         for cut in cuts(jobs, size):
             for dispatcher in dispatchers:
-                if dispatcher != MODEL or size == MODEL_JOBS:
+                if not dispatcher.startswith("hcp") or size == MODEL_JOBS:
                     yield Case(name, size, cut, dispatcher)
 
 

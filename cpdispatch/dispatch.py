@@ -350,7 +350,7 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
     from cpdispatch.models.engine import make_engine
 
-    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT)
+    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
     return _bounded(make_engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
@@ -375,7 +375,7 @@ def _thesis(variant: str) -> Make:
 def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.models.hyper import make_hyper
 
-    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT)
+    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
     return _bounded(make_hyper(limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
@@ -453,8 +453,9 @@ _REMOVED: Mapping[tuple[str, str], str] = {
 """What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
 
 
-WAIT = 0.6
-"""After which share of EASY's longest wait so far a job comes first, where nothing is said."""
+WAIT, WAIT_PLANNED = 0.6, 0.8
+"""After which share of EASY's longest wait so far a job comes first, where nothing is said; and
+under models, which plan such a job before all others."""
 
 _FORMER: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "hcp1": ("hcp", {"objective": "ewt_weighted"}),

@@ -178,12 +178,20 @@ class Engine:
         """The jobs that are planned."""
         by_wait = self.objective in objectives.BY_EXPECTED_WAIT
         order = waiting_priority(instance) if by_wait else slowdown_priority(instance)
-        return select(limits.limited(instance, self.limits), order, self.m, self.reserve)
+        return select(self.limited(instance), order, self.m, self.reserve)
+
+    def limited(self, instance: Instance) -> Instance:
+        """The instance by whose durations plans must fit.
+
+        While the starvation bound of a job has passed these are the requested times, so that what
+        is planned around it delays it by no error of a prediction.
+        """
+        return limits.limited(instance, "requested" if instance.overdue().any() else self.limits)
 
     def parts(self, instance: Instance, selection: Selection) -> list[Part]:
         """The parts that are planned by themselves, at what the instance itself says they cost."""
         cost = objectives.of(self.objective, instance.queue)
-        return parts_of(limits.limited(instance, self.limits), selection, cost)
+        return parts_of(self.limited(instance), selection, cost)
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
         """The best plan of a part that a share of what is left of the budget allows."""

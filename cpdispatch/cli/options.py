@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars, status
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
@@ -76,9 +76,15 @@ class LogOptions:
             "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
         }  # fmt: skip
         if trace is None:
+            if self.filter != "all":
+                raise UsageError(
+                    f"--filter {self.filter} is for logs, not for the generated jobs: name a log, "
+                    "or leave it out"
+                )
             part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
             return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
-        return prepare(trace, self.system or None, filter=self.filter, **part)
+        with status(f"reading {trace}"):
+            return prepare(trace, self.system or None, filter=self.filter, **part)
 
 
 @Parameter(name="*")

@@ -9,6 +9,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.best import Best
 from cpdispatch.best.ended import MOST, by_submission, ended_s
+from cpdispatch.best.evaluation import warm_up
 from cpdispatch.compiled import layout
 from cpdispatch.compiled.memory import take
 from cpdispatch.compiled.replay import Replay, Replays
@@ -119,6 +120,7 @@ class CompiledSimulation:
             self._replay.state.fate[layout.UPPER] = wary_s(requested_s, requested_s)
         if adapts:
             self._replay.state.at[layout.PAUSE_S] = layout.ALWAYS
+            warm_up()
         self._replay.go(0)  # compiles, before any clock runs
 
     def go(self, events: int) -> bool:

@@ -446,7 +446,7 @@ def make(
     spec : str
         ``name``, ``name:parameter=value,...``, ``easy-P-B`` for two policies, a TOML file with
         ``dispatcher`` and its parameters, or ``package.module:attribute`` for a dispatcher of the
-        user's own (or what makes one when called).
+        user's own, or what makes one when called, with the seed if it has a parameter ``seed``.
     settings : Settings
     warm : sequence of Instance, optional
         Throw-away dispatchers decide on these first, so that all that decisions on such instances
@@ -462,7 +462,7 @@ def make(
     spec = current(spec)
     name, _, rest = spec.partition(":")
     if "." in name or (rest.isidentifier() and not _is_registered(name)):
-        return _imported(name, rest, spec)
+        return _imported(name, rest, spec, settings.seed)
     return _named(name, _parameters(spec, rest), settings, spec, warm)
 
 
@@ -607,14 +607,14 @@ def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
     return name, data
 
 
-def _imported(module: str, attribute: str, spec: str) -> Dispatcher:
+def _imported(module: str, attribute: str, spec: str, seed: int) -> Dispatcher:
     what = f"dispatcher {spec}"
     try:
         found = own.attribute(module, attribute, what)
     except UsageError as error:
         hint = nearest(module, REGISTRY)
         raise UsageError(f"{error}{hint}") from error
-    dispatcher = own.made(found, "dispatch", what)
+    dispatcher = own.made(found, "dispatch", what, seed)
     if not hasattr(dispatcher, "name"):
         dispatcher.name = spec
     checked: Dispatcher = dispatcher

@@ -265,7 +265,7 @@ class WorkOptions:
     @contextmanager
     def place(self) -> Iterator[Place]:
         """Where tasks are done."""
-        from cpdispatch.campaign import Workers
+        from cpdispatch.campaign import CampaignError, Workers
         from cpdispatch.extra import needed
         from cpdispatch.files import sweep
         from cpdispatch.learn.place import Place
@@ -275,8 +275,12 @@ class WorkOptions:
             sweep(self.out, "*.csv", "*.json", "*.png", "*.toml")
         workers = Workers(self.cores, self.cluster)
         folder = None if self.out is None else self.out / "tasks"
-        with stoppable(self._kept) as stop, progress_bars() as show:
-            yield Place(workers, folder, show, stop)
+        try:
+            with stoppable(self._kept) as stop, progress_bars() as show:
+                yield Place(workers, folder, show, stop)
+        except CampaignError as error:
+            error.args = (f"{error}; {self._kept}",)
+            raise
 
     @property
     def _kept(self) -> str:

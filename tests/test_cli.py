@@ -450,6 +450,20 @@ def test_the_runs_of_a_folder_are_compared_in_the_order_in_which_they_were_named
     assert said(capsys, "verify", "--run", out)[0] == 0
 
 
+def test_runs_of_two_logs_of_one_name_are_not_compared(
+    queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    said(capsys, "simulate", queue, "-d", "easy", "--out", first)
+    queue.write_text("".join(queue.read_text().splitlines(keepends=True)[:-1]))
+    said(capsys, "simulate", queue, "-d", "fifo", "--out", second)
+    code, text, _ = said(capsys, "compare", first, second)
+    assert code == 0
+    titles = [line for line in text.splitlines() if ", jobs " in line]
+    assert [title.split(", jobs ")[0] for title in titles] == [f"{queue.stem} on 1"] * 2
+    assert "lowest mean bounded slowdown" not in text
+
+
 def test_runs_that_an_earlier_version_saved_are_measured_against_easy(
     queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

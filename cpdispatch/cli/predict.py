@@ -89,7 +89,7 @@ def predict(
     from cpdispatch.learn.place import about
 
     settings = dispatch.Settings(seconds(limit), seed)
-    dispatch.make(dispatcher, settings, warm=())
+    dispatch.make(dispatcher, settings, warm=dispatch.not_at_all)
     workload, machine = log.read(trace, seed)
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
     names, left_out = _usable(predictor, workload, correction)

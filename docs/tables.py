@@ -59,10 +59,13 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1
 
 
 def whole(name: str) -> list[str]:
-    """A CSV file as it is."""
+    """A CSV file as it is; the first columns, up to one of figures only, hold texts."""
     with (DATA / f"{name}.csv").open(newline="") as stream:
         head, *lines = csv.reader(stream)
-    return markdown(head, lines)
+    texts = 1
+    while texts < len(head) and any(line[texts].strip("-")[:1].isalpha() for line in lines):
+        texts += 1
+    return markdown(head, lines, texts)
 
 
 # ------------------------------------------------------------------------------------ the figures

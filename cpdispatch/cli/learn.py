@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from cpdispatch.cli.lublin import LUBLIN, log_or_lublin, lublin_jobs
 from cpdispatch.cli.options import (
+    Flag,
     Json,
     LogOptions,
     Objective,
@@ -79,7 +80,7 @@ def regress(
     orders: int = 20_000,
     running: int = 16,
     queued: int = 32,
-    published_shuffle: Annotated[bool, Parameter(negative="")] = False,
+    published_shuffle: Flag = False,
     tests: int = 10,
     seed: int = 0,
     log: LogOptions = LogOptions(),

@@ -32,8 +32,8 @@ SAMPLE_JOBS = 1_500
 
 NOTHING_SAVED = "nothing was saved, because there was no --out"
 
-Json = Annotated[bool, Parameter("--json", negative="")]
-Flag = Annotated[bool, Parameter(negative="")]
+Json = Annotated[bool, Parameter("--json", negative="", show_default=False)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Trigger = Literal["instant", "event"]
 Correction = Literal["minimal", "incremental", "requested", "refresh"]
 Objective = Literal["wait", "slowdown"]

@@ -296,17 +296,20 @@ def learning_threshold() -> list[str]:
 
 def learning_orderings() -> list[str]:
     """Sums of weekly slowdowns by threshold, beside the published ones."""
-    logs = {log: None for log in LOGS if rows("learning_orderings", log=log)}
     lines = []
-    for policy in dict.fromkeys(row["policy"] for row in rows("learning_orderings_published")):
-        cells = []
-        for log in logs:
-            ours = rows("learning_orderings", log=log, policy=policy, reading="left out")
-            cells.append(" / ".join(row["bounded_slowdown"] for row in ours))
-            (theirs,) = rows("learning_orderings_published", log=log, policy=policy)
-            cells.append(" / ".join(list(theirs.values())[2:]))
-        lines.append([policy.upper(), *cells])
-    return markdown(["order", *(cell for log in logs for cell in (LOGS[log], "published"))], lines)
+    for log, name in LOGS.items():
+        for theirs in rows("learning_orderings_published", log=log):
+            policy = theirs["policy"]
+            cells = []
+            for threshold in ("none", "2.31 d", "20 h"):
+                (ours,) = rows(
+                    "learning_orderings",
+                    log=log, policy=policy, reading="left out", threshold=threshold,
+                )  # fmt: skip
+                cells += [ours["bounded_slowdown"], theirs[threshold]]
+            lines.append([name, policy.upper(), *cells])
+    head = ["log", "order", "no threshold", "published", "2.31 d", "published", "20 h", "published"]
+    return markdown(head, lines, texts=2)
 
 
 def learning_mixed() -> list[str]:

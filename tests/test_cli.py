@@ -1083,6 +1083,7 @@ def test_a_terminal_sees_what_is_read_and_how_far_the_runs_are(names: list[str],
     os.close(terminal)
     assert command.wait() == 0
     assert f"reading {log}".encode()[:60] in shown
+    assert b"starting" in shown
     assert b"checking names" in shown
     assert b"100 %" in shown
     assert b"so far" in shown

@@ -15,7 +15,7 @@ from cpdispatch.cli.options import (
     WorkOptions,
     threshold_s_of,
 )
-from cpdispatch.cli.output import table_of
+from cpdispatch.cli.output import STARTING, status, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +63,8 @@ def mixed(
     json
         Print one JSON object.
     """
-    from cpdispatch.learn.mixed import Mixing, learn
+    with status(STARTING):
+        from cpdispatch.learn.mixed import Mixing, learn
 
     mixing = Mixing(evaluations, weeks, backfill, threshold_s_of(threshold), objective, seed)
     workload, machine = log_or_lublin(trace, log, seed)
@@ -110,9 +111,10 @@ def regress(
     json
         Print one JSON object.
     """
-    from cpdispatch.learn.regress import Regression
-    from cpdispatch.learn.regress import regress as fit_scores
-    from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
+    with status(STARTING):
+        from cpdispatch.learn.regress import Regression
+        from cpdispatch.learn.regress import regress as fit_scores
+        from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
 
     regression = Regression(pairs, orders, running, queued, published_shuffle, seed)
     at_least(tests, 1, "--tests")

@@ -69,21 +69,21 @@ class LogOptions:
 
     def read(self, trace: str | None, seed: int) -> tuple[Workload, System]:
         """The workload, fitted to the machine, and the machine."""
-        from cpdispatch.workloads import prepare
-        from cpdispatch.workloads.generate import eurora_sample
-
         part: dict[str, Any] = {
             "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
         }  # fmt: skip
-        if trace is None:
-            if self.filter != "all":
-                raise UsageError(
-                    f"--filter {self.filter} is for logs, not for the generated jobs: name a log, "
-                    "or leave it out"
-                )
-            part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
-            return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
-        with status(f"reading {trace}"):
+        if trace is None and self.filter != "all":
+            raise UsageError(
+                f"--filter {self.filter} is for logs, not for the generated jobs: name a log, "
+                "or leave it out"
+            )
+        with status("generating jobs" if trace is None else f"reading {trace}"):
+            from cpdispatch.workloads import prepare
+            from cpdispatch.workloads.generate import eurora_sample
+
+            if trace is None:
+                part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
+                return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
             return prepare(trace, self.system or None, filter=self.filter, **part)
 
 

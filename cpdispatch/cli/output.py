@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+STARTING = "starting"
+"""What a command is at while its libraries are loaded."""
+
 DONE, FINDINGS, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 

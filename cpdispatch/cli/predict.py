@@ -18,7 +18,7 @@ from cpdispatch.cli.options import (
     Trigger,
     WorkOptions,
 )
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, table_of
+from cpdispatch.cli.output import DONE, STARTING, console_of_stdout, print_json, status, table_of
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
@@ -85,14 +85,16 @@ def predict(
     json
         Print one JSON object.
     """
-    from cpdispatch import dispatch
-    from cpdispatch.learn.place import about
+    with status(STARTING):
+        from cpdispatch import dispatch
+        from cpdispatch.learn.place import about
 
     settings = dispatch.Settings(seconds(limit), seed)
     dispatch.make(dispatcher, settings, warm=dispatch.not_at_all)
     workload, machine = log.read(trace, seed)
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
-    names, left_out = _usable(predictor, workload, correction)
+    with status("checking names"):
+        names, left_out = _usable(predictor, workload, correction)
     common = (workload, machine, dispatcher, settings, rules)
     conditions = {"dispatcher": dispatcher, "limit_s": settings.limit_s, "seed": seed, **rules}
     with work.place() as place:

@@ -1,18 +1,19 @@
 """The published orderings of queue policies: sums of weekly mean bounded slowdowns.
 
-    python benchmarks/orderings.py ../shared/traces
+    python benchmarks/orderings.py ../shared/traces docs/data/learning_orderings.csv
 
 Zrigui's thesis, tables 5.2 to 5.5: each week of a log is simulated from an empty system under
 EASY with the same order of the queue and of backfilling, without jobs that cross its end.
 Three readings of that are shown, since the text leaves it open: jobs whose real schedule in
 the log crosses the week's end are left out of the week, or out of the mean only, or
-none is. The last column is the whole log in one piece with a threshold of 200,000 s.
+none is. The figures are sums over the weeks. Those of the whole log in one piece, with a threshold
+of 200,000 s, are means over the jobs.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ LOGS = (
     ("CTC-SP2-1996-3.1-cln", 338, 45),
 )
 POLICIES = ("saf", "spf", "lexp", "sqf", "fcfs", "laf")
+READINGS = ("left out", "not counted", "counted")
 WEEK_S, TAU_S = 7 * 86_400, 10
 THRESHOLDS = {"none": "", "2.31 d": ":threshold=199584", "20 h": ":threshold=72000"}
 
@@ -79,28 +81,29 @@ def sums(workload: Workload, system: System, count: int, policy: str) -> list[li
 
 
 def main() -> None:
-    """Print a table for each log."""
+    """Write a row for each log, policy, reading and threshold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
-    traces = parser.parse_args().traces
+    parser.add_argument("out", type=Path, help="the CSV file")
+    given = parser.parse_args()
+    rows: list[list[str]] = []
     for log, processors, count in LOGS:
-        path = traces / f"{log}.swf.gz"
-        if not path.exists():
-            print(f"{path} is missing", file=sys.stderr)
-            continue
+        path = given.traces / f"{log}.swf.gz"
         workload, system = prepare(path, System.pool(processors), filter="strong")
-        print(f"\n{log}, {count} weeks; thresholds {' / '.join(THRESHOLDS)}\n")
-        print("| policy | crossing jobs left out | not counted | all counted | whole log |")
-        print("|---|---|---|---|---|")
         whole = Replays(workload, system)
         for policy in POLICIES:
-            cells = [
-                " / ".join(f"{value:.0f}" for value in row)
-                for row in sums(workload, system, count, policy)
-            ]
+            found = sums(workload, system, count, policy)
+            for reading, values in zip(READINGS, found, strict=True):
+                for threshold, value in zip(THRESHOLDS, values, strict=True):
+                    rows.append([log, policy, reading, threshold, f"{value:.0f}"])
             start_s = whole.starts(dispatcher(policy, ":threshold=200000"))
             mean = bounded_slowdown(workload, start_s).mean()
-            print(f"| {policy.upper()} | {' | '.join(cells)} | {mean:.1f} |", flush=True)
+            rows.append([log, policy, "whole log", "2.31 d", f"{mean:.1f}"])
+            print(log, policy, flush=True)
+    with given.out.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["log", "policy", "reading", "threshold", "bounded_slowdown"])
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,37 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 ANNOUNCED = "CPDISPATCH_ANNOUNCED"
-"""The environment's variable that names a file: there once a process has said that it compiles."""
+"""The environment's variable that names a file: a worker that compiles makes it and says nothing.
+
+The process that started the workers says it for all of them.
+"""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_announced = False
+
+
+def announce() -> None:
+    """Say once, on standard error, that kernels are being compiled."""
+    global _announced
+    if _announced:
+        return
+    _announced = True
+    if file := os.environ.get(ANNOUNCED):
+        with suppress(OSError):  # nowhere to leave a note
+            Path(file).touch()
+        return
+    print(
+        "cpdispatch: compiling kernels (once after installation, about a minute) ...",
+        file=sys.stderr,
+        flush=True,
+    )
+
 
 if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms without a numba build
     warnings.warn(
@@ -44,30 +67,10 @@ else:
     from numba.core.dispatcher import Dispatcher
 
     class _Announcer(event.Listener):
-        """Says once, on standard error, that kernels are being compiled."""
-
-        said = False
+        """Says that kernels are being compiled."""
 
         def on_start(self, event: Any) -> None:
-            if not self.said:
-                type(self).said = True
-                if self._first():
-                    print(
-                        "cpdispatch: compiling kernels (once after installation, about a minute) "
-                        "...",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-
-        def _first(self) -> bool:
-            """Whether no other process of the same command has said so."""
-            try:
-                with Path(os.environ[ANNOUNCED]).open("x"):
-                    return True
-            except FileExistsError:
-                return False
-            except (KeyError, OSError):  # one process alone, or nowhere to leave a note
-                return True
+            announce()
 
         def on_end(self, event: Any) -> None:
             """The end of a compilation is of no interest."""

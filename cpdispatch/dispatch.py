@@ -472,10 +472,21 @@ _NONE: Mapping[str, str] = {}
 
 DEFAULTS = Settings()
 
+Warm = Callable[[Dispatcher], Sequence[Instance]]
+"""Gives the instances on which a dispatcher that has just been made is warmed up."""
 
-def make(
-    spec: str, settings: Settings = DEFAULTS, *, warm: Sequence[Instance] | None = None
-) -> Dispatcher:
+
+def fully(dispatcher: Dispatcher) -> Sequence[Instance]:
+    """Instances of every kind: no later decision compiles."""
+    return toys.every_kind()
+
+
+def not_at_all(dispatcher: Dispatcher) -> Sequence[Instance]:
+    """No instance: for a dispatcher that makes no decision."""
+    return ()
+
+
+def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dispatcher:
     """Put together the dispatcher that a user means.
 
     Parameters
@@ -483,11 +494,12 @@ def make(
     spec : str
         ``name``, ``name:parameter=value,...``, ``easy-P-B`` for two policies, a TOML file with
         ``dispatcher`` and its parameters, or ``package.module:attribute`` for a dispatcher of the
-        user's own (or what makes one when called).
+        user's own, or what makes one when called, with the seed if it has a parameter ``seed``.
     settings : Settings
-    warm : sequence of Instance, optional
-        Throw-away dispatchers decide on these first, so that all that decisions on such instances
-        call is compiled now, or loaded from the cache. By default on all of `toys.every_kind`.
+    warm : callable
+        Gives the instances on which throw-away dispatchers like this one decide first, so that all
+        that decisions on such instances call is compiled now, or loaded from the cache. It is not
+        asked about a dispatcher of the user's own.
 
     Raises
     ------
@@ -499,7 +511,7 @@ def make(
     spec = current(spec)
     name, _, rest = spec.partition(":")
     if "." in name or (rest.isidentifier() and not _is_registered(name)):
-        return _imported(name, rest, spec)
+        return _imported(name, rest, spec, settings.seed)
     return _named(name, _parameters(spec, rest), settings, spec, warm)
 
 
@@ -565,7 +577,7 @@ def _named(
     given: dict[str, Any],
     settings: Settings,
     spec: str,
-    warm: Sequence[Instance] | None,
+    warm: Warm,
 ) -> Dispatcher:
     name, *orders = name.split("-") if name not in REGISTRY else [name]
     if orders:
@@ -592,7 +604,7 @@ def _named(
     dispatcher = entry.make(settings, dict(values))
     # A user's order that fails on a toy fails on a real job, too, and is reported then.
     with suppress(CpdispatchError):
-        played = toys.every_kind() if warm is None else warm
+        played = warm(dispatcher)
         if played and isinstance(dispatcher, Warming):
             dispatcher.warm_up(played)
         else:
@@ -646,14 +658,14 @@ def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
     return name, data
 
 
-def _imported(module: str, attribute: str, spec: str) -> Dispatcher:
+def _imported(module: str, attribute: str, spec: str, seed: int) -> Dispatcher:
     what = f"dispatcher {spec}"
     try:
         found = own.attribute(module, attribute, what)
     except UsageError as error:
         hint = nearest(module, REGISTRY)
         raise UsageError(f"{error}{hint}") from error
-    dispatcher = own.made(found, "dispatch", what)
+    dispatcher = own.made(found, "dispatch", what, seed)
     if not hasattr(dispatcher, "name"):
         dispatcher.name = spec
     checked: Dispatcher = dispatcher

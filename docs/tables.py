@@ -59,10 +59,13 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1
 
 
 def whole(name: str) -> list[str]:
-    """A CSV file as it is."""
+    """A CSV file as it is; the first columns, up to one of figures only, hold texts."""
     with (DATA / f"{name}.csv").open(newline="") as stream:
         head, *lines = csv.reader(stream)
-    return markdown(head, lines)
+    texts = 1
+    while texts < len(head) and any(line[texts].strip("-")[:1].isalpha() for line in lines):
+        texts += 1
+    return markdown(head, lines, texts)
 
 
 # ------------------------------------------------------------------------------------ the figures
@@ -246,6 +249,83 @@ def parts() -> list[str]:
     return markdown(head, lines, texts=2)
 
 
+# ------------------------------------------------------------------------------ learned policies
+
+
+def learning_tune() -> list[str]:
+    """What tune picks, on training and test weeks."""
+    columns = ("wait_mean", "wait_max", "bounded_slowdown")
+    lines = []
+    for picked in dict.fromkeys(row["picked"] for row in rows("learning_tune")):
+        of_half = rows("learning_tune", picked=picked)
+        threshold_s = int(of_half[0]["threshold_s"])
+        threshold = "none" if threshold_s < 0 else f"{threshold_s:,} s"
+        figures = (" / ".join(row[column] for row in of_half) for column in columns)
+        given = "no limit" if picked == "free" else f"`--{picked}`"
+        lines.append([given, of_half[0]["orders"], threshold, *figures])
+    head = ["picked with", "orders", "threshold", "mean wait", "longest wait", "bounded slowdown"]
+    return markdown(head, lines, texts=3)
+
+
+def learning_whole() -> list[str]:
+    """Learned policies on a whole log."""
+    means = {
+        "easy-fcfs-fcfs": "EASY-FCFS-FCFS",
+        "easy-saf-saf": "EASY-SAF-SAF",
+        "tuned": "tuned, `--max-wait 1.1`",
+        "mixed": "mixed, training half (below)",
+        "lin, learned": "Lin learned from `lublin` (below)",
+        "lin, published": "Lin published",
+    }
+    lines = [
+        [means[row["policy"]], row["wait_min_mean"], row["wait_h_max"], row["bounded_slowdown"]]
+        for row in rows("learning_whole")
+    ]
+    return markdown(["policy", "mean wait, min", "longest wait, h", "mean bounded slowdown"], lines)
+
+
+def learning_threshold() -> list[str]:
+    """Mean wait of the picked pair with the published threshold, and the published change."""
+    lines = []
+    for row in rows("learning_threshold"):
+        log = next(name for log, name in LOGS.items() if row["log"].startswith(log))
+        ours, theirs = (100 * (float(row[column]) - 1) for column in ("wait_mean", "published"))
+        lines.append([log, row["orders"], f"{ours:+.0f} %", f"{theirs:+.0f} %"])
+    return markdown(["log", "orders", "mean wait", "published"], lines, texts=2)
+
+
+def learning_orderings() -> list[str]:
+    """Sums of weekly slowdowns by threshold, beside the published ones."""
+    lines = []
+    for log, name in LOGS.items():
+        for theirs in rows("learning_orderings_published", log=log):
+            policy = theirs["policy"]
+            cells = []
+            for threshold in ("none", "2.31 d", "20 h"):
+                (ours,) = rows(
+                    "learning_orderings",
+                    log=log, policy=policy, reading="left out", threshold=threshold,
+                )  # fmt: skip
+                cells += [ours["bounded_slowdown"], theirs[threshold]]
+            lines.append([name, policy.upper(), *cells])
+    head = ["log", "order", "no threshold", "published", "2.31 d", "published", "20 h", "published"]
+    return markdown(head, lines, texts=2)
+
+
+def learning_mixed() -> list[str]:
+    means = {
+        "hindsight": "mixed, best of the same week (hindsight)",
+        "pure": "best pure order of each week (hindsight)",
+        "trained": "mixed, best of the training half",
+        "previous": "mixed, best of the week before",
+    }
+    lines = [
+        [means.get(row["policy"], row["policy"].upper()), row["sum"], row["relative"]]
+        for row in rows("learning_mixed")
+    ]
+    return markdown(["policy", "sum", "relative to EASY-FCFS"], lines)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
@@ -256,6 +336,11 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_accuracy": accuracy,
     "quality_classes": classes,
     "parts": parts,
+    "learning_tune": learning_tune,
+    "learning_whole": learning_whole,
+    "learning_threshold": learning_threshold,
+    "learning_orderings": learning_orderings,
+    "learning_mixed": learning_mixed,
 }
 
 

@@ -9,6 +9,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -449,6 +450,20 @@ def test_the_runs_of_a_folder_are_compared_in_the_order_in_which_they_were_named
     assert said(capsys, "verify", "--run", out)[0] == 0
 
 
+def test_runs_of_two_logs_of_one_name_are_not_compared(
+    queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    said(capsys, "simulate", queue, "-d", "easy", "--out", first)
+    queue.write_text("".join(queue.read_text().splitlines(keepends=True)[:-1]))
+    said(capsys, "simulate", queue, "-d", "fifo", "--out", second)
+    code, text, _ = said(capsys, "compare", first, second)
+    assert code == 0
+    titles = [line for line in text.splitlines() if ", jobs " in line]
+    assert [title.split(", jobs ")[0] for title in titles] == [f"{queue.stem} on 1"] * 2
+    assert "lowest mean bounded slowdown" not in text
+
+
 def test_runs_that_an_earlier_version_saved_are_measured_against_easy(
     queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -778,6 +793,14 @@ BAD = {
         "did you mean easy",
     ),
     "no jobs": (lambda log: ["simulate", log, "--jobs", "0"], "1 or more"),
+    "a filter of generated jobs": (
+        lambda log: ["simulate", "--filter", "strong"],
+        "--filter strong is for logs, not for the generated jobs: name a log, or leave it out",
+    ),
+    "a filter of generated jobs to predict": (
+        lambda log: ["predict", "--filter", "strong"],
+        "--filter strong is for logs, not for the generated jobs",
+    ),
     "a date without a clock": (lambda log: ["simulate", log, "--from", "2020-01-01"], "UnixStart"),
     "a date that is none": (lambda log: ["simulate", log, "--from", "may"], "2026-01-31"),
     "a dispatcher twice": (lambda log: ["simulate", log, "-d", "easy", "-d", "easy"], "twice"),
@@ -1041,6 +1064,29 @@ def test_a_run_saves_itself_when_its_terminal_is_gone(tmp_path: Path) -> None:
     os.close(outer)
     assert running.wait() == 129
     assert [path.name for path in out.iterdir()] == ["checkpoint.pickle"]
+
+
+@pytest.mark.parametrize("names", [["-d", "easy"], ["-d", "easy", "-d", "fifo"]])
+def test_a_terminal_sees_what_is_read_and_how_far_the_runs_are(names: list[str], log: Path) -> None:
+    import pty
+
+    terminal, behind = pty.openpty()
+    command = subprocess.Popen(
+        [*CPDISPATCH, "simulate", log, *names], stdout=subprocess.DEVNULL, stderr=behind,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )  # fmt: skip
+    os.close(behind)
+    shown = b""
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    assert command.wait() == 0
+    assert f"reading {log}".encode()[:60] in shown
+    assert b"starting" in shown
+    assert b"checking names" in shown
+    assert b"100 %" in shown
+    assert b"so far" in shown
 
 
 def test_a_hang_up_that_is_ignored_stays_ignored() -> None:

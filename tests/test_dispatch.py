@@ -92,6 +92,16 @@ def useless() -> int:
     return 3
 
 
+class Seeded(Own):
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+
+def test_what_makes_a_users_own_dispatcher_is_told_the_seed_if_it_takes_one() -> None:
+    made: Any = dispatch.make("tests.test_dispatch:Seeded", Settings(seed=5))
+    assert made.seed == 5
+
+
 def test_a_dispatcher_of_the_users_own_is_imported_as_a_class_or_an_object() -> None:
     assert isinstance(dispatch.make("tests.test_dispatch:Own"), Own)
     assert dispatch.make("tests.test_dispatch:ready") is ready

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,3 +80,31 @@ def test_the_run_that_is_named_first_is_what_the_others_are_measured_against(fir
     named: list[Any] = [*EASY, *HCP] if first == "easy" else [*HCP, *EASY]
     ((_, rows),) = tables(named)
     assert [row["first"] for row in rows] == [None, first]
+
+
+def of_jobs(run: RunSummary, checksum: str) -> RunSummary:
+    return replace(run, about={**run.about, "workload_sha256": checksum})
+
+
+def test_runs_of_other_jobs_under_one_name_have_tables_of_their_own() -> None:
+    users: dict[str, tuple[float, float]] = {}
+    easy, fifo, hcp = (
+        told(name, 0, (20, wait_s), users)
+        for name, wait_s in (("easy", 100.0), ("fifo", 300.0), ("hcp", 200.0))
+    )
+    runs = [of_jobs(easy, "a" * 64), of_jobs(fifo, "b" * 64), of_jobs(hcp, "a" * 64)]
+    (title, (one, two)), (other, (alone,)) = tables(runs)
+    assert (title, other) == ("KTH on 100, jobs aaaaaaaa", "KTH on 100, jobs bbbbbbbb")
+    assert (one["dispatcher"], two["dispatcher"], two["first"]) == ("easy", "hcp", "easy")
+    assert (alone["dispatcher"], alone["first"]) == ("fifo", None)
+    report = report_of(runs)
+    assert [row["first"] for row in report["runs"]] == [None, None, "easy"]
+    assert {warning["dispatcher"] for warning in report["warnings"]} == {"hcp"}
+
+
+def test_each_seed_may_have_jobs_of_its_own() -> None:
+    runs = [of_jobs(run, f"{seed}" * 64) for of in (EASY, HCP) for seed, run in enumerate(of)]
+    for some in (runs, runs[:-1], runs[1:]):  # also where the run of a seed has failed
+        ((title, (easy, hcp)),) = tables(some)
+        assert (title, easy["first"], hcp["first"]) == ("", None, "easy")
+    assert [row["first"] for row in report_of(runs)["runs"]] == [None, None, "easy", "easy"]

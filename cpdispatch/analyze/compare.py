@@ -107,14 +107,14 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
 def related(rows: Sequence[Row]) -> list[Row]:
     """The rows with their waits measured against those under the first run that was named.
 
-    The first run is that of the same log, system and rules that stands first in ``rows`` and
+    The first run is that of the same jobs, system and rules that stands first in ``rows`` and
     started any job; of runs that differ from it by their seed alone, the one with the same seed.
 
     Parameters
     ----------
     rows : sequence of dict
-        Of `row`, with ``classes`` (of `cpdispatch.analyze.metrics.by_class`) and
-        ``waits_of_users`` (`Waits`).
+        Of `row`, with ``classes`` (of `cpdispatch.analyze.metrics.by_class`),
+        ``waits_of_users`` (`Waits`) and ``workload_sha256``, the checksum of the jobs.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def losers(waits: Waits, waits_first: Waits) -> dict[str, float] | None:
 
 def _first(run: Row, rows: Sequence[Row]) -> Row | None:
     """The run that this one is measured against."""
-    peers = [peer for peer in rows if _setting(peer) == _setting(run) and peer["jobs"]]
+    peers = [peer for peer in _peers(run, rows) if peer["jobs"]]
     if not peers:
         return None
     alike = (peer for peer in peers if _kind(peer) == _kind(peers[0]))
@@ -272,7 +272,7 @@ def verdict(rows: Sequence[Row]) -> str:
     """
     key = "bounded_slowdown_mean"
     ranked = sorted((run for run in rows if key in run), key=lambda run: run[key])
-    if len(ranked) < 2 or len({_setting(run) for run in rows}) > 1:
+    if len(ranked) < 2 or len({setting(run) for run in rows}) > 1:
         return ""
     best, first = ranked[0], next(run for run in rows if run["first"] is None and key in run)
     other = ranked[1] if best is first else first
@@ -383,8 +383,8 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
         lines.append(run["predictor"])
     if run.get("idempotent") and not all(peer.get("idempotent") for peer in rows):
         lines.append("idempotent")
-    if len({_setting(peer) for peer in rows}) > 1:
-        lines += filter(None, _setting(run))
+    if len({setting(peer) for peer in rows}) > 1:
+        lines += filter(None, setting(run))
     return "\n".join(lines)
 
 
@@ -396,9 +396,19 @@ def _name(run: Row, rows: Sequence[Row]) -> str:
     return f"{name} ({', '.join(more)})" if more and len(headings) > 1 else str(name)
 
 
-def _setting(run: Row) -> tuple[str, str, str]:
-    """What must be the same for two runs to be compared."""
+def setting(run: Row) -> tuple[str, str, str]:
+    """What must have the same name for two runs to be compared."""
     return run["workload"], run["system"], "dependencies" * run.get("dependencies", False)
+
+
+def _peers(run: Row, rows: Sequence[Row]) -> list[Row]:
+    """The runs of the same jobs under the same rules: those that may be compared with this one."""
+    jobs = run.get("workload_sha256")
+    return [
+        peer
+        for peer in rows
+        if setting(peer) == setting(run) and peer.get("workload_sha256") == jobs
+    ]
 
 
 def _kind(run: Row) -> tuple[str, str, bool]:
@@ -422,7 +432,7 @@ def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:
     if value is None:
         return Text("-", style="dim")
     text = figure.show(value)
-    peers = [peer for peer in rows if _setting(peer) == _setting(run)]
+    peers = _peers(run, rows)
     if not figure.better or len(peers) < 2:
         return Text(text)
     values = [v for peer in peers if (v := _value(peer, figure.key)) is not None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars, status
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
@@ -32,8 +32,8 @@ SAMPLE_JOBS = 1_500
 
 NOTHING_SAVED = "nothing was saved, because there was no --out"
 
-Json = Annotated[bool, Parameter("--json", negative="")]
-Flag = Annotated[bool, Parameter(negative="")]
+Json = Annotated[bool, Parameter("--json", negative="", show_default=False)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Trigger = Literal["instant", "event"]
 Correction = Literal["minimal", "incremental", "requested", "refresh"]
 Objective = Literal["wait", "slowdown"]
@@ -69,16 +69,22 @@ class LogOptions:
 
     def read(self, trace: str | None, seed: int) -> tuple[Workload, System]:
         """The workload, fitted to the machine, and the machine."""
-        from cpdispatch.workloads import prepare
-        from cpdispatch.workloads.generate import eurora_sample
-
         part: dict[str, Any] = {
             "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
         }  # fmt: skip
-        if trace is None:
-            part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
-            return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
-        return prepare(trace, self.system or None, filter=self.filter, **part)
+        if trace is None and self.filter != "all":
+            raise UsageError(
+                f"--filter {self.filter} is for logs, not for the generated jobs: name a log, "
+                "or leave it out"
+            )
+        with status("generating jobs" if trace is None else f"reading {trace}"):
+            from cpdispatch.workloads import prepare
+            from cpdispatch.workloads.generate import eurora_sample
+
+            if trace is None:
+                part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
+                return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
+            return prepare(trace, self.system or None, filter=self.filter, **part)
 
 
 @Parameter(name="*")
@@ -259,7 +265,7 @@ class WorkOptions:
     @contextmanager
     def place(self) -> Iterator[Place]:
         """Where tasks are done."""
-        from cpdispatch.campaign import Workers
+        from cpdispatch.campaign import CampaignError, Workers
         from cpdispatch.extra import needed
         from cpdispatch.files import sweep
         from cpdispatch.learn.place import Place
@@ -269,8 +275,12 @@ class WorkOptions:
             sweep(self.out, "*.csv", "*.json", "*.png", "*.toml")
         workers = Workers(self.cores, self.cluster)
         folder = None if self.out is None else self.out / "tasks"
-        with stoppable(self._kept) as stop, progress_bars() as show:
-            yield Place(workers, folder, show, stop)
+        try:
+            with stoppable(self._kept) as stop, progress_bars() as show:
+                yield Place(workers, folder, show, stop)
+        except CampaignError as error:
+            error.args = (f"{error}; {self._kept}",)
+            raise
 
     @property
     def _kept(self) -> str:

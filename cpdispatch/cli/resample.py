@@ -7,6 +7,7 @@ from typing import Literal
 
 from cpdispatch.cli.made import check_out, save_and_print
 from cpdispatch.cli.options import Json
+from cpdispatch.cli.output import status
 
 
 def resample(
@@ -46,8 +47,9 @@ def resample(
     from cpdispatch.workloads.resample import resample
 
     check_out(out, plot)
-    source = read(trace, filter)
-    made = resample(source, weeks, seed, presence)
+    with status(f"drawing {weeks:,} weeks"):
+        source = read(trace, filter)
+        made = resample(source, weeks, seed, presence)
     system = None if source.processors is None else System.pool(source.processors)
     summary = {"trace": trace, "weeks": weeks, "seed": seed}
     return save_and_print(made, system, source, out, plot, summary, json)

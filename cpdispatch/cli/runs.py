@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json
+from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json, status
 from cpdispatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
                 continue
             seen.add(path.resolve())
             run = None
-            with refused.reading(path):
+            with refused.reading(path), status(f"reading {path}"):
                 run = Run.load(path)
             if run is not None:
                 yield path, run

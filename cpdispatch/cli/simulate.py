@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from cpdispatch.cli.options import Json, LogOptions, OutputOptions, ReplayOptions, WorkerOptions
-from cpdispatch.cli.output import DONE, progress_bars
+from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import print_runs
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
@@ -47,8 +47,9 @@ def simulate(
     json
         Print one JSON object.
     """
-    from cpdispatch.campaign import Workers
-    from cpdispatch.experiment import Experiment
+    with status(STARTING):
+        from cpdispatch.campaign import Workers
+        from cpdispatch.experiment import Experiment
 
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
@@ -60,7 +61,8 @@ def simulate(
     experiment = Experiment(made, names, numbers, of_seed=not traces)
     limit_s = seconds(rules.limit)
     plans = experiment.plans(output.plan(limit_s, rules.of_runs()))
-    experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
+    with status("checking names"):
+        experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
     with stoppable(output.kept) as stop, progress_bars() as show:
         advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")

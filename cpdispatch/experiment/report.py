@@ -32,8 +32,8 @@ def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
 def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
     """The rows that people compare: a title and a list for each log, the seeds averaged.
 
-    The title of a single log is empty. The rows are related to the first run of each log, see
-    `compare.related`.
+    Logs of one name whose jobs differ have lists of their own. The title of a single log is empty.
+    The rows are related to the first run of each log, see `compare.related`.
     """
     from cpdispatch.analyze import compare
 
@@ -41,18 +41,37 @@ def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
     for run, row in zip(summaries, _rows(summaries), strict=True):
         about = {key: value for key, value in run.about.items() if key not in _OF_ONE_RUN}
         alike.setdefault(msgspec.json.encode(about, order="sorted"), []).append(row)
-    merged: list[Row] = []
+    by_log: dict[tuple[str, int], list[Row]] = {}
+    versions: dict[tuple[str, str, str], list[set[str]]] = {}
     for of_seeds in alike.values():
         one_a_seed = len({row["seed"] for row in of_seeds}) == len(of_seeds)
-        merged += [_mean(of_seeds)] if one_a_seed else of_seeds
-    by_log: dict[str, list[Row]] = {}
-    for row in merged:
-        by_log.setdefault(row["workload"], []).append(row)
-    several = len(by_log) > 1
-    return [
-        (f"{log} on {of_log[0]['system']}" if several else "", compare.related(of_log))
-        for log, of_log in by_log.items()
-    ]
+        for runs in [of_seeds] if one_a_seed else [[row] for row in of_seeds]:
+            row = _mean(runs)
+            known = versions.setdefault(compare.setting(row), [])
+            version = _version({run["workload_sha256"] for run in runs}, known)
+            by_log.setdefault((row["workload"], version), []).append(row)
+    changed = {log for log, version in by_log if version}
+    found = []
+    for (log, _), of_log in by_log.items():
+        jobs = of_log[0]["workload_sha256"]
+        title = f"{log} on {of_log[0]['system']}" + f", jobs {jobs[:8]}" * (log in changed)
+        rows = [{**row, "workload_sha256": jobs} for row in of_log]
+        found.append((title * (len(by_log) > 1), compare.related(rows)))
+    return found
+
+
+def _version(jobs: set[str], known: list[set[str]]) -> int:
+    """Which of several logs of one name these jobs, given by their checksums, are of.
+
+    Each seed may have drawn its own jobs: runs that have those of one seed in common are of one
+    log. ``known`` has the checksums of each log so far, and is brought up to date.
+    """
+    for version, others in enumerate(known):
+        if jobs & others:
+            others |= jobs
+            return version
+    known.append(jobs)
+    return len(known) - 1
 
 
 def _rows(summaries: Sequence[RunSummary]) -> list[Row]:
@@ -63,6 +82,7 @@ def _rows(summaries: Sequence[RunSummary]) -> list[Row]:
         {
             **compare.row(run.about, run.metrics),
             "seed": run.about.get("seed", 0),
+            "workload_sha256": run.about.get("workload_sha256", ""),
             "classes": run.classes,
             "waits_of_users": run.waits_of_users,
         }

@@ -145,7 +145,7 @@ class Experiment:
                 )
         kept = {}
         for dispatcher in self.dispatchers:
-            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=())
+            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=dispatch.not_at_all)
             kept[dispatcher] = dispatch.keeps_starvation_bound(made)
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:

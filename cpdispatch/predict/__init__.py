@@ -157,11 +157,11 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     ----------
     name : str
         A key of `PREDICTORS`, or ``module:attribute`` for a predictor of the user's own: a class
-        or a function without parameters that makes one, or an object, of which a copy is taken.
+        or a function that makes one, or an object, of which a copy is taken.
     workload : Workload
     seed : int
-        Of what ``forest`` and ``class`` draw at random. The other predictors draw nothing. A
-        predictor of the user's own is not told the seed.
+        Of what ``forest`` and ``class`` draw at random. The other predictors of the package draw
+        nothing. A class or function of the user's own is given it if it has a parameter ``seed``.
 
     Raises
     ------
@@ -171,7 +171,9 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     module, colon, attribute = name.partition(":")
     if colon:
         what = f"predictor {name}"
-        found = copy.deepcopy(own.made(own.attribute(module, attribute, what), "predict", what))
+        found = copy.deepcopy(
+            own.made(own.attribute(module, attribute, what), "predict", what, seed)
+        )
         if not callable(getattr(found, "learn", None)):
             raise UsageError(f"{what}: it has no method learn")
         if not hasattr(found, "name"):

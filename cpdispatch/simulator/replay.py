@@ -12,7 +12,7 @@ from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -163,8 +163,22 @@ def _begun(
     ``general`` are the rules that only the general loop has. It is ``compiled`` where that is
     allowed and gives the same schedule.
     """
+
+    def by_kernels(made: Dispatcher) -> TypeGuard[Backfill | Reject | Best | Bounded]:
+        """Whether the replay is a compiled one."""
+        return (
+            compiled
+            and isinstance(made, Backfill | Reject | Best | Bounded)
+            and replayable(made, rules["trigger"])
+            and rules["correction"] != "refresh"
+        )
+
     made = (
-        dispatch.make(dispatcher, settings, warm=()) if isinstance(dispatcher, str) else dispatcher
+        dispatch.make(
+            dispatcher, settings, warm=lambda made: () if by_kernels(made) else toys.simulated()
+        )
+        if isinstance(dispatcher, str)
+        else dispatcher
     )
     if predictor is None:
         predictor = dispatch.predictor_of(made)
@@ -174,18 +188,11 @@ def _begun(
         else predictor
     )
     simulation: Simulation | CompiledSimulation
-    if (
-        compiled
-        and isinstance(made, Backfill | Reject | Best | Bounded)
-        and replayable(made, rules["trigger"])
-        and rules["correction"] != "refresh"
-    ):
+    if by_kernels(made):
         # A predictor of the user's may have learned something already.
         learned = not isinstance(predictor, str)
         simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
     else:
-        if isinstance(dispatcher, str):
-            made = dispatch.make(dispatcher, settings, warm=toys.simulated())
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
     names = {"dispatcher": made.name, "predictor": known.name}
     about = _about(workload, system, names | rules | general, settings)

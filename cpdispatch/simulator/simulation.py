@@ -55,6 +55,8 @@ class Simulation:
     system : System
     predictor : str or Predictor
         Says the expected duration of each job at its submission.
+    seed : int
+        Of what a predictor that is given by name draws at random.
     trigger : str
         ``instant`` or ``event``.
     correction : str
@@ -85,6 +87,7 @@ class Simulation:
         system: System,
         *,
         predictor: str | Predictor = "walltime",
+        seed: int = 0,
         trigger: str = "instant",
         correction: str = "minimal",
         kill_at_limit: bool = False,
@@ -95,7 +98,9 @@ class Simulation:
         check(workload, system, trigger, correction)
         self.workload = workload
         self.system = system
-        self.predictor = make(predictor, workload) if isinstance(predictor, str) else predictor
+        self.predictor = (
+            make(predictor, workload, seed) if isinstance(predictor, str) else predictor
+        )
         self._refreshing = correction == "refresh"
         if self._refreshing and not isinstance(self.predictor, Refreshing):
             raise UsageError(

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +13,7 @@ from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.predict import PREDICTORS, make
 from cpdispatch.predict.conformance import sample
 from cpdispatch.predict.profile import NO_PREFIX
-from cpdispatch.simulator import simulate
+from cpdispatch.simulator import Simulation, simulate
 from cpdispatch.system import System
 from tests.predict.cases import NEEDING_SCIKIT_LEARN, names
 from tests.simulator.cases import play, workload
@@ -73,6 +76,46 @@ def test_the_seed_of_a_run_is_that_of_a_predictor_that_draws_numbers(name: str) 
         for seed in (0, 1, 1)
     )
     assert second.tolist() == again.tolist() != first.tolist()
+
+
+OWN = """
+class Seeded:
+    name = "seeded"
+    def __init__(self, seed=7):
+        self.seed = seed
+    def predict(self, job, now):
+        return self.seed
+    def learn(self, job, runtime_s):
+        pass
+class Plain(Seeded):
+    def __init__(self):
+        super().__init__()
+def make(*, seed):
+    return Seeded(seed)
+ready = Seeded(8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "seed"), [("Seeded", 5), ("make", 5), ("Plain", 7), ("ready", 8)]
+)
+def test_what_makes_a_users_own_predictor_is_told_the_seed_if_it_takes_one(
+    attribute: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_seeded.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_seeded", raising=False)
+    name = f"own_seeded:{attribute}"
+    run = simulate(workload(ROWS), System.pool(10), predictor=name, settings=Settings(seed=5))
+    assert run.jobs["expected_s"].tolist() == [seed] * 3
+    alone: Any = Simulation(workload(ROWS), System.pool(10), predictor=name, seed=5).predictor
+    assert alone.seed == seed
+
+
+@pytest.mark.parametrize("name", names(NEEDING_SCIKIT_LEARN))
+def test_a_predictor_named_to_a_simulation_has_the_simulations_seed(name: str) -> None:
+    simulation = Simulation(workload(ROWS), System.pool(10), predictor=name, seed=3)
+    assert simulation.predictor.seed == 3  # type: ignore[attr-defined]
 
 
 class Plodder:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cpdispatch import verify
+from cpdispatch import dispatch, toys, verify
 from cpdispatch.best import evaluation
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
@@ -423,3 +423,20 @@ def test_a_damaged_run_folder_is_one_clear_error(
         jobs.write_bytes(jobs.read_bytes()[:1000])
     with pytest.raises(InputError, match=str(tmp_path)):
         Run.load(tmp_path)
+
+
+def test_a_named_dispatcher_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, made = dispatch.REGISTRY["easy"], []
+
+    def make(settings: Settings, given: dict[str, Any]) -> dispatch.Dispatcher:
+        made.append(entry.make(settings, given))
+        return made[-1]
+
+    monkeypatch.setattr(
+        dispatch, "REGISTRY", {**dispatch.REGISTRY, "easy": replace(entry, make=make)}
+    )
+    monkeypatch.setattr(toys, "simulated", lambda: [])  # throw-away dispatchers decide on these
+    for compiled in (True, False):
+        made.clear()
+        simulate(eurora_sample(20), EURORA, "easy", compiled=compiled)
+        assert len(made) == 1

@@ -48,13 +48,18 @@ class Difference:
         """Whether it is more than noise."""
         return self.says in (LOWER, HIGHER)
 
+    @property
+    def counted(self) -> str:
+        """How many pairs there are, as 1 week or 10 draws."""
+        return f"{self.pairs} {self.over.removesuffix('s') if self.pairs == 1 else self.over}"
+
     def __str__(self) -> str:
         if self.low is None or self.high is None:
-            return f"{self.ratio:.2f} ({self.pairs} {self.over}): too few to tell it from noise"
+            return f"{self.ratio:.2f} (in {self.counted}): too few to tell it from noise"
         near = any(0 < abs(bound - 1) < 0.005 for bound in (self.low, self.high))
         digits = 4 if near else 2
         ratio, low, high = (f"{value:.{digits}f}" for value in (self.ratio, self.low, self.high))
-        return f"{ratio} ({low} to {high} in {self.pairs} {self.over}): {self.says}"
+        return f"{ratio} ({low} to {high} in {self.counted}): {self.says}"
 
 
 def difference(
@@ -110,10 +115,8 @@ def difference(
     if len(a) < PAIRS_MIN:
         return Difference(ratio, None, None, len(a), over, TOO_FEW)
     low, high = interval(a, b)
-    if (a == b).all():
-        says = SAME
-    else:
-        says = LOWER if high < 1 else HIGHER if low > 1 else NOISE
+    noise = SAME if (a == b).all() else NOISE
+    says = LOWER if high < 1 else HIGHER if low > 1 else noise
     return Difference(ratio, low, high, len(a), over, says)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import doctest
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def near(pairs: Pairs) -> Iterator[Fraction]:
     }
     ends = sorted(found)[:4] + sorted(found)[-4:]
     yield from ends
-    yield from ((low + high) / 2 for low, high in zip(ends, ends[1:], strict=False))
+    yield from ((low + high) / 2 for low, high in pairwise(ends))
 
 
 numbers = st.integers(0, 40)
@@ -99,7 +99,8 @@ def test_dispatchers_that_do_not_differ_are_told_apart_once_in_twenty_times(pair
 def test_fewer_than_six_pairs_claim_nothing() -> None:
     found = difference([1] * 5, [100] * 5)
     assert (found.ratio, found.low, found.high, found.stands) == (0.01, None, None, False)
-    assert str(found) == "0.01 (5 draws): too few to tell it from noise"
+    assert str(found) == "0.01 (in 5 draws): too few to tell it from noise"
+    assert difference([3], [2], "weeks").counted == "1 week"
     assert difference([1] * 6, [100] * 6, "weeks").stands
 
 

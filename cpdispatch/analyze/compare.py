@@ -400,11 +400,12 @@ def verdict(rows: Sequence[Row]) -> str:
         return f"{name} and {against} have the same mean bounded slowdown."
     wins = f"{name} has the lowest mean bounded slowdown"
     over: Difference | None = (other if best is first else best)["difference"]
-    noise = ", within noise" if over is not None and over.says == NOISE else ""
+    noise = ", which is within noise" if over is not None and over.says == NOISE else ""
     if best is first:
         return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher{noise}."
     pay = ", ".join(who for who, _ in _payers(best, rows))
-    return f"{wins}, {less:.1%} below {against}'s{noise}{', but others pay: ' if pay else ''}{pay}."
+    but = f"{';' if noise else ', but'} others pay: {pay}" if pay else ""
+    return f"{wins}, {less:.1%} below {against}'s{noise}{but}."
 
 
 # -------------------------------------------------------------------------------------- tables

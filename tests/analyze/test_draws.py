@@ -127,10 +127,14 @@ def test_who_pays_is_said_only_where_it_is_more_than_noise() -> None:
 def test_a_winner_within_noise_is_said_to_be_that() -> None:
     rows = compare.related([of_draws("easy", EASY), of_draws("a", [9, 12, 8, 11, 11, 10])])
     assert compare.verdict(rows) == (
-        "a has the lowest mean bounded slowdown, 1.6% below easy's, within noise."
+        "a has the lowest mean bounded slowdown, 1.6% below easy's, which is within noise."
     )
     rows = compare.related([of_draws("easy", EASY), of_draws("a", [11, 10, 10, 10, 12, 11])])
-    assert compare.verdict(rows).endswith("a's, the next, is 3.2% higher, within noise.")
+    assert compare.verdict(rows).endswith("a's, the next, is 3.2% higher, which is within noise.")
+    late = of_draws("a", [9, 12, 8, 11, 11, 10], long_s=[900] * 6)
+    assert compare.verdict(compare.related([of_draws("easy", EASY), late])).endswith(
+        "below easy's, which is within noise; others pay: long jobs."
+    )
     (told,) = compare.differences(rows)
     assert told["text"].startswith("a: mean bounded slowdown 1.03 of easy's (")
     assert told["text"].endswith(" in 6 draws): within noise.")

@@ -255,6 +255,22 @@ def test_one_replay_of_many_weeks_is_compared_week_by_week(
     assert said(capsys, "compare", out) == text
 
 
+def test_each_log_has_differences_of_its_own(
+    log: Path, weeks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["simulate", log, weeks, "-d", "fifo", "-d", "sjf", "--shake", 6, "--cores", 1]
+    told = json(capsys, *command)
+    assert [(of["workload"], of["dispatcher"], of["first"]) for of in told["differences"]] == [
+        ("small", "sjf", "fifo"), ("weeks", "sjf", "fifo"),
+    ]  # fmt: skip
+    assert [(of["workload"], of["draws"]) for of in told["means"]] == [
+        ("small", 6), ("small", 6), ("weeks", 6), ("weeks", 6),
+    ]  # fmt: skip
+    text = said(capsys, *command)
+    for of in told["differences"]:
+        assert of["text"] in text
+
+
 def test_few_draws_of_many_weeks_are_compared_over_the_weeks(
     weeks: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

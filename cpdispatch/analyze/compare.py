@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import isfinite, isnan
 from typing import Any
 
 from rich.table import Table
@@ -355,7 +355,7 @@ def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
         if not now > max(GROWTH * before, before + GROWTH_S) or (interval and interval[0] <= 1):
             return
         much = "longer than" if not before else f"{_rounded(now / before)} times as long as"
-        surely = f"; {' to '.join(map(_times, interval))}" if interval else ""
+        surely = f"; {_times(interval[0])} {_up_to(interval[1])}" if interval else ""
         instead = f"({duration(now)} instead of {duration(before)}{surely})"
         found.append((who, f"{who} {verb} {much} under {run['first']} {instead}"))
 
@@ -375,6 +375,11 @@ def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
         more = f"{never:,.0f} jobs never start, {before:,.0f} under {run['first']}"
         found.append(("jobs that never start", more))
     return found
+
+
+def _up_to(times: float) -> str:
+    """The end of an interval of quotients; some draws may have no wait to divide by."""
+    return f"to {_times(times)}" if isfinite(times) else "or more"
 
 
 def _rounded(times: float) -> str:
@@ -412,11 +417,11 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def tables(rows: Sequence[Row], width: int) -> list[Table]:
-    """The runs side by side, one a column, the best of each figure in bold; as wide as allowed.
+    """The runs side by side, one a column; as wide as allowed.
 
     Waits have beside them how many times as long they are as under the first run, see `related`,
-    in brackets where that is within noise. Means have their standard deviation over the draws or
-    seeds beside them.
+    in brackets where that is within noise. The best figure of single runs is in bold. Means have
+    their standard deviation over the draws or seeds beside them.
     """
     figures = [f for f in _FIGURES if _is_shown(f.key, rows)]
     columns = [_column(run, figures, rows) for run in rows]
@@ -593,7 +598,8 @@ def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:
         return Text(text + around)
     values = [v for peer in peers if (v := _value(peer, figure.key)) is not None]
     best = max(values) if figure.better > 0 else min(values)
-    style = "bold green" if text == figure.show(best) else ""
+    # The least of several means may be the least by chance.
+    style = "bold green" if text == figure.show(best) and "figures" not in run else ""
     return Text.assemble((text, style), around)
 
 

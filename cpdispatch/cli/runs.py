@@ -49,6 +49,7 @@ def print_runs(
 
     from cpdispatch import experiment
     from cpdispatch.analyze import compare
+    from cpdispatch.workloads.shake import SHIFT_S
 
     if json:
         print_json(experiment.report_of(summaries) | dict(beside or {}))
@@ -76,8 +77,8 @@ def print_runs(
             console.print(line, style="dim")
         for draws in sorted({row["draws"] for row in rows if "draws" in row}):
             console.print(
-                f"{draws} draws: the log with submissions up to 59 s later and other seeds; the "
-                "first one as it is.",
+                f"{draws} draws: the log with submissions up to {SHIFT_S - 1} s later and other "
+                "seeds; the first one as it is.",
                 style="dim",
             )
         for seeds in sorted({row["seeds"] for row in rows if row.get("seeds", 1) > 1}):

@@ -25,12 +25,12 @@ def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
     """
     from cpdispatch.analyze import compare
 
-    related = [row for _, rows in tables(summaries) for row in rows]
+    of_logs = [rows for _, rows in tables(summaries)]
     return {
         "runs": compare.related(_rows(summaries)),
-        "means": compare.means(related),
-        "differences": compare.differences(related),
-        "warnings": [text for _, rows in tables(summaries) for text in compare.warnings(rows)],
+        "means": [found for rows in of_logs for found in compare.means(rows)],
+        "differences": [found for rows in of_logs for found in compare.differences(rows)],
+        "warnings": [found for rows in of_logs for found in compare.warnings(rows)],
     }
 
 

@@ -124,6 +124,19 @@ def test_who_pays_is_said_only_where_it_is_more_than_noise() -> None:
     assert compare.verdict(rows).endswith("but others pay: long jobs.")
 
 
+def test_a_quotient_by_draws_without_waits_has_no_upper_end() -> None:
+    easy = of_draws("easy", EASY, long_s=[0, 0, 0, 0, 0, 600])
+    a = of_draws("a", [5] * 6, long_s=[900] * 6)
+    assert said(easy, a) == [
+        "a: long jobs wait 9.0 times as long as under easy (15 min instead of 100 s; x1.50 or "
+        "more)."
+    ]
+
+
+def said(*rows: draws.Row) -> list[str]:
+    return [warning["text"] for warning in compare.warnings(compare.related(rows))]
+
+
 def test_a_winner_within_noise_is_said_to_be_that() -> None:
     rows = compare.related([of_draws("easy", EASY), of_draws("a", [9, 12, 8, 11, 11, 10])])
     assert compare.verdict(rows) == (

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli, difference, verify
+from cpdispatch.campaign import Workers
 from cpdispatch.experiment import RunSummary, report_of
 from cpdispatch.simulator import Run
-from cpdispatch.workloads import read
+from cpdispatch.workloads import prepare, read
 from cpdispatch.workloads.shake import shaken
 
 CPDISPATCH = [sys.executable, "-m", "cpdispatch.cli"]
@@ -343,6 +345,25 @@ def test_an_interrupted_shake_goes_on_from_its_checkpoints(tmp_path: Path) -> No
     assert not list(out.rglob("checkpoint.pickle"))
 
 
+def test_what_workers_elsewhere_send_is_saved_as_the_draw_that_it_is(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cpdispatch.experiment import runs
+
+    # Workers that do not find the sign cannot write into the folders, and send whole runs.
+    monkeypatch.setattr(runs, "_sign", lambda plans: nullcontext(tmp_path / "nowhere"))
+    found = runs.Experiment([prepare(log)], ["easy"], [0], draws=2)
+    plans = found.plans(runs.RunPlan("", rules={}, folder=tmp_path / "out"))
+    _, failure = found.run(plans, Workers(1), lambda done, of: None, lambda: False)
+    assert failure is None
+    for draw in range(2):
+        folder = tmp_path / "out" / f"draw-{draw}"
+        run, schedule = Run.load(folder), read(folder / "schedule.swf")
+        assert run.about["draw"] == draw
+        assert schedule.table.submit_s.tolist() == run.jobs["submit"].tolist()
+    assert read(log).table.submit_s.tolist() != run.jobs["submit"].tolist()
+
+
 def test_the_dumps_of_draws_are_told_apart(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,6 +411,20 @@ def test_runs_made_in_python_are_paired_by_their_submissions() -> None:
     ]  # fmt: skip
     (told,) = report_of([RunSummary.of(run) for run in numbered])["differences"]
     assert (told["ratio"], told["says"]) == (pytest.approx(by_hand.ratio), by_hand.says)
+
+
+@pytest.mark.parametrize(("field", "value"), [("draw", "3"), ("workload_sha256", [1])])
+def test_a_run_whose_draw_or_checksum_is_damaged_is_refused(
+    field: str, value: object, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    said(capsys, "simulate", log, "-d", "easy", "--out", out)
+    about = msgspec.json.decode((out / "run.json").read_bytes())
+    (out / "run.json").write_bytes(msgspec.json.encode(about | {field: value}))
+    assert cli.run(["compare", str(out)]) == 2
+    _, err = capsys.readouterr()
+    assert err.startswith(f"cpdispatch: {out / 'run.json'}")
+    assert f"field {field}: " in err
 
 
 Made = Callable[[Path], list[object]]

@@ -176,6 +176,7 @@ class _About(msgspec.Struct):
     dependencies: bool = False
     idempotent: bool = False
     compiled: bool = False
+    workload_sha256: str | None = None
     seed: int = 0
     draw: int = 0
     place: int | None = None

@@ -16,7 +16,7 @@ import io
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -28,12 +28,13 @@ from cpdispatch.campaign import CampaignError, Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import CpdispatchError, unknown
 from cpdispatch.files import write_bytes
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.jobs import Workload
 from cpdispatch.predict import PREDICTORS
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
+from cpdispatch.workloads.shake import shaken
 
 DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 
@@ -90,9 +91,9 @@ COMPARED = ("walltime", "profile", "forest", "actual")
 SOME = {EASY: OUTER, NAIVE: ("profile", "forest", "actual")}
 """Dispatchers that are compared with some of these only."""
 MODEL_JOBS, MODEL_LIMIT_S = 4_000, 0.05
-DRAWS, SHIFT_S = 10, 60
-"""A replay of one log is one draw of a system that amplifies small differences. More of them have
-submissions that are later by up to so many seconds."""
+DRAWS = 10
+"""A replay of one log is one draw of a system that amplifies small differences. So many more have
+shifted submissions, see `cpdispatch.workloads.shake`."""
 
 
 # ------------------------------------------------------------------------------------- one case
@@ -173,21 +174,12 @@ def measure(log: tuple[Workload, System], case: Case) -> Figures:
     if case.jobs is not None:
         last = min(case.first + case.jobs, len(workload))
         workload = workload.take(np.arange(case.first, last))
-    if case.draw:
-        workload = shifted(workload, case.draw)
+    workload = shaken(workload, case.draw)
     run = simulate(
         workload, system, case.dispatcher, predictor=case.predictor, trigger=case.trigger,
         correction=case.correction, idempotent=case.idempotent, settings=Settings(case.limit_s),
     )  # fmt: skip
     return figures(run)
-
-
-def shifted(workload: Workload, draw: int) -> Workload:
-    """A workload with its jobs in the same order, submitted up to `SHIFT_S` later."""
-    block = workload.table.block.copy()
-    later_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(workload))
-    block[Column.SUBMIT] = np.sort(block[Column.SUBMIT] + later_s)
-    return replace(workload, table=JobTable(block, workload.table.labels))
 
 
 def figures(run: Run) -> Figures:

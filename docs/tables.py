@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from cpdispatch.analyze.difference import NOISE, difference
+
 DOCS = Path(__file__).resolve().parent
 DATA, PICTURE = DOCS / "data", DOCS / "figures" / "quality.svg"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
@@ -40,6 +42,8 @@ DISPATCHERS = {
     "best": "own",
 }
 """The dispatchers of the first table, and the predictor of each."""
+DRAWS_MIN = 10
+"""Differences are claimed of no fewer draws."""
 
 
 def rows(name: str, **wanted: str) -> list[Row]:
@@ -167,6 +171,30 @@ def shares() -> list[str]:
             ])  # fmt: skip
     head = ["dispatcher", "mean bounded slowdown, share of EASY's", "longest wait over EASY's"]
     return markdown(head, lines)
+
+
+def differences() -> list[str]:
+    """How each dispatcher's slowdown differs from EASY's, paired over the shifts that both have."""
+
+    def shifts(log: str, dispatcher: str) -> dict[str, float]:
+        every = runs(log, dispatcher, DISPATCHERS[dispatcher])
+        return {row["draw"]: float(row["bounded_slowdown"]) for row in every if row["draw"] != "0"}
+
+    def cell(log: str, dispatcher: str) -> str:
+        found, easy = shifts(log, dispatcher), shifts(log, "easy")
+        both = [draw for draw in found if draw in easy]
+        if len(both) < DRAWS_MIN:
+            return ""
+        over = difference([found[draw] for draw in both], [easy[draw] for draw in both])
+        noise = f", {NOISE}" if over.says == NOISE else ""
+        return f"{over.ratio:.2f} ({over.low:.2f} to {over.high:.2f}{noise})"
+
+    lines = [
+        [f"`{dispatcher}`", *(cell(log, dispatcher) for log in LOGS)]
+        for dispatcher in DISPATCHERS
+        if dispatcher != "easy"
+    ]
+    return markdown(["share of EASY's mean bounded slowdown", *LOGS.values()], lines)
 
 
 def predictors() -> list[str]:
@@ -330,6 +358,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
     "quality_shares": shares,
+    "quality_differences": differences,
     "quality_predictors": predictors,
     "quality_models": models,
     "quality_published": published,

@@ -518,7 +518,7 @@ def test_a_campaign_is_told_a_table_a_log_with_the_mean_over_the_seeds(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert [line for line in lines if " on " in line] == ["small on 4", "chain on 4"]
-    assert [line.split() for line in lines].count(["easy", "fifo"]) == 2
+    assert [line.split() for line in lines].count(["of", "2", "seeds", "easy", "fifo"]) == 2
     assert lines.count("Each figure is the mean of 2 runs, one a seed.") == 2
 
 
@@ -532,7 +532,8 @@ def test_a_seed_draws_its_own_sample_and_the_mean_is_over_both(
     assert untimed(second) == untimed(other)
     assert cli.run(["simulate", *JOBS, "-d", "easy", "--seeds", "2", "--cores", "1"]) == 0
     mean = (first["bounded_slowdown_mean"] + second["bounded_slowdown_mean"]) / 2
-    assert f" {mean:.2f}\n" in capsysbinary.readouterr().out.decode()
+    deviation = abs(first["bounded_slowdown_mean"] - mean) * 2**0.5
+    assert f" {mean:.2f} ± {deviation:.2f}\n" in capsysbinary.readouterr().out.decode()
 
 
 def test_the_dumps_of_runs_side_by_side_are_told_apart(

@@ -22,7 +22,7 @@ def told(
     some = {"jobs": jobs, "wait_s_mean": wait_s, "bounded_slowdown_mean": 2.0}
     classes = {"short": none, "medium": none, "long": some}
     figures = {"jobs": jobs, "wait_s_mean": wait_s, "wait_s_max": wait_s + seed}
-    return RunSummary(about, figures, classes, users)
+    return RunSummary(about, figures, classes, users, {})
 
 
 EASY = [

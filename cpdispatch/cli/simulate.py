@@ -23,6 +23,7 @@ def simulate(
         tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
     ] = (),
     seeds: int = 1,
+    shake: int = 1,
     log: LogOptions = LogOptions(),
     rules: ReplayOptions = ReplayOptions(),
     output: OutputOptions = OutputOptions(),
@@ -44,6 +45,9 @@ def simulate(
         the first.
     seeds
         So many runs of each, with the seeds from --seed on.
+    shake
+        So many draws of each run: the log as it is, then with each submission up to a minute later
+        and other seeds. Figures are means, and it is said which differences are more than noise.
     json
         Print one JSON object.
     """
@@ -53,12 +57,19 @@ def simulate(
 
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
+    if shake < 1:
+        raise UsageError(f"--shake {shake}: 1 or more draws are needed")
+    if seeds > 1 and shake > 1:
+        raise UsageError(
+            f"--seeds {seeds} and --shake {shake} exclude each other: each draw of --shake has "
+            "a seed of its own; leave --seeds out"
+        )
     workers = Workers(where.cores, where.cluster)
     names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     numbers = range(rules.seed, rules.seed + seeds)
     logs = [log.read(trace, rules.seed) for trace in traces]
     made = logs or [log.read(None, k) for k in numbers]
-    experiment = Experiment(made, names, numbers, of_seed=not traces)
+    experiment = Experiment(made, names, numbers, of_seed=not traces, draws=shake)
     limit_s = seconds(rules.limit)
     plans = experiment.plans(output.plan(limit_s, rules.of_runs()))
     with status("checking names"):

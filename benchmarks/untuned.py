@@ -113,10 +113,10 @@ def cuts(jobs: int, size: int) -> list[int]:
 def measure(log: tuple[Workload, System], case: Case) -> Figures:
     """Make one replay."""
     workload, system = log
-    run = simulate(
-        part(workload, case.size, case.cut), system, case.dispatcher,
-        predictor="forest" if case.dispatcher.startswith("hcp") else None, settings=Settings(seed=case.cut),
-    )  # fmt: skip
+    jobs = part(workload, case.size, case.cut)
+    predictor = "forest" if case.dispatcher.startswith("hcp") else None
+    settings = Settings(seed=case.cut)
+    run = simulate(jobs, system, case.dispatcher, predictor=predictor, settings=settings)
     found = run.metrics
     return Figures(
         int(found["jobs"]), found["bounded_slowdown_mean"], int(found["wait_s_max"]),

@@ -126,15 +126,18 @@ class EasyShadow:
         self._enter(jobs, submit_s, instance.system.total)
 
     def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
-        """Take note of jobs that ran before they were met: they are in the way here, too."""
-        known = self._running
-        jobs = instance.running.jobs
-        new = np.array([k for k, id in enumerate(runs) if id not in known], dtype=np.int64)
-        if len(new):
-            found = jobs.take(new)
-            self._enter(found, np.full(len(new), instance.now), instance.system.total)
-            for id in found.id.tolist():
-                self._runs(id, runs[id])
+        """Take note of jobs that ran before they were met: what is left of them is in the way."""
+        jobs, now = instance.running.jobs, instance.now
+        new = np.array([k for k, id in enumerate(runs) if id not in self._running], dtype=np.int64)
+        if not len(new):
+            return
+        block = jobs.take(new).block.copy()
+        times = [Column.REQUESTED, Column.EXPECTED]
+        block[times] = np.maximum(block[times] - (now - instance.running.start_s[new]), 1)
+        found = JobTable(block)
+        self._enter(found, np.full(len(new), now), instance.system.total)
+        for id in found.id.tolist():
+            self._runs(id, now)
 
     def _enter(self, jobs: JobTable, submit_s: IntArray, total: IntArray) -> None:
         """Let jobs queue here, since when they say."""

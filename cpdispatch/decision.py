@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray
-from cpdispatch.instance.snapshot import Starvation
+from cpdispatch.jobs import Starvation
 
 NO_START = -1
 

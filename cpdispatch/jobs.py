@@ -284,6 +284,33 @@ def job_block(
     return block
 
 
+@dataclass(frozen=True, slots=True)
+class Starvation:
+    """How long a job may be kept waiting by jobs that have waited less.
+
+    A queued job that has waited longer than the threshold is starved. No plan starts it later than
+    the bound, counted from when it became starved, though it could start earlier beside the
+    running jobs, the reservations and the other starved jobs, if all of these last until their
+    requested times.
+
+    Attributes
+    ----------
+    threshold_s, bound_s : int
+    wide : int
+        Wide jobs find room less easily, so both are shorter for them: by this many thousandths
+        for a job that asks for the whole system, by half as many for one that asks for half of it.
+    """
+
+    threshold_s: int
+    bound_s: int
+    wide: int = 0
+
+    def shortened_s(self, seconds: int, share: IntArray) -> IntArray:
+        """These seconds for jobs that ask for such shares of the system, in thousandths."""
+        found: IntArray = seconds * (1000 - self.wide * share // 1000) // 1000
+        return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
     """A whole log as columns, sorted by submission, with the real runtimes kept apart.

@@ -72,8 +72,9 @@ class Shadow(NamedTuple):
     book: IntArray
 
 
-def fresh(processors: int, room: int = FIRST_ROOM) -> Shadow:
-    """A shadow that knows no jobs, with room for so many."""
+def fresh(processors: int, room: int = 0) -> Shadow:
+    """A shadow that knows no jobs, with room for so many; for `FIRST_ROOM` if nothing is said."""
+    room = room or FIRST_ROOM
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
     book = np.zeros(TOLD + 1, dtype=np.int64)
@@ -92,8 +93,7 @@ def fresh(processors: int, room: int = FIRST_ROOM) -> Shadow:
 
 def grown(shadow: Shadow, jobs: int) -> Shadow:
     """The same with room for so many more jobs, and at least twice as much."""
-    room = 2 * (shadow.first_key.size + jobs)
-    larger = fresh(0, room)
+    larger = fresh(0, 2 * (shadow.first_key.size + jobs))
     for mine, theirs in zip(larger, shadow, strict=True):
         mine[..., : theirs.shape[-1]] = theirs
     return larger

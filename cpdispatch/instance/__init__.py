@@ -9,9 +9,9 @@ from cpdispatch.instance.snapshot import (
     Power,
     Reservation,
     Running,
-    Starvation,
     free_capacity,
 )
+from cpdispatch.jobs import Starvation
 
 __all__ = [
     "FORMAT", "NO_LATEST_S", "NO_NODES", "Dependencies", "Instance", "Power", "Reservation",

@@ -21,10 +21,9 @@ from cpdispatch.instance.snapshot import (
     Power,
     Reservation,
     Running,
-    Starvation,
     free_capacity,
 )
-from cpdispatch.jobs import JobTable, job_block
+from cpdispatch.jobs import JobTable, Starvation, job_block
 from cpdispatch.system import LIMIT, NodeGroup, System
 
 FORMAT = "cpdispatch-instance/1"

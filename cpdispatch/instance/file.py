@@ -76,7 +76,7 @@ class _Power(msgspec.Struct, forbid_unknown_fields=True):
     unit: list[int]
 
 
-class _Starvation(msgspec.Struct, forbid_unknown_fields=True):
+class _Starvation(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     threshold: int
     bound: int
     wide: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -43,12 +44,23 @@ else:
     from numba.core.caching import NullCache
     from numba.core.dispatcher import Dispatcher
 
-    class _Announcer(event.Listener):
-        """Says once, on standard error, that kernels are being compiled."""
+    class _Compilation(event.Listener):
+        """Says once, on standard error, that kernels are being compiled; collects no garbage then.
+
+        A compilation makes many objects and few cycles: looking for these took a fifteenth of it.
+        """
 
         said = False
 
+        def __init__(self) -> None:
+            self._under_way = 0
+            self._collects = False
+
         def on_start(self, event: Any) -> None:
+            if self._under_way == 0:
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._under_way += 1
             if not self.said:
                 type(self).said = True
                 if self._first():
@@ -70,17 +82,28 @@ else:
                 return True
 
         def on_end(self, event: Any) -> None:
-            """The end of a compilation is of no interest."""
+            self._under_way -= 1
+            if self._under_way == 0 and self._collects:
+                gc.enable()
 
-    event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
+    event.register("numba:compile", _Compilation())  # type: ignore[no-untyped-call]
 
     def kernel(function: Function) -> Function:
-        """Compile a function on its first call and cache the result beside the package."""
-        return cast(Function, _without_literals(njit(cache=True)(function)))
+        """Compile a function on its first call and cache the result beside the package.
+
+        Write no array into a slice of another in it, but elements in a loop: numba compiles the
+        text of an error about shapes for each such assignment.
+        """
+        return _compiled(function)
 
     def inlined(function: Function) -> Function:
         """Compile a function into each of its callers: for what is called at each event."""
-        return cast(Function, _without_literals(njit(cache=True, forceinline=True)(function)))
+        return _compiled(function, forceinline=True)
+
+    def _compiled(function: Function, **options: bool) -> Function:
+        # Nobody calls a kernel from C.
+        dispatcher = njit(cache=True, no_cfunc_wrapper=True, **options)(function)
+        return cast(Function, _without_literals(dispatcher))
 
     def _without_literals(dispatcher: Any) -> Any:
         """Type a constant argument of a call inside compiled code as any value of its type.

@@ -35,6 +35,14 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Do as always: there is no cache on this platform."""
         yield
 
+    def has_announced() -> bool:
+        """Whether this process has said that it compiles: it never does on this platform."""
+        return False
+
+    def is_kept(kernel: Any) -> bool:
+        """Whether nothing of a kernel is left to compile: nothing ever is on this platform."""
+        return True
+
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: there are none on this platform."""
         return callable(function)
@@ -88,6 +96,10 @@ else:
 
     event.register("numba:compile", _Compilation())  # type: ignore[no-untyped-call]
 
+    def has_announced() -> bool:
+        """Whether this process has said that it compiles."""
+        return _Compilation.said
+
     def kernel(function: Function) -> Function:
         """Compile a function on its first call and cache the result beside the package.
 
@@ -100,10 +112,10 @@ else:
         """Compile a function into each of its callers: for what is called at each event."""
         return _compiled(function, forceinline=True)
 
-    def _compiled(function: Function, **options: bool) -> Function:
+    def _compiled(function: Function, **more: bool) -> Function:
         # Nobody calls a kernel from C.
-        dispatcher = njit(cache=True, no_cfunc_wrapper=True, **options)(function)
-        return cast(Function, _without_literals(dispatcher))
+        options: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, **more}
+        return cast(Function, _without_literals(njit(**options)(function)))
 
     def _without_literals(dispatcher: Any) -> Any:
         """Type a constant argument of a call inside compiled code as any value of its type.
@@ -135,6 +147,11 @@ else:
         finally:
             for kernel, cache in zip(kernels, caches, strict=True):
                 kernel._cache = cache
+
+    def is_kept(kernel: Any) -> bool:
+        """Whether the cache has a kernel, compiled from its present source."""
+        cache = kernel._cache
+        return not isinstance(cache, NullCache) and bool(cache._cache_file._load_index())
 
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: whether numba has compiled it."""

@@ -38,7 +38,7 @@ from cpdispatch.campaign.tasks import (
     Stopped,
     Task,
 )
-from cpdispatch.compile import ANNOUNCED
+from cpdispatch.compile import ANNOUNCED, has_announced
 from cpdispatch.errors import InterruptedRunError
 
 GRACE_S = 15.0
@@ -132,6 +132,8 @@ def _desk(shared: Mapping[str, Any], tasks: int) -> Iterator[Path]:
             stack.enter_context(_owned(_SEMAPHORES))
         desk = stack.enter_context(_owned(Path(tempfile.gettempdir())))
         _lay_out(shared, desk)
+        if has_announced():
+            (desk / _ANNOUNCED).touch()
         np.zeros(tasks).tofile(desk / _SHARES)
         yield desk
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -57,6 +58,10 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Do as always: there is no cache on this platform."""
         yield
 
+    def is_kept(kernel: Any) -> bool:
+        """Whether nothing of a kernel is left to compile: nothing ever is on this platform."""
+        return True
+
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: there are none on this platform."""
         return callable(function)
@@ -66,24 +71,46 @@ else:
     from numba.core.caching import NullCache
     from numba.core.dispatcher import Dispatcher
 
-    class _Announcer(event.Listener):
-        """Says that kernels are being compiled."""
+    class _Compilation(event.Listener):
+        """Says that kernels are being compiled, and collects no garbage meanwhile.
+
+        A compilation makes many objects and few cycles: looking for these took a fifteenth of it.
+        """
+
+        def __init__(self) -> None:
+            self._under_way = 0
+            self._collects = False
 
         def on_start(self, event: Any) -> None:
             announce()
+            if self._under_way == 0:
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._under_way += 1
 
         def on_end(self, event: Any) -> None:
-            """The end of a compilation is of no interest."""
+            self._under_way -= 1
+            if self._under_way == 0 and self._collects:
+                gc.enable()
 
-    event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
+    event.register("numba:compile", _Compilation())  # type: ignore[no-untyped-call]
 
     def kernel(function: Function) -> Function:
-        """Compile a function on its first call and cache the result beside the package."""
-        return cast(Function, _without_literals(njit(cache=True)(function)))
+        """Compile a function on its first call and cache the result beside the package.
+
+        Write no array into a slice of another in it, but elements in a loop: numba compiles the
+        text of an error about shapes for each such assignment.
+        """
+        return _compiled(function)
 
     def inlined(function: Function) -> Function:
         """Compile a function into each of its callers: for what is called at each event."""
-        return cast(Function, _without_literals(njit(cache=True, forceinline=True)(function)))
+        return _compiled(function, forceinline=True)
+
+    def _compiled(function: Function, **more: bool) -> Function:
+        # Nobody calls a kernel from C.
+        options: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, **more}
+        return cast(Function, _without_literals(njit(**options)(function)))
 
     def _without_literals(dispatcher: Any) -> Any:
         """Type a constant argument of a call inside compiled code as any value of its type.
@@ -115,6 +142,11 @@ else:
         finally:
             for kernel, cache in zip(kernels, caches, strict=True):
                 kernel._cache = cache
+
+    def is_kept(kernel: Any) -> bool:
+        """Whether the cache has a kernel, compiled from its present source."""
+        cache = kernel._cache
+        return not isinstance(cache, NullCache) and bool(cache._cache_file._load_index())
 
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: whether numba has compiled it."""

@@ -618,6 +618,12 @@ def is_model(spec: str) -> bool:
     return entry is not None and "objective" in entry.parameters
 
 
+def has_engine(spec: str) -> bool:
+    """Whether a name is that of a dispatcher with the engine around its model."""
+    entry = REGISTRY.get(spec.partition(":")[0])
+    return entry is not None and "patience" in entry.parameters
+
+
 def _is_registered(name: str) -> bool:
     return name in REGISTRY or name.startswith("easy-")
 

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from cpdispatch.experiment import RunSummary, report_of, tables
+from cpdispatch.campaign import Workers
+from cpdispatch.experiment import Experiment, RunPlan, RunSummary, report_of, tables
+from cpdispatch.experiment import runs as making
+from cpdispatch.models import warming
+from cpdispatch.system import NAMED
+from cpdispatch.workloads.generate import eurora_sample
 
 
 def told(
@@ -108,3 +113,32 @@ def test_each_seed_may_have_jobs_of_its_own() -> None:
         ((title, (easy, hcp)),) = tables(some)
         assert (title, easy["first"], hcp["first"]) == ("", None, "easy")
     assert [row["first"] for row in report_of(runs)["runs"]] == [None, None, "easy", "easy"]
+
+
+@pytest.mark.parametrize(
+    ("dispatchers", "workers", "compiled"),
+    [
+        (("easy", "hcp"), Workers(cores=2), True),
+        (("easy", "thesis-hcp3"), Workers(cores=2), False),
+        (("hcp",), Workers(cluster="tcp://somewhere:8786"), False),
+    ],
+)
+def test_kernels_of_the_engine_are_compiled_before_workers_of_this_machine_begin(
+    dispatchers: tuple[str, ...],
+    workers: Workers,
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    what: list[str] = []
+
+    def begun(*given: Any, **more: Any) -> list[Any]:
+        what.append("workers")
+        return []
+
+    monkeypatch.setattr(warming, "compile_kernels", lambda: what.append("kernels"))
+    monkeypatch.setattr(making, "completed", begun)
+    log = eurora_sample(20), NAMED["eurora"]
+    experiment = Experiment([log], dispatchers, [0])
+    plans = experiment.plans(RunPlan(dispatchers[0]))
+    experiment.run(plans, workers, lambda done, tasks: None, lambda: False)
+    assert what == (["kernels"] if compiled else []) + ["workers"]

@@ -395,9 +395,12 @@ def _reserve(
         shape = given[SHAPE, job]
         at[AHEAD_JOB], at[SHADOW], at[SOONER] = job, at[NOW], 0
         at[AHEAD_ROOMS] = rooms_of(at, nodes, shape)
-        nodes.ahead[:] = nodes.free
-        nodes.ahead_pool[:] = nodes.pool
-        nodes.ahead_room[:] = nodes.room[shape]
+        for node in range(nodes.free.shape[0]):
+            nodes.ahead_room[node] = nodes.room[shape, node]
+            for r in range(nodes.free.shape[1]):
+                nodes.ahead[node, r] = nodes.free[node, r]
+        for r in range(nodes.pool.shape[0]):
+            nodes.ahead_pool[r] = nodes.pool[r]
     k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
     while not _fits_ahead(at, given, fate, care, nodes, job) and k < at[RUNNING]:
         at[SHADOW], at[SOONER] = run[DUE, k], 0

@@ -210,7 +210,8 @@ class Experiment:
         InterruptedRunError
             When ``stop`` said so; a later experiment in the same folders goes on from there.
         """
-        from cpdispatch.dispatch import is_model
+        from cpdispatch.dispatch import has_engine, is_model
+        from cpdispatch.models.warming import compile_kernels
         from cpdispatch.simulator.replay import finished
         from cpdispatch.workloads.shake import shaken
 
@@ -218,6 +219,8 @@ class Experiment:
         of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
         summaries: dict[str, RunSummary] = {}
         failure = None
+        if not workers.cluster and any(has_engine(plan.dispatcher) for _, plan in plans):
+            compile_kernels()  # now, on all cores: else each worker compiles them
         with _sign(plans if workers.cluster else []) as sign:
             # What takes longest begins first: other workers make all the others meanwhile.
             models_first = sorted(

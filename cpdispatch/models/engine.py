@@ -45,6 +45,7 @@ from cpdispatch.models.part import Part, Selection, parts_of, select
 from cpdispatch.models.pooled_model import EXHAUST_STEPS
 from cpdispatch.models.search import CLOCK_ENDED, DETERMINISTIC_PER_S, Formulation, configure
 from cpdispatch.models.solver import Response, Solver, shared
+from cpdispatch.models.warming import compile_kernels
 
 STEPS_PER_S = 2_500_000
 """Windows of the local search that a second is sure to hold (4 to 8 million were measured)."""
@@ -585,4 +586,5 @@ class _Throwaway:
 def warm_up(model: str) -> None:
     """Load the kernels of a model and start the solver: no decision's budget pays for it."""
     shared().warm_up()
+    compile_kernels()
     toys.play(partial(_Throwaway, model), toys.every_kind())

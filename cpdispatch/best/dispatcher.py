@@ -62,7 +62,7 @@ class Best:
     adapt: bool = True
     best_fit: bool = False
     name: str = "best"
-    predictor: ClassVar[str] = "forest"
+    predictor: ClassVar[str] = "mixture"
     backfill: Backfill = field(init=False, repr=False)
     """Decides, with the parameters in use."""
     fresh: bool = field(default=True, init=False, repr=False)

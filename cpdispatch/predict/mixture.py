@@ -8,7 +8,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple
 
 from cpdispatch.jobs import UNKNOWN, Job
-from cpdispatch.predict.forest import LEVEL, OPEN, Errors
+from cpdispatch.predict.forest import FEWEST, LEVEL, OPEN, Errors
 from cpdispatch.predict.last import USERS, Last2
 from cpdispatch.predict.recent import Recent
 
@@ -91,7 +91,9 @@ class Mixture:
     multiplied by so that 0.6 of the last 1000 jobs kept to it, and of the predictor's own upper
     duration if it states one. Their loss is the quantile loss of that level.
 
-    What counts is what each source said at a job's submission.
+    What counts is what each source said at a job's submission. Until 200 jobs have ended both
+    durations are the requested time: the jobs that end first are the short ones, so that what is
+    known of users and errors is biased.
 
     Parameters
     ----------
@@ -129,12 +131,12 @@ class Mixture:
         said = self._say(job, now)
         if now == job.submit_s:
             self._asked.set(job.id, said)
-        return round(exp(said.expected))
+        return self._in_seconds(said.expected, job)
 
     def upper(self, job: Job, now: int) -> float:
         """Return the weighted mean of the upper sources, in whole seconds."""
         said = self._asked.get(job.id) if now == job.submit_s else None
-        return round(exp((said or self._say(job, now)).upper))
+        return self._in_seconds((said or self._say(job, now)).upper, job)
 
     def refresh(self, job: Job, elapsed_s: int) -> float:
         """Return what the predictor says of a job that runs; else the requested time."""
@@ -163,7 +165,7 @@ class Mixture:
             new = share if before is None else before + _OF_NEW * (share - before)
             self._shares.set(job.user, new)
         self._ended += 1
-        self._share += max(_OF_NEW_OF_ALL, 1 / (1 + self._ended)) * (share - self._share)
+        self._share += _OF_NEW_OF_ALL * (share - self._share)
         self._last.learn(job, runtime_s)
         self.predictor.learn(job, runtime_s)
 
@@ -173,6 +175,9 @@ class Mixture:
             "Weights": _table(SOURCES, self.weights),
             "Weights of upper durations": _table(UPPER_SOURCES, self.upper_weights),
         }
+
+    def _in_seconds(self, said: float, job: Job) -> float:
+        return job.requested_s if self._ended < FEWEST else round(exp(said))
 
     def _say(self, job: Job, now: int) -> Said:
         requested = log(max(1, job.requested_s))

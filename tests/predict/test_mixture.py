@@ -15,6 +15,7 @@ from cpdispatch import verify
 from cpdispatch.best import Best
 from cpdispatch.jobs import UNKNOWN, Job, Workload
 from cpdispatch.predict.conformance import RULES, check, drive, events, sample
+from cpdispatch.predict.forest import FEWEST
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.mixture import SOURCES, UPPER_SOURCES, Mixture, Weights
 from cpdispatch.simulator import simulate
@@ -84,9 +85,13 @@ def asked(mixture: Mixture, some: list[tuple[Job, int]]) -> tuple[list[float], l
     )
 
 
-def test_before_a_job_has_ended_a_predictor_is_a_quarter_of_what_is_known() -> None:
-    mixture = Mixture(Says(lambda job: 225))
-    assert asked(mixture, [(JOB, 0)])[0] == [1800]  # 3600 ** (3 / 4) * 225 ** (1 / 4)
+def test_until_some_jobs_have_ended_it_says_the_requested_time() -> None:
+    mixture = Mixture(Says(lambda job: 100))
+    some = [(replace(job, requested_s=5000), 100) for job, _ in jobs(FEWEST)]
+    teach(mixture, some[:-1])
+    assert asked(mixture, [(JOB, 0)]) == ([3600], [3600])
+    teach(mixture, some[-1:])
+    assert mixture.predict(JOB, 0) < 110
 
 
 @pytest.mark.parametrize("user", [nobody, one_of_five])
@@ -95,7 +100,7 @@ def test_with_exact_requests_the_order_is_theirs_and_they_are_certain(
 ) -> None:
     mixture, later = Mixture(Says(lie)), jobs(100, 10_000, user)
     requested_s = np.array([job.requested_s for job, _ in later])
-    teach(mixture, jobs(50, user=user))
+    teach(mixture, jobs(FEWEST, user=user))
     expected_s, upper_s = (np.array(each) for each in asked(mixture, later))
     np.testing.assert_allclose(expected_s, requested_s, rtol=0.02, atol=1)
     np.testing.assert_allclose(upper_s, requested_s, rtol=0.02, atol=1)
@@ -110,17 +115,17 @@ def loose(some: list[tuple[Job, int]]) -> list[tuple[Job, int]]:
     return [(replace(job, requested_s=36_000 + job.id % 7), runtime) for job, runtime in some]
 
 
-def test_a_predictor_that_is_right_is_believed_after_fifty_jobs() -> None:
-    truth = {job.id: runtime for job, runtime in jobs(100) + jobs(100, 10_000)}
+def test_a_predictor_that_is_right_is_believed() -> None:
+    truth = {job.id: runtime for job, runtime in jobs(FEWEST) + jobs(100, 10_000)}
     mixture, later = Mixture(Says(lambda job: truth[job.id])), loose(jobs(100, 10_000))
-    teach(mixture, loose(jobs(50)))
+    teach(mixture, loose(jobs(FEWEST)))
     expected_s, upper_s = (np.array(each) for each in asked(mixture, later))
     runtime_s = np.array([runtime for _, runtime in later])
     np.testing.assert_allclose(expected_s, runtime_s, rtol=0.02, atol=1)
     assert (upper_s < 1.1 * runtime_s).all()
 
 
-def test_a_predictor_that_lies_is_outweighed_after_fifty_jobs() -> None:
+def test_a_predictor_that_lies_is_outweighed_within_fifty_jobs() -> None:
     some = [(job, 60 * 5**job.user) for job, _ in loose(jobs(50, user=one_of_five))]
     mixture = Mixture(Says(lie))
     teach(mixture, some)
@@ -139,7 +144,7 @@ def test_a_predictor_that_begins_to_lie_is_outweighed_although_it_was_right_for_
 
 def test_where_nobody_is_known_requests_keep_their_order() -> None:
     mixture, later = Mixture(Says(lambda job: job.requested_s)), jobs(100, 10_000)
-    teach(mixture, [(job, 1 + runtime // (2 + job.id % 3)) for job, runtime in jobs(50)])
+    teach(mixture, [(job, 1 + runtime // (2 + job.id % 3)) for job, runtime in jobs(FEWEST)])
     by_request = np.argsort([job.requested_s for job, _ in later])
     for said in asked(mixture, later):
         assert (np.diff(np.array(said)[by_request]) >= 0).all()
@@ -149,7 +154,7 @@ def test_a_users_share_of_requested_times_is_the_users_own() -> None:
     mixture, (job, _) = Mixture(Says(lie)), jobs(1, 10_000)[0]
     tenth_or_all = [
         (replace(job, user=job.id % 2), runtime if job.id % 2 else -(-runtime // 10))
-        for job, runtime in jobs(200)
+        for job, runtime in jobs(FEWEST)
     ]
     teach(mixture, tenth_or_all)
     one = replace(job, requested_s=10_000)
@@ -160,11 +165,10 @@ def test_a_users_share_of_requested_times_is_the_users_own() -> None:
 def test_jobs_without_a_user_have_the_share_of_all_jobs_and_are_not_one_user() -> None:
     mixture, (job, runtime_s) = Mixture(Says(lie)), jobs(1, 10_000)[0]
     one = replace(job, requested_s=10_000)
-    tenth = [(replace(each, requested_s=10 * runtime), runtime) for each, runtime in jobs(300)]
-    teach(mixture, tenth[:30])
-    assert 900 < mixture.predict(one, 0) < 1_500
-    teach(mixture, tenth[30:])
+    tenth = [(replace(each, requested_s=10 * runtime), runtime) for each, runtime in jobs(FEWEST)]
+    teach(mixture, tenth)
     before_s = mixture.predict(one, 0)
+    assert 900 < before_s < 1_100
     teach(mixture, [(job, runtime_s)])  # the requested time is exact for once
     assert before_s < mixture.predict(one, 0) < 1.2 * before_s
 
@@ -206,12 +210,26 @@ def test_jobs_of_a_few_seconds_are_alike() -> None:
     assert mixture.weights.losses[PREDICTOR] < 1 < mixture.weights.losses[REQUESTED]
 
 
+def test_users_whose_jobs_last_equally_long_are_known_by_their_last_two() -> None:
+    mixture = Mixture(Says(lie))
+    some = [
+        (replace(job, requested_s=runtime + 5_000), 50 * 9**job.user)
+        for job, runtime in jobs(FEWEST, user=one_of_five)
+    ]
+    teach(mixture, some)
+    assert mixture.weights.shares()[LAST] > 0.7
+
+
 class Hears(Says):
-    """Hears of starts, and is asked about jobs that run."""
+    """Hears of starts and ends, and is asked about jobs that run."""
 
     def __init__(self) -> None:
         super().__init__(lie)
         self.started: list[tuple[int, int]] = []
+        self.learned: list[tuple[int, int]] = []
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        self.learned.append((job.id, runtime_s))
 
     def start(self, job: Job, now: int) -> None:
         self.started.append((job.id, now))
@@ -220,11 +238,12 @@ class Hears(Says):
         return 2 * elapsed_s
 
 
-def test_its_predictor_hears_of_starts_and_is_asked_about_jobs_that_run() -> None:
+def test_its_predictor_hears_of_starts_and_ends_and_is_asked_about_jobs_that_run() -> None:
     hears = Hears()
     mixture = Mixture(hears)
     mixture.start(JOB, 5)
-    assert hears.started == [(JOB.id, 5)]
+    mixture.learn(JOB, 7)
+    assert (hears.started, hears.learned) == ([(JOB.id, 5)], [(JOB.id, 7)])
     assert mixture.refresh(JOB, 50) == 100
     alone = Mixture(Says(lie))
     alone.start(JOB, 5)

@@ -47,7 +47,7 @@ class Best:
     width: float = 0.0
     best_fit: bool = False
     name: str = "best"
-    predictor: ClassVar[str] = "forest"
+    predictor: ClassVar[str] = "mixture"
     backfill: Backfill = field(init=False, repr=False)
     """Decides, for predictions that are `cautious` already."""
 

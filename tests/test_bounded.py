@@ -214,5 +214,5 @@ def test_bad_bounds_are_refused(spec: str, words: str) -> None:
 def test_names_and_predictors_are_those_of_the_dispatcher() -> None:
     assert dispatch.make("best").name == "best"
     assert dispatch.make("hcp:wait=0.5").name == "hcp:wait=0.5"
-    assert dispatch.predictor_of(dispatch.make("best")) == "forest"
+    assert dispatch.predictor_of(dispatch.make("best")) == "mixture"
     assert not isinstance(dispatch.make("hcp:wait=off"), Bounded)

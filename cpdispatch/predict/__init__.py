@@ -1,9 +1,10 @@
 """Predictors of job durations: one protocol, one registry of names.
 
 A predictor is asked at a job's submission and taught at its completion, so it never sees a runtime
-before the job has ended. One that is `Watching` hears of starts as well; one that is `Refreshing`
-is asked again about jobs that outlive what it said. The simulator caps what it says at the
-requested time, and goes on with the requested time when it fails (`cpdispatch.predict.guard`).
+before the job has ended, unless it is `Clairvoyant`. One that is `Watching` hears of starts as
+well; one that is `Refreshing` is asked again about jobs that outlive what it said. The simulator
+caps what it says at the requested time, and goes on with the requested time when it fails
+(`cpdispatch.predict.guard`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+
 from cpdispatch import own
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compiled.memory import Memory
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
@@ -23,6 +27,7 @@ from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.eloss import ELoss
 from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
+from cpdispatch.predict.mixture import Mixture
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.walltime import Walltime
 
@@ -71,6 +76,19 @@ class Cautious(Predictor, Protocol):
 
     def upper(self, job: Job, now: int) -> float:
         """What a job that is submitted ``now`` will probably not run longer than, in seconds."""
+        ...
+
+
+@runtime_checkable
+class Clairvoyant(Predictor, Protocol):
+    """A predictor that knows runtimes before jobs end, to compare real predictors with.
+
+    In what dispatchers see, jobs request what they run: whatever a dispatcher plans by, expected,
+    upper or requested times, it plans by the runtime.
+    """
+
+    def known(self, workload: Workload) -> IntArray:
+        """Runtime of each job of a workload in seconds, shape (jobs,)."""
         ...
 
 
@@ -142,6 +160,10 @@ PREDICTORS: Mapping[str, Entry] = {
         "medians of a forest that is grown anew every week",
         lambda workload, seed: Forest(seed=seed),
     ),
+    "mixture": Entry(
+        "forest, requested time and user's past, weighed by how good each has been",
+        lambda workload, seed: Mixture(Forest(seed=seed)),
+    ),
     "actual": Entry(
         "the real runtime: a clairvoyant bound, not a predictor",
         lambda workload, seed: Actual.of(workload),
@@ -160,8 +182,9 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
         or a function that makes one, or an object, of which a copy is taken.
     workload : Workload
     seed : int
-        Of what ``forest`` and ``class`` draw at random. The other predictors of the package draw
-        nothing. A class or function of the user's own is given it if it has a parameter ``seed``.
+        Of what ``forest``, ``mixture`` and ``class`` draw at random. The other predictors of the
+        package draw nothing. A class or function of the user's own is given it if it has a
+        parameter ``seed``.
 
     Raises
     ------
@@ -183,6 +206,17 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     if name not in PREDICTORS:
         raise unknown("predictor", name, PREDICTORS)
     return PREDICTORS[name].make(workload, seed)
+
+
+def known_s(predictor: Predictor, workload: Workload) -> IntArray | None:
+    """What a clairvoyant predictor knows the jobs to last, seconds, shape (jobs,).
+
+    It is 1 s or more, and the requested time at most. None if the predictor is not `Clairvoyant`.
+    """
+    if not isinstance(predictor, Clairvoyant):
+        return None
+    known = np.minimum(predictor.known(workload), workload.table.requested_s)
+    return sealed(np.maximum(known, 1))
 
 
 def bounding(predictor: Predictor) -> Bounding:

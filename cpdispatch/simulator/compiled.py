@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.limits import wary_s
 from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
-from cpdispatch.jobs import Job, Workload
-from cpdispatch.predict import Cautious, Predictor, Remembering
+from cpdispatch.jobs import Column, Job, JobTable, Workload
+from cpdispatch.predict import Cautious, Predictor, Remembering, known_s
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.records import Records
 from cpdispatch.simulator.simulation import check
@@ -95,7 +96,7 @@ class CompiledSimulation:
         runtime_s = workload.runtime_s
         if kill_at_limit:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
-        prepared = Replays(workload, system, runtime_s)
+        prepared = Replays(_as_known(predictor, workload), system, runtime_s)
         self._name = dispatcher.name
         bound = dispatcher.bound if isinstance(dispatcher, Bounded) else None
         rule: Any = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
@@ -213,6 +214,16 @@ class CompiledSimulation:
         state = other.__dict__
         self._replay.restore(state["saved"])
         self._told = state["told"]
+
+
+def _as_known(predictor: Predictor, workload: Workload) -> Workload:
+    """The workload as dispatchers see it, see `cpdispatch.predict.Clairvoyant`."""
+    requested_s = known_s(predictor, workload)
+    if requested_s is None:
+        return workload
+    columns = list(workload.table.columns)
+    columns[Column.REQUESTED] = requested_s
+    return replace(workload, table=JobTable(columns, workload.table.labels))
 
 
 class _Told:

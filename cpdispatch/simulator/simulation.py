@@ -24,7 +24,7 @@ from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
-from cpdispatch.predict import Predictor, Refreshing, bounding, make
+from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import Records
@@ -108,6 +108,7 @@ class Simulation:
                 "correction refresh does: choose another predictor or another correction"
             )
         self._guard = Guard(self.predictor)
+        self._known_s = known_s(self.predictor, workload)
         self.trigger = trigger
         self.now = 0
         self.records = Records(workload, idempotent=idempotent)
@@ -240,6 +241,9 @@ class Simulation:
     def _submit(self) -> Job:
         row, column = self._next_job()
         job = job_of(column)
+        if self._known_s is not None:
+            column = column.copy()
+            column[Column.REQUESTED] = self._known_s[row]
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         upper_s = max(expected_s, self._guard.upper(job, self.now))

@@ -141,7 +141,7 @@ def test_with_limits_by_requested_times_predictions_order_the_queue_and_limit_no
 
 
 def test_it_brings_its_own_predictor() -> None:
-    assert dispatch.predictor_of(dispatch.make("best")) == "forest"
+    assert dispatch.predictor_of(dispatch.make("best")) == "mixture"
     assert dispatch.predictor_of(dispatch.make("easy")) == "walltime"
 
 

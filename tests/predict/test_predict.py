@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cpdispatch import verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Column, Job, JobTable
-from cpdispatch.predict import PREDICTORS, make
+from cpdispatch.predict import PREDICTORS, Cautious, make
+from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.conformance import sample
 from cpdispatch.predict.profile import NO_PREFIX
 from cpdispatch.simulator import Simulation, simulate
@@ -34,6 +37,45 @@ def test_walltime_is_the_requested_time() -> None:
 def test_actual_is_the_real_runtime_capped_at_the_requested_time() -> None:
     sim, _ = play(ROWS, predictor="actual")
     assert sim.records.expected_s.tolist() == [7, 50, 30]
+
+
+def test_with_actual_jobs_request_what_they_run_in_what_dispatchers_see() -> None:
+    sim, met = play(ROWS, processors=5, predictor="actual")
+    for job, seconds in ((1, 7), (2, 50), (3, 30)):
+        tables = [each for one in met for each in (one.queue, one.running.jobs)]
+        for name in ("requested_s", "expected_s", "upper_s"):
+            seen = {
+                int(getattr(each, name)[each.id == job][0]) for each in tables if job in each.id
+            }
+            assert seen == {seconds}
+    assert sim.workload.table.requested_s.tolist() == [100, 50, 30]
+
+
+def test_actual_states_its_upper_duration() -> None:
+    log = workload(ROWS)
+    actual = Actual.of(log)
+    assert isinstance(actual, Cautious)
+    assert [actual.upper(job, job.submit_s) for job in log.table] == [7, 80, 30]
+
+
+@pytest.mark.parametrize(
+    "name", ["easy-spf-spf", "conservative", "best", "hcp:cp=off", "pcp:cp=off"]
+)
+def test_with_actual_no_dispatcher_plans_by_anything_but_the_runtime(name: str) -> None:
+    """The schedule is that of a log whose jobs request what they run."""
+    log = sample(60)
+    block = log.table.block.copy()
+    block[Column.REQUESTED] = np.clip(log.runtime_s, 1, log.table.requested_s)
+    exact = replace(log, table=JobTable(block))
+    system = System.pool(int(log.table.units.max()))
+    for compiled in (True, False):
+        known, told = (
+            simulate(one, system, name, predictor=predictor, compiled=compiled)
+            for one, predictor in ((log, "actual"), (exact, "walltime"))
+        )
+        assert verify.run(known.jobs, system) == []
+        assert known.jobs["start"].tolist() == told.jobs["start"].tolist()
+        assert known.jobs["requested_s"].tolist() == log.table.requested_s.tolist()
 
 
 def test_a_predictor_learns_a_runtime_only_when_the_job_has_ended() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cpdispatch import verify
 from cpdispatch.best import Best
+from cpdispatch.bounded import Bounded
 from cpdispatch.jobs import UNKNOWN, Job, Workload
 from cpdispatch.predict.conformance import RULES, check, drive, events, sample
 from cpdispatch.predict.forest import FEWEST
@@ -281,10 +282,9 @@ def test_it_says_at_least_a_second_and_no_more_than_requested() -> None:
 def test_compiled_replays_are_those_of_the_general_loop(
     inner: Callable[[], Any], case: tuple[Workload, System], correction: str
 ) -> None:
-    best = Best(threshold_s=20, strict_s=25, long_s=4, keep=0.3)
     first, second = (
         simulate(
-            *case, replace(best), predictor=Mixture(inner()), correction=correction,
+            *case, Bounded(Best(long_s=4, keep=0.3)), predictor=Mixture(inner()), correction=correction,
             compiled=compiled,
         )
         for compiled in (True, False)

@@ -284,8 +284,8 @@ def test_compiled_replays_are_those_of_the_general_loop(
 ) -> None:
     first, second = (
         simulate(
-            *case, Bounded(Best(long_s=4, keep=0.3)), predictor=Mixture(inner()), correction=correction,
-            compiled=compiled,
+            *case, Bounded(Best(long_s=4, keep=0.3)), predictor=Mixture(inner()),
+            correction=correction, compiled=compiled,
         )
         for compiled in (True, False)
     )  # fmt: skip

@@ -187,7 +187,9 @@ def _begun(
         if isinstance(dispatcher, str):
             made = dispatch.make(dispatcher, settings, warm=toys.simulated())
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
-    names = {"dispatcher": made.name, "predictor": known.name}
+    names: dict[str, Any] = {"dispatcher": made.name, "predictor": known.name}
+    if isinstance(made, Bounded):
+        names["wait"] = made.rules
     about = _about(workload, system, names | rules | general, settings)
     return _Replay(about, simulation, made), known
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compiled import shadow as easy
-from cpdispatch.decision import Decision
+from cpdispatch.decision import Decision, Reason
 from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable, on_pool
@@ -167,7 +168,7 @@ class Bounded:
     """A dispatcher under which jobs that wait too long come first, see `WaitBound`.
 
     What is too long is measured on line by what EASY would have led to (`EasyShadow`). An instance
-    that has a starvation bound of its own keeps that.
+    that has a starvation bound of its own keeps that, if the dispatcher's plans keep to it.
 
     Attributes
     ----------
@@ -205,6 +206,22 @@ class Bounded:
         """Whether it has met no instance yet."""
         return self.shadow.fresh and bool(getattr(self.inner, "fresh", True))
 
+    @property
+    def rules(self) -> dict[str, int | None]:
+        """What a run tells of the bound, in thousandths of the longest wait under EASY so far.
+
+        ``in_turn_after`` and ``wide`` of the `WaitBound`; and ``first_after``: of the jobs past
+        the first, the one that was submitted first starts after so much of it wherever it fits.
+        That is None where nothing is certain, because promises to other jobs come first.
+        """
+        inner = getattr(self.inner, "backfill", self.inner)
+        first_after: int | None = None
+        if self.keeps_starvation_bound:
+            first_after = 1000
+        elif isinstance(inner, Backfill) and inner.bounded and inner.depth == 1:
+            first_after = self.bound.in_turn_after
+        return {**asdict(self.bound), "first_after": first_after}
+
     def renamed(self, name: str) -> Bounded:
         """The same under another name."""
         return replace(self, inner=replace(self.inner, name=name))  # type: ignore[type-var]
@@ -223,7 +240,10 @@ class Bounded:
         if instance.starvation is not None and self.keeps_starvation_bound:
             return self.inner.dispatch(instance)
         bound = self.bound.at(self.shadow.look(instance))
-        decision = self.inner.dispatch(replace(instance, starvation=bound))
+        instance = replace(instance, starvation=bound)
+        decision = self.inner.dispatch(instance)
         self.shadow.started(instance, decision)
+        in_turn = (decision.start_s == instance.now) & (decision.reason == Reason.STARTED)
+        reason = np.where(in_turn & instance.starved(), np.int8(Reason.LATE), decision.reason)
         certificate = replace(decision.certificate, starvation=bound)
-        return replace(decision, certificate=certificate)
+        return replace(decision, reason=reason, certificate=certificate)

@@ -29,6 +29,8 @@ class Reason(IntEnum):
     """Asks for more than the whole system has."""
     REJECTED = 5
     """Refused by the dispatcher: leaves the queue."""
+    LATE = 6
+    """Starts now, in front of the others: it has waited too long, see `cpdispatch.bounded`."""
 
 
 @dataclass(frozen=True, slots=True)

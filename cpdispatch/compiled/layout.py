@@ -17,7 +17,7 @@ from cpdispatch.decision import Reason
 NEVER, ALWAYS = int(np.iinfo(np.int64).max), int(np.iinfo(np.int64).min)
 """Times after and before all others."""
 IN_TURN, BACKFILLED, WAITS = int(Reason.STARTED), int(Reason.BACKFILLED), int(Reason.WAITS)
-REJECTED = int(Reason.REJECTED)
+REJECTED, WAS_LATE = int(Reason.REJECTED), int(Reason.LATE)
 
 REJECT = -1
 """The reservation depth of the dispatcher that refuses every job."""

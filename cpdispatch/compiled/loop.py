@@ -27,6 +27,7 @@ from cpdispatch.compiled.layout import (
     FREE,
     HEAD,
     HEAP_END,
+    IN_TURN,
     IN_TURN_AFTER,
     KEEPS,
     KIND,
@@ -69,12 +70,14 @@ from cpdispatch.compiled.layout import (
     UPPER,
     USED_UP,
     USUAL,
+    WAS_LATE,
     WHO,
     WIDE,
 )
 from cpdispatch.compiled.memory import Memory, expect
 from cpdispatch.compiled.queue import (
     enqueue,
+    is_late,
     key_under,
     lasting_key,
     let_late_ones_first,
@@ -201,7 +204,7 @@ def _thresholds_change(
     """Follow EASY up to now, and take the thresholds from the longest wait under it.
 
     Returns whether any job may have become late, or be late no more. When jobs ended between two
-    dispatches is told as a dispatcher may know it, see `cpdispatch.wait_bound.ended_s`.
+    dispatches is told as a dispatcher may know it, see `cpdispatch.bounded.ended_s`.
     """
     now, before = at[NOW], shadow.at[NOW]
     for k in range(shadow.book[TOLD], at[SERIAL] - at[PENDING]):
@@ -324,7 +327,11 @@ def dispatch(
             tidy(at, fate, second, second_key, SECOND_SIZE)
     if shadow is not None:
         for k in range(serial, at[SERIAL]):
-            starts(shadow, run[BY_SERIAL, k], now)
+            job = run[BY_SERIAL, k]
+            starts(shadow, job, now)
+            late = is_late(given, job, now, rule[THRESHOLD], rule[WIDE])
+            if late and fate[REASON, job] == IN_TURN:
+                fate[REASON, job] = WAS_LATE
     at[SEEN] = at[NEXT]
     _record(at, times, counts, now, queued, running, at[SERIAL] - serial)
     if shadow is not None and times.shape[0] > 0:

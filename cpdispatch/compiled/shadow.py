@@ -1,8 +1,9 @@
 """EASY backfilling on a pool beside the real schedule: how long would the jobs have waited?
 
 It knows what a dispatcher knows. A job that has ended in reality runs as long here. Any other is
-taken to run for its requested time, times the share of requested times that jobs have used so far,
-but not shorter than it has been running already.
+taken to run for its requested time, times the share of requested times that jobs have used so far.
+One that runs for longer than that in reality is taken to run as long again, up to its requested
+time, and from then on to end within a second.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from cpdispatch.compiled.layout import (
     RUNNING,
     RUNTIME,
     SCALARS,
+    SEEN,
     SERIAL,
     START,
     STEP,
@@ -73,7 +75,7 @@ class Shadow(NamedTuple):
 
 
 def fresh(processors: int, room: int = 0) -> Shadow:
-    """A shadow that knows no jobs, with room for so many; for `FIRST_ROOM` if nothing is said."""
+    """A shadow that knows no jobs, with room for so many; `FIRST_ROOM` when 0."""
     room = room or FIRST_ROOM
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
@@ -131,6 +133,7 @@ def has_room(shadow: Shadow, jobs: int) -> bool:
             for row in range(fate.shape[0]):
                 fate[row, to] = fate[row, job]
             to += 1
+    at[SEEN] -= at[NEXT] - to
     at[NEXT] = to
     for k in range(at[FIRST_SIZE]):
         first[WHO, k] = kept[first[WHO, k]]
@@ -147,7 +150,10 @@ def has_room(shadow: Shadow, jobs: int) -> bool:
 
 @kernel
 def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int) -> None:
-    """Take note of a job; there must be room for it."""
+    """Take note of a job, which queues from the time up to which is followed next.
+
+    There must be room for it.
+    """
     at, given, fate, book = shadow.at, shadow.given, shadow.fate, shadow.book
     job = at[NEXT]
     at[NEXT] += 1
@@ -158,9 +164,6 @@ def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int
     fate[EXPECTED, job] = requested
     fate[START, job] = fate[END, job] = -1
     fate[STEP, job] = 0
-    place = at[FIRST_SIZE]
-    at[FIRST_SIZE] += 1
-    shadow.first[WHO, place], shadow.first[WANTS, place] = job, need
 
 
 @kernel
@@ -232,7 +235,7 @@ def _runs_longer(shadow: Shadow, job: int, ran: int, until: int) -> int:
         longer = given[RUNTIME, job]
     elif given[REAL, job] >= 0:
         real = until - given[REAL, job]
-        longer = min(2 * real, max(given[REQUESTED, job], real)) if real > ran else 0
+        longer = max(min(2 * real, given[REQUESTED, job]), real + 1) if real >= ran else 0
     else:
         longer = 0
     return longer if longer > ran else 0
@@ -261,6 +264,11 @@ def follow(shadow: Shadow, until: int) -> int:
             at[RUNNING] -= 1
             at[FREE] += given[NEED, job]
             fate[END, job] = now
+        while now == until and at[SEEN] < at[NEXT]:
+            place = at[FIRST_SIZE]
+            first[WHO, place], first[WANTS, place] = at[SEEN], given[NEED, at[SEEN]]
+            at[FIRST_SIZE] += 1
+            at[SEEN] += 1
         serial = at[SERIAL]
         gone, ending = correct(at, given, fate, run, MINIMAL)
         start_in_turn(at, given, fate, run, None, first, ending)

@@ -194,7 +194,9 @@ def _begun(
         simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
     else:
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
-    names = {"dispatcher": made.name, "predictor": known.name}
+    names: dict[str, Any] = {"dispatcher": made.name, "predictor": known.name}
+    if isinstance(made, Bounded):
+        names["wait"] = made.rules
     about = _about(workload, system, names | rules | general, settings)
     return _Replay(about, simulation, made), known
 

@@ -179,4 +179,4 @@ def test_every_schedule_is_feasible_and_whole(
     run = simulate(*case, best, predictor=Guess(), trigger=trigger)
     assert verify.run(run.jobs, case[1]) == []
     reasons: Any = run.job_table["reason"].to_pylist()
-    assert set(reasons) <= {"started", "backfilled", "never_fits"}
+    assert set(reasons) <= {"started", "backfilled", "late", "never_fits"}

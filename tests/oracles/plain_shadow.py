@@ -28,13 +28,15 @@ class PlainShadow:
         self.worked = int(0.3 * self.asked)
         self.jobs: dict[int, Followed] = {}
         self.queue: list[Followed] = []
+        self.new: list[Followed] = []
+        """Jobs that queue from the time up to which is followed next."""
         self.running: list[Followed] = []
         self.now = self.longest = 0
 
     def submit(self, name: int, submit: int, need: int, requested: int) -> None:
         lasts = max(1, min(requested, int(requested * (self.worked / self.asked))))
         self.jobs[name] = Followed(submit, need, requested, lasts)
-        self.queue.append(self.jobs[name])
+        self.new.append(self.jobs[name])
 
     def starts(self, name: int, start: int) -> None:
         self.jobs[name].real = start
@@ -56,6 +58,9 @@ class PlainShadow:
             self.now = min([job.stop for job in self.running] + [until])
             for job in [job for job in self.running if job.stop <= self.now]:
                 self._stop(job, until)
+            if self.now == until:
+                self.queue += self.new
+                self.new = []
             self._dispatch()
             if self.now == until:
                 break
@@ -66,8 +71,9 @@ class PlainShadow:
         ran, longer = self.now - job.start, 0
         if job.known:
             longer = job.lasts
-        elif job.real >= 0 and until - job.real > ran:
-            longer = min(2 * (until - job.real), max(job.requested, until - job.real))
+        elif job.real >= 0 and until - job.real >= ran:
+            real = until - job.real
+            longer = max(min(2 * real, job.requested), real + 1)
         if longer > ran:
             job.lasts, job.stop = longer, job.start + longer
         else:

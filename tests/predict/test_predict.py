@@ -157,7 +157,7 @@ def test_what_makes_a_users_own_predictor_is_told_the_seed_if_it_takes_one(
 @pytest.mark.parametrize("name", names(NEEDING_SCIKIT_LEARN))
 def test_a_predictor_named_to_a_simulation_has_the_simulations_seed(name: str) -> None:
     made: Any = Simulation(workload(ROWS), System.pool(10), predictor=name, seed=3).predictor
-    assert getattr(made, "inner", made).seed == 3
+    assert getattr(made, "predictor", made).seed == 3
 
 
 class Plodder:

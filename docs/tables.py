@@ -246,6 +246,77 @@ def parts() -> list[str]:
     return markdown(head, lines, texts=2)
 
 
+def orderings_whole() -> list[str]:
+    """Published mean waits over a whole log, and ours by filter and trigger."""
+    lines = []
+    for row in rows("orderings_published", measure="wait_s_mean"):
+        pair = {key: row[key] for key in ("log", "primary", "backfill", "threshold_s")}
+        ours = [
+            found[0]["wait_s_mean"] if found else ""
+            for filter in ("drop", "strong")
+            for trigger in ("instant", "event")
+            for found in [rows("orderings_whole", **pair, filter=filter, trigger=trigger)]
+        ]
+        names = f"{row['primary'].upper()}-{row['backfill'].upper()}"
+        lines.append([LOGS[row["log"]], names, row["value"], *ours])
+    head = ["log", "orders", "published", "`drop`, `instant`", "`drop`, `event`",
+            "`strong`, `instant`", "`strong`, `event`"]  # fmt: skip
+    return markdown(head, lines, texts=2)
+
+
+READINGS = {"left_out": "left out", "not_counted": "not counted", "counted": "counted"}
+THRESHOLDS = ("0", "199584", "72000")
+
+
+def weekly(column: str, log: str, **wanted: str) -> list[float]:
+    """Sums of weekly slowdowns by threshold; none where there is no value."""
+    found = rows("orderings_weeks", log=log, **wanted)
+    by_threshold = {row["threshold_s"]: row[column] for row in found}
+    return [float(by_threshold[each]) for each in THRESHOLDS if by_threshold[each]]
+
+
+def orderings() -> list[str]:
+    """Sums of weekly slowdowns beside those published, by log and order of the queue."""
+    every = rows("orderings_weeks")
+    policies = list(dict.fromkeys(row["primary"] for row in every))
+    lines = []
+    for log in dict.fromkeys(row["log"] for row in every):
+        for primary in policies:
+            pair = {"log": log, "filter": "drop", "primary": primary, "backfill": "spf"}
+            sums = [
+                weekly("published", tau_s="10", **pair),
+                weekly("left_out", tau_s="10", **pair),
+                weekly("counted", tau_s="60", **pair),
+            ]
+            cells = [" / ".join(f"{value:.0f}" for value in each) for each in sums]
+            lines.append([LOGS[log], primary.upper(), *cells])
+    head = ["log", "queue", "published", "left out, tau = 10 s", "counted, tau = 60 s"]
+    return markdown(head, lines, texts=2)
+
+
+def orderings_fit() -> list[str]:
+    """How far the sums are from those published, by what the text leaves open."""
+    every = [row for row in rows("orderings_weeks") if row["published"]]
+    logs = list(dict.fromkeys(row["log"] for row in every))
+    lines = []
+    for filter, same in ((f, s) for f in ("drop", "strong") for s in (False, True)):
+        for tau_s, reading in ((t, r) for t in ("10", "60") for r in READINGS):
+            cells = []
+            for log in logs:
+                ratios = [
+                    float(row[reading]) / float(row["published"])
+                    for row in every
+                    if (row["log"], row["filter"], row["tau_s"]) == (log, filter, tau_s)
+                    and row["backfill"] == (row["primary"] if same else "spf")
+                ]
+                off = fmean(abs(ratio - 1) for ratio in ratios)
+                cells.append(f"{fmean(ratios):.2f}; {100 * off:.0f} %")
+            second = "as the queue" if same else "SPF"
+            lines.append([f"`{filter}`", second, f"{tau_s} s", READINGS[reading], *cells])
+    head = ["filter", "backfilling", "tau", "crossing jobs", *(LOGS[log] for log in logs)]
+    return markdown(head, lines, texts=4)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
@@ -256,6 +327,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_accuracy": accuracy,
     "quality_classes": classes,
     "parts": parts,
+    "orderings_whole": orderings_whole,
+    "orderings": orderings,
+    "orderings_fit": orderings_fit,
 }
 
 

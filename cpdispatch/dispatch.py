@@ -26,6 +26,7 @@ from cpdispatch.errors import (
 )
 from cpdispatch.files import parse_toml
 from cpdispatch.instance import Instance
+from cpdispatch.parameters import known, pairs, switch
 
 
 class Dispatcher(Protocol):
@@ -205,12 +206,6 @@ def _limits(value: Any) -> str:
     return str(value)
 
 
-def _switch(value: Any) -> bool:
-    if value not in ("on", "off", True, False):
-        raise ValueError("on or off is needed")
-    return value in ("on", True)
-
-
 def _share(value: Any) -> float:
     number = _number(value, "a share of the limit, above 0 and 1 at most,")
     if not 0 < number <= 1:
@@ -356,7 +351,7 @@ _ORDERS = {
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
-    **_CP, "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch,
+    **_CP, "reserve": _depth, "patience": _share, "live": switch, "cp": switch,
     "limits": _limits,
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
@@ -394,7 +389,7 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
     "best": Entry("EASY by predicted durations, used with care; learns its threshold and order",
                   {"threshold": _seconds, "strict": _seconds, "long": _seconds, "keep": _part,
-                   "width": _real, "adapt": _switch, "allocate": _allocation}, _best),
+                   "width": _real, "adapt": switch, "allocate": _allocation}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),
@@ -463,7 +458,7 @@ def make(
     name, _, rest = spec.partition(":")
     if "." in name or (rest.isidentifier() and not _is_registered(name)):
         return _imported(name, rest, spec)
-    return _named(name, _parameters(spec, rest), settings, spec, warm)
+    return _named(name, pairs(f"dispatcher {spec}", rest), settings, spec, warm)
 
 
 def current(spec: str) -> str:
@@ -477,7 +472,7 @@ def current(spec: str) -> str:
     name, _, rest = spec.partition(":")
     if name not in _FORMER and not (f"thesis-{name}" in REGISTRY and "engine" in rest):
         return spec
-    name, given = _current(name, _parameters(spec, rest))
+    name, given = _current(name, pairs(f"dispatcher {spec}", rest))
     parameters = ",".join(f"{key}={value}" for key, value in given.items())
     return f"{name}:{parameters}" if parameters else name
 
@@ -508,21 +503,6 @@ def _current(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return found, {**more, **rest}
 
 
-def _parameters(spec: str, text: str) -> dict[str, Any]:
-    """The parameters after the colon of a dispatcher's name."""
-    given: dict[str, Any] = {}
-    for item in filter(None, text.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals:
-            raise UsageError(f"dispatcher {spec}: {item!r} is not of the form parameter=value")
-        if key in given:
-            raise UsageError(
-                f"dispatcher {spec}: the parameter {key} is given twice, {given[key]} and {value}"
-            )
-        given[key] = value
-    return given
-
-
 def _named(
     name: str,
     given: dict[str, Any],
@@ -542,10 +522,7 @@ def _named(
             raise UsageError(
                 f"dispatcher {spec}: the parameter {key} is gone: {_REMOVED[name, key]}"
             )
-        if key not in entry.parameters:
-            hint = nearest(key, entry.parameters)
-            known = ", ".join(entry.parameters) or "none"
-            raise UsageError(f"dispatcher {name} has no parameter {key!r}{hint} (it has: {known})")
+        known(f"dispatcher {name}", key, entry.parameters)
         try:
             values[key] = entry.parameters[key](value)
         except (ValueError, TypeError) as error:

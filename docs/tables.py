@@ -317,6 +317,44 @@ def orderings_fit() -> list[str]:
     return markdown(head, lines, texts=4)
 
 
+def small_first() -> list[str]:
+    """Small jobs first: all jobs, small ones and large ones, beside EASY on the same draws."""
+    every = rows("quality_small")
+    lines = []
+    for log in (log for log in LOGS if any(row["log"] == log for row in every)):
+        easy = {
+            row["draw"]: row for row in every if (row["log"], row["dispatcher"]) == (log, "easy")
+        }
+        for dispatcher, predictor in dict.fromkeys(
+            (row["dispatcher"], row["predictor"]) for row in every if row["log"] == log
+        ):
+            of = rows("quality_small", log=log, dispatcher=dispatcher, predictor=predictor)
+            change = fmean(
+                float(row["bounded_slowdown"]) / float(easy[row["draw"]]["bounded_slowdown"]) - 1
+                for row in of
+            )
+            cells = [
+                f"{fmean(float(row[column]) for row in of):,.{digits}f}"
+                for column, digits in (
+                    ("small", 1), ("large", 1), ("wait_min_small", 0), ("wait_min_large", 0),
+                    ("wait_h_max", 0), ("restarts", 0),
+                )
+            ]  # fmt: skip
+            slowdowns = [float(row["bounded_slowdown"]) for row in of]
+            kind = "shifts" if len(of) > 1 else "shift"
+            lines.append([
+                LOGS[log], f"`{dispatcher}`", f"`{predictor}`", spread(slowdowns, kind),
+                f"{100 * change:+.0f} %", *cells,
+            ])  # fmt: skip
+        for row in rows("quality_small_published", log=log):
+            cells = [f"-{row['improvement_percent']} %", *[""] * 6]
+            lines.append([LOGS[log], "published, table 6.6", "", "", *cells])
+    head = ["log", "dispatcher", "predictor", "mean bounded slowdown", "to EASY", "of small",
+            "of large",
+            "wait of small, min", "wait of large, min", "longest wait, h", "restarts"]  # fmt: skip
+    return markdown(head, lines, texts=3)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
@@ -327,6 +365,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_accuracy": accuracy,
     "quality_classes": classes,
     "parts": parts,
+    "small_first": small_first,
     "orderings_whole": orderings_whole,
     "orderings": orderings,
     "orderings_fit": orderings_fit,

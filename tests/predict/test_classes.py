@@ -265,7 +265,7 @@ def test_the_report_has_all_weeks_and_the_features_by_importance(fortnight: Clas
 
 
 def test_the_clairvoyant_classifier_takes_each_job_for_what_it_is_by_the_divider() -> None:
-    runtimes_s = [100, 50, 200, 101, 10]
+    runtimes_s = [100, 50, 200, 101, 100]
     known = Classes(runtimes_s=dict(enumerate(runtimes_s)))
     told = []
     for number, runtime_s in enumerate(runtimes_s):
@@ -282,6 +282,7 @@ def test_the_clairvoyant_classifier_takes_each_job_for_what_it_is_by_the_divider
     week = total(known.weeks.values())
     assert (week.jobs, week.accuracy, week.large_taken_for_small) == (4, 1.0, 0.0)
     assert known.importance == {}
+    assert Classes(runtimes_s={0: 0}).bound(job(0, 0, 1)) is None
 
 
 def test_the_clairvoyant_classifier_needs_no_library_and_kills_no_job(
@@ -342,6 +343,9 @@ def test_a_forest_is_trained_on_the_jobs_of_the_window() -> None:
             known.learn(asked, runtime_s)
             if known._lesson is not None:
                 lessons[window] = len(known._lesson[1])
+        runtimes_s = [runtime_s for _, runtime_s in map(submitted, range(14 * 24 + 5))]
+        if window is not None:
+            assert sorted(known._runtime_s.tolist()) == sorted(runtimes_s[-window:])
     # The second training, at the end of the second week.
     assert lessons == {40: 40, 300: 300, None: lessons[None]}
     assert lessons[None] > 300

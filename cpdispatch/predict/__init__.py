@@ -205,7 +205,7 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
             chosen.name = name
         made: Predictor = chosen
         return made
-    if colon:
+    if colon and "=" not in attribute:
         what = f"predictor {name}"
         found = copy.deepcopy(own.made(own.attribute(module, attribute, what), "predict", what))
         if not callable(getattr(found, "learn", None)):
@@ -214,7 +214,7 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
             found.name = name
         predictor: Predictor = found
         return predictor
-    raise unknown("predictor", name, PREDICTORS)
+    raise unknown("predictor", module, PREDICTORS)
 
 
 def bounding(predictor: Predictor) -> Bounding:

@@ -374,6 +374,7 @@ def test_all_past_weeks_are_as_many_jobs_as_the_log_has() -> None:
         ("class:calendar=yes", "predictor class, calendar=yes: on or off is needed"),
         ("class:clairvoyant", "predictor class:clairvoyant: 'clairvoyant' is not of the form"),
         ("class:window=1,window=2", "the parameter window is given twice"),
+        ("clas:window=2", "unknown predictor 'clas'; did you mean class"),
         ("last2:window=2", "predictor last2 has no parameter 'window' .it has: none"),
     ],
 )

@@ -115,7 +115,7 @@ class Week:
 
 
 def weeks_of(workload: Workload, count: int, system: System) -> list[Week]:
-    """The first so many weeks that have jobs which end in them."""
+    """Those of the first so many weeks that have jobs which end in them."""
     number = workload.table.submit_s // WEEK_S
     found = [
         Week(workload.take(np.flatnonzero(number == week)), (week + 1) * WEEK_S, system)
@@ -138,7 +138,7 @@ Pairs = Sequence[tuple[str, str]]
 def of_weeks(
     log: Log, filter: str, workload: Workload, system: System, pairs: Pairs
 ) -> Iterator[list[str]]:
-    """Rows of `WEEKS`."""
+    """Rows of `WEEKS`; the published value is with SPF as the second queue, whatever ours is."""
     known = published()
     weeks = weeks_of(workload, log.weeks, system)
     for primary, backfill in pairs:

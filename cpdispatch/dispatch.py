@@ -26,6 +26,7 @@ from cpdispatch.errors import (
 )
 from cpdispatch.files import parse_toml
 from cpdispatch.instance import Instance
+from cpdispatch.parameters import known, pairs, switch
 
 
 class Dispatcher(Protocol):
@@ -214,12 +215,6 @@ def _limits(value: Any) -> str:
     return str(value)
 
 
-def _switch(value: Any) -> bool:
-    if value not in ("on", "off", True, False):
-        raise ValueError("on or off is needed")
-    return value in ("on", True)
-
-
 def _share(value: Any) -> float:
     number = _number(value, "a share of the limit, above 0 and 1 at most,")
     if not 0 < number <= 1:
@@ -386,7 +381,7 @@ _ORDERS = {
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
-    **_CP, "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch,
+    **_CP, "reserve": _depth, "patience": _share, "live": switch, "cp": switch,
     "limits": _limits, "wait": _wait,
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
@@ -512,7 +507,7 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
     name, _, rest = spec.partition(":")
     if "." in name or (rest.isidentifier() and not _is_registered(name)):
         return _imported(name, rest, spec, settings.seed)
-    return _named(name, _parameters(spec, rest), settings, spec, warm)
+    return _named(name, pairs(f"dispatcher {spec}", rest), settings, spec, warm)
 
 
 def current(spec: str) -> str:
@@ -526,7 +521,7 @@ def current(spec: str) -> str:
     name, _, rest = spec.partition(":")
     if name not in _FORMER and not (f"thesis-{name}" in REGISTRY and "engine" in rest):
         return spec
-    name, given = _current(name, _parameters(spec, rest))
+    name, given = _current(name, pairs(f"dispatcher {spec}", rest))
     parameters = ",".join(f"{key}={value}" for key, value in given.items())
     return f"{name}:{parameters}" if parameters else name
 
@@ -557,21 +552,6 @@ def _current(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return found, {**more, **rest}
 
 
-def _parameters(spec: str, text: str) -> dict[str, Any]:
-    """The parameters after the colon of a dispatcher's name."""
-    given: dict[str, Any] = {}
-    for item in filter(None, text.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals:
-            raise UsageError(f"dispatcher {spec}: {item!r} is not of the form parameter=value")
-        if key in given:
-            raise UsageError(
-                f"dispatcher {spec}: the parameter {key} is given twice, {given[key]} and {value}"
-            )
-        given[key] = value
-    return given
-
-
 def _named(
     name: str,
     given: dict[str, Any],
@@ -591,10 +571,7 @@ def _named(
             raise UsageError(
                 f"dispatcher {spec}: the parameter {key} is gone: {_REMOVED[name, key]}"
             )
-        if key not in entry.parameters:
-            hint = nearest(key, entry.parameters)
-            known = ", ".join(entry.parameters) or "none"
-            raise UsageError(f"dispatcher {name} has no parameter {key!r}{hint} (it has: {known})")
+        known(f"dispatcher {name}", key, entry.parameters)
         try:
             values[key] = entry.parameters[key](value)
         except (ValueError, TypeError) as error:

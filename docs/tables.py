@@ -322,24 +322,6 @@ def learning_threshold() -> list[str]:
     return markdown(["log", "orders", "mean wait", "published"], lines, texts=2)
 
 
-def learning_orderings() -> list[str]:
-    """Sums of weekly slowdowns by threshold, beside the published ones."""
-    lines = []
-    for log, name in LOGS.items():
-        for theirs in rows("learning_orderings_published", log=log):
-            policy = theirs["policy"]
-            cells = []
-            for threshold in ("none", "2.31 d", "20 h"):
-                (ours,) = rows(
-                    "learning_orderings",
-                    log=log, policy=policy, reading="left out", threshold=threshold,
-                )  # fmt: skip
-                cells += [ours["bounded_slowdown"], theirs[threshold]]
-            lines.append([name, policy.upper(), *cells])
-    head = ["log", "order", "no threshold", "published", "2.31 d", "published", "20 h", "published"]
-    return markdown(head, lines, texts=2)
-
-
 def learning_mixed() -> list[str]:
     means = {
         "hindsight": "mixed, best of the same week (hindsight)",
@@ -352,6 +334,115 @@ def learning_mixed() -> list[str]:
         for row in rows("learning_mixed")
     ]
     return markdown(["policy", "sum", "relative to EASY-FCFS"], lines)
+
+
+def orderings_whole() -> list[str]:
+    """Published mean waits over a whole log, and ours by filter and trigger."""
+    lines = []
+    for row in rows("orderings_published", measure="wait_s_mean"):
+        pair = {key: row[key] for key in ("log", "primary", "backfill", "threshold_s")}
+        ours = [
+            found[0]["wait_s_mean"] if found else ""
+            for filter in ("drop", "strong")
+            for trigger in ("instant", "event")
+            for found in [rows("orderings_whole", **pair, filter=filter, trigger=trigger)]
+        ]
+        names = f"{row['primary'].upper()}-{row['backfill'].upper()}"
+        lines.append([LOGS[row["log"]], names, row["value"], *ours])
+    head = ["log", "orders", "published", "`drop`, `instant`", "`drop`, `event`",
+            "`strong`, `instant`", "`strong`, `event`"]  # fmt: skip
+    return markdown(head, lines, texts=2)
+
+
+READINGS = {"left_out": "left out", "not_counted": "not counted", "counted": "counted"}
+THRESHOLDS = ("0", "199584", "72000")
+
+
+def weekly(column: str, log: str, **wanted: str) -> list[float]:
+    """Sums of weekly slowdowns by threshold; none where there is no value."""
+    found = rows("orderings_weeks", log=log, **wanted)
+    by_threshold = {row["threshold_s"]: row[column] for row in found}
+    return [float(by_threshold[each]) for each in THRESHOLDS if by_threshold[each]]
+
+
+def orderings() -> list[str]:
+    """Sums of weekly slowdowns beside those published, by log and order of the queue."""
+    every = rows("orderings_weeks")
+    policies = list(dict.fromkeys(row["primary"] for row in every))
+    lines = []
+    for log in dict.fromkeys(row["log"] for row in every):
+        for primary in policies:
+            pair = {"log": log, "filter": "drop", "primary": primary, "backfill": "spf"}
+            sums = [
+                weekly("published", tau_s="10", **pair),
+                weekly("left_out", tau_s="10", **pair),
+                weekly("counted", tau_s="60", **pair),
+            ]
+            cells = [" / ".join(f"{value:.0f}" for value in each) for each in sums]
+            lines.append([LOGS[log], primary.upper(), *cells])
+    head = ["log", "queue", "published", "left out, tau = 10 s", "counted, tau = 60 s"]
+    return markdown(head, lines, texts=2)
+
+
+def orderings_fit() -> list[str]:
+    """How far the sums are from those published, by what the text leaves open."""
+    every = [row for row in rows("orderings_weeks") if row["published"]]
+    logs = list(dict.fromkeys(row["log"] for row in every))
+    lines = []
+    for filter, same in ((f, s) for f in ("drop", "strong") for s in (False, True)):
+        for tau_s, reading in ((t, r) for t in ("10", "60") for r in READINGS):
+            cells = []
+            for log in logs:
+                ratios = [
+                    float(row[reading]) / float(row["published"])
+                    for row in every
+                    if (row["log"], row["filter"], row["tau_s"]) == (log, filter, tau_s)
+                    and row["backfill"] == (row["primary"] if same else "spf")
+                ]
+                off = fmean(abs(ratio - 1) for ratio in ratios)
+                cells.append(f"{fmean(ratios):.2f}; {100 * off:.0f} %")
+            second = "as the queue" if same else "SPF"
+            lines.append([f"`{filter}`", second, f"{tau_s} s", READINGS[reading], *cells])
+    head = ["filter", "backfilling", "tau", "crossing jobs", *(LOGS[log] for log in logs)]
+    return markdown(head, lines, texts=4)
+
+
+def small_first() -> list[str]:
+    """Small jobs first: all jobs, small ones and large ones, beside EASY on the same draws."""
+    every = rows("quality_small")
+    lines = []
+    for log in (log for log in LOGS if any(row["log"] == log for row in every)):
+        easy = {
+            row["draw"]: row for row in every if (row["log"], row["dispatcher"]) == (log, "easy")
+        }
+        for dispatcher, predictor in dict.fromkeys(
+            (row["dispatcher"], row["predictor"]) for row in every if row["log"] == log
+        ):
+            of = rows("quality_small", log=log, dispatcher=dispatcher, predictor=predictor)
+            change = fmean(
+                float(row["bounded_slowdown"]) / float(easy[row["draw"]]["bounded_slowdown"]) - 1
+                for row in of
+            )
+            cells = [
+                f"{fmean(float(row[column]) for row in of):,.{digits}f}"
+                for column, digits in (
+                    ("small", 1), ("large", 1), ("wait_min_small", 0), ("wait_min_large", 0),
+                    ("wait_h_max", 0), ("restarts", 0),
+                )
+            ]  # fmt: skip
+            slowdowns = [float(row["bounded_slowdown"]) for row in of]
+            kind = "shifts" if len(of) > 1 else "shift"
+            lines.append([
+                LOGS[log], f"`{dispatcher}`", f"`{predictor}`", spread(slowdowns, kind),
+                f"{100 * change:+.0f} %", *cells,
+            ])  # fmt: skip
+        for row in rows("quality_small_published", log=log):
+            cells = [f"-{row['improvement_percent']} %", *[""] * 6]
+            lines.append([LOGS[log], "published, table 6.6", "", "", *cells])
+    head = ["log", "dispatcher", "predictor", "mean bounded slowdown", "to EASY", "of small",
+            "of large",
+            "wait of small, min", "wait of large, min", "longest wait, h", "restarts"]  # fmt: skip
+    return markdown(head, lines, texts=3)
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
@@ -368,8 +459,11 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "learning_tune": learning_tune,
     "learning_whole": learning_whole,
     "learning_threshold": learning_threshold,
-    "learning_orderings": learning_orderings,
     "learning_mixed": learning_mixed,
+    "small_first": small_first,
+    "orderings_whole": orderings_whole,
+    "orderings": orderings,
+    "orderings_fit": orderings_fit,
 }
 
 

@@ -241,6 +241,18 @@ def test_what_can_be_named_is_listed(what: str, capsysbinary: pytest.CaptureFixt
     assert all(entries.values())
 
 
+@pytest.mark.parametrize(
+    ("what", "parameters"),
+    [("dispatchers", "[limit, m, objective]"), ("predictors", "[votes, window, calendar,")],
+)
+def test_a_list_names_the_parameters(
+    what: str, parameters: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, _ = said(capsys, "list", what)
+    assert code == 0
+    assert parameters in " ".join(text.split())
+
+
 def test_instances_are_dumped_on_the_way(log: Path, tmp_path: Path) -> None:
     folder = tmp_path / "dumps"
     assert (

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Json
+from cpdispatch.cli.options import Filter, Json
 from cpdispatch.cli.output import status
 from cpdispatch.errors import UsageError
 
@@ -90,7 +90,7 @@ def generate(
     out: Path,
     target: TargetOptions = TargetOptions(),
     lublin: LublinOptions = LublinOptions(),
-    filter: Literal["all", "strong"] = "all",
+    filter: Filter = "all",
     seed: int = 0,
     save_model: Path | None = None,
     plot: Path | None = None,
@@ -159,7 +159,7 @@ def _lublin(
 
 
 def _learned(
-    trace: str, target: TargetOptions, filter: Literal["all", "strong"]
+    trace: str, target: TargetOptions, filter: Filter
 ) -> tuple[SlotModel, Workload | None]:
     """The model, and the log that it was learned from if it was not loaded."""
     from cpdispatch.workloads import read, slots

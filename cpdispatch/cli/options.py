@@ -34,6 +34,7 @@ NOTHING_SAVED = "nothing was saved, because there was no --out"
 
 Json = Annotated[bool, Parameter("--json", negative="", show_default=False)]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Filter = Literal["all", "strong", "drop"]
 Trigger = Literal["instant", "event"]
 Correction = Literal["minimal", "incremental", "requested", "refresh"]
 Objective = Literal["wait", "slowdown"]
@@ -49,7 +50,8 @@ class LogOptions:
     system
         A number of processors, a named system, or a JSON or TOML file; else what the log says.
     filter
-        Which jobs of the log to keep: all that can run, or those that pass the strong filter.
+        Which jobs of the log to keep: all that can run, or those of published results: strong cuts
+        runtimes at the requested time, drop leaves out jobs that ran longer.
     units
         How a job's processors become units: each by itself, or as many as a node takes.
     jobs
@@ -61,7 +63,7 @@ class LogOptions:
     """
 
     system: str | None = None
-    filter: Literal["all", "strong"] = "all"
+    filter: Filter = "all"
     units: Literal["processors", "per-node", "as-is"] | None = None
     jobs: int | None = None
     since: Annotated[str, Parameter("--from", show_default=False)] = ""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Json
+from cpdispatch.cli.options import Filter, Json
 from cpdispatch.cli.output import status
 
 
@@ -16,7 +16,7 @@ def resample(
     weeks: int,
     out: Path,
     presence: Literal["log", "always"] = "log",
-    filter: Literal["all", "strong"] = "all",
+    filter: Filter = "all",
     seed: int = 0,
     plot: Path | None = None,
     json: Json = False,

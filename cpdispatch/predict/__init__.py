@@ -10,9 +10,10 @@ caps what it says at the requested time, and goes on with the requested time whe
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compiled.memory import Memory
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
+from cpdispatch.parameters import pairs, switch, values
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.classes import Classes
 from cpdispatch.predict.confident import Confident
@@ -131,11 +133,32 @@ class Entry:
     ----------
     summary : str
     make : callable
-        From a workload and the seed of what the predictor draws at random.
+        From a workload, the seed of what the predictor draws at random, and parameters by name.
+    parameters : mapping of str to callable
+        Name -> what turns a user's value into the one meant; raises ValueError.
     """
 
     summary: str
-    make: Callable[[Workload, int], Predictor]
+    make: Callable[..., Predictor]
+    parameters: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+
+def _votes(value: Any) -> float:
+    try:
+        votes = float(value)
+    except ValueError:
+        votes = -1.0
+    if not 0 <= votes < 1:
+        raise ValueError("a share of the votes, 0 or more and below 1, is needed")
+    return votes
+
+
+def _window(value: Any) -> int:
+    if value == "all":
+        return sys.maxsize
+    if not str(value).isdecimal() or int(value) < 1:
+        raise ValueError("a number of jobs, 1 or more, or all, is needed")
+    return int(value)
 
 
 PREDICTORS: Mapping[str, Entry] = {
@@ -147,7 +170,8 @@ PREDICTORS: Mapping[str, Entry] = {
     ),
     "class": Entry(
         "small or large by a random forest: the median runtime, or the requested time",
-        lambda workload, seed: Classes.of(workload, seed),
+        Classes.of,
+        {"votes": _votes, "window": _window, "calendar": switch, "clairvoyant": switch},
     ),
     "confident": Entry(
         "profile, but the requested time of users who use it up (D2)",
@@ -178,8 +202,9 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     Parameters
     ----------
     name : str
-        A key of `PREDICTORS`, or ``module:attribute`` for a predictor of the user's own: a class
-        or a function that makes one, or an object, of which a copy is taken.
+        A key of `PREDICTORS`, with parameters if it has some, as ``class:votes=0.1``; or
+        ``module:attribute`` for a predictor of the user's own: a class or a function that makes
+        one, or an object, of which a copy is taken.
     workload : Workload
     seed : int
         Of what ``forest``, ``mixture`` and ``class`` draw at random. The other predictors of the
@@ -189,10 +214,21 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     Raises
     ------
     UsageError
-        When there is none of that name; the message suggests the nearest.
+        When there is none of that name, or a parameter or its value is of no use; the message
+        suggests the nearest.
     """
     module, colon, attribute = name.partition(":")
-    if colon:
+    entry = PREDICTORS.get(module)
+    # A module of the user's may be called as a predictor of the package is.
+    if entry is not None and (not colon or entry.parameters or "=" in attribute):
+        what = f"predictor {module}"
+        options = values(what, pairs(f"predictor {name}", attribute), entry.parameters)
+        chosen: Any = entry.make(workload, seed, **options)
+        if options:
+            chosen.name = name
+        made: Predictor = chosen
+        return made
+    if colon and "=" not in attribute:
         what = f"predictor {name}"
         found = copy.deepcopy(
             own.made(own.attribute(module, attribute, what), "predict", what, seed)
@@ -203,9 +239,7 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
             found.name = name
         predictor: Predictor = found
         return predictor
-    if name not in PREDICTORS:
-        raise unknown("predictor", name, PREDICTORS)
-    return PREDICTORS[name].make(workload, seed)
+    raise unknown("predictor", module, PREDICTORS)
 
 
 def known_s(predictor: Predictor, workload: Workload) -> IntArray | None:

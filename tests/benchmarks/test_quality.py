@@ -94,6 +94,23 @@ def test_figures_are_those_of_the_jobs_in_order_of_submission() -> None:
     assert sum(of["jobs"] for of in found.classes.values()) == 2 * 301
 
 
+def test_small_and_large_jobs_are_told_apart_by_the_median_runtime() -> None:
+    workload, system = bench.find("eurora-seed-0", Path())
+    run = bench.simulate(workload.take(np.arange(301)), system, "easy")
+    found = bench.figures(run).by_divider
+    runtime_s = np.sort(workload.runtime_s[:301])
+    assert found["small"]["jobs"] == np.count_nonzero(runtime_s <= runtime_s[150])
+    assert found["small"]["jobs"] + found["large"]["jobs"] == 301
+    mean = sum(of["jobs"] * of["bounded slowdown"] for of in found.values()) / 301
+    assert mean == pytest.approx(run.metrics["bounded_slowdown_mean"])
+    case = bench.Case(KTH, bench.SMALL, "class", idempotent=True, draw=3)
+    easy = bench.Case(KTH, "easy", "walltime", draw=3)
+    results = {case: replace(ONE, by_divider=found, restarts=4), easy: ONE}
+    (row,) = bench.small_rows(results, None)
+    assert row[:5] == [KTH, bench.SMALL, "class", "3", "20.0"]
+    assert (row[5], row[-1]) == (f"{found['small']['bounded slowdown']:.1f}", "4")
+
+
 def test_the_part_of_a_log_that_is_run_begins_where_its_jobs_wait() -> None:
     workload, system = bench.find("eurora-seed-0", Path())
     whole, part = (

@@ -29,6 +29,7 @@ from tests.strategies import systems, workloads
 
 orders = st.one_of(
     st.sampled_from(sorted(SUMMARIES)).map(find),
+    st.sampled_from(["small+spf", "small+lpf", "small+lexp", "small+wfp3"]).map(find),
     st.sampled_from([{"wait": -1.0, "area": 0.5}, {"expansion": -1.0, "processors": 0.1}]).map(
         policies.mix
     ),

@@ -218,7 +218,7 @@ class Bounded:
         first_after: int | None = None
         if self.keeps_starvation_bound:
             first_after = 1000
-        elif isinstance(inner, Backfill) and inner.bounded and inner.depth == 1:
+        elif isinstance(inner, Backfill) and inner.bounded and inner.depth <= 1:
             first_after = self.bound.in_turn_after
         return {**asdict(self.bound), "first_after": first_after}
 

@@ -313,6 +313,8 @@ def _backfill(**fixed: Any) -> Make:
         from cpdispatch.heuristics.policies import find
 
         wait = given.pop("wait", 0.0)
+        if wait and "threshold" in given:
+            raise UsageError("threshold plays no part beside wait: leave one of them out")
         chosen = {renamed.get(key, key): value for key, value in given.items()}
         policies = {
             key: find(value) for key, value in fixed.items() if key in ("primary", "secondary")

@@ -445,6 +445,33 @@ def small_first() -> list[str]:
     return markdown(head, lines, texts=3)
 
 
+def untuned() -> list[str]:
+    """Cuts of logs that nothing was chosen on, by size and by log; each relative to EASY."""
+    named = {
+        "easy-spf-spf:wait=0.6": "`easy-spf-spf`", "easy-saf-saf:wait=0.6": "`easy-saf-saf`",
+        "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`", "hcp:limit=0.05": "`hcp`",
+    }  # fmt: skip
+    every = rows("untuned")
+    lines = []
+    for log, size in dict.fromkeys((row["log"], row["size"]) for row in every):
+        if log == "all" and size == "all":
+            continue
+        of = {r["dispatcher"]: r for r in every if (r["log"], r["size"]) == (log, size)}
+        jobs = "whole" if size == "0" else f"{int(size):,}"
+        counts = {of[name]["cuts"] for name in named if name in of}
+        cells = []
+        for name in named:
+            row = of.get(name)
+            if row is None:
+                cells.append("")
+                continue
+            spread = f" ({row['slowdown_low']} to {row['slowdown_high']})" * (row["cuts"] != "1")
+            cells.append(f"{row['slowdown']}{spread}; {row['wait_max_worst']}")
+        lines.append([log, jobs, "/".join(sorted(counts, key=int)), *cells])
+    lines.sort(key=lambda line: line[0] != "all")
+    return markdown(["log", "jobs", "cuts", *named.values()], lines, texts=2)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
@@ -461,6 +488,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "learning_threshold": learning_threshold,
     "learning_mixed": learning_mixed,
     "small_first": small_first,
+    "untuned": untuned,
     "orderings_whole": orderings_whole,
     "orderings": orderings,
     "orderings_fit": orderings_fit,

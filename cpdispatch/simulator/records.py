@@ -124,7 +124,7 @@ class Records:
         rows = len(times)
         self._time, self._ms = times, np.broadcast_to(np.nan, rows)
         self._counts = dict(zip(self._counts, counts, strict=False))
-        if len(counts) > len(self._counts):
+        if rows and len(counts) > len(self._counts):
             self._known[EASY_WAIT] = array("d", counts[-1].astype(np.float64))
         for name, text in (("model", model), ("status", "heuristic")):
             self._texts[name] = np.broadcast_to(np.int16(self._number(text)), rows)

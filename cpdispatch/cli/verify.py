@@ -48,6 +48,8 @@ def verify(
                     r.system,
                     dependencies=r.about.get("dependencies", False),
                     idempotent=r.about.get("idempotent", False),
+                    decisions=r.decisions if r.about.get("wait") else None,
+                    wait=r.about.get("wait"),
                 )
     elif instance is None or solution is None:
         raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")

@@ -164,6 +164,14 @@ class Run:
         return cls(about, jobs, decisions)
 
 
+class _Wait(msgspec.Struct):
+    """By what waits were bounded, see `cpdispatch.bounded.Bounded.rules`."""
+
+    in_turn_after: int
+    wide: int
+    first_after: int | None
+
+
 class _About(msgspec.Struct):
     """What others read of run.json; what else it tells is theirs who look at it."""
 
@@ -180,6 +188,7 @@ class _About(msgspec.Struct):
     seed: int = 0
     draw: int = 0
     place: int | None = None
+    wait: _Wait | None = None
 
 
 def _job_columns(about: _About) -> dict[str, str]:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
 from cpdispatch.verify.violation import Violation
+from cpdispatch.verify.waits import WaitRules, waits
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def run(
-    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, idempotent: bool = False
-) -> list[Violation]:
+    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, idempotent: bool = False,
+    decisions: pd.DataFrame | None = None, wait: Mapping[str, Any] | None = None,
+) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
     Parameters
@@ -36,6 +39,12 @@ def run(
     idempotent : bool
         Whether jobs could be restarted: the columns ``lost_start``, ``lost_end``, ``lost_nodes``
         and ``lost_node_units`` hold the attempts that were killed.
+    decisions : DataFrame, optional
+        One row a dispatch: ``time`` and ``easy_wait``, seconds. Needed to check waits.
+    wait : mapping, optional
+        By what waits were bounded, as the run tells it: ``in_turn_after``, ``wide`` and
+        ``first_after``. Waits are checked in a schedule that is feasible, see
+        `cpdispatch.verify.waits`.
 
     Returns
     -------
@@ -83,7 +92,13 @@ def run(
         if idempotent
         else None,
     )
-    return schedule(table, system)
+    found = schedule(table, system)
+    if found or wait is None or decisions is None or "easy_wait" not in decisions.columns:
+        return found
+    if "time" not in decisions.columns:
+        raise InputError("the table of dispatches lacks this column", field="time")
+    time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
+    return waits(table, system, time_s, easy_wait_s, WaitRules(**wait))
 
 
 def _entries(jobs: pd.DataFrame, nodes: str, units: str) -> tuple[IntArray, IntArray, IntArray]:
@@ -106,6 +121,14 @@ def _numbers(column: pd.Series[Any]) -> IntArray:
         return np.asarray(column.fillna(-1).to_numpy(dtype=np.int64), dtype=np.int64)
     except (TypeError, ValueError) as error:
         raise InputError(f"not whole numbers: {error}", field=str(column.name)) from error
+
+
+def _seconds(column: pd.Series[Any]) -> FloatArray:
+    """A column of seconds; what is missing is NaN."""
+    try:
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not numbers: {error}", field=str(column.name)) from error
 
 
 def _flat(column: pd.Series[Any]) -> tuple[IntArray, IntArray]:

@@ -92,7 +92,7 @@ def patient(folder: str, number: int) -> int:
 
 
 def telling(number: int) -> int:
-    campaign.report(0.5)
+    campaign.report(0.25)
     time.sleep(1.0)
     return number
 

@@ -265,8 +265,10 @@ def parts() -> list[str]:
     means = {
         "easy": "backfilling by submission",
         "easy-spf-spf": "the order: shortest expected job first",
-        "hcp:cp=off": "order and plan: list schedules and local search",
-        "hcp": "order, plan and CP-SAT",
+        "hcp:cp=off,wait=off": "order and plan: list schedules and local search",
+        "hcp:wait=off": "order, plan and CP-SAT",
+        "easy-spf-spf:wait=0.8": "the order, waits bounded",
+        "hcp": "order, plan and CP-SAT, waits bounded",
     }
     lines = [
         [f"`{row['dispatcher']}`", means[row["dispatcher"]], row["bounded_slowdown"],

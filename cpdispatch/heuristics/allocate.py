@@ -39,6 +39,34 @@ def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
     )
 
 
+def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
+    """When, on which node and by how much what is free changes after now, by time.
+
+    Reservations begin and end, and running jobs are expected to end. Only nodes with reservations
+    to come are looked at, since on others nothing gets less.
+    """
+    now, running = instance.now, instance.running
+    coming = {node for r in instance.reservations if r.start_s > now for node in r.nodes}
+    if not coming:
+        return _NO_HOLDS
+    rows = []
+    for r in instance.reservations:
+        capacity = np.array(r.capacity, dtype=np.int64)
+        for node in coming.intersection(r.nodes):
+            rows += [(r.start_s, node, -capacity)] if r.start_s > now else []
+            rows.append((r.end_s, node, capacity))
+    owner = np.repeat(np.arange(len(running.jobs)), np.diff(running.offset))
+    for e in np.flatnonzero(np.isin(running.node, sorted(coming))).tolist():
+        given_back = running.jobs.request[owner[e]] * running.units[e]
+        rows.append((int(running.end_s[owner[e]]), int(running.node[e]), given_back))
+    rows.sort(key=lambda row: row[:2])
+    return (
+        sealed(np.array([time for time, _, _ in rows], dtype=np.int64)),
+        sealed(np.array([node for _, node, _ in rows], dtype=np.int64)),
+        sealed(np.array([capacity for _, _, capacity in rows], dtype=np.int64)),
+    )
+
+
 def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -> Placements:
     """Start the jobs at these queue positions in turn, going on past those that do not fit.
 
@@ -58,7 +86,7 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
             instance.queue.block,
             sealed(np.ascontiguousarray(order, dtype=np.int64)),
             best_fit,
-            *holds(instance),
+            *changes(instance),
             power_unit(instance),
             max(instance.power_free(), 0),
         )
@@ -74,7 +102,7 @@ def fits_now(instance: Instance) -> NDArray[np.bool_]:
         instance.now,
         instance.free,
         instance.queue.block,
-        *holds(instance),
+        *changes(instance),
         power_unit(instance),
         max(instance.power_free(), 0),
     )

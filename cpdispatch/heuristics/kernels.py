@@ -215,25 +215,31 @@ def _pool(free: IntArray) -> IntArray:
 @kernel
 def usable_for(
     free: IntArray,
-    now: int,
-    expected_s: int,
-    hold_start: IntArray,
-    hold_node: IntArray,
-    hold_capacity: IntArray,
+    until: int,
+    change_s: IntArray,
+    change_node: IntArray,
+    change_capacity: IntArray,
 ) -> IntArray:
-    """Leave reservations that a job would run into out of what is free now.
+    """What is free at every instant from now until a job that starts now has ended.
 
-    Those in force are out of ``free`` already. Two later ones on a node count together even when
-    they do not overlap: safe, and rarely of consequence.
+    That is so if what starts now beside it lasts as long. The changes are those of
+    `cpdispatch.heuristics.allocate.changes`.
     """
-    if hold_start.shape[0] == 0:
+    if change_s.shape[0] == 0:
         return free
-    usable = free.copy()
-    for h in range(hold_start.shape[0]):
-        if now < hold_start[h] < now + expected_s:
+    level, usable = free.copy(), free.copy()
+    first = 0
+    while first < change_s.shape[0] and change_s[first] < until:
+        last = first
+        while last < change_s.shape[0] and change_s[last] == change_s[first]:
             for r in range(free.shape[1]):
-                left = usable[hold_node[h], r] - hold_capacity[h, r]
-                usable[hold_node[h], r] = max(left, 0)
+                level[change_node[last], r] += change_capacity[last, r]
+            last += 1
+        for k in range(first, last):
+            node = change_node[k]
+            for r in range(free.shape[1]):
+                usable[node, r] = max(min(usable[node, r], level[node, r]), 0)
+        first = last
     return usable
 
 
@@ -265,9 +271,9 @@ def greedy(
     block: IntArray,
     order: IntArray,
     best_fit: bool,
-    hold_start: IntArray,
-    hold_node: IntArray,
-    hold_capacity: IntArray,
+    change_s: IntArray,
+    change_node: IntArray,
+    change_capacity: IntArray,
     power_unit: IntArray,
     watts_free: int,
 ) -> Placed:
@@ -281,7 +287,8 @@ def greedy(
         watts = watts_of(ask, units, power_unit)
         if watts > watts_free or not pool_has(pool, ask, units):
             continue
-        usable = usable_for(F, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity)
+        until = now + block[_EXPECTED, j]
+        usable = usable_for(F, until, change_s, change_node, change_capacity)
         if fits(usable, ask, units):
             placed = start_job(placed, j, usable, F, pool, capacity, ask, units, best_fit)
             watts_free -= watts
@@ -293,9 +300,9 @@ def each_fits(
     now: int,
     free: IntArray,
     block: IntArray,
-    hold_start: IntArray,
-    hold_node: IntArray,
-    hold_capacity: IntArray,
+    change_s: IntArray,
+    change_node: IntArray,
+    change_capacity: IntArray,
     power_unit: IntArray,
     watts_free: int,
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -305,9 +312,8 @@ def each_fits(
     for j in range(block.shape[1]):
         ask, units = block[_REQUEST:, j], block[_UNITS, j]
         if pool_has(pool, ask, units) and watts_of(ask, units, power_unit) <= watts_free:
-            usable = usable_for(
-                free, now, block[_EXPECTED, j], hold_start, hold_node, hold_capacity
-            )
+            until = now + block[_EXPECTED, j]
+            usable = usable_for(free, until, change_s, change_node, change_capacity)
             answer[j] = fits(usable, ask, units)
     return answer
 

@@ -225,6 +225,22 @@ def test_no_value_is_below_the_optimum_and_no_bound_above_it(
         assert told.value == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
+def test_two_reservations_of_one_node_at_different_times_are_not_added_up() -> None:
+    """The long job fits beside each of them, so that nothing is promised to it."""
+    reserved = [
+        {"start": start, "duration": 100, "nodes": [0], "capacity": [4, 0]} for start in (200, 400)
+    ]
+    instance = queued(
+        job(1, 3600, 1, 5, 0), job(2, 60, 1, 6, 0), reservations=reserved,
+        groups=[{"name": "a", "nodes": 1, "capacity": [10, 0]}],
+    )  # fmt: skip
+    one = engine(COPIES, reserve=1)
+    decision = one.dispatch(instance)
+    check(instance, one, decision)
+    assert starts(decision) == {0: 160, 1: 100}
+    assert decision.certificate.status == "optimal"
+
+
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_by_default_each_model_minimises_slowdown(name: str) -> None:
     one = make_engine(name)

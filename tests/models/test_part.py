@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cpdispatch import solution, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
+from cpdispatch.heuristics.allocate import fits_now
 from cpdispatch.heuristics.priority_rule import reasons
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import NO_LATEST_S, Instance
@@ -66,6 +67,40 @@ def crowds(
     if predictions:
         draw(predicted(file["running"], file["queue"]))
     return read(file)
+
+
+@st.composite
+def between_reservations(draw: st.DrawFn) -> Instance:
+    """Instances with several reservations of the same nodes, some in force, beside running jobs."""
+    nodes = draw(st.integers(1, 2))
+    seconds, cores = st.integers(1, 12), st.integers(1, 4)
+    which = st.lists(st.integers(0, nodes - 1), min_size=1, max_size=nodes, unique=True)
+    reserved = [
+        {"start": 95 + draw(seconds), "duration": 5 + draw(seconds), "nodes": draw(which),
+         "capacity": [draw(cores), 0]}
+        for _ in range(draw(st.integers(1, 4)))
+    ]  # fmt: skip
+    return queued(
+        *(job(k, draw(seconds), draw(st.integers(1, 2)), draw(cores), 0) for k in range(4)),
+        running=[
+            running(900 + k, 5 + draw(seconds), [draw(cores), 0], k)
+            for k in range(draw(st.integers(0, nodes)))
+        ],
+        reservations=reserved,
+        groups=[{"name": "a", "nodes": nodes, "capacity": [9, 1]}],
+    )
+
+
+@settings(max_examples=300)
+@given(st.one_of(crowds(), between_reservations()))
+def test_a_job_fits_now_if_it_could_start_now_alone(instance: Instance) -> None:
+    draws = instance.job_power(instance.queue).tolist()
+    for k, asks in enumerate(instance.queue):
+        times = Timetable(instance, SECONDS)
+        times.power = np.maximum(times.power, 0)
+        found = times.earliest(list(asks.request), asks.units, asks.expected_s, draws[k])
+        could = found is not None and found[0] == instance.now and bool(instance.eligible()[k])
+        assert fits_now(instance)[k] == could
 
 
 def selected(instance: Instance, m: int = 1000, reserve: int = ALL) -> Selection:

@@ -839,6 +839,11 @@ BAD = {
         log_as_policy,
         "it looks like a log in SWF; a dispatcher file is TOML",
     ),
+    "half a draw": (
+        lambda log: ["simulate", log, "--shake", "1.5"],
+        r"Invalid value for --shake: a whole number is needed \(found '1.5'\)",
+    ),
+    "half a job": (lambda log: ["simulate", log, "--jobs", "0.5"], "for --jobs: a whole number"),
     "nothing to solve": (lambda log: ["solve"], "needs an instance file"),
     "a folder without instances": (lambda log: ["solve", log.parent], "there is no instance file"),
     "two solutions of one name": (twice, "two instances would have the solution file"),

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Filter, Json
+from cpdispatch.cli.options import Filter, Json, Whole
 from cpdispatch.cli.output import status
 from cpdispatch.errors import UsageError
 
@@ -86,12 +86,12 @@ class LublinOptions:
 def generate(
     trace: str,
     *,
-    jobs: int,
+    jobs: Whole,
     out: Path,
     target: TargetOptions = TargetOptions(),
     lublin: LublinOptions = LublinOptions(),
     filter: Filter = "all",
-    seed: int = 0,
+    seed: Whole = 0,
     save_model: Path | None = None,
     plot: Path | None = None,
     json: Json = False,
@@ -144,7 +144,7 @@ def generate(
 
 
 def _lublin(
-    jobs: int, target: TargetOptions, lublin: LublinOptions, seed: int
+    jobs: Whole, target: TargetOptions, lublin: LublinOptions, seed: int
 ) -> tuple[Workload, System]:
     from cpdispatch.system import System, find
     from cpdispatch.workloads.lublin import generate

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars, status
 from cpdispatch.cli.signals import stoppable
@@ -32,6 +32,16 @@ SAMPLE_JOBS = 1_500
 
 NOTHING_SAVED = "nothing was saved, because there was no --out"
 
+
+def _whole(_: type, tokens: Sequence[Token]) -> int:
+    """A whole number as it is written; the usual conversion rounds 1.5 to 2."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"a whole number is needed (found {tokens[0].value!r})") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
 Json = Annotated[bool, Parameter("--json", negative="", show_default=False)]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Filter = Literal["all", "strong", "drop"]
@@ -65,7 +75,7 @@ class LogOptions:
     system: str | None = None
     filter: Filter = "all"
     units: Literal["processors", "per-node", "as-is"] | None = None
-    jobs: int | None = None
+    jobs: Whole | None = None
     since: Annotated[str, Parameter("--from", show_default=False)] = ""
     until: Annotated[str, Parameter("--to", show_default=False)] = ""
 
@@ -125,7 +135,7 @@ class ReplayOptions:
     starvation: Annotated[str, Parameter(show_default=False)] = ""
     idempotent: Flag = False
     limit: str = "1s"
-    seed: int = 0
+    seed: Whole = 0
 
     def of_runs(self) -> dict[str, Any]:
         """The arguments of every run."""
@@ -182,7 +192,7 @@ class OutputOptions:
     overwrite: Flag = False
     checkpoint: str | None = None
     dump_instances: Path | None = None
-    dump_every: int | None = None
+    dump_every: Whole | None = None
 
     def plan(self, limit_s: float, rules: dict[str, Any]) -> RunPlan:
         """What all runs have in common."""
@@ -240,7 +250,7 @@ class WorkerOptions:
         Address of a Dask cluster's scheduler (tcp://host:8786), or the file that it wrote.
     """
 
-    cores: int = 0
+    cores: Whole = 0
     cluster: str | None = None
 
 
@@ -260,7 +270,7 @@ class WorkOptions:
         was interrupted.
     """
 
-    cores: int = 0
+    cores: Whole = 0
     cluster: str | None = None
     out: Path | None = None
 

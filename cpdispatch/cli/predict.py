@@ -16,6 +16,7 @@ from cpdispatch.cli.options import (
     Json,
     LogOptions,
     Trigger,
+    Whole,
     WorkOptions,
 )
 from cpdispatch.cli.output import DONE, STARTING, console_of_stdout, print_json, status, table_of
@@ -54,7 +55,7 @@ def predict(
     correction: Correction = "minimal",
     kill_at_limit: Flag = False,
     limit: str = "1s",
-    seed: int = 0,
+    seed: Whole = 0,
     log: LogOptions = LogOptions(),
     work: WorkOptions = WorkOptions(),
     json: Json = False,

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Literal
 
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Filter, Json
+from cpdispatch.cli.options import Filter, Json, Whole
 from cpdispatch.cli.output import status
 
 
 def resample(
     trace: str,
     *,
-    weeks: int,
+    weeks: Whole,
     out: Path,
     presence: Literal["log", "always"] = "log",
     filter: Filter = "all",
-    seed: int = 0,
+    seed: Whole = 0,
     plot: Path | None = None,
     json: Json = False,
 ) -> int:

@@ -6,7 +6,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.options import Json, LogOptions, OutputOptions, ReplayOptions, WorkerOptions
+from cpdispatch.cli.options import (
+    Json,
+    LogOptions,
+    OutputOptions,
+    ReplayOptions,
+    Whole,
+    WorkerOptions,
+)
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import print_runs
 from cpdispatch.cli.signals import stoppable
@@ -22,8 +29,8 @@ def simulate(
     dispatcher: Annotated[
         tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
     ] = (),
-    seeds: int = 1,
-    shake: int = 1,
+    seeds: Whole = 1,
+    shake: Whole = 1,
     log: LogOptions = LogOptions(),
     rules: ReplayOptions = ReplayOptions(),
     output: OutputOptions = OutputOptions(),

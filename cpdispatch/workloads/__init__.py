@@ -53,7 +53,7 @@ def read(
 
 def prepare(
     log: str | os.PathLike[str] | Workload,
-    system: System | str | None = None,
+    system: System | str | int | None = None,
     *,
     filter: str = "all",
     units: str | None = None,
@@ -67,9 +67,9 @@ def prepare(
     ----------
     log : path or Workload
         A file, see `read`, or a workload.
-    system : System or str, optional
-        A system, or what `cpdispatch.system.find` knows; else a pool of as many processors as the
-        log's machine has.
+    system : System, str or int, optional
+        A system, what `cpdispatch.system.find` knows, or a number of processors; else a pool of as
+        many processors as the log's machine has.
     filter : {"all", "strong", "drop"}
         Which jobs of a file to keep, see `read`.
     units : str, optional
@@ -99,7 +99,7 @@ def prepare(
     >>> len(workload), system.nodes
     (2, 1)
     """
-    machine = find(system) if isinstance(system, str) else system
+    machine = find(str(system)) if isinstance(system, str | int) else system
     if isinstance(log, Workload):
         if filter != "all":
             raise UsageError(f"filter {filter!r} is for a file: filter the log when it is read")

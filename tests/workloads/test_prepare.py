@@ -49,6 +49,13 @@ def test_the_three_steps_are_those_by_hand(log: Path) -> None:
         assert system is seth
 
 
+def test_a_system_may_be_a_number_of_processors(log: Path) -> None:
+    assert prepare(log, 3)[1] == prepare(log, "3")[1]
+    assert prepare(log, 3)[1].processors == 3
+    with pytest.raises(UsageError, match="must be 1 or more"):
+        prepare(log, 0)
+
+
 def test_the_strong_filter_knows_the_size_of_the_system(log: Path) -> None:
     assert prepare(log, System.pool(3), filter="strong")[0].table.id.tolist() == [1, 3]
 

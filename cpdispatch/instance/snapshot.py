@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,6 +55,69 @@ class Running:
         owner = np.repeat(np.arange(len(self)), np.diff(self.offset))
         np.add.at(held, self.node, self.jobs.request[owner] * self.units[:, None])
         return held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stopped:
+    """The queued jobs whose bounded start is over: each still holds its nodes, which count as free.
+
+    A decision that starts such a job now on just these nodes lets it go on as if it had never been
+    stopped. Any other decision kills it: its work is lost, and it runs anew when it starts.
+
+    Attributes
+    ----------
+    position : int64 array, shape (stopped,)
+        Queue positions, ascending.
+    start_s : int64 array, shape (stopped,)
+        When each started.
+    offset : int64 array, shape (stopped + 1,)
+        The k-th job's entries are ``offset[k]:offset[k + 1]``.
+    node, units : int64 array, shape (entries,)
+        A node and the number of the job's units there; nodes ascend within a job.
+    cost_s : int
+        The nodes of a job that is killed stay busy so long. Its own next start is later.
+    """
+
+    position: IntArray
+    start_s: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+    cost_s: int = 0
+
+    @classmethod
+    def of(cls, held: Mapping[int, tuple[int, Mapping[int, int]]], cost_s: int = 0) -> Stopped:
+        """From the start and the units by node of each job, by queue position."""
+        position = sorted(held)
+        entries = [sorted(held[k][1].items()) for k in position]
+        return cls(
+            sealed(np.array(position, dtype=np.int64)),
+            sealed(np.array([held[k][0] for k in position], dtype=np.int64)),
+            sealed(np.cumsum([0, *map(len, entries)], dtype=np.int64)),
+            sealed(np.array([node for job in entries for node, _ in job], dtype=np.int64)),
+            sealed(np.array([units for job in entries for _, units in job], dtype=np.int64)),
+            cost_s,
+        )
+
+    def held(self) -> dict[int, tuple[int, dict[int, int]]]:
+        """The start of each job and its units by node, by queue position."""
+        node, units, offset = self.node.tolist(), self.units.tolist(), self.offset.tolist()
+        return {
+            position: (start_s, dict(zip(node[low:high], units[low:high], strict=True)))
+            for position, start_s, low, high in zip(
+                self.position.tolist(), self.start_s.tolist(), offset, offset[1:], strict=False
+            )
+        }
+
+    def among(self, positions: IntArray) -> Stopped | None:
+        """Those of the jobs at these ascending queue positions, by their places among these."""
+        held, places = self.held(), np.searchsorted(positions, self.position)
+        kept = {
+            int(place): held[position]
+            for place, position in zip(places.tolist(), self.position.tolist(), strict=True)
+            if place < len(positions) and positions[place] == position
+        }
+        return Stopped.of(kept, self.cost_s) if kept else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +266,8 @@ class Instance:
     dependencies : Dependencies or None
         None when any queued job may start as soon as it fits.
     starvation : Starvation or None
+    stopped : Stopped or None
+        None when no job's bounded start is over just now.
 
     Raises
     ------
@@ -220,6 +285,7 @@ class Instance:
     power: Power | None = None
     dependencies: Dependencies | None = None
     starvation: Starvation | None = None
+    stopped: Stopped | None = None
 
     def __post_init__(self) -> None:
         if self.reservations or self.power is not None or self.starvation is not None:

@@ -24,7 +24,7 @@ from cpdispatch.files import read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
@@ -404,7 +404,10 @@ def finished(run: Run, folder: Path) -> None:
 def fingerprint(workload: Workload, dependencies: bool = False) -> str:
     """SHA-256 of what a workload's jobs are, and of what they depend on where that matters."""
     digest = hashlib.sha256(repr(workload.resources).encode())
-    columns = [*workload.table.columns, workload.runtime_s]
+    columns = list(workload.table.columns)
+    if not workload.table.restartable.any():
+        del columns[Column.RESTARTABLE]  # as in versions that did not have it
+    columns.append(workload.runtime_s)
     if dependencies:
         columns += [workload.preceding, workload.think_s]
     for column in columns:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.decision import NO_START, Decision, Placements
+from cpdispatch.decision import NO_BOUND, NO_START, Decision, Placements
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column
 from cpdispatch.verify.dependencies import depending
@@ -28,16 +28,19 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     be sound in themselves. It is called at every dispatch: in the usual case, without
     reservations and power cap, it looks only at the entries of the jobs that start. No job, started
     or planned, comes before those that it depends on; the starvation bound holds for a plan that
-    has an objective: the reservations of a queue rule are forecasts.
+    has an objective: the reservations of a queue rule are forecasts. Only jobs that may be
+    restarted start with a bound. Where killing a stopped job takes time, its nodes are busy.
     """
     start_s, places, now = decision.start_s, decision.placements, instance.now
     positions, offset = places.position.tolist(), places.offset.tolist()
     if wrong := _misshapen(len(instance.queue), decision, offset):
         return [Violation(Kind.SHAPE, wrong)]
+    found: list[Violation] = []
+    if decision.bound_s is not None:
+        found += _bounded(instance, start_s, decision.bound_s)
     planned = (start_s != NO_START).nonzero()[0]
     if not len(planned) and not positions:
-        return []
-    found: list[Violation] = []
+        return found
     times = start_s[planned].tolist()
     if times and min(times) < now:
         found += _early(instance, start_s)
@@ -58,6 +61,10 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
             found += wrongs
         else:
             sound.append((position, job, here, there))
+    if instance.stopped is not None and instance.stopped.cost_s:
+        again, busy = _killed(instance, sound)
+        found += again
+        sound += busy
     if instance.dependencies is not None:
         ahead = start_s.tolist()
         found += depending(instance, {k: s for k, s in enumerate(ahead) if s != NO_START})
@@ -68,6 +75,40 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     if instance.starvation is not None and decision.certificate.objective and not found:
         found += starving(instance, _whole_plan(instance, decision))
     return found
+
+
+def _bounded(instance: Instance, start_s: IntArray, bound_s: IntArray) -> Iterable[Violation]:
+    """Bounds that no start can have."""
+    jobs = instance.queue
+    for k in (bound_s != NO_BOUND).nonzero()[0].tolist():
+        name = f"job {jobs.id[k]} has a bound of {bound_s[k]} s"
+        if bound_s[k] < 0:
+            yield Violation(Kind.RESTART, f"{name}, at least 1 s is allowed")
+        elif start_s[k] != instance.now:
+            yield Violation(Kind.RESTART, f"{name} and does not start now")
+        elif not jobs.restartable[k]:
+            yield Violation(Kind.RESTART, f"{name} and may not be restarted")
+
+
+def _killed(instance: Instance, starts: list[_Start]) -> tuple[list[Violation], list[_Start]]:
+    """Killed jobs that start again at once, and the nodes that killing keeps busy as starts."""
+    assert instance.stopped is not None
+    placed = {position: dict(zip(here, there, strict=True)) for position, _, here, there in starts}
+    found: list[Violation] = []
+    busy: list[_Start] = []
+    for position, (_, nodes) in instance.stopped.held().items():
+        if placed.get(position) == nodes:
+            continue
+        job = instance.queue.block[:, position].tolist()
+        if position in placed:
+            text = (
+                f"job {job[0]} is killed and starts elsewhere at {instance.now}, allowed from "
+                f"{instance.now + instance.stopped.cost_s} on"
+            )
+            found.append(Violation(Kind.RESTART, text))
+        job[Column.EXPECTED] = instance.stopped.cost_s
+        busy.append((position, job, list(nodes), list(nodes.values())))
+    return found, busy
 
 
 def _is_plain(instance: Instance) -> bool:
@@ -92,6 +133,8 @@ def _misshapen(jobs: int, decision: Decision, offset: list[int]) -> str:
         for name, array in (("start_s", decision.start_s), ("reason", decision.reason)):
             if array.shape != (jobs,):
                 return f"{name} has shape {array.shape}, the queue has {jobs} jobs"
+    if decision.bound_s is not None and decision.bound_s.shape != (jobs,):
+        return f"bound_s has shape {decision.bound_s.shape}, the queue has {jobs} jobs"
     if entries != len(places.units):
         return f"{entries} nodes, {len(places.units)} counts of units"
     if len(offset) != len(places.position) + 1:

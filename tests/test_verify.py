@@ -233,7 +233,10 @@ def deciding(
 
 def test_only_a_start_of_a_job_that_may_be_restarted_has_a_bound() -> None:
     on = halted(0)
-    assert deciding(on, {0: {1: 2}, 1: {2: 2}}, [5, 5, 0]) == []
+    assert deciding(on, {0: {1: 2}, 1: {2: 2}}, [0, 5, 0]) == []
+    assert deciding(on, {0: {1: 2}}, [5, 0, 0]) == [
+        "restart: job 7 has a bound of 5 s and has been stopped once"
+    ]
     assert deciding(on, {2: {2: 2}}, [0, 0, 5]) == [
         "restart: job 10 has a bound of 5 s and may not be restarted"
     ]

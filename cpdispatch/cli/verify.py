@@ -43,12 +43,7 @@ def verify(
         found = {}
         for folder, r in load_runs([run], refused):
             with refused.reading(folder):
-                found[str(folder)] = checker.run(
-                    r.jobs,
-                    r.system,
-                    dependencies=r.about.get("dependencies", False),
-                    idempotent=r.about.get("idempotent", False),
-                )
+                found[str(folder)] = r.verify()
     elif instance is None or solution is None:
         raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")
     else:

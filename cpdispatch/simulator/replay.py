@@ -92,6 +92,7 @@ def simulate(
     dependencies: bool = False,
     starvation: Starvation | None = None,
     idempotent: bool = False,
+    restart_cost_s: int = 0,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -105,7 +106,8 @@ def simulate(
     system : System
     dispatcher : str or Dispatcher
         A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
-    predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent
+    predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent, \
+    restart_cost_s
         See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
     settings : Settings
         Time limit of a dispatcher that is given by name, and seed of it and of a predictor that is
@@ -132,6 +134,7 @@ def simulate(
         "dependencies": dependencies,
         "starvation": starvation,
         "idempotent": idempotent,
+        "restart_cost_s": restart_cost_s,
     }
     compiled = compiled and watch.seen is None and not any(general.values())
     replay, known = _begun(
@@ -187,7 +190,9 @@ def _begun(
             made = dispatch.make(dispatcher, settings, warm=toys.simulated())
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
     names = {"dispatcher": made.name, "predictor": known.name}
+    restartable = int(simulation.workload.table.restartable.sum())
     about = _about(workload, system, names | rules | general, settings)
+    about["restartable"] = restartable
     return _Replay(about, simulation, made), known
 
 

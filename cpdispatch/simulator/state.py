@@ -6,15 +6,16 @@ hidden rows that no snapshot holds: a job's row in the workload, and when it wil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
 from cpdispatch.compiled.correction import CORRECTIONS, MINIMAL, corrected
-from cpdispatch.decision import Placements
-from cpdispatch.instance import NO_NODES, Instance, Running, Starvation
+from cpdispatch.decision import NO_BOUND, Placements
+from cpdispatch.instance import NO_NODES, Instance, Running, Starvation, Stopped
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import System
 
@@ -24,7 +25,12 @@ _SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.
 _EXPECTED, _UPPER = int(Column.EXPECTED), int(Column.UPPER)
 _EWT, _REQUEST = int(Column.EWT), int(Column.REQUEST)
 
+_RESTARTABLE = int(Column.RESTARTABLE)
+
 _NEVER = int(np.iinfo(np.int64).max)
+
+Held: TypeAlias = tuple[int, dict[int, int]]
+"""The start of a job, and its units by node."""
 
 
 @kernel
@@ -179,6 +185,8 @@ class State:
         See `correct`.
     starvation : Starvation or None
         What every snapshot says of it.
+    restart_cost_s : int
+        How long the nodes of a killed job stay busy.
     """
 
     def __init__(
@@ -187,8 +195,10 @@ class State:
         system: System,
         correction: str,
         starvation: Starvation | None = None,
+        restart_cost_s: int = 0,
     ) -> None:
         self.system = system
+        self.restart_cost_s = restart_cost_s
         self.starvation = starvation
         self.labels = workload.table.labels
         self.correction = CORRECTIONS[correction]
@@ -220,8 +230,18 @@ class State:
         self._queue_seen: JobTable | None = None
         self._running_seen: tuple[IntArray, Running] | None = None
 
-    def submit(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
-        """Put a job into the queue, by workload row: at the end, if it was never there before."""
+    def submit(
+        self,
+        row: int,
+        column: IntArray,
+        expected_s: int,
+        upper_s: int,
+        restartable: int | None = None,
+    ) -> None:
+        """Put a job into the queue, by workload row: at the end, if it was never there before.
+
+        Whether it may be restarted is as the column has it, unless it is said.
+        """
         end = self.queued
         if end == self.queue.shape[1]:
             self.queue = _wider(self.queue)
@@ -234,6 +254,8 @@ class State:
         self.queue[:, at] = column
         self.queue[_EXPECTED, at] = expected_s
         self.queue[_UPPER, at] = upper_s
+        if restartable is not None:
+            self.queue[_RESTARTABLE, at] = restartable
         self.queue_hidden[ROW, at] = row
         code = self._queue_code[row]
         self.queue_hidden[QUEUE_CODE, at] = code
@@ -241,8 +263,13 @@ class State:
         self.queued = end + 1
         self._queue_seen = None
 
-    def start(self, now: int, placements: Placements, real_end: IntArray) -> None:
-        """Start queued jobs where they were placed; they stay in the queue until `remove`."""
+    def start(
+        self, now: int, placements: Placements, real_end: IntArray, bound_s: IntArray | None = None
+    ) -> None:
+        """Start queued jobs where they were placed; they stay in the queue until `remove`.
+
+        A job with a bound, s, is taken to run until then: that is its requested time meanwhile.
+        """
         count = self.running + len(placements)
         while count > self.run.shape[1]:
             self.run, self.times = _wider(self.run), _wider(self.times)
@@ -256,9 +283,52 @@ class State:
             placements.position, real_end, placements.offset, placements.node, placements.units,
             self._wait_sum, self._wait_count,
         )  # fmt: skip
+        if bound_s is not None:
+            for k in np.flatnonzero(bound_s != NO_BOUND).tolist():
+                at = self.running + k
+                self.run[[_REQUESTED, _EXPECTED], at] = bound_s[k]
+                self.times[1, at] = now + bound_s[k]
+                earliest = min(earliest, now + int(bound_s[k]))
         self.running = count
         self.next_end = min(self.next_end, earliest)
         self._ewt_is_old = True
+        self._running_seen = None
+
+    def stop(self, row: int) -> tuple[Held, int]:
+        """End a running job as `end` does; what it held, and its upper duration in seconds."""
+        at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
+        node, units = self.entries[:, self.offset[at] : self.offset[at + 1]].tolist()
+        held = int(self.times[0, at]), dict(zip(node, units, strict=True))
+        upper_s = int(self.run[_UPPER, at])
+        self.end(row)
+        return held, upper_s
+
+    def hold(self, now: int, position: int, held: Held, due_s: int, real_end_s: int) -> None:
+        """Let a queued job hold again what it held when it was stopped; it has waited once.
+
+        It stays in the queue until `remove`. ``due_s`` is its expected end.
+        """
+        start_s, nodes = held
+        self.start(now, Placements.of({position: nodes}), np.array([real_end_s]))
+        at = self.running - 1
+        self.times[:2, at] = start_s, due_s
+        self.next_end = min(self.next_end, due_s)
+        code = self.queue_hidden[QUEUE_CODE, position]
+        self._wait_sum[code] -= now - self.queue[_SUBMIT, position]
+        self._wait_count[code] -= 1
+
+    def restart_no_more(self, position: int) -> None:
+        """Note that a queued job has been killed: that happens once."""
+        self.queue[_RESTARTABLE, position] = 0
+        self._queue_seen = None
+
+    def prolong(self, row: int, end_s: int) -> None:
+        """Let a running job hold its nodes until then, for sure."""
+        at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
+        self.times[1:, at] = end_s, 0
+        self.run[[_REQUESTED, _EXPECTED], at] = end_s - self.times[0, at]
+        self.run_hidden[REAL_END, at] = end_s
+        self.next_end = min(self.next_end, end_s)
         self._running_seen = None
 
     def remove(self, positions: IntArray) -> None:
@@ -291,8 +361,8 @@ class State:
             if asked_s > elapsed_s:
                 due[i] = start[i] + asked_s
 
-    def snapshot(self, now: int) -> Instance:
-        """An immutable copy for a dispatcher.
+    def snapshot(self, now: int, stopped: Mapping[int, Held] | None = None) -> Instance:
+        """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row.
 
         Jobs that end at this very instant, just as expected, count as ended: only the trigger
         ``event`` dispatches while there are any. ``next_end``, never later than the earliest
@@ -310,7 +380,16 @@ class State:
             self._running_seen = self._free_and_running(now)
         free, running = self._running_seen
         return Instance(
-            now, self.system, free, self._queue_seen, running, NO_NODES, starvation=self.starvation
+            now, self.system, free, self._queue_seen, running, NO_NODES,
+            starvation=self.starvation, stopped=self._stopped(stopped or {}),
+        )  # fmt: skip
+
+    def _stopped(self, held: Mapping[int, Held]) -> Stopped | None:
+        if not held:
+            return None
+        rows = self.queue_hidden[ROW, : self.queued]
+        return Stopped.of(
+            {int(np.searchsorted(rows, row)): of for row, of in held.items()}, self.restart_cost_s
         )
 
     def _free_and_running(self, now: int) -> tuple[IntArray, Running]:

@@ -86,6 +86,8 @@ def _bounded(instance: Instance, start_s: IntArray, bound_s: IntArray) -> Iterab
             yield Violation(Kind.RESTART, f"{name}, at least 1 s is allowed")
         elif start_s[k] != instance.now:
             yield Violation(Kind.RESTART, f"{name} and does not start now")
+        elif instance.stopped is not None and k in instance.stopped.position:
+            yield Violation(Kind.RESTART, f"{name} and has been stopped once")
         elif not jobs.restartable[k]:
             yield Violation(Kind.RESTART, f"{name} and may not be restarted")
 

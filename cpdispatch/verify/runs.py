@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def run(
-    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, idempotent: bool = False
+    jobs: pd.DataFrame,
+    system: System,
+    *,
+    dependencies: bool = False,
+    restarts: bool = False,
+    restart_cost_s: int = 0,
 ) -> list[Violation]:
     """What is wrong with a whole simulated schedule.
 
@@ -33,9 +38,12 @@ def run(
         The machine on which it ran.
     dependencies : bool
         Whether the run honoured dependencies, which the columns ``preceding`` and ``think_s`` hold.
-    idempotent : bool
+    restarts : bool
         Whether jobs could be restarted: the columns ``lost_start``, ``lost_end``, ``lost_nodes``
-        and ``lost_node_units`` hold the attempts that were killed.
+        and ``lost_node_units`` hold the attempts that were killed, and ``restartable`` says which
+        jobs could; without that column all could.
+    restart_cost_s : int
+        How long the nodes of a killed job stayed busy, and so much longer it ran again.
 
     Returns
     -------
@@ -51,7 +59,7 @@ def run(
         "id", "submit", "start", "end", "units", "requested_s", "runtime_s", "killed", "reason",
         *(f"request_{name}" for name in system.resources), "nodes", "node_units",
         *(("preceding", "think_s") if dependencies else ()),
-        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if idempotent else ()),
+        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if restarts else ()),
     ]  # fmt: skip
     for name in needed:
         if name not in jobs.columns:
@@ -79,11 +87,19 @@ def run(
             _numbers(jobs["lost_start"]),
             _numbers(jobs["lost_end"]),
             *_entries(jobs, "lost_nodes", "lost_node_units"),
+            _restartable(jobs),
+            restart_cost_s,
         )
-        if idempotent
+        if restarts
         else None,
     )
     return schedule(table, system)
+
+
+def _restartable(jobs: pd.DataFrame) -> BoolArray:
+    if "restartable" not in jobs.columns:
+        return np.ones(len(jobs), dtype=np.bool_)
+    return jobs["restartable"].to_numpy(dtype=np.bool_, na_value=False)
 
 
 def _entries(jobs: pd.DataFrame, nodes: str, units: str) -> tuple[IntArray, IntArray, IntArray]:

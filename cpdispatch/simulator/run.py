@@ -46,9 +46,9 @@ class Run:
         One row a job: id, submit, start, end (s; -1 when it never started), units, nodes,
         node_units, requested_s, runtime_s, expected_s, killed, reason, and the per-unit requests;
         preceding and think_s when the run honoured dependencies; when jobs could be restarted,
-        restartable, test (what became of the test run: none, ended, went_on or killed), and
         lost_start, lost_end, lost_nodes and lost_node_units, of the attempt that was killed for a
-        restart (-1: none).
+        restart (-1: none), restartable unless all were, and test, what became of the test run
+        (none, ended, went_on or killed), when a job was tested.
     decision_table : pyarrow.Table
         One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
         ms and the phases in ms.
@@ -311,8 +311,10 @@ def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
         columns["think_s"] = arrow.numbers(simulation.workload.think_s)
     if table.restartable.any():
         offset, node, units = records.lost_placements()
-        columns["restartable"] = arrow.flags(table.restartable == 1)
-        columns["test"] = arrow.texts(records.test, [test.name.lower() for test in Test])
+        if not table.restartable.all():
+            columns["restartable"] = arrow.flags(table.restartable == 1)
+        if records.test.any():
+            columns["test"] = arrow.texts(records.test, [test.name.lower() for test in Test])
         columns["lost_start"] = arrow.numbers(records.lost_start_s)
         columns["lost_end"] = arrow.numbers(records.lost_end_s)
         columns["lost_nodes"] = arrow.lists(offset, node)

@@ -290,10 +290,9 @@ def test_whatever_a_dispatcher_bounds_the_schedule_is_sound(
     assert run.verify() == []
     table = run.jobs
     if run.restarts:
-        assert (table["restartable"].astype(int) == log.table.restartable).all()
         lost = table["lost_start"] >= 0
-        assert ((table["test"] == "killed") == lost).all()
-        assert not (lost & ~table["restartable"]).any()
+        assert ((table.get("test", "none") == "killed") == lost).all()
+        assert not (lost & (log.table.restartable == 0)).any()
         assert (
             (table["lost_end"] - table["lost_start"])[lost].between(cost_s + 1, cost_s + 12).all()
         )
@@ -320,6 +319,7 @@ def test_a_run_that_cannot_have_been_is_found(
     jobs = run.jobs.copy()
     assert jobs["start"].tolist() == [22, 0, 17]
     for name, value in change.items():
+        jobs.loc[:, name] = jobs.get(name, True)
         jobs.at[0, name] = value
     found = verify.run(jobs, POOL, restarts=True, restart_cost_s=cost_s)
     assert any(complaint in str(violation) for violation in found) if complaint else found == []

@@ -1,0 +1,143 @@
+"""Test runs: which jobs are tried for a short time where nothing else fits, and in which order.
+
+A job that may be restarted runs for at most a test's length where capacity is free that no job may
+take in full without delaying the reserved one. Most of those that a user expected to last for
+hours and that fail at once have ended by then.
+
+References
+----------
+D. Perkovic, P. J. Keleher, "Randomization, speculation, and adaptation in batch schedulers",
+SC 2000. S.-H. Chiang, A. Arpaci-Dusseau, M. K. Vernon, "The impact of more accurate requested
+runtimes on production job scheduling performance", JSSPP 2002. O. Thebe, D. P. Bunde, V. J. Leung,
+"Scheduling restartable jobs with short test runs", JSSPP 2009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cpdispatch.arrays import FloatArray, IntArray, sealed
+from cpdispatch.decision import Placements
+from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
+from cpdispatch.instance import Instance, Running, Stopped
+from cpdispatch.jobs import Column, JobTable
+
+WAYS: Mapping[str, int] = {"left": LEFT, "backfill": BEFORE, "turn": TURN}
+"""When tests come, by name: after all backfilling, before it, or instead of starts in turn, too."""
+
+LENGTHS_MIN = 2
+"""A job is tested if its requested time is above so many lengths of a test."""
+
+UNKNOWN_PROBABILITY = 0.05
+"""The probability that a job ends in its test, where nobody predicts anything."""
+
+_NONE: IntArray = sealed(np.empty(0, dtype=np.int64))
+NO_HOMES = Homes(_NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
+
+
+def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> FloatArray:
+    """The probability that each job ends in a test of so many seconds, shape (jobs,).
+
+    The runtime of a predicted job is taken to be log-logistic with the shape 1 and the expected
+    duration as its median. A job that is expected to last as requested has not been predicted.
+    """
+    known: FloatArray = test_s / (test_s + np.maximum(expected_s, 1).astype(np.float64))
+    return np.where(expected_s < requested_s, known, UNKNOWN_PROBABILITY)
+
+
+def candidates(instance: Instance, test_s: int, threshold_s: int, way: int) -> IntArray:
+    """The queue positions of the jobs that may be tested, in the order of tests; shape (tests,).
+
+    They may be restarted, have not been stopped, and ask for more than `LENGTHS_MIN` lengths of a
+    test. Except where jobs in turn are tested, they have not waited longer than the threshold. The
+    key of a test is its length over the square root of the probability that the job ends in it;
+    of equal keys, what was submitted first comes first.
+    """
+    queue = instance.queue
+    may = (queue.restartable > 0) & (queue.requested_s > LENGTHS_MIN * test_s)
+    if instance.stopped is not None:
+        may[instance.stopped.position] = False
+    if way != TURN:
+        may &= instance.now - queue.submit_s <= threshold_s
+    found = np.flatnonzero(may)
+    expected_s, requested_s = queue.expected_s[found], queue.requested_s[found]
+    key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))
+    return sealed(found[np.argsort(key, kind="stable")])
+
+
+def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
+    """The block in which the jobs that may be tested last as long as a test."""
+    if not len(tests):
+        return block
+    short = block.copy()
+    short[Column.EXPECTED, tests] = test_s
+    return sealed(short)
+
+
+def homes(instance: Instance) -> Homes:
+    """Where the stopped jobs are."""
+    stopped = instance.stopped
+    if stopped is None:
+        return NO_HOMES
+    of = np.full(len(instance.queue), -1, dtype=np.int64)
+    of[stopped.position] = np.arange(len(stopped.position))
+    return Homes(sealed(of), stopped.offset, stopped.node, stopped.units)
+
+
+def killed(instance: Instance, start_s: IntArray, placements: Placements) -> list[int]:
+    """The queue positions of the stopped jobs that do not go on, if killing them takes time."""
+    if instance.stopped is None or not instance.stopped.cost_s:
+        return []
+    here = placements.as_dict()
+    return [
+        position
+        for position, (_, nodes) in instance.stopped.held().items()
+        if start_s[position] != instance.now or here.get(position) != nodes
+    ]
+
+
+def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
+    """The instance in which the nodes of these stopped jobs are busy, as killing them takes time.
+
+    Parameters
+    ----------
+    instance : Instance
+    killed : sequence of int
+        Queue positions of jobs that have been stopped.
+    """
+    stopped, running, queue = instance.stopped, instance.running, instance.queue
+    assert stopped is not None
+    held = stopped.held()
+    free = instance.free.copy()
+    node, units, lengths = [], [], []
+    for position in killed:
+        nodes = held[position][1]
+        for at, many in nodes.items():
+            free[at] -= many * queue.request[position]
+        node += list(nodes)
+        units += list(nodes.values())
+        lengths.append(len(nodes))
+    start_s = np.array([held[position][0] for position in killed], dtype=np.int64)
+    until_s = np.full(len(killed), instance.now + stopped.cost_s, dtype=np.int64)
+    block = queue.block[:, list(killed)].copy()
+    block[[Column.REQUESTED, Column.EXPECTED]] = until_s - start_s
+    more = np.cumsum(lengths, dtype=np.int64) + running.offset[-1]
+    busy = Running(
+        JobTable(np.concatenate((running.jobs.block, block), axis=1), running.jobs.labels),
+        sealed(np.concatenate((running.start_s, start_s))),
+        sealed(np.concatenate((running.end_s, until_s))),
+        sealed(np.concatenate((running.overdue, np.zeros(len(killed), dtype=np.int64)))),
+        sealed(np.concatenate((running.offset, more))),
+        sealed(np.concatenate((running.node, np.array(node, dtype=np.int64)))),
+        sealed(np.concatenate((running.units, np.array(units, dtype=np.int64)))),
+    )
+    left = {position: of for position, of in held.items() if position not in killed}
+    return replace(
+        instance,
+        free=sealed(free),
+        running=busy,
+        stopped=Stopped.of(left, stopped.cost_s) if left else None,
+    )

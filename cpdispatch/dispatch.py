@@ -205,6 +205,14 @@ def _limits(value: Any) -> str:
     return str(value)
 
 
+def _tests(value: Any) -> str:
+    from cpdispatch.heuristics.test_runs import WAYS
+
+    if value not in WAYS:
+        raise ValueError(f"one of {', '.join(WAYS)} is needed")
+    return str(value)
+
+
 def _switch(value: Any) -> bool:
     if value not in ("on", "off", True, False):
         raise ValueError("on or off is needed")
@@ -282,7 +290,10 @@ def _formulation(value: Any) -> str:
 
 
 def _backfill(**fixed: Any) -> Make:
-    renamed = {"backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit"}
+    renamed = {
+        "backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit",
+        "test": "test_s",
+    }  # fmt: skip
 
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
         from cpdispatch.heuristics.backfill import Backfill
@@ -307,7 +318,8 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.best import Best
 
     renamed = {
-        "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit"
+        "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit",
+        "test": "test_s",
     }  # fmt: skip
     return Best(**{renamed.get(key, key): value for key, value in given.items()})
 
@@ -353,6 +365,7 @@ _ORDERS = {
     "primary": _policy, "backfill": _policy, "threshold": _seconds, "allocate": _allocation,
     "limits": _limits,
 }  # fmt: skip
+_TESTS = {"test": _seconds, "tests": _tests}
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
@@ -378,7 +391,7 @@ _THESIS = {
 REGISTRY: Mapping[str, Entry] = {
     "easy": Entry(
         "EASY backfilling; easy-P-B has its own orders of the queue and of backfilling",
-        {**_ORDERS, "depth": _depth},
+        {**_ORDERS, "depth": _depth, **_TESTS},
         _backfill(),
     ),
     "conservative": Entry(
@@ -394,7 +407,7 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
     "best": Entry("EASY by predicted durations, used with care; learns its threshold and order",
                   {"threshold": _seconds, "strict": _seconds, "long": _seconds, "keep": _part,
-                   "width": _real, "adapt": _switch, "allocate": _allocation}, _best),
+                   "width": _real, "adapt": _switch, "allocate": _allocation, **_TESTS}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),

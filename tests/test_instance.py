@@ -369,7 +369,7 @@ def test_a_stopped_job_is_queued_and_holds_nodes_that_count_as_free() -> None:
     assert instance.running.jobs.restartable.tolist() == [0]
     assert instance.stopped is not None
     assert instance.stopped.held() == {0: (99800, {1: 2})}
-    assert instance.stopped.cost_s == 30
+    assert instance.restart_cost_s == 30
     assert instance.stopped.among(np.array([0])).held() == {0: (99800, {1: 2})}  # type: ignore[union-attr]
     assert instance.stopped.among(np.array([], dtype=np.int64)) is None
     again = loads(to_json(instance))

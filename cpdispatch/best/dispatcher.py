@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import ClassVar
 
-import numpy as np
-
 from cpdispatch.arrays import IntArray
 from cpdispatch.best.ended import Ended, Past
 from cpdispatch.best.evaluation import Evaluation, Parameters, backfilling, warm_up
@@ -47,6 +45,10 @@ class Best:
     keep, width : float
     adapt : bool
         Whether threshold and width follow what served so far.
+    test_s : int
+        How long a test run lasts; 0 for none. See `cpdispatch.heuristics.backfill.Backfill`.
+    tests : str
+        When tests come: ``left``, ``backfill`` or ``turn``.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     name : str
@@ -60,6 +62,8 @@ class Best:
     keep: float = 0.03
     width: float = 0.0
     adapt: bool = True
+    test_s: int = 0
+    tests: str = "left"
     best_fit: bool = False
     name: str = "best"
     predictor: ClassVar[str] = "forest"
@@ -93,7 +97,7 @@ class Best:
         self.consider(instance.now, instance.system.total, self._ended)
         evaluation_ms = (perf_counter() - began) * 1e3
         decision = self.backfill.dispatch(instance)
-        self._ended.started(instance, np.flatnonzero(decision.start_s == instance.now))
+        self._ended.started(instance, decision)
         phases = {"evaluation": evaluation_ms, **decision.certificate.phases_ms}
         return replace(decision, certificate=replace(decision.certificate, phases_ms=phases))
 
@@ -122,4 +126,10 @@ class Best:
         self._use(evaluation.parameters)
 
     def _use(self, parameters: Parameters) -> None:
-        self.backfill = replace(backfilling(parameters), best_fit=self.best_fit, name=self.name)
+        self.backfill = replace(
+            backfilling(parameters),
+            best_fit=self.best_fit,
+            test_s=self.test_s,
+            tests=self.tests,
+            name=self.name,
+        )

@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.decision import Decision
+from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 
@@ -77,13 +79,22 @@ class Ended:
     def look(self, instance: Instance) -> None:
         """Take note of the jobs that have ended."""
         now, before, self._seen_s = instance.now, self._seen_s, instance.now
-        for id in sorted(self._running.keys() - set(instance.running.jobs.id.tolist())):
+        gone = self._running.keys() - set(instance.running.jobs.id.tolist())
+        if instance.stopped is not None:
+            gone -= set(instance.queue.id[instance.stopped.position].tolist())
+        for id in sorted(gone):
             job, start_s = self._running.pop(id)
             end_s = ended_s(before, now, start_s, job[Column.EXPECTED])
             self._ended.append((job, int(end_s) - start_s))
 
-    def started(self, instance: Instance, positions: IntArray) -> None:
-        """Take note of queued jobs that start now."""
+    def started(self, instance: Instance, decision: Decision) -> None:
+        """Take note of queued jobs that start now, and of stopped ones that are killed."""
+        positions = np.flatnonzero(decision.start_s == instance.now)
+        if instance.stopped is not None:
+            stay = going_on(instance, decision.start_s, decision.placements)
+            for position in set(instance.stopped.position.tolist()) - stay:
+                self._running.pop(int(instance.queue.id[position]), None)
+            positions = positions[~np.isin(positions, list(stay))]
         if len(positions):
             for job in np.ascontiguousarray(instance.queue.take(positions).block.T):
                 self._running[int(job[Column.ID])] = job, instance.now

@@ -6,7 +6,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.options import Json, LogOptions, OutputOptions, ReplayOptions, WorkerOptions
+from cpdispatch.cli.options import (
+    Json,
+    LogOptions,
+    OutputOptions,
+    ReplayOptions,
+    RestartOptions,
+    WorkerOptions,
+)
 from cpdispatch.cli.output import DONE, progress_bars
 from cpdispatch.cli.runs import print_runs
 from cpdispatch.cli.signals import stoppable
@@ -25,6 +32,7 @@ def simulate(
     seeds: int = 1,
     log: LogOptions = LogOptions(),
     rules: ReplayOptions = ReplayOptions(),
+    restarts: RestartOptions = RestartOptions(),
     output: OutputOptions = OutputOptions(),
     where: WorkerOptions = WorkerOptions(),
     json: Json = False,
@@ -55,11 +63,17 @@ def simulate(
     workers = Workers(where.cores, where.cluster)
     names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     numbers = range(rules.seed, rules.seed + seeds)
-    logs = [log.read(trace, rules.seed) for trace in traces]
-    made = logs or [log.read(None, k) for k in numbers]
+    logs = [log.read(trace, rules.seed, restarts.restartable) for trace in traces]
+    made = logs or [log.read(None, k, restarts.restartable) for k in numbers]
     experiment = Experiment(made, names, numbers, of_seed=not traces)
-    limit_s = seconds(rules.limit)
-    plans = experiment.plans(output.plan(limit_s, rules.of_runs()))
+    limit_s, cost_s = seconds(rules.limit), restarts.cost_s()
+    may_restart = rules.idempotent or any(log.table.restartable.any() for log, _ in made)
+    if cost_s and not may_restart:
+        raise UsageError(
+            f"--restart-cost {restarts.restart_cost}: no job may be restarted; say which may, as "
+            "--restartable all"
+        )
+    plans = experiment.plans(output.plan(limit_s, rules.of_runs() | {"restart_cost_s": cost_s}))
     experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
     with stoppable(output.kept) as stop, progress_bars() as show:

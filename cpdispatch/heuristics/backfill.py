@@ -177,7 +177,7 @@ class Backfill:
                 power_unit(instance),
                 instance.power_free(),
                 leaves,
-                test_runs.shortened(block, tests, self.test_s),
+                test_runs.shortened(block, tests, self.test_s + instance.restart_cost_s),
                 tests,
                 self.test_s,
                 test_runs.WAYS[self.tests],

@@ -550,7 +550,7 @@ def easy(
     spare : int64 array, shape (jobs, resources)
         What each job, if it asks for the resource at all, has to leave free when it starts.
     short : int64 array
-        ``block`` in which jobs that may be tested last as long as a test.
+        ``block`` in which jobs that may be tested last as long as their tests hold nodes.
     tests : int64 array, shape (tests,)
         The jobs that may be tested, in the order of tests. They leave nothing free.
     test_s : int

@@ -69,7 +69,7 @@ def candidates(instance: Instance, test_s: int, threshold_s: int, way: int) -> I
 
 
 def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
-    """The block in which the jobs that may be tested last as long as a test."""
+    """The block in which the jobs that may be tested last so long."""
     if not len(tests):
         return block
     short = block.copy()
@@ -87,16 +87,24 @@ def homes(instance: Instance) -> Homes:
     return Homes(sealed(of), stopped.offset, stopped.node, stopped.units)
 
 
-def killed(instance: Instance, start_s: IntArray, placements: Placements) -> list[int]:
-    """The queue positions of the stopped jobs that do not go on, if killing them takes time."""
-    if instance.stopped is None or not instance.stopped.cost_s:
-        return []
+def going_on(instance: Instance, start_s: IntArray, placements: Placements) -> set[int]:
+    """The queue positions of the stopped jobs that start now just where they are."""
+    if instance.stopped is None:
+        return set()
     here = placements.as_dict()
-    return [
+    return {
         position
         for position, (_, nodes) in instance.stopped.held().items()
-        if start_s[position] != instance.now or here.get(position) != nodes
-    ]
+        if start_s[position] == instance.now and here.get(position) == nodes
+    }
+
+
+def killed(instance: Instance, start_s: IntArray, placements: Placements) -> list[int]:
+    """The queue positions of the stopped jobs that do not go on, if killing them takes time."""
+    if instance.stopped is None or not instance.restart_cost_s:
+        return []
+    stay = going_on(instance, start_s, placements)
+    return [k for k in instance.stopped.position.tolist() if k not in stay]
 
 
 def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
@@ -121,7 +129,7 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
         units += list(nodes.values())
         lengths.append(len(nodes))
     start_s = np.array([held[position][0] for position in killed], dtype=np.int64)
-    until_s = np.full(len(killed), instance.now + stopped.cost_s, dtype=np.int64)
+    until_s = np.full(len(killed), instance.now + instance.restart_cost_s, dtype=np.int64)
     block = queue.block[:, list(killed)].copy()
     block[[Column.REQUESTED, Column.EXPECTED]] = until_s - start_s
     more = np.cumsum(lengths, dtype=np.int64) + running.offset[-1]
@@ -139,5 +147,5 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
         instance,
         free=sealed(free),
         running=busy,
-        stopped=Stopped.of(left, stopped.cost_s) if left else None,
+        stopped=Stopped.of(left) if left else None,
     )

@@ -163,7 +163,7 @@ class _FileCheck(Check):
         stopped = self.stopped(read, queue, system, free)
         return Instance(
             read.time, system, free, queue, running, down, reservations, power,
-            self.dependencies(read, queue, running), starvation, stopped,
+            self.dependencies(read, queue, running), starvation, stopped, read.restart_cost,
         )  # fmt: skip
 
     def stopped(
@@ -201,7 +201,7 @@ class _FileCheck(Check):
                     enough, f"{field}.nodes.{node}", units, "the node has less that counts as free"
                 )
             held[position[job.id]] = job.stopped.start, dict(entries)
-        return Stopped.of(held, read.restart_cost) if held else None
+        return Stopped.of(held) if held else None
 
     def dependencies(self, read: _File, queue: JobTable, running: Running) -> Dependencies | None:
         """What the jobs' `after`, `think` and `earliest` say; None when they say nothing."""
@@ -427,7 +427,8 @@ def to_json(instance: Instance) -> bytes:
     started = np.lexsort((running.jobs.id, running.start_s)).tolist()
     submitted = np.lexsort((queue.id, queue.submit_s)).tolist()
     held = {} if instance.stopped is None else instance.stopped.held()
-    restarts = queue.restartable.any() or running.jobs.restartable.any()
+    restarts = bool(queue.restartable.any() or running.jobs.restartable.any())
+    restarts |= instance.restart_cost_s > 0
     file = _File(
         format=FORMAT_OF_RESTARTS if restarts else FORMAT,
         time=instance.now,
@@ -446,7 +447,7 @@ def to_json(instance: Instance) -> bytes:
         starvation=None
         if instance.starvation is None
         else _Starvation(instance.starvation.threshold_s, instance.starvation.bound_s),
-        restart_cost=0 if instance.stopped is None else instance.stopped.cost_s,
+        restart_cost=instance.restart_cost_s,
     )  # fmt: skip
     return json_lines(msgspec.to_builtins(file))
 

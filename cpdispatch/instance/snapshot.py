@@ -74,8 +74,6 @@ class Stopped:
         The k-th job's entries are ``offset[k]:offset[k + 1]``.
     node, units : int64 array, shape (entries,)
         A node and the number of the job's units there; nodes ascend within a job.
-    cost_s : int
-        The nodes of a job that is killed stay busy so long. Its own next start is later.
     """
 
     position: IntArray
@@ -83,10 +81,9 @@ class Stopped:
     offset: IntArray
     node: IntArray
     units: IntArray
-    cost_s: int = 0
 
     @classmethod
-    def of(cls, held: Mapping[int, tuple[int, Mapping[int, int]]], cost_s: int = 0) -> Stopped:
+    def of(cls, held: Mapping[int, tuple[int, Mapping[int, int]]]) -> Stopped:
         """From the start and the units by node of each job, by queue position."""
         position = sorted(held)
         entries = [sorted(held[k][1].items()) for k in position]
@@ -96,7 +93,6 @@ class Stopped:
             sealed(np.cumsum([0, *map(len, entries)], dtype=np.int64)),
             sealed(np.array([node for job in entries for node, _ in job], dtype=np.int64)),
             sealed(np.array([units for job in entries for _, units in job], dtype=np.int64)),
-            cost_s,
         )
 
     def held(self) -> dict[int, tuple[int, dict[int, int]]]:
@@ -117,7 +113,7 @@ class Stopped:
             for place, position in zip(places.tolist(), self.position.tolist(), strict=True)
             if place < len(positions) and positions[place] == position
         }
-        return Stopped.of(kept, self.cost_s) if kept else None
+        return Stopped.of(kept) if kept else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +264,8 @@ class Instance:
     starvation : Starvation or None
     stopped : Stopped or None
         None when no job's bounded start is over just now.
+    restart_cost_s : int
+        How long the nodes of a job that is killed stay busy. Its next start is later.
 
     Raises
     ------
@@ -286,6 +284,7 @@ class Instance:
     dependencies: Dependencies | None = None
     starvation: Starvation | None = None
     stopped: Stopped | None = None
+    restart_cost_s: int = 0
 
     def __post_init__(self) -> None:
         if self.reservations or self.power is not None or self.starvation is not None:

@@ -25,12 +25,16 @@ from cpdispatch.simulator.simulation import check
 from cpdispatch.system import System
 
 
-def replayable(dispatcher: object, trigger: str) -> bool:
+def replayable(dispatcher: object, trigger: str, workload: Workload) -> bool:
     """Whether compiled code gives the same schedule as the general loop.
 
     It does for a dispatcher of the backfilling family that has met no instance yet and whose keys
-    are compiled. Jobs that are not taken to last as expected need the trigger ``instant``.
+    are compiled. Jobs that are not taken to last as expected need the trigger ``instant``. It
+    makes no test runs.
     """
+    tests = isinstance(dispatcher, Backfill | Best) and dispatcher.test_s > 0
+    if tests and workload.table.restartable.any():
+        return False
     if type(dispatcher) is Reject:
         return True
     if type(dispatcher) is Best:

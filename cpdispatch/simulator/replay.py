@@ -179,7 +179,7 @@ def _begun(
     if (
         compiled
         and isinstance(made, Backfill | Reject | Best)
-        and replayable(made, rules["trigger"])
+        and replayable(made, rules["trigger"], workload)
         and rules["correction"] != "refresh"
     ):
         # A predictor of the user's may have learned something already.

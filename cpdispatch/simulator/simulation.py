@@ -22,7 +22,8 @@ from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
-from cpdispatch.instance import Instance, Starvation, Stopped
+from cpdispatch.heuristics.test_runs import going_on
+from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, make
 from cpdispatch.predict.guard import Guard
@@ -205,7 +206,7 @@ class Simulation:
         queue, running, started = len(instance.queue), len(instance.running), 0
         closing = _NO_POSITIONS
         if instance.stopped is not None:
-            closing = self._end_tests(instance.stopped, decision)
+            closing = self._end_tests(instance, decision)
         starting = _NO_POSITIONS
         if len(decision.placements.position):
             starting = (decision.start_s == self.now).nonzero()[0]
@@ -363,18 +364,19 @@ class Simulation:
         self._again_s[row] = expected_s, upper_s
         self._state.submit(row, self.workload.table.values(row), expected_s, upper_s)
 
-    def _end_tests(self, stopped: Stopped, decision: Decision) -> IntArray:
+    def _end_tests(self, instance: Instance, decision: Decision) -> IntArray:
         """Let stopped jobs go on that start where they are, and kill the others.
 
         Returns the queue positions of those whose nodes stay busy: they leave the queue meanwhile.
         ``_stopped`` is left with those that go on.
         """
-        here = decision.placements.as_dict()
+        stopped, stay = instance.stopped, going_on(instance, decision.start_s, decision.placements)
+        assert stopped is not None
         rows = self._state.queue_hidden[ROW, stopped.position].tolist()
         closing = []
         for position, row in zip(stopped.position.tolist(), rows, strict=True):
             held = self._stopped[row]
-            if decision.start_s[position] == self.now and here.get(position) == held[1]:
+            if position in stay:
                 self.records.goes_on(row)
                 end_s = held[0] + self._runtime_s.item(row)
                 due_s = held[0] + self._again_s.pop(row)[0]
@@ -409,10 +411,12 @@ class Simulation:
 
     def _queue_again(self, row: int) -> None:
         """Put a killed job where it was in the queue; one that was misjudged may run for long."""
-        column = self.workload.table.values(row)
-        requested_s = int(column[Column.REQUESTED])
-        lasts_s = self._again_s.pop(row, (requested_s, requested_s))
-        self._state.submit(row, column, *lasts_s, restartable=0)
+        column = self.workload.table.values(row).copy()
+        requested_s, cost_s = int(column[Column.REQUESTED]), self.restart_cost_s
+        expected_s, upper_s = self._again_s.pop(row, (requested_s, requested_s))
+        column[Column.RESTARTABLE] = 0
+        column[Column.REQUESTED] += cost_s
+        self._state.submit(row, column, expected_s + cost_s, upper_s + cost_s)
 
     def _snapshot(self) -> Instance:
         if self._refreshing:

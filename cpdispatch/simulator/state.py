@@ -230,18 +230,8 @@ class State:
         self._queue_seen: JobTable | None = None
         self._running_seen: tuple[IntArray, Running] | None = None
 
-    def submit(
-        self,
-        row: int,
-        column: IntArray,
-        expected_s: int,
-        upper_s: int,
-        restartable: int | None = None,
-    ) -> None:
-        """Put a job into the queue, by workload row: at the end, if it was never there before.
-
-        Whether it may be restarted is as the column has it, unless it is said.
-        """
+    def submit(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
+        """Put a job into the queue, by workload row: at the end, if it was never there before."""
         end = self.queued
         if end == self.queue.shape[1]:
             self.queue = _wider(self.queue)
@@ -254,8 +244,6 @@ class State:
         self.queue[:, at] = column
         self.queue[_EXPECTED, at] = expected_s
         self.queue[_UPPER, at] = upper_s
-        if restartable is not None:
-            self.queue[_RESTARTABLE, at] = restartable
         self.queue_hidden[ROW, at] = row
         code = self._queue_code[row]
         self.queue_hidden[QUEUE_CODE, at] = code
@@ -268,7 +256,8 @@ class State:
     ) -> None:
         """Start queued jobs where they were placed; they stay in the queue until `remove`.
 
-        A job with a bound, s, is taken to run until then: that is its requested time meanwhile.
+        A job with a bound, s, is taken to hold its nodes until then, and until it has been killed:
+        that is its requested time meanwhile.
         """
         count = self.running + len(placements)
         while count > self.run.shape[1]:
@@ -285,10 +274,10 @@ class State:
         )  # fmt: skip
         if bound_s is not None:
             for k in np.flatnonzero(bound_s != NO_BOUND).tolist():
-                at = self.running + k
-                self.run[[_REQUESTED, _EXPECTED], at] = bound_s[k]
-                self.times[1, at] = now + bound_s[k]
-                earliest = min(earliest, now + int(bound_s[k]))
+                at, holds_s = self.running + k, int(bound_s[k]) + self.restart_cost_s
+                self.run[[_REQUESTED, _EXPECTED], at] = holds_s
+                self.times[1, at] = now + holds_s
+                earliest = min(earliest, now + holds_s)
         self.running = count
         self.next_end = min(self.next_end, earliest)
         self._ewt_is_old = True
@@ -382,15 +371,14 @@ class State:
         return Instance(
             now, self.system, free, self._queue_seen, running, NO_NODES,
             starvation=self.starvation, stopped=self._stopped(stopped or {}),
+            restart_cost_s=self.restart_cost_s,
         )  # fmt: skip
 
     def _stopped(self, held: Mapping[int, Held]) -> Stopped | None:
         if not held:
             return None
         rows = self.queue_hidden[ROW, : self.queued]
-        return Stopped.of(
-            {int(np.searchsorted(rows, row)): of for row, of in held.items()}, self.restart_cost_s
-        )
+        return Stopped.of({int(np.searchsorted(rows, row)): of for row, of in held.items()})
 
     def _free_and_running(self, now: int) -> tuple[IntArray, Running]:
         """Free capacity and running jobs at this instant; expected ends are later than it."""

@@ -61,7 +61,7 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
             found += wrongs
         else:
             sound.append((position, job, here, there))
-    if instance.stopped is not None and instance.stopped.cost_s:
+    if instance.stopped is not None and instance.restart_cost_s:
         again, busy = _killed(instance, sound)
         found += again
         sound += busy
@@ -105,10 +105,10 @@ def _killed(instance: Instance, starts: list[_Start]) -> tuple[list[Violation], 
         if position in placed:
             text = (
                 f"job {job[0]} is killed and starts elsewhere at {instance.now}, allowed from "
-                f"{instance.now + instance.stopped.cost_s} on"
+                f"{instance.now + instance.restart_cost_s} on"
             )
             found.append(Violation(Kind.RESTART, text))
-        job[Column.EXPECTED] = instance.stopped.cost_s
+        job[Column.EXPECTED] = instance.restart_cost_s
         busy.append((position, job, list(nodes), list(nodes.values())))
     return found, busy
 

@@ -28,7 +28,7 @@ def share_of(which: str) -> float | None:
     except ValueError:
         return None
     if not 0 <= share <= 1:
-        raise UsageError(f"restartable {which}: all, none, a share from 0 to 1 or a column")
+        raise UsageError(f"restartable {which}: write all, none, a share from 0 to 1, or a column")
     return share
 
 

@@ -19,6 +19,7 @@ from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.best.test_best import Guess, cases
+from tests.simulator.cases import starting
 
 TOTAL = 4
 FIRST = Parameters(threshold_s=1_000, strict_s=1_100, long_s=10**6, keep=0.0, width=0.25)
@@ -49,6 +50,11 @@ def moment(now: int, queue: JobTable, running: list[int]) -> Instance:
     return Instance(now, system, system.capacity - count, queue, runs, NO_NODES)
 
 
+def begin(ended: Ended, instance: Instance, count: int) -> None:
+    """Tell of the first so many queued jobs as starting now."""
+    ended.started(instance, starting(instance, range(count), {0: 1}))
+
+
 @pytest.mark.parametrize(
     ("before_s", "now", "runtime_s"), [(7, 9, 9), (7, 10, 10), (7, 30, 10), (12, 30, 12)]
 )
@@ -57,7 +63,7 @@ def test_a_job_that_runs_no_more_ended_when_expected_or_as_near_to_that_as_can_b
 ) -> None:
     ended, queue = Ended(), jobs([5])
     ended.look(moment(0, queue, NOBODY))
-    ended.started(moment(0, queue, NOBODY), np.array([0]))
+    begin(ended, moment(0, queue, NOBODY), 1)
     ended.look(moment(before_s, queue, [5]))
     assert len(ended) == 0
     ended.look(moment(now, queue, NOBODY))
@@ -67,7 +73,7 @@ def test_a_job_that_runs_no_more_ended_when_expected_or_as_near_to_that_as_can_b
 def test_the_last_ones_come_by_submission() -> None:
     ended = Ended()
     for id, submit_s in ((1, 30), (2, 20), (3, 10), (4, 10)):
-        ended.started(moment(50 * id, jobs([id], submit_s), NOBODY), np.array([0]))
+        begin(ended, moment(50 * id, jobs([id], submit_s), NOBODY), 1)
         ended.look(moment(50 * id + 40, jobs([]), NOBODY))
     assert known(ended)[0].tolist() == [3, 4, 2, 1]
 
@@ -83,7 +89,7 @@ def test_jobs_that_end_between_the_same_two_decisions_are_forgotten_by_identifie
 ) -> None:
     ended = Ended()
     ended._ended = type(ended._ended)(maxlen=2)
-    ended.started(moment(0, jobs([4096, 1, 8]), NOBODY), np.arange(3))
+    begin(ended, moment(0, jobs([4096, 1, 8]), NOBODY), 3)
     ended.look(moment(9, jobs([]), NOBODY))
     assert sorted(known(ended)[0].tolist()) == [8, 4096]
 
@@ -106,7 +112,7 @@ def lived(first: Parameters, count: int, wide_every: int) -> Lived:
     for id in range(count):
         wide = id % wide_every == 0
         queue = jobs([id], submit_s=id, units=TOTAL if wide else 1, expected_s=1 if wide else 20)
-        ended.started(moment(id, queue, NOBODY), np.array([0]))
+        begin(ended, moment(id, queue, NOBODY), 1)
     ended.look(moment(49, jobs([]), NOBODY))
     assert len(ended) == count
     return found, ended

@@ -139,9 +139,8 @@ def test_where_killing_takes_time_the_nodes_are_busy_and_the_next_run_is_longer(
     assert busy.running.jobs.id.tolist() == [1, 2]
     assert busy.running.end_s.tolist() == [17, 20]
     assert (busy.running.start_s + busy.running.jobs.requested_s).tolist() == [17, 20]
-    stopped = next(instance for instance in seen if instance.now == 10).stopped
-    assert stopped is not None
-    assert stopped.cost_s == 7
+    assert {instance.restart_cost_s for instance in seen} == {7}
+    assert seen[1].running.end_s.tolist() == [17]
     again = next(instance for instance in seen if instance.now == 17)
     assert again.queue.id.tolist() == [1, 3]
     assert again.queue.restartable.tolist() == [0, 1]
@@ -225,12 +224,12 @@ class Anyhow:
         stays = {k: nodes for k, nodes in held.items() if self.draw.random() < 0.5}
         left = instance.free.copy()
         for k, nodes in held.items():
-            if k in stays or (instance.stopped is not None and instance.stopped.cost_s):
+            if k in stays or instance.restart_cost_s:
                 for node, units in nodes.items():
                     left[node] -= units * instance.queue.request[k]
         places = dict(stays)
         for k in range(len(instance.queue)):
-            gone = k in held and instance.stopped is not None and instance.stopped.cost_s
+            gone = k in held and instance.restart_cost_s
             if k in places or gone or self.draw.random() < 0.3:
                 continue
             nodes, wanted = {}, int(instance.queue.units[k])
@@ -250,7 +249,7 @@ class Anyhow:
             self.draw.integers(0, 12, jobs), NO_BOUND,
         )  # fmt: skip
         bound[list(held)] = NO_BOUND
-        closing = held and instance.stopped is not None and instance.stopped.cost_s
+        closing = held and instance.restart_cost_s
         if not places and not len(instance.running) and not closing:
             return Backfill().dispatch(instance)  # or nothing would ever happen again
         reason = np.where(start >= 0, Reason.STARTED, Reason.WAITS).astype(np.int8)

@@ -1,0 +1,247 @@
+"""Test runs: the rules against a plain twin, and what they may never do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import dispatch
+from cpdispatch.best import Best
+from cpdispatch.errors import UsageError
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD, find
+from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Workload
+from cpdispatch.simulator import Run, Watch, simulate
+from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads.restarts import mark
+from tests.best.test_best import Guess
+from tests.oracles import plain_tests
+from tests.simulator.cases import Row, workload
+from tests.strategies import read, systems, workloads
+
+POOL = System.pool(4)
+
+
+@st.composite
+def cases(draw: st.DrawFn, pool: bool, upper_bounds: bool = False) -> tuple[Workload, System]:
+    """Crowded systems; the jobs of about some users may be restarted."""
+    system = System.pool(draw(st.integers(2, 9))) if pool else draw(systems(max_nodes=5))
+    log = draw(workloads(system, max_jobs=25, upper_bounds=upper_bounds))
+    return mark(log, draw(st.sampled_from([0.5, 1.0, 1.0])), draw(st.integers(0, 9))), system
+
+
+dispatchers = st.builds(
+    lambda test_s, tests, order, threshold_s, best_fit: Backfill(
+        find(order[0]), find(order[1]), threshold_s, best_fit=best_fit, test_s=test_s, tests=tests
+    ),
+    st.integers(1, 6), st.sampled_from(sorted(WAYS)),
+    st.sampled_from([("fcfs", "fcfs"), ("fcfs", "spf"), ("saf", "saf"), ("spf", "lqf")]),
+    st.sampled_from([NO_THRESHOLD, 5, 20]), st.booleans(),
+)  # fmt: skip
+
+
+def as_twin(dispatcher: Backfill, cost: int = 0) -> plain_tests.Rules:
+    return plain_tests.Rules(
+        dispatcher.test_s, dispatcher.tests, dispatcher.primary.name, dispatcher.secondary.name,
+        dispatcher.threshold_s, dispatcher.best_fit, cost,
+    )  # fmt: skip
+
+
+def outcome(run: Run) -> dict[int, Any]:
+    """What became of the jobs that run, as the twin says it."""
+    table = run.jobs
+    found = {}
+    for row in np.flatnonzero(table["start"] >= 0).tolist():
+        nodes, units = list(table["nodes"][row]), list(table["node_units"][row])
+        lost = None
+        if run.restarts and table["lost_start"][row] >= 0:
+            lost = int(table["lost_start"][row]), int(table["lost_end"][row])
+        fate = table["test"][row] if "test" in table else "none"
+        start = int(table["start"][row])
+        found[row] = (start, dict(zip(nodes, units, strict=True)), lost, fate)
+    return found
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.booleans().flatmap(cases), dispatchers, st.sampled_from([0, 0, 3]),
+    st.sampled_from(["walltime", "last2"]),
+)  # fmt: skip
+def test_the_schedule_is_the_plain_twins(
+    case: tuple[Workload, System], dispatcher: Backfill, cost_s: int, predictor: str
+) -> None:
+    run = simulate(*case, dispatcher, restart_cost_s=cost_s, compiled=False, predictor=predictor)
+    assert run.verify() == []
+    expected = run.jobs["expected_s"].tolist()
+    twin = plain_tests.replay(*case, as_twin(dispatcher, cost_s), expected)
+    assert outcome(run) == {row: of for row, of in twin.items() if of[0] >= 0}
+
+
+class Promises:
+    """Follows what is promised to the first job of the queue."""
+
+    def __init__(self, dispatcher: Backfill) -> None:
+        self.dispatcher, self.name = dispatcher, dispatcher.name
+        self.promised: dict[int, int] = {}
+
+    def dispatch(self, instance: Instance) -> Any:
+        decision = self.dispatcher.dispatch(instance)
+        later = np.flatnonzero(decision.start_s > instance.now)
+        for position in later.tolist():
+            id, start_s = int(instance.queue.id[position]), int(decision.start_s[position])
+            assert start_s <= self.promised.get(id, start_s)
+            self.promised[id] = start_s
+        for position in np.flatnonzero(decision.start_s == instance.now).tolist():
+            id = int(instance.queue.id[position])
+            assert instance.now <= self.promised.get(id, instance.now)
+        return decision
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    cases(pool=True, upper_bounds=True), st.integers(1, 6), st.sampled_from(["left", "backfill"]),
+    st.sampled_from([0, 3]),
+)  # fmt: skip
+def test_no_test_moves_a_promised_start(
+    case: tuple[Workload, System], test_s: int, tests: str, cost_s: int
+) -> None:
+    follows = Promises(Backfill(test_s=test_s, tests=tests))
+    assert simulate(*case, follows, restart_cost_s=cost_s).verify() == []
+
+
+def tried(rows: list[Row], dispatcher: Backfill, **how: Any) -> Run:
+    run = simulate(mark(workload(rows), 1.0), POOL, dispatcher, **how)
+    assert run.verify() == []
+    return run
+
+
+# Job 1 holds 3 of 4 processors until 100; job 2 needs all of them: its reservation. Job 3 asks for
+# more time than there is before it.
+LEFT_OVER = [(0, 3, 100, 100), (1, 4, 50, 50), (2, 1, 500, 30)]
+
+
+def test_what_may_not_start_in_full_is_tested_and_killed_where_it_would_delay() -> None:
+    run = tried(LEFT_OVER, Backfill(test_s=10))
+    assert run.jobs["start"].tolist() == [0, 100, 150]
+    assert run.jobs["lost_start"].tolist() == [-1, -1, 2]
+    assert run.jobs["lost_end"].tolist() == [-1, -1, 12]
+    run = tried(LEFT_OVER, Backfill(test_s=30))
+    assert run.jobs["start"].tolist() == [0, 100, 2]
+    assert run.jobs["test"].tolist() == ["none", "none", "ended"]
+
+
+def test_a_tested_job_goes_on_when_it_would_be_started_right_then() -> None:
+    rows = [(0, 3, 100, 5), (1, 4, 50, 50), (2, 1, 500, 30)]
+    # At 5 s nobody runs beside the test. Its end is sure, at 6 s: the reservation stands.
+    run = tried(rows, Backfill(test_s=4))
+    assert run.jobs["start"].tolist() == [0, 6, 56]
+    rows = [(0, 3, 100, 100), (1, 4, 50, 50), (2, 1, 500, 30)]
+    spare = simulate(mark(workload(rows), 1.0), System.pool(5), Backfill(test_s=4))
+    assert "test" not in spare.jobs  # it fits beside both
+
+
+def test_jobs_that_ask_for_little_time_or_may_not_be_restarted_are_not_tested() -> None:
+    for test_s, fate in ((249, "ended"), (250, None)):
+        run = simulate(
+            mark(workload([(0, 3, 400, 400), *LEFT_OVER[1:]]), 1.0), POOL,
+            Backfill(test_s=test_s),
+        )  # fmt: skip
+        assert list(run.jobs.get("test", [None] * 3))[2] == fate
+    run = simulate(mark(workload(LEFT_OVER), 0.0), POOL, Backfill(test_s=30))
+    assert run.about["compiled"]
+    assert "test" not in run.jobs
+
+
+def test_tests_before_backfills_take_the_place_of_those() -> None:
+    rows = [(0, 3, 100, 100), (1, 4, 50, 50), (2, 1, 500, 9), (2, 1, 70, 70)]
+    left, before = (tried(rows, Backfill(test_s=10, tests=way)) for way in ("left", "backfill"))
+    assert left.jobs["start"].tolist() == [0, 100, 72, 2]
+    assert before.jobs["start"].tolist() == [0, 100, 2, 11]
+    turn = tried([(0, 2, 100, 100)], Backfill(test_s=10, tests="turn"))
+    assert turn.jobs["test"].tolist() == ["went_on"]
+    assert turn.jobs["end"].tolist() == [100]
+
+
+def test_the_likeliest_to_end_in_time_is_tested_first() -> None:
+    expected, requested = np.array([100, 40, 500, 90]), np.array([500] * 4)
+    chance = probability(expected, requested, 20)
+    assert chance.round(3).tolist() == [0.167, 0.333, 0.05, 0.182]
+    queue = [
+        {"id": k, "submit": k, "duration": d, "requested": 500, "units": 1, "unit": [1],
+         "restartable": True} for k, d in enumerate(expected.tolist())
+    ]  # fmt: skip
+    instance = read(
+        {"format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+         "groups": [{"name": "one", "nodes": 1, "capacity": [4]}], "queue": queue}
+    )  # fmt: skip
+    left, turn = WAYS["left"], WAYS["turn"]
+    assert candidates(instance, 20, NO_THRESHOLD, left).tolist() == [1, 3, 0, 2]
+    assert candidates(instance, 20, 57, left).tolist() == [3]
+    assert candidates(instance, 20, 57, turn).tolist() == [1, 3, 0, 2]
+    assert candidates(instance, 250, NO_THRESHOLD, left).tolist() == []
+
+
+def crowd() -> list[Row]:
+    rng = np.random.default_rng(2)
+    numbers = (rng.integers(low, high, 80).tolist() for low, high in ((0, 300), (1, 5), (1, 60)))
+    return sorted((submit, units, 100, runs) for submit, units, runs in zip(*numbers, strict=True))
+
+
+def test_best_tests_too() -> None:
+    nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
+    log = mark(workload(crowd()), 1.0)
+    for adapt in (True, False):
+        best = Best(adapt=adapt, keep=0.0, test_s=9)
+        run = simulate(log, nodes, best, predictor=Guess())
+        assert run.verify() == []
+        assert {"none", "killed"} <= set(run.jobs["test"])
+
+
+def test_names_and_what_is_wrong_with_them() -> None:
+    made = dispatch.make("easy:test=2min,tests=backfill", warm=())
+    assert isinstance(made, Backfill)
+    assert (made.test_s, made.tests) == (120, "backfill")
+    best = dispatch.make("best:test=300,tests=turn", warm=())
+    assert isinstance(best, Best)
+    assert (best.backfill.test_s, best.backfill.tests) == (300, "turn")
+    for name, problem in (
+        ("easy:test=0", "1 or more whole seconds|a time as 90min"),
+        ("easy:tests=first", "one of left, backfill, turn is needed"),
+        ("easy:test=120,depth=2", "test=120: tests need depth=1, and not depth=2"),
+        ("conservative:test=120", "has no parameter 'test'"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            dispatch.make(name, warm=())
+
+
+def test_a_run_with_tests_that_was_stopped_goes_on_to_the_same_end(tmp_path: Any) -> None:
+    from cpdispatch.errors import InterruptedRunError
+
+    log = mark(workload(crowd()), 1.0)
+    dispatcher = Backfill(test_s=9, tests="backfill")
+    whole = simulate(log, POOL, dispatcher, restart_cost_s=2, compiled=False)
+    assert whole.metrics["restarts"] > 5
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked % 7 == 0
+
+    for _ in range(100):
+        try:
+            run = simulate(
+                log, POOL, dispatcher, restart_cost_s=2, compiled=False,
+                watch=Watch(folder=tmp_path, resume=True, stop=stop),
+            )  # fmt: skip
+        except InterruptedRunError:
+            continue
+        break
+    assert asked > 50
+    assert run.job_table.equals(whole.job_table)

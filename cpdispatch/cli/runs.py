@@ -63,10 +63,12 @@ def print_runs(
             console.print(table)
         sentence = compare.verdict(rows)
         warnings = compare.warnings(rows)
-        if sentence or warnings:
+        if sentence or warnings or compare.tests_told(rows):
             console.print()
         if sentence:
             console.print(sentence)
+        for line in compare.tests_told(rows):
+            console.print(line, soft_wrap=True)
         for warning in warnings:
             console.print(Text(warning["text"], style="yellow"), soft_wrap=True)
         for line in compare.legend(rows):

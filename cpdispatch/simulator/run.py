@@ -130,6 +130,9 @@ class Run:
             lost_s=arrow.array(table.column("lost_end")) - arrow.array(table.column("lost_start"))
             if self.restarts
             else None,
+            test=np.array(table.column("test").to_pylist(), dtype=object)
+            if "test" in table.column_names
+            else None,
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:

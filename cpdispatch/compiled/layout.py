@@ -120,9 +120,11 @@ def fresh(
     lasts: int,
     followed: bool,
     asked: bool,
+    tested: bool = False,
 ) -> State:
     """The state before the first event. What is never touched costs no memory."""
     jobs = given.shape[1]
+    starts = 2 * jobs if tested else jobs
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
     at[LASTS], at[PREDICTED], at[PAUSE_S] = lasts, 0 if asked else jobs, NEVER
@@ -138,7 +140,7 @@ def fresh(
         np.empty(jobs),
         np.empty((2, others), dtype=np.int64),
         np.empty(others),
-        np.empty((BEFORE + 1 if followed else BY_SERIAL + 1, jobs), dtype=np.int64),
-        np.empty(2 * jobs if recorded else 0, dtype=np.int64),
-        np.empty((3, 2 * jobs if recorded else 0), dtype=np.int32),
+        np.empty((BEFORE + 1 if followed else BY_SERIAL + 1, starts), dtype=np.int64),
+        np.empty(jobs + starts if recorded else 0, dtype=np.int64),
+        np.empty((3, jobs + starts if recorded else 0), dtype=np.int32),
     )

@@ -74,6 +74,7 @@ from cpdispatch.compiled.queue import (
     without_started,
 )
 from cpdispatch.compiled.running import complete, correct, lasts
+from cpdispatch.compiled.test_runs import settle, stop, stops_next
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
 
@@ -83,7 +84,7 @@ def go(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any,
+    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any,
 ) -> int:  # fmt: skip
     """Go on for about so many events, or until somebody else has to act; why it stopped.
 
@@ -91,7 +92,7 @@ def go(
 
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
     policies; ``nodes`` on a processor pool; ``deep`` up to one reservation; ``care`` where jobs are
-    taken to last as expected.
+    taken to last as expected; ``trials`` where no job is tested.
     """
     jobs = given.shape[1]
     while events > 0:
@@ -100,6 +101,7 @@ def go(
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts,
                 rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
+                trials,
             )  # fmt: skip
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
@@ -111,10 +113,19 @@ def go(
         completing = end == now and not (by_event and submitting)
         events -= 1
         while completing:
-            ended = complete(at, given, fate, run, memory)
             at[BLOCKED] = -1
-            if nodes is not None:
-                on_nodes.end(at, fate, given, nodes, ended)
+            stopping = False
+            if trials is not None:
+                stopping = stops_next(given, run, trials)
+                if stopping:
+                    stop(
+                        at, given, fate, first, first_key, second, second_key, run, rule,
+                        first_weights, second_weights, own_first, own_second, trials,
+                    )  # fmt: skip
+            if not stopping:
+                ended = complete(at, given, fate, run, memory)
+                if nodes is not None:
+                    on_nodes.end(at, fate, given, nodes, ended)
             completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
         fits = True
         while submitting:
@@ -161,6 +172,7 @@ def go(
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts,
                 rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
+                trials,
             )  # fmt: skip
     return USED_UP
 
@@ -198,7 +210,7 @@ def dispatch(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any,
+    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any,
 ) -> None:  # fmt: skip
     """One pass: start in the primary order, reserve, backfill in the secondary order."""
     now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
@@ -230,7 +242,7 @@ def dispatch(
         if not rule[SAME]:
             without_started(at, fate, second, second_key, SECOND_SIZE)
     elif nodes is None:
-        on_pool.start_in_turn(at, given, fate, run, care, first, ending)
+        on_pool.start_in_turn(at, given, fate, run, care, trials, first, ending)
     else:
         on_nodes.lend(at, fate, given, run, nodes, ended, 1)
         on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, best_fit)
@@ -248,7 +260,15 @@ def dispatch(
                 at, given, fate, run, first, queue, nodes, deep, care, rule[DEPTH], best_fit, ended
             )
         elif nodes is None:
-            on_pool.backfill(at, given, fate, run, care, queue, size, blocked, ended, ending)
+            if trials is None:
+                on_pool.backfill(
+                    at, given, fate, run, care, None, queue, size, blocked, ended, ending, -1, 0
+                )
+            else:
+                on_pool.backfill_and_test(
+                    at, given, fate, run, trials, first, queue, size, blocked, ended, ending,
+                    rule[THRESHOLD],
+                )  # fmt: skip
         else:
             low = at[HEAD] if rule[SAME] else 0
             on_nodes.backfill(
@@ -256,6 +276,8 @@ def dispatch(
             )
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
+    if trials is not None:
+        settle(at, given, fate, run, trials)
     if at[SERIAL] > serial:
         if care is not None:
             on_nodes.settle(at, given, fate, run, nodes, serial)
@@ -268,5 +290,5 @@ def dispatch(
     _record(at, times, counts, now, queued, running, at[SERIAL] - serial)
 
 
-WITH_OWN = (go, dispatch, sort_anew, enqueue, key_under, key_of)
+WITH_OWN = (go, dispatch, sort_anew, enqueue, stop, key_under, key_of)
 """Kernels that are compiled anew for a user's own policy."""

@@ -19,6 +19,7 @@ from cpdispatch.compiled.deep import Deep, deep_of
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.compiled.nodes import Nodes, nodes_of
 from cpdispatch.compiled.queue import sort_by_risk
+from cpdispatch.compiled.test_runs import Trials, trials_of
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import Policy
@@ -76,7 +77,7 @@ class Replays:
         one = _number([self.given[layout.SHAPE], units], self.given[layout.KIND])
         self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one]
         self.walltime = given(self.given[layout.REQUESTED])
-        self.is_pool = system.capacity.shape == (1, 1) and bool((self.given[layout.NEED] > 0).all())
+        self.is_pool = is_pool(workload, system)
 
     @property
     def entries_max(self) -> int:
@@ -112,6 +113,13 @@ class Replays:
         start = np.full(len(self.workload), -1, dtype=np.int64)
         start[self.rows] = replay.state.fate[layout.START]
         return start
+
+
+def is_pool(workload: Workload, system: System) -> bool:
+    """Whether a system is one pool of processors, and each job asks for some of them."""
+    return system.capacity.shape == (1, 1) and bool(
+        (workload.table.columns[Column.REQUEST] > 0).all()
+    )
 
 
 def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:
@@ -191,9 +199,19 @@ class Replay:
         self.state = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
             lasts=layout.LASTING[dispatcher.limits], followed=followed, asked=asked,
+            tested=dispatcher.test_s > 0,
         )  # fmt: skip
         if self.careful:
             self.state.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
+        self.trials: Trials | None = None
+        restartable = prepared.workload.table.restartable
+        if dispatcher.test_s and restartable.any():
+            assert prepared.is_pool, "jobs are tested on a pool only"
+            assert not self.careful, "jobs are tested where they are taken to last as expected"
+            self.trials = trials_of(
+                restartable[prepared.rows], prepared.given[layout.REQUESTED], dispatcher.test_s,
+                dispatcher.tests,
+            )  # fmt: skip
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
         if dispatcher.depth > 1 or not prepared.is_pool:
@@ -306,6 +324,8 @@ class Replay:
             parts["nodes"] = (
                 nodes.free, nodes.pool, nodes.kinds, nodes.node[:used], nodes.units[:used]
             )  # fmt: skip
+        if self.trials is not None:
+            parts["trials"] = (self.trials.rule, self.trials.of)
         if self.deep is not None:
             _, first, many = self.deep.promise
             end = int((first + many)[many > 0].max(initial=0))
@@ -330,6 +350,8 @@ class Replay:
                 array[: len(part)] = part
             # What is derived of them is computed anew.
             state.at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
+        if self.trials is not None:
+            self.trials.rule[:], self.trials.of[:] = saved["trials"]
         if self.deep is not None:
             deep = (self.deep.promise, self.deep.node, self.deep.units)
             for array, part in zip(deep, saved["deep"], strict=True):
@@ -341,5 +363,6 @@ class Replay:
             loop.go(
                 *self.state, self.memory, self.rule, first.vector, second.vector,
                 events, first.own, second.own, self.nodes, self.deep, self.care,
+                self.trials,
             )
         )  # fmt: skip

@@ -138,6 +138,16 @@ class Records:
         self._first[rows], self._count[rows] = first, count
         self._node, self._units = (part.astype(np.int32, copy=False) for part in (node, units))
 
+    def all_tested(self, rows: IntArray | slice, test: IntArray, lost_s: IntArray) -> None:
+        """Remember all tests at once; the attempts that were lost held what the jobs hold.
+
+        ``lost_s`` has starts and ends of these attempts, -1 for none, shape (2, jobs).
+        """
+        self.test[rows] = test
+        self.lost_start_s[rows], self.lost_end_s[rows] = lost_s
+        self._lost_first[:] = self._first
+        self._lost_count[:] = np.where(self.lost_start_s >= 0, self._count, 0)
+
     def replayed(self, model: str, times: IntArray, counts: NDArray[np.int32]) -> None:
         """Remember all dispatches at once: when, and jobs queued, running and started.
 

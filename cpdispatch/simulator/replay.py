@@ -28,7 +28,7 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulator.compiled import CompiledSimulation, replayable
+from cpdispatch.simulator.compiled import CompiledSimulation, replayable, tests_replayable
 from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of, system_as_dict
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
@@ -175,15 +175,16 @@ def _begun(
         if isinstance(predictor, str)
         else predictor
     )
+    # A predictor of the user's may have learned something already.
+    learned = not isinstance(predictor, str)
     simulation: Simulation | CompiledSimulation
     if (
         compiled
         and isinstance(made, Backfill | Reject | Best)
-        and replayable(made, rules["trigger"], workload)
+        and replayable(made, rules["trigger"])
+        and tests_replayable(made, rules["trigger"], workload, system, known, learned)
         and rules["correction"] != "refresh"
     ):
-        # A predictor of the user's may have learned something already.
-        learned = not isinstance(predictor, str)
         simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
     else:
         if isinstance(dispatcher, str):

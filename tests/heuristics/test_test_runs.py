@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,44 @@ def test_the_schedule_is_the_plain_twins(
     expected = run.jobs["expected_s"].tolist()
     twin = plain_tests.replay(*case, as_twin(dispatcher, cost_s), expected)
     assert outcome(run) == {row: of for row, of in twin.items() if of[0] >= 0}
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    cases(pool=True), dispatchers, st.sampled_from(["walltime", "last2", "profile", "confident"]),
+    st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
+)  # fmt: skip
+def test_compiled_replays_make_the_same_tests(
+    case: tuple[Workload, System], dispatcher: Backfill, predictor: str, correction: str,
+    kill_at_limit: bool,
+) -> None:  # fmt: skip
+    how: dict[str, Any] = {
+        "predictor": predictor, "correction": correction, "kill_at_limit": kill_at_limit,
+    }  # fmt: skip
+    compiled = simulate(*case, replace(dispatcher), **how)
+    general = simulate(*case, replace(dispatcher), compiled=False, **how)
+    assert compiled.about["compiled"]
+    assert compiled.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+    told = ["time", "queue", "running", "started", "model", "status"]
+    assert compiled.decision_table.select(told).equals(general.decision_table.select(told))
+
+
+def test_what_no_compiled_replay_does() -> None:
+    log = mark(workload(crowd()), 1.0)
+    nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
+    for system, name, how in (
+        (POOL, "easy:test=9", {"trigger": "event"}),
+        (POOL, "easy:test=9", {"restart_cost_s": 2}),
+        (POOL, "easy:test=9", {"predictor": "eloss"}),
+        (POOL, "easy:test=9,limits=upper", {}),
+        (POOL, "best:test=9", {"predictor": "walltime"}),
+        (nodes, "easy:test=9", {}),
+    ):
+        run = simulate(log, system, name, **how)  # type: ignore[arg-type]
+        assert not run.about["compiled"], (name, how)
+        assert "test" in run.jobs
+        assert run.verify() == []
 
 
 class Promises:

@@ -16,6 +16,7 @@ from cpdispatch.jobs import Column
 from cpdispatch.verify.dependencies import depending
 from cpdispatch.verify.placement import early_start, misplaced
 from cpdispatch.verify.plan import Planned, hold, over_time
+from cpdispatch.verify.restarts import killed, wrong_bounds
 from cpdispatch.verify.starvation import starving
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text
 
@@ -37,7 +38,9 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
         return [Violation(Kind.SHAPE, wrong)]
     found: list[Violation] = []
     if decision.bound_s is not None:
-        found += _bounded(instance, start_s, decision.bound_s)
+        bounded = (decision.bound_s != NO_BOUND).nonzero()[0].tolist()
+        bounds = {k: int(decision.bound_s[k]) for k in bounded}
+        found += wrong_bounds(instance, dict(enumerate(start_s.tolist())), bounds)
     planned = (start_s != NO_START).nonzero()[0]
     if not len(planned) and not positions:
         return found
@@ -61,10 +64,14 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
             found += wrongs
         else:
             sound.append((position, job, here, there))
-    if instance.stopped is not None and instance.restart_cost_s:
-        again, busy = _killed(instance, sound)
+    if instance.stopped is not None:
+        placed = {k: dict(zip(here, there, strict=True)) for k, _, here, there in sound}
+        again, busy = killed(instance, dict.fromkeys(placed, now), placed)
         found += again
-        sound += busy
+        for position, held in busy.items():
+            job = instance.queue.block[:, position].tolist()
+            job[Column.EXPECTED] = instance.restart_cost_s
+            sound.append((position, job, list(held), list(held.values())))
     if instance.dependencies is not None:
         ahead = start_s.tolist()
         found += depending(instance, {k: s for k, s in enumerate(ahead) if s != NO_START})
@@ -75,42 +82,6 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     if instance.starvation is not None and decision.certificate.objective and not found:
         found += starving(instance, _whole_plan(instance, decision))
     return found
-
-
-def _bounded(instance: Instance, start_s: IntArray, bound_s: IntArray) -> Iterable[Violation]:
-    """Bounds that no start can have."""
-    jobs = instance.queue
-    for k in (bound_s != NO_BOUND).nonzero()[0].tolist():
-        name = f"job {jobs.id[k]} has a bound of {bound_s[k]} s"
-        if bound_s[k] < 0:
-            yield Violation(Kind.RESTART, f"{name}, at least 1 s is allowed")
-        elif start_s[k] != instance.now:
-            yield Violation(Kind.RESTART, f"{name} and does not start now")
-        elif instance.stopped is not None and k in instance.stopped.position:
-            yield Violation(Kind.RESTART, f"{name} and has been stopped once")
-        elif not jobs.restartable[k]:
-            yield Violation(Kind.RESTART, f"{name} and may not be restarted")
-
-
-def _killed(instance: Instance, starts: list[_Start]) -> tuple[list[Violation], list[_Start]]:
-    """Killed jobs that start again at once, and the nodes that killing keeps busy as starts."""
-    assert instance.stopped is not None
-    placed = {position: dict(zip(here, there, strict=True)) for position, _, here, there in starts}
-    found: list[Violation] = []
-    busy: list[_Start] = []
-    for position, (_, nodes) in instance.stopped.held().items():
-        if placed.get(position) == nodes:
-            continue
-        job = instance.queue.block[:, position].tolist()
-        if position in placed:
-            text = (
-                f"job {job[0]} is killed and starts elsewhere at {instance.now}, allowed from "
-                f"{instance.now + instance.restart_cost_s} on"
-            )
-            found.append(Violation(Kind.RESTART, text))
-        job[Column.EXPECTED] = instance.restart_cost_s
-        busy.append((position, job, list(nodes), list(nodes.values())))
-    return found, busy
 
 
 def _is_plain(instance: Instance) -> bool:

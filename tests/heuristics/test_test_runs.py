@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpdispatch import dispatch
+from cpdispatch import dispatch, solution, verify
 from cpdispatch.best import Best
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.backfill import Backfill
@@ -224,6 +224,30 @@ def test_the_likeliest_to_end_in_time_is_tested_first() -> None:
     assert candidates(instance, 20, 57, left).tolist() == [3]
     assert candidates(instance, 20, 57, turn).tolist() == [1, 3, 0, 2]
     assert candidates(instance, 250, NO_THRESHOLD, left).tolist() == []
+
+
+def test_a_solution_keeps_the_bounds() -> None:
+    instance = read(
+        {"format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+         "groups": [{"name": "one", "nodes": 1, "capacity": [4]}],
+         "running": [{"id": 1, "start": 0, "duration": 100, "units": 3, "unit": [1],
+                      "nodes": {"0": 3}}],
+         "queue": [{"id": 2, "submit": 1, "duration": 50, "units": 4, "unit": [1]},
+                   {"id": 3, "submit": 2, "duration": 500, "units": 1, "unit": [1],
+                    "restartable": True}]}
+    )  # fmt: skip
+    answer = solution.from_decision(instance, Backfill(test_s=20).dispatch(instance))
+    assert [(job.id, job.start, job.bound) for job in answer.jobs] == [(2, 100, None), (3, 60, 20)]
+    again = solution.loads(solution.to_json(answer))
+    assert again == answer
+    assert verify.solution(instance, again) == []
+    for bound, kind in ((None, "pool"), (41, "pool")):
+        jobs = (answer.jobs[0], replace(answer.jobs[1], bound=bound))
+        found = verify.solution(instance, replace(answer, jobs=jobs))
+        assert [violation.kind for violation in found] == [kind]
+    jobs = (replace(answer.jobs[0], bound=5), answer.jobs[1])
+    found = verify.solution(instance, replace(answer, jobs=jobs))
+    assert [str(v) for v in found] == ["restart: job 2 has a bound of 5 s and does not start now"]
 
 
 def crowd() -> list[Row]:

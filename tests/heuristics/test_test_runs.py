@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpdispatch import dispatch, solution, verify
+from cpdispatch import cli, dispatch, solution, verify
+from cpdispatch.analyze import compare
 from cpdispatch.best import Best
 from cpdispatch.errors import UsageError
+from cpdispatch.experiment import RunSummary, tables
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
@@ -264,6 +266,65 @@ def test_best_tests_too() -> None:
         run = simulate(log, nodes, best, predictor=Guess())
         assert run.verify() == []
         assert {"none", "killed"} <= set(run.jobs["test"])
+
+
+def test_what_tests_cost_is_told() -> None:
+    log = mark(workload(crowd()), 1.0)
+    names = ["easy", "easy:test=9", "easy-spf-spf:test=9", "easy:tests=backfill,test=2"]
+    runs = [simulate(log, POOL, name) for name in names]
+    jobs = runs[1].jobs
+    work = ((jobs["end"] - jobs["start"]) * jobs["units"]).sum()
+    lost = ((jobs["lost_end"] - jobs["lost_start"]) * jobs["units"]).sum()
+    told = runs[1].metrics
+    assert told["tests"] == (jobs["test"] != "none").sum()
+    assert told["tests_killed"] == told["restarts"] == (jobs["lost_end"] >= 0).sum() > 5
+    fates = (told[f"tests_{fate}"] for fate in ("ended", "went_on", "killed"))
+    assert sum(fates) == told["tests"]
+    assert told["wasted_processor_s"] == lost
+    assert told["wasted_share"] == pytest.approx(lost / (work + lost))
+    assert "tests" not in runs[0].metrics
+    ((_, rows),) = tables([RunSummary.of(run) for run in runs])
+    shown = compare.tables(rows, 200)[0]
+    headings = [str(cell) for cell in shown.columns[0].cells]
+    assert {"jobs tested", "  ended in their test", "  share of the work"} <= set(headings)
+    first, second = compare.tests_told(rows)
+    before, now = (run.metrics["bounded_slowdown_mean"] for run in runs[:2])
+    moves = "falls" if now < before else "rises"
+    assert first.startswith(
+        f"With test runs (easy:test=9) the mean bounded slowdown {moves} from {before:,.1f} to "
+        f"{now:,.1f}. 1 job in {80 / told['tests_killed']:,.0f} is stopped in its test and started "
+        f"again later. {told['wasted_share']:.1%} of the work is lost. "
+    )
+    assert "(easy:tests=backfill,test=2)" in second
+
+
+def test_the_command_says_what_is_missing(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.csv"
+    rows = [f"{k},{s},{r},{q},{u},1,{k % 4}" for k, (s, u, q, r) in enumerate(crowd())]
+    path.write_text("\n".join(["id,submit,runtime,requested,units,core,user", *rows]))
+    log = [str(path), "--system", "4"]
+
+    def said(*arguments: str) -> str:
+        code = cli.run(["simulate", *log, *arguments])
+        out = capsys.readouterr()
+        assert bool(code) == bool(out.err)
+        return out.out + out.err
+
+    tests = ("-d", "easy", "-d", "easy:test=9")
+    assert "no job of log may be restarted: say which may, as --restartable all" in said(*tests)
+    assert "With test runs (easy:test=9) the mean bounded" in said(*tests, "--restartable", "all")
+    assert "jobs tested" in said(*tests, "--restartable", "0.5", "--seed", "3")
+    assert "--restart-cost 30s: no job may be restarted" in said("--restart-cost", "30s")
+    assert "whole seconds are needed" in said("--restart-cost", "2.5s", "--restartable", "all")
+    out = str(tmp_path / "run")
+    said("-d", "easy:test=9", "--restartable", "all", "--restart-cost", "3s", "--out", out)
+    assert cli.run(["verify", "--run", out]) == 0
+    table = Run.load(out).jobs
+    lost = table[table["lost_end"] >= 0]
+    assert (lost["lost_end"] - lost["lost_start"]).unique().tolist() == [12]
+    assert (lost["end"] - lost["start"] == lost["runtime_s"] + 3).all()
 
 
 def test_names_and_what_is_wrong_with_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.best import Best, evaluation
 from cpdispatch.best.ended import Ended
 from cpdispatch.best.evaluation import Evaluation, OnPool, Parameters, sizes
-from cpdispatch.instance import NO_NODES, Instance, Running
+from cpdispatch.instance import NO_NODES, Instance, Running, Stopped
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
@@ -76,6 +77,20 @@ def test_the_last_ones_come_by_submission() -> None:
         begin(ended, moment(50 * id, jobs([id], submit_s), NOBODY), 1)
         ended.look(moment(50 * id + 40, jobs([]), NOBODY))
     assert known(ended)[0].tolist() == [3, 4, 2, 1]
+
+
+def test_a_stopped_job_has_not_ended_and_a_killed_one_begins_anew() -> None:
+    for goes_on in (True, False):
+        ended, queue = Ended(), jobs([5])
+        begin(ended, moment(0, queue, NOBODY), 1)
+        halted = replace(moment(3, queue, NOBODY), stopped=Stopped.of({0: (0, {0: 1})}))
+        ended.look(halted)
+        assert len(ended) == 0
+        ended.started(halted, starting(halted, [0] * goes_on, {0: 1}))
+        if not goes_on:
+            begin(ended, moment(4, queue, NOBODY), 1)
+        ended.look(moment(12, queue, NOBODY))
+        assert known(ended)[2].tolist() == [10 if goes_on else 8]
 
 
 def known(ended: Ended) -> tuple[IntArray, IntArray, IntArray]:

@@ -322,3 +322,21 @@ def test_a_run_that_cannot_have_been_is_found(
         jobs.at[0, name] = value
     found = verify.run(jobs, POOL, restarts=True, restart_cost_s=cost_s)
     assert any(complaint in str(violation) for violation in found) if complaint else found == []
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    rows, st.integers(1, 9), st.sampled_from(["left", "backfill", "turn"]),
+    st.sampled_from([0, 3]), st.sampled_from(["instant", "event"]), st.integers(0, 9),
+    st.sampled_from([POOL, NODES]),
+)  # fmt: skip
+def test_a_job_waits_for_the_end_of_one_that_is_tested_before_it(
+    jobs: list[Row], test_s: int, tests: str, cost_s: int, trigger: str, think_s: int,
+    system: System,
+) -> None:  # fmt: skip
+    after = {id: (id - 1, think_s * (id % 2)) for id in range(2, len(jobs) + 1, 2)}
+    run = simulate(
+        mark(workload(jobs, after), 1.0), system, Backfill(test_s=test_s, tests=tests),
+        restart_cost_s=cost_s, trigger=trigger, dependencies=True,
+    )  # fmt: skip
+    assert run.verify() == []

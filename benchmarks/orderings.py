@@ -1,107 +1,227 @@
-"""The published orderings of queue policies: sums of weekly mean bounded slowdowns.
+"""The published orders of queue and backfilling: mean waits, sums of weekly bounded slowdowns.
 
-    python benchmarks/orderings.py ../shared/traces
+    python benchmarks/orderings.py ../shared/traces                     # prints what is published
+    python benchmarks/orderings.py ../shared/traces --write docs/data   # writes the CSV files
 
-Zrigui's thesis, tables 5.2 to 5.5: each week of a log is simulated from an empty system under
-EASY with the same order of the queue and of backfilling, without jobs that cross its end.
-Three readings of that are shown, since the text leaves it open: jobs whose real schedule in
-the log crosses the week's end are left out of the week, or out of the mean only, or
-none is. The last column is the whole log in one piece with a threshold of 200,000 s.
+Whole logs are those of Lelong, Reis, Trystram, JSSPP 2017. Weeks are those of Zrigui's thesis,
+tables 5.2 to 5.5: each week of a log is simulated from an empty system under EASY, without jobs
+that cross its end. Two things are open. One is which jobs these are, so there are three readings:
+jobs whose real schedule in the log crosses the week's end are left out of the week, or are not
+counted in its mean, or are counted. The other is tau of the bounded slowdown.
+
+The published values are in docs/data/orderings_published.csv. The files that ``--write`` makes
+hold what the command has run. ``python docs/tables.py --write`` makes the tables of the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from cpdispatch import dispatch
-from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.compiled import Replays
+from cpdispatch.errors import CpdispatchError
+from cpdispatch.files import write_bytes
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
+from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
 
+DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
+POLICIES = (
+    "fcfs", "lcfs", "spf", "lpf", "sqf", "lqf", "saf", "laf", "lexp", "sexp", "srf", "lrf",
+)  # fmt: skip
+SAME = "same"
+"""Backfilling in the order of the queue."""
+WEEK_S = 7 * 86_400
+TAUS_S = (10, 60)
+WEEKS_S, WHOLE_S = (0, 199_584, 72_000), (0, 200_000)
+"""Thresholds: none is 0; those of weeks are none, 2.31 days, 20 h."""
+READINGS = ("left_out", "not_counted", "counted")
+WAIT, SUM = "wait_s_mean", "weekly_slowdowns"
+KEY = ("log", "filter", "primary", "backfill", "threshold_s")
+WEEKS = (*KEY, "tau_s", *READINGS, "published")
+WHOLE = (*KEY, "trigger", "wait_s_mean", "bounded_slowdown", "published_wait_s_mean")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log, the processors of its machine, and how many of its weeks were published."""
+
+    name: str
+    processors: int
+    weeks: int
+
+
 LOGS = (
-    ("SDSC-BLUE-2000-4.1-cln", 1152, 100),
-    ("KTH-SP2-1996-2", 100, 45),
-    ("CTC-SP2-1996-3.1-cln", 338, 45),
+    Log("KTH-SP2-1996-2", 100, 45),
+    Log("CTC-SP2-1996-3.1-cln", 338, 45),
+    Log("SDSC-BLUE-2000-4.1-cln", 1152, 100),
 )
-POLICIES = ("saf", "spf", "lexp", "sqf", "fcfs", "laf")
-WEEK_S, TAU_S = 7 * 86_400, 10
-THRESHOLDS = {"none": "", "2.31 d": ":threshold=199584", "20 h": ":threshold=72000"}
 
 
-def bounded_slowdown(workload: Workload, start_s: IntArray) -> np.ndarray:  # type: ignore[type-arg]
-    wait = start_s - workload.table.submit_s
-    runtime = workload.runtime_s
-    return np.maximum(1.0, (wait + runtime) / np.maximum(runtime, TAU_S))
+def published() -> dict[tuple[str, ...], str]:
+    """Published values by measure, log, primary order, order of backfilling and threshold."""
+    with (DATA / "orderings_published.csv").open(newline="") as stream:
+        return {
+            (r["measure"], r["log"], r["primary"], r["backfill"], r["threshold_s"]): r["value"]
+            for r in csv.DictReader(stream)
+        }
 
 
-def weeks_of(workload: Workload, count: int) -> list[tuple[Workload, BoolArray]]:
-    """Each week's jobs, and which of them end in the week if they start at once."""
-    submit = workload.table.submit_s
-    found = []
-    for week in range(count):
-        inside = np.flatnonzero(submit // WEEK_S == week)
-        if len(inside):
-            jobs = workload.take(inside)
-            ends = jobs.table.submit_s + jobs.runtime_s
-            found.append((jobs, ends <= (week + 1) * WEEK_S))
+def bounded_slowdown(jobs: Workload, start_s: IntArray, tau_s: int) -> FloatArray:
+    """The bounded slowdown of each job, shape (jobs,)."""
+    flow_s = start_s - jobs.table.submit_s + jobs.runtime_s
+    found: FloatArray = np.maximum(1.0, flow_s / np.maximum(jobs.runtime_s, tau_s))
     return found
 
 
-def dispatcher(policy: str, threshold: str) -> Backfill:
-    made = dispatch.make(f"easy-{policy}-{policy}{threshold}")
+class Week:
+    """The jobs of a week, and those of them that end in it when they start at once."""
+
+    def __init__(self, jobs: Workload, end_s: int, system: System) -> None:
+        self.jobs, self.system = jobs, system
+        self.ends: BoolArray = jobs.table.submit_s + jobs.runtime_s <= end_s
+
+    @cached_property
+    def every(self) -> Replays:
+        return Replays(self.jobs, self.system)
+
+    @cached_property
+    def ending(self) -> Replays:
+        return Replays(self.jobs.take(np.flatnonzero(self.ends)), self.system)
+
+    def means(self, dispatcher: Backfill) -> FloatArray:
+        """Mean bounded slowdown by tau and reading, shape (taus, readings)."""
+        start_s = self.every.starts(dispatcher)
+        ending = self.ending.workload
+        ending_s = self.ending.starts(dispatcher)
+        found = np.empty((len(TAUS_S), len(READINGS)))
+        for row, tau_s in enumerate(TAUS_S):
+            slowdown = bounded_slowdown(self.jobs, start_s, tau_s)
+            left_out = bounded_slowdown(ending, ending_s, tau_s)
+            found[row] = left_out.mean(), slowdown[self.ends].mean(), slowdown.mean()
+        return found
+
+
+def weeks_of(workload: Workload, count: int, system: System) -> list[Week]:
+    """Those of the first so many weeks that have jobs which end in them."""
+    number = workload.table.submit_s // WEEK_S
+    found = [
+        Week(workload.take(np.flatnonzero(number == week)), (week + 1) * WEEK_S, system)
+        for week in np.unique(number[number < count]).tolist()
+    ]
+    return [week for week in found if week.ends.any()]
+
+
+def dispatcher(primary: str, backfill: str, threshold_s: int) -> Backfill:
+    """EASY with two orders."""
+    threshold = f":threshold={threshold_s}" if threshold_s else ""
+    made = dispatch.make(f"easy-{primary}-{backfill}{threshold}", warm=())
     assert isinstance(made, Backfill)
     return made
 
 
-def sums(workload: Workload, system: System, count: int, policy: str) -> list[list[float]]:
-    """Sums over the weeks by reading, then by threshold."""
-    totals = np.zeros((3, len(THRESHOLDS)))
-    for jobs, complete in weeks_of(workload, count):
-        whole, short = Replays(jobs, system), None
-        if complete.any():
-            kept = jobs.take(np.flatnonzero(complete))
-            short = kept, Replays(kept, system)
-        for column, threshold in enumerate(THRESHOLDS.values()):
-            made = dispatcher(policy, threshold)
-            slowdown = bounded_slowdown(jobs, whole.starts(made))
-            totals[2, column] += slowdown.mean()
-            if short is not None:
-                totals[0, column] += bounded_slowdown(short[0], short[1].starts(made)).mean()
-                totals[1, column] += slowdown[complete].mean()
-    return [row.tolist() for row in totals]
+Pairs = Sequence[tuple[str, str]]
 
 
-def main() -> None:
-    """Print a table for each log."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def of_weeks(
+    log: Log, filter: str, workload: Workload, system: System, pairs: Pairs
+) -> Iterator[list[str]]:
+    """Rows of `WEEKS`; the published value is with SPF as the second queue, whatever ours is."""
+    known = published()
+    weeks = weeks_of(workload, log.weeks, system)
+    for primary, backfill in pairs:
+        for threshold_s in WEEKS_S:
+            made = dispatcher(primary, backfill, threshold_s)
+            sums = sum((week.means(made) for week in weeks), start=np.zeros(()))
+            value = known.get((SUM, log.name, primary, "spf", str(threshold_s)), "")
+            for tau_s, row in zip(TAUS_S, sums.tolist(), strict=True):
+                key = (log.name, filter, primary, backfill, str(threshold_s))
+                yield [*key, str(tau_s), *(f"{each:.1f}" for each in row), value]
+
+
+def of_whole_logs(
+    log: Log, filter: str, workload: Workload, system: System, pairs: Pairs
+) -> Iterator[list[str]]:
+    """Rows of `WHOLE`; one dispatch after each event only where a value is published."""
+    known = published()
+    replays = Replays(workload, system)
+    for primary, backfill in pairs:
+        for threshold_s in WHOLE_S:
+            made = dispatcher(primary, backfill, threshold_s)
+            value = known.get((WAIT, log.name, primary, backfill, str(threshold_s)), "")
+            found = {"instant": replays.starts(made)}
+            if value:
+                table = simulate(workload, system, made, trigger="event").job_table
+                found["event"] = table.column("start").to_numpy()
+            for trigger, start_s in found.items():
+                wait_s = (start_s - workload.table.submit_s).mean()
+                mean = bounded_slowdown(workload, start_s, 10).mean()
+                key = (log.name, filter, primary, backfill, str(threshold_s))
+                yield [*key, trigger, f"{wait_s:.0f}", f"{mean:.1f}", value]
+
+
+Measure = Callable[[Log, str, Workload, System, Pairs], Iterator[list[str]]]
+FILES: dict[str, tuple[tuple[str, ...], Measure]] = {
+    "orderings_weeks": (WEEKS, of_weeks),
+    "orderings_whole": (WHOLE, of_whole_logs),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for; write the CSV files, or print the rows with a published value."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
-    traces = parser.parse_args().traces
-    for log, processors, count in LOGS:
-        path = traces / f"{log}.swf.gz"
+    parser.add_argument("--logs", nargs="+", default=[""], help="those that begin like this")
+    parser.add_argument("--primary", nargs="+", choices=POLICIES, default=POLICIES)
+    parser.add_argument("--backfill", nargs="+", choices=(*POLICIES, SAME), default=("spf", SAME))
+    parser.add_argument(
+        "--filter", nargs="+", choices=("strong", "drop"), default=("drop", "strong")
+    )
+    parser.add_argument("--write", type=Path, help="folder of the CSV files")
+    given = parser.parse_args(arguments)
+    pairs = list(dict.fromkeys(
+        (primary, primary if second == SAME else second)
+        for second in given.backfill for primary in given.primary
+    ))  # fmt: skip
+    found: dict[str, list[list[str]]] = {name: [] for name in FILES}
+    for log in LOGS:
+        path = given.traces / f"{log.name}.swf.gz"
+        if not log.name.startswith(tuple(given.logs)):
+            continue
         if not path.exists():
             print(f"{path} is missing", file=sys.stderr)
             continue
-        workload, system = prepare(path, System.pool(processors), filter="strong")
-        print(f"\n{log}, {count} weeks; thresholds {' / '.join(THRESHOLDS)}\n")
-        print("| policy | crossing jobs left out | not counted | all counted | whole log |")
-        print("|---|---|---|---|---|")
-        whole = Replays(workload, system)
-        for policy in POLICIES:
-            cells = [
-                " / ".join(f"{value:.0f}" for value in row)
-                for row in sums(workload, system, count, policy)
-            ]
-            start_s = whole.starts(dispatcher(policy, ":threshold=200000"))
-            mean = bounded_slowdown(workload, start_s).mean()
-            print(f"| {policy.upper()} | {' | '.join(cells)} | {mean:.1f} |", flush=True)
+        for filter in given.filter:
+            workload, system = prepare(path, System.pool(log.processors), filter=filter)
+            for name, (_, measure) in FILES.items():
+                found[name] += measure(log, filter, workload, system, pairs)
+    for name, (head, _) in FILES.items():
+        rows = found[name]
+        if given.write is None:
+            rows = [row for row in rows if row[-1]]
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\n").writerows([head, *rows])
+        if given.write is None:
+            print(written.getvalue())
+        else:
+            write_bytes(given.write / f"{name}.csv", written.getvalue().encode())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(main())
+    except CpdispatchError as error:
+        sys.exit(str(error))

@@ -16,7 +16,7 @@ import io
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -28,12 +28,13 @@ from cpdispatch.campaign import CampaignError, Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import CpdispatchError, unknown
 from cpdispatch.files import write_bytes
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.jobs import Workload
 from cpdispatch.predict import PREDICTORS
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
+from cpdispatch.workloads.shake import shaken
 
 DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 
@@ -43,6 +44,10 @@ ORDERS = (SJBF, SAF, SPF)
 LIMITED = (f"{SAF},limits=requested", f"{SPF},limits=requested")
 """Predictions order the queue; reservations rest on requested times."""
 SMALL = "easy-small-small"
+SMALL_FIRST = (SMALL, *(f"easy-small+{within}-small+{within}" for within in ("spf", "saf", "wfp3")))
+CLASSIFIERS = ("class", "class:clairvoyant=on")
+OPTIONS = ("class:votes=0.1", "class:calendar=on", "class:window=all")
+"""Classifiers for all of these orders, and others for the one by area."""
 MODELS = ("hcp", "pcp:model=boxes")
 MODELS_OF_THESIS = ("hcp", "pcp", "pcp:model=boxes")
 BY_CLASS = (*MODELS_OF_THESIS, "best")
@@ -90,9 +95,9 @@ COMPARED = ("walltime", "profile", "forest", "actual")
 SOME = {EASY: OUTER, NAIVE: ("profile", "forest", "actual")}
 """Dispatchers that are compared with some of these only."""
 MODEL_JOBS, MODEL_LIMIT_S = 4_000, 0.05
-DRAWS, SHIFT_S = 10, 60
-"""A replay of one log is one draw of a system that amplifies small differences. More of them have
-submissions that are later by up to so many seconds."""
+DRAWS = 10
+"""A replay of one log is one draw of a system that amplifies small differences. So many more have
+shifted submissions, see `cpdispatch.workloads.shake`."""
 
 
 # ------------------------------------------------------------------------------------- one case
@@ -133,7 +138,10 @@ class Case:
         ms = 0.02
         if self.dispatcher in ENGINES:
             ms = 20.0
-        elif self.predictor in (None, "forest", "class", "eloss") or self.dispatcher == "best":
+        elif (
+            self.predictor in (None, "forest", "class", *OPTIONS, "eloss")
+            or self.dispatcher == "best"
+        ):
             ms = 0.5
         return ms * min(jobs, self.jobs or jobs)
 
@@ -165,6 +173,7 @@ class Figures:
     close: float
     faults: dict[str, int] = field(default_factory=dict)
     classes: dict[str, dict[str, float]] = field(default_factory=dict)
+    by_divider: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def measure(log: tuple[Workload, System], case: Case) -> Figures:
@@ -173,21 +182,12 @@ def measure(log: tuple[Workload, System], case: Case) -> Figures:
     if case.jobs is not None:
         last = min(case.first + case.jobs, len(workload))
         workload = workload.take(np.arange(case.first, last))
-    if case.draw:
-        workload = shifted(workload, case.draw)
+    workload = shaken(workload, case.draw)
     run = simulate(
         workload, system, case.dispatcher, predictor=case.predictor, trigger=case.trigger,
         correction=case.correction, idempotent=case.idempotent, settings=Settings(case.limit_s),
     )  # fmt: skip
     return figures(run)
-
-
-def shifted(workload: Workload, draw: int) -> Workload:
-    """A workload with its jobs in the same order, submitted up to `SHIFT_S` later."""
-    block = workload.table.block.copy()
-    later_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(workload))
-    block[Column.SUBMIT] = np.sort(block[Column.SUBMIT] + later_s)
-    return replace(workload, table=JobTable(block, workload.table.labels))
 
 
 def figures(run: Run) -> Figures:
@@ -216,6 +216,7 @@ def figures(run: Run) -> Figures:
         close=float(((ratio >= 0.75) & (ratio <= 1.25)).mean()),
         faults={note: count for note, count in notes if note.startswith("predictor ")},
         classes=by_class(schedule),
+        by_divider=by_divider(schedule),
     )
 
 
@@ -225,9 +226,22 @@ def column(run: Run, name: str) -> IntArray:
 
 
 def by_class(schedule: metrics.ScheduleColumns) -> dict[str, dict[str, float]]:
+    """Means of the classes of the package."""
+    return means(schedule, {"all": (0, 2**62), **metrics.CLASSES_S})
+
+
+def by_divider(schedule: metrics.ScheduleColumns) -> dict[str, dict[str, float]]:
+    """Means of small and of large jobs; the divider is the median runtime of all."""
+    divider_s = int(np.median(metrics.runtime_s(schedule)))
+    return means(schedule, {"small": (0, divider_s + 1), "large": (divider_s + 1, 2**62)})
+
+
+def means(
+    schedule: metrics.ScheduleColumns, classes: Mapping[str, tuple[float, float]]
+) -> dict[str, dict[str, float]]:
     """Jobs, and means of slowdown, bounded slowdown and wait, of the classes that have jobs."""
     runtime_s, found = metrics.runtime_s(schedule), {}
-    for name, (low, high) in {"all": (0, 2**62), **metrics.CLASSES_S}.items():
+    for name, (low, high) in classes.items():
         of = schedule.take((low <= runtime_s) & (runtime_s < high))
         if jobs := len(of.submit_s):
             found[name] = {
@@ -271,6 +285,16 @@ def predicted(log: Log, jobs: int | None) -> Iterator[Case]:
                 yield Case(log.name, order, predictor, jobs)
     yield Case(log.name, "best", None, jobs)
     yield Case(log.name, "best", "actual", jobs)
+
+
+def small_first(log: Log, jobs: int | None) -> Iterator[Case]:
+    """Small jobs first, with restarts, as table 6.6 of Zrigui's thesis has it; and EASY."""
+    for draw in range(1, DRAWS + 1):
+        yield Case(log.name, EASY, "walltime", jobs, draw=draw)
+        for order in SMALL_FIRST:
+            options = OPTIONS if order == SMALL_FIRST[2] else ()
+            for predictor in (*CLASSIFIERS, *options):
+                yield Case(log.name, order, predictor, jobs, idempotent=True, draw=draw)
 
 
 def published(log: Log, jobs: int | None) -> dict[str, tuple[float | None, Case]]:
@@ -327,6 +351,8 @@ def all_cases(parts: Sequence[str], jobs: int | None, whole: bool) -> dict[str, 
             found += predicted(log, jobs)
         if "draws" in parts:
             found += draws(log, jobs)
+        if "small" in parts:
+            found += small_first(log, jobs)
         if "published" in parts:
             found += [case for _, case in published(log, jobs).values()]
         if "models" in parts:
@@ -340,7 +366,7 @@ def all_cases(parts: Sequence[str], jobs: int | None, whole: bool) -> dict[str, 
     return {str(case): case for case in found}
 
 
-PARTS = ("predictors", "draws", "published", "models", "thesis")
+PARTS = ("predictors", "draws", "small", "published", "models", "thesis")
 
 
 # ------------------------------------------------------------------------------------- the results
@@ -404,7 +430,11 @@ CLASSES = (
     "system", "dispatcher", "class", "mean_of", "jobs", "requested",
     *(f"{predictor}_percent" for predictor in COMPARED[1:]),
 )  # fmt: skip
-KEYS = {RUNS: 8, ACCURACY: 2, PUBLISHED: 2, CLASSES: 4}
+SMALLER = (
+    "log", "dispatcher", "predictor", "draw", "bounded_slowdown", "small", "large", "wait_min_mean",
+    "wait_min_small", "wait_min_large", "wait_h_max", "restarts",
+)  # fmt: skip
+KEYS = {RUNS: 8, ACCURACY: 2, PUBLISHED: 2, CLASSES: 4, SMALLER: 4}
 """Columns of each file -> how many of the first ones tell its rows apart."""
 
 
@@ -436,6 +466,21 @@ def published_rows(results: Mapping[Case, Figures], jobs: int | None) -> Iterato
         for method, (value, case) in published(log, jobs).items():
             if case in results and value is not None:
                 yield [log.name, method, number(value), number(results[case].slowdown)]
+
+
+def small_rows(results: Mapping[Case, Figures], jobs: int | None) -> Iterator[list[str]]:
+    for log in LOGS:
+        for case in small_first(log, jobs):
+            if case in results and (got := results[case]).by_divider:
+                slowdown, wait = (
+                    [number(got.by_divider[kind][what]) for kind in ("small", "large")]
+                    for what in ("bounded slowdown", "wait, min")
+                )
+                yield [
+                    case.log, case.dispatcher, case.predictor or "own", str(case.draw),
+                    number(got.slowdown), *slowdown, number(got.wait_s_mean / 60), *wait,
+                    number(got.wait_s_max / 3600), str(got.restarts),
+                ]  # fmt: skip
 
 
 def class_rows(results: Mapping[Case, Figures], most: int | None) -> Iterator[list[str]]:
@@ -481,6 +526,7 @@ def files(
         "quality_accuracy": (ACCURACY, list(accuracy_rows(results, jobs))),
         "quality_published": (PUBLISHED, list(published_rows(results, jobs))),
         "quality_classes": (CLASSES, list(class_rows(results, jobs))),
+        "quality_small": (SMALLER, list(small_rows(results, jobs))),
     }
 
 

@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # the module typing takes longer to import than this one
 if TYPE_CHECKING:
     from cpdispatch import verify
+    from cpdispatch.analyze.difference import Difference, difference
     from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
     from cpdispatch.dispatch import Dispatcher, Settings, make
     from cpdispatch.errors import CpdispatchError
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from cpdispatch.system import NodeGroup, System
     from cpdispatch.workloads import from_table, prepare, read
     from cpdispatch.workloads.generate import eurora_sample
+    from cpdispatch.workloads.shake import shaken
 
 _HOMES = {
+    "analyze.difference": ("Difference", "difference"),
     "decision": ("NO_START", "Certificate", "Decision", "Placements", "Reason"),
     "dispatch": ("Dispatcher", "Settings", "make"),
     "errors": ("CpdispatchError",),
@@ -41,14 +44,15 @@ _HOMES = {
     "system": ("NodeGroup", "System"),
     "workloads": ("from_table", "prepare", "read"),
     "workloads.generate": ("eurora_sample",),
+    "workloads.shake": ("shaken",),
 }
 """Where each public name is, by module."""
 
 __all__ = [
-    "NO_START", "Certificate", "CpdispatchError", "Decision", "Dispatcher", "Instance", "Job",
-    "NodeGroup", "Placements", "Predictor", "Reason", "Run", "Settings", "Simulation", "System",
-    "Watch", "Workload", "eurora_sample", "from_table", "make", "prepare", "read", "simulate",
-    "verify",
+    "NO_START", "Certificate", "CpdispatchError", "Decision", "Difference", "Dispatcher",
+    "Instance", "Job", "NodeGroup", "Placements", "Predictor", "Reason", "Run", "Settings",
+    "Simulation", "System", "Watch", "Workload", "difference", "eurora_sample", "from_table",
+    "make", "prepare", "read", "shaken", "simulate", "verify",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

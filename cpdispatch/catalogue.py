@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 def _dispatchers() -> dict[str, str]:
     from cpdispatch.dispatch import REGISTRY
 
-    return {
-        name: entry.summary + (f" [{', '.join(entry.parameters)}]" if entry.parameters else "")
-        for name, entry in REGISTRY.items()
-    }
+    return {name: _with_parameters(e.summary, e.parameters) for name, e in REGISTRY.items()}
 
 
 def _models() -> dict[str, str]:
@@ -31,7 +28,12 @@ def _policies() -> dict[str, str]:
 def _predictors() -> dict[str, str]:
     from cpdispatch.predict import PREDICTORS
 
-    return {name: entry.summary for name, entry in PREDICTORS.items()}
+    return {name: _with_parameters(e.summary, e.parameters) for name, e in PREDICTORS.items()}
+
+
+def _with_parameters(summary: str, parameters: Iterable[str]) -> str:
+    names = ", ".join(parameters)
+    return f"{summary} [{names}]" if names else summary
 
 
 def _systems() -> dict[str, str]:

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 ANNOUNCED = "CPDISPATCH_ANNOUNCED"
-"""The environment's variable that names a file: there once a process has said that it compiles."""
+"""The environment's variable that names a file: a worker that compiles makes it and says nothing.
+
+The process that started the workers says it for all of them.
+"""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_announced = False
+
+
+def announce() -> None:
+    """Say once, on standard error, that kernels are being compiled."""
+    global _announced
+    if _announced:
+        return
+    _announced = True
+    if file := os.environ.get(ANNOUNCED):
+        with suppress(OSError):  # nowhere to leave a note
+            Path(file).touch()
+        return
+    print(
+        "cpdispatch: compiling kernels (once after installation, about a minute) ...",
+        file=sys.stderr,
+        flush=True,
+    )
+
 
 if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms without a numba build
     warnings.warn(
@@ -34,6 +58,10 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Do as always: there is no cache on this platform."""
         yield
 
+    def is_kept(kernel: Any) -> bool:
+        """Whether nothing of a kernel is left to compile: nothing ever is on this platform."""
+        return True
+
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: there are none on this platform."""
         return callable(function)
@@ -43,44 +71,46 @@ else:
     from numba.core.caching import NullCache
     from numba.core.dispatcher import Dispatcher
 
-    class _Announcer(event.Listener):
-        """Says once, on standard error, that kernels are being compiled."""
+    class _Compilation(event.Listener):
+        """Says that kernels are being compiled, and collects no garbage meanwhile.
 
-        said = False
+        A compilation makes many objects and few cycles: looking for these took a fifteenth of it.
+        """
+
+        def __init__(self) -> None:
+            self._under_way = 0
+            self._collects = False
 
         def on_start(self, event: Any) -> None:
-            if not self.said:
-                type(self).said = True
-                if self._first():
-                    print(
-                        "cpdispatch: compiling kernels (once after installation, about a minute) "
-                        "...",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-
-        def _first(self) -> bool:
-            """Whether no other process of the same command has said so."""
-            try:
-                with Path(os.environ[ANNOUNCED]).open("x"):
-                    return True
-            except FileExistsError:
-                return False
-            except (KeyError, OSError):  # one process alone, or nowhere to leave a note
-                return True
+            announce()
+            if self._under_way == 0:
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._under_way += 1
 
         def on_end(self, event: Any) -> None:
-            """The end of a compilation is of no interest."""
+            self._under_way -= 1
+            if self._under_way == 0 and self._collects:
+                gc.enable()
 
-    event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]
+    event.register("numba:compile", _Compilation())  # type: ignore[no-untyped-call]
 
     def kernel(function: Function) -> Function:
-        """Compile a function on its first call and cache the result beside the package."""
-        return cast(Function, _without_literals(njit(cache=True)(function)))
+        """Compile a function on its first call and cache the result beside the package.
+
+        Write no array into a slice of another in it, but elements in a loop: numba compiles the
+        text of an error about shapes for each such assignment.
+        """
+        return _compiled(function)
 
     def inlined(function: Function) -> Function:
         """Compile a function into each of its callers: for what is called at each event."""
-        return cast(Function, _without_literals(njit(cache=True, forceinline=True)(function)))
+        return _compiled(function, forceinline=True)
+
+    def _compiled(function: Function, **more: bool) -> Function:
+        # Nobody calls a kernel from C.
+        options: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, **more}
+        return cast(Function, _without_literals(njit(**options)(function)))
 
     def _without_literals(dispatcher: Any) -> Any:
         """Type a constant argument of a call inside compiled code as any value of its type.
@@ -112,6 +142,11 @@ else:
         finally:
             for kernel, cache in zip(kernels, caches, strict=True):
                 kernel._cache = cache
+
+    def is_kept(kernel: Any) -> bool:
+        """Whether the cache has a kernel, compiled from its present source."""
+        cache = kernel._cache
+        return not isinstance(cache, NullCache) and bool(cache._cache_file._load_index())
 
     def is_compiled(function: object) -> bool:
         """Whether compiled kernels can call a function: whether numba has compiled it."""

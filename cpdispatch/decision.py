@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray
+from cpdispatch.jobs import Starvation
 
 NO_START = -1
 NO_BOUND = 0
@@ -29,6 +30,8 @@ class Reason(IntEnum):
     """Asks for more than the whole system has."""
     REJECTED = 5
     """Refused by the dispatcher: leaves the queue."""
+    LATE = 6
+    """Starts now, in front of the others: it has waited too long, see `cpdispatch.bounded`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class Certificate:
         Wall time by phase, milliseconds.
     limit_hit : bool
         Whether a time limit ended the search.
+    starvation : Starvation or None
+        The bound on waits that the dispatcher kept to, where it was its own and not that of the
+        instance.
     regime : str
         ``deterministic`` (the same answer every time) or ``live`` (the clock decides); empty for
         a heuristic, which is deterministic.
@@ -62,6 +68,7 @@ class Certificate:
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     limit_hit: bool = False
     regime: str = ""
+    starvation: Starvation | None = None
 
     @property
     def gap(self) -> float | None:

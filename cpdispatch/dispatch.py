@@ -26,6 +26,7 @@ from cpdispatch.errors import (
 )
 from cpdispatch.files import parse_toml
 from cpdispatch.instance import Instance
+from cpdispatch.parameters import known, pairs, switch
 
 
 class Dispatcher(Protocol):
@@ -47,6 +48,15 @@ class Warming(Protocol):
 
     def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions on such instances call, or load it from the cache."""
+        ...
+
+
+@runtime_checkable
+class Renaming(Protocol):
+    """A dispatcher that is called what another one in it is called."""
+
+    def renamed(self, name: str) -> Dispatcher:
+        """The same under another name."""
         ...
 
 
@@ -213,12 +223,6 @@ def _tests(value: Any) -> str:
     return str(value)
 
 
-def _switch(value: Any) -> bool:
-    if value not in ("on", "off", True, False):
-        raise ValueError("on or off is needed")
-    return value in ("on", True)
-
-
 def _share(value: Any) -> float:
     number = _number(value, "a share of the limit, above 0 and 1 at most,")
     if not 0 < number <= 1:
@@ -230,6 +234,16 @@ def _part(value: Any) -> float:
     number = _number(value, "a share, 0 or more and below 1,")
     if not 0 <= number < 1:
         raise ValueError("a share is needed, 0 or more and below 1")
+    return number
+
+
+def _wait(value: Any) -> float:
+    if value == "off":
+        return 0.0
+    needed = "a share of EASY's longest wait, above 0 and 1 at most, or off,"
+    number = _number(value, needed)
+    if not 0.001 <= number <= 1:
+        raise ValueError(f"{needed} is needed")
     return number
 
 
@@ -289,6 +303,16 @@ def _formulation(value: Any) -> str:
 # ------------------------------------------------------------------------- the registry
 
 
+def _bounded(dispatcher: Any, in_turn_after: float) -> Dispatcher:
+    """A dispatcher, with its waits bounded unless that is switched off."""
+    from cpdispatch.bounded import Bounded
+    from cpdispatch.heuristics.wait_bound import WaitBound
+
+    if not in_turn_after:
+        return dispatcher  # type: ignore[no-any-return]
+    return Bounded(dispatcher, WaitBound(round(1000 * in_turn_after)))
+
+
 def _backfill(**fixed: Any) -> Make:
     renamed = {
         "backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit",
@@ -299,11 +323,14 @@ def _backfill(**fixed: Any) -> Make:
         from cpdispatch.heuristics.backfill import Backfill
         from cpdispatch.heuristics.policies import find
 
+        wait = given.pop("wait", 0.0)
+        if wait and "threshold" in given:
+            raise UsageError("threshold plays no part beside wait: leave one of them out")
         chosen = {renamed.get(key, key): value for key, value in given.items()}
         policies = {
             key: find(value) for key, value in fixed.items() if key in ("primary", "secondary")
         }
-        return Backfill(**{**fixed, **policies, **chosen})
+        return _bounded(Backfill(**{**fixed, **policies, **chosen}, bounded=wait > 0), wait)
 
     return make
 
@@ -317,11 +344,9 @@ def _priority_rule(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.best import Best
 
-    renamed = {
-        "threshold": "threshold_s", "strict": "strict_s", "long": "long_s", "allocate": "best_fit",
-        "test": "test_s",
-    }  # fmt: skip
-    return Best(**{renamed.get(key, key): value for key, value in given.items()})
+    wait = given.pop("wait", WAIT)
+    renamed = {"long": "long_s", "allocate": "best_fit", "test": "test_s"}
+    return _bounded(Best(**{renamed.get(key, key): value for key, value in given.items()}), wait)
 
 
 def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -333,8 +358,8 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
     from cpdispatch.models.engine import make_engine
 
-    limit_s = given.pop("limit", settings.limit_s)
-    return make_engine(model, limit_s=limit_s, seed=settings.seed, **given)
+    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
+    return _bounded(make_engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 def _hcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -358,19 +383,20 @@ def _thesis(variant: str) -> Make:
 def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.models.hyper import make_hyper
 
-    return make_hyper(limit_s=given.pop("limit", settings.limit_s), seed=settings.seed, **given)
+    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
+    return _bounded(make_hyper(limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 _ORDERS = {
     "primary": _policy, "backfill": _policy, "threshold": _seconds, "allocate": _allocation,
-    "limits": _limits,
+    "limits": _limits, "wait": _wait,
 }  # fmt: skip
 _TESTS = {"test": _seconds, "tests": _tests}
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
-    **_CP, "reserve": _depth, "patience": _share, "live": _switch, "cp": _switch,
-    "limits": _limits,
+    **_CP, "reserve": _depth, "patience": _share, "live": switch, "cp": switch,
+    "limits": _limits, "wait": _wait,
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
 
@@ -405,9 +431,9 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="spf", secondary="spf")),
     "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("EASY by predicted durations, used with care; learns its threshold and order",
-                  {"threshold": _seconds, "strict": _seconds, "long": _seconds, "keep": _part,
-                   "width": _real, "adapt": _switch, "allocate": _allocation, **_TESTS}, _best),
+    "best": Entry("EASY by predicted durations, used with care; waits bounded by EASY's longest",
+                  {"long": _seconds, "keep": _part, "width": _real, "allocate": _allocation,
+                   "wait": _wait, **_TESTS}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),
@@ -429,9 +455,16 @@ REGISTRY: Mapping[str, Entry] = {
 
 _REMOVED: Mapping[tuple[str, str], str] = {
     ("best", "cp"): "best is backfilling alone; leave cp out, or use -d hcp for a CP dispatcher",
+    ("best", "threshold"): "waits are bounded by the longest one that EASY leads to: see wait",
+    ("best", "strict"): "waits are bounded by the longest one that EASY leads to: see wait",
+    ("best", "adapt"): "nothing is chosen week by week any more; leave adapt out",
 }
 """What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
 
+
+WAIT, WAIT_PLANNED = 0.6, 0.8
+"""After which share of EASY's longest wait so far a job comes first, where nothing is said; and
+under models, which plan such a job before all others."""
 
 _FORMER: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "hcp1": ("hcp", {"objective": "ewt_weighted"}),
@@ -448,10 +481,21 @@ _NONE: Mapping[str, str] = {}
 
 DEFAULTS = Settings()
 
+Warm = Callable[[Dispatcher], Sequence[Instance]]
+"""Gives the instances on which a dispatcher that has just been made is warmed up."""
 
-def make(
-    spec: str, settings: Settings = DEFAULTS, *, warm: Sequence[Instance] | None = None
-) -> Dispatcher:
+
+def fully(dispatcher: Dispatcher) -> Sequence[Instance]:
+    """Instances of every kind: no later decision compiles."""
+    return toys.every_kind()
+
+
+def not_at_all(dispatcher: Dispatcher) -> Sequence[Instance]:
+    """No instance: for a dispatcher that makes no decision."""
+    return ()
+
+
+def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dispatcher:
     """Put together the dispatcher that a user means.
 
     Parameters
@@ -459,11 +503,12 @@ def make(
     spec : str
         ``name``, ``name:parameter=value,...``, ``easy-P-B`` for two policies, a TOML file with
         ``dispatcher`` and its parameters, or ``package.module:attribute`` for a dispatcher of the
-        user's own (or what makes one when called).
+        user's own, or what makes one when called, with the seed if it has a parameter ``seed``.
     settings : Settings
-    warm : sequence of Instance, optional
-        Throw-away dispatchers decide on these first, so that all that decisions on such instances
-        call is compiled now, or loaded from the cache. By default on all of `toys.every_kind`.
+    warm : callable
+        Gives the instances on which throw-away dispatchers like this one decide first, so that all
+        that decisions on such instances call is compiled now, or loaded from the cache. It is not
+        asked about a dispatcher of the user's own.
 
     Raises
     ------
@@ -475,8 +520,8 @@ def make(
     spec = current(spec)
     name, _, rest = spec.partition(":")
     if "." in name or (rest.isidentifier() and not _is_registered(name)):
-        return _imported(name, rest, spec)
-    return _named(name, _parameters(spec, rest), settings, spec, warm)
+        return _imported(name, rest, spec, settings.seed)
+    return _named(name, pairs(f"dispatcher {spec}", rest), settings, spec, warm)
 
 
 def current(spec: str) -> str:
@@ -490,7 +535,7 @@ def current(spec: str) -> str:
     name, _, rest = spec.partition(":")
     if name not in _FORMER and not (f"thesis-{name}" in REGISTRY and "engine" in rest):
         return spec
-    name, given = _current(name, _parameters(spec, rest))
+    name, given = _current(name, pairs(f"dispatcher {spec}", rest))
     parameters = ",".join(f"{key}={value}" for key, value in given.items())
     return f"{name}:{parameters}" if parameters else name
 
@@ -521,27 +566,12 @@ def _current(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return found, {**more, **rest}
 
 
-def _parameters(spec: str, text: str) -> dict[str, Any]:
-    """The parameters after the colon of a dispatcher's name."""
-    given: dict[str, Any] = {}
-    for item in filter(None, text.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals:
-            raise UsageError(f"dispatcher {spec}: {item!r} is not of the form parameter=value")
-        if key in given:
-            raise UsageError(
-                f"dispatcher {spec}: the parameter {key} is given twice, {given[key]} and {value}"
-            )
-        given[key] = value
-    return given
-
-
 def _named(
     name: str,
     given: dict[str, Any],
     settings: Settings,
     spec: str,
-    warm: Sequence[Instance] | None,
+    warm: Warm,
 ) -> Dispatcher:
     name, *orders = name.split("-") if name not in REGISTRY else [name]
     if orders:
@@ -555,10 +585,7 @@ def _named(
             raise UsageError(
                 f"dispatcher {spec}: the parameter {key} is gone: {_REMOVED[name, key]}"
             )
-        if key not in entry.parameters:
-            hint = nearest(key, entry.parameters)
-            known = ", ".join(entry.parameters) or "none"
-            raise UsageError(f"dispatcher {name} has no parameter {key!r}{hint} (it has: {known})")
+        known(f"dispatcher {name}", key, entry.parameters)
         try:
             values[key] = entry.parameters[key](value)
         except (ValueError, TypeError) as error:
@@ -568,7 +595,7 @@ def _named(
     dispatcher = entry.make(settings, dict(values))
     # A user's order that fails on a toy fails on a real job, too, and is reported then.
     with suppress(CpdispatchError):
-        played = toys.every_kind() if warm is None else warm
+        played = warm(dispatcher)
         if played and isinstance(dispatcher, Warming):
             dispatcher.warm_up(played)
         else:
@@ -580,6 +607,12 @@ def is_model(spec: str) -> bool:
     """Whether a name is that of a dispatcher that solves a model at each decision."""
     entry = REGISTRY.get(spec.partition(":")[0])
     return entry is not None and "objective" in entry.parameters
+
+
+def has_engine(spec: str) -> bool:
+    """Whether a name is that of a dispatcher with the engine around its model."""
+    entry = REGISTRY.get(spec.partition(":")[0])
+    return entry is not None and "patience" in entry.parameters
 
 
 def _is_registered(name: str) -> bool:
@@ -609,6 +642,8 @@ def _relabelled(dispatcher: Dispatcher, name: str) -> Dispatcher:
     """Call a dispatcher what the user called it: results of two settings are told apart by it."""
     from dataclasses import replace
 
+    if isinstance(dispatcher, Renaming):
+        return dispatcher.renamed(name)
     return dispatcher if dispatcher.name == name else replace(dispatcher, name=name)  # type: ignore[type-var]
 
 
@@ -620,14 +655,14 @@ def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
     return name, data
 
 
-def _imported(module: str, attribute: str, spec: str) -> Dispatcher:
+def _imported(module: str, attribute: str, spec: str, seed: int) -> Dispatcher:
     what = f"dispatcher {spec}"
     try:
         found = own.attribute(module, attribute, what)
     except UsageError as error:
         hint = nearest(module, REGISTRY)
         raise UsageError(f"{error}{hint}") from error
-    dispatcher = own.made(found, "dispatch", what)
+    dispatcher = own.made(found, "dispatch", what, seed)
     if not hasattr(dispatcher, "name"):
         dispatcher.name = spec
     checked: Dispatcher = dispatcher

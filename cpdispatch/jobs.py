@@ -203,6 +203,45 @@ class JobTable:
         return JobTable(np.stack([column[positions] for column in self.columns]), self.labels)
 
 
+def largest_share(jobs: JobTable, total: IntArray) -> IntArray:
+    """The share of a system that each job asks for, of the resource type that it asks most of.
+
+    Parameters
+    ----------
+    jobs : JobTable
+    total : int64 array, shape (resources,)
+        What the system has.
+
+    Returns
+    -------
+    int64 array, shape (jobs,)
+        In thousandths, rounded down; 1000 at most.
+    """
+    asked = jobs.units[:, None] * jobs.request * 1000 // np.maximum(total, 1)
+    share: IntArray = np.minimum(asked.max(axis=1, initial=0), 1000)
+    return share
+
+
+def on_pool(jobs: JobTable, total: IntArray) -> IntArray:
+    """Processors that each job would ask for on a pool, by what it asks most of.
+
+    Parameters
+    ----------
+    jobs : JobTable
+    total : int64 array, shape (resources,)
+        What the system has; the first resource type is processors.
+
+    Returns
+    -------
+    int64 array, shape (jobs,)
+        From 1 to ``total[0]``.
+    """
+    asked = jobs.units[:, None] * jobs.request
+    share = -(-asked * total[0] // np.maximum(total, 1))
+    found: IntArray = np.clip(share.max(axis=1, initial=0), 1, total[0])
+    return found
+
+
 def job_of(column: IntArray) -> Job:
     """The job of one column of a block, shape (columns,)."""
     id, submit_s, units, *rest = column.tolist()
@@ -253,6 +292,33 @@ def job_block(
         block[row] = values
     block[Column.REQUEST :] = request.T
     return block
+
+
+@dataclass(frozen=True, slots=True)
+class Starvation:
+    """How long a job may be kept waiting by jobs that have waited less.
+
+    A queued job that has waited longer than the threshold is starved. No plan starts it later than
+    the bound, counted from when it became starved, though it could start earlier beside the
+    running jobs, the reservations and the other starved jobs, if all of these last until their
+    requested times.
+
+    Attributes
+    ----------
+    threshold_s, bound_s : int
+    wide : int
+        Wide jobs find room less easily, so both are shorter for them: by this many thousandths
+        for a job that asks for the whole system, by half as many for one that asks for half of it.
+    """
+
+    threshold_s: int
+    bound_s: int
+    wide: int = 0
+
+    def shortened_s(self, seconds: int, share: IntArray) -> IntArray:
+        """These seconds for jobs that ask for such shares of the system, in thousandths."""
+        found: IntArray = seconds * (1000 - self.wide * share // 1000) // 1000
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

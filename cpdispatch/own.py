@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,20 @@ def attribute(module: str, name: str, what: str) -> Any:
     return getattr(found, name)
 
 
-def made(found: Any, method: str, what: str) -> Any:
-    """The object that is meant: itself, or what a class or function without parameters makes.
+def made(found: Any, method: str, what: str, seed: int) -> Any:
+    """The object that is meant: itself, or what a class or a function makes.
 
     Parameters
     ----------
     found : object
+        A class or a function is called without arguments, or with the seed alone if it has a
+        parameter of that name.
     method : str
         The method that tells the object from what makes it.
     what : str
         What the user calls it, for messages.
+    seed : int
+        Of what it draws at random.
 
     Raises
     ------
@@ -58,7 +63,7 @@ def made(found: Any, method: str, what: str) -> Any:
         if not callable(found):
             raise UsageError(f"{what}: it has no method {method}")
         try:
-            found = found()
+            found = found(seed=seed) if _takes_seed(found) else found()
         except Exception as error:
             raise UsageError(
                 f"{what}: it cannot be made: {type(error).__name__}: {error}"
@@ -66,3 +71,10 @@ def made(found: Any, method: str, what: str) -> Any:
     if not callable(getattr(found, method, None)):
         raise UsageError(f"{what}: it has no method {method}")
     return found
+
+
+def _takes_seed(maker: Any) -> bool:
+    try:
+        return "seed" in inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # a callable that says nothing of its parameters
+        return False

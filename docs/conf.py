@@ -40,3 +40,6 @@ html_theme = "furo"
 html_title = f"cpdispatch {version}"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]

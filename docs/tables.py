@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from cpdispatch.analyze.difference import NOISE, difference
+
 DOCS = Path(__file__).resolve().parent
 DATA, PICTURE = DOCS / "data", DOCS / "figures" / "quality.svg"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
@@ -40,6 +42,8 @@ DISPATCHERS = {
     "best": "own",
 }
 """The dispatchers of the first table, and the predictor of each."""
+DRAWS_MIN = 10
+"""Differences are claimed of no fewer draws."""
 
 
 def rows(name: str, **wanted: str) -> list[Row]:
@@ -59,10 +63,13 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1
 
 
 def whole(name: str) -> list[str]:
-    """A CSV file as it is."""
+    """A CSV file as it is; the first columns, up to one of figures only, hold texts."""
     with (DATA / f"{name}.csv").open(newline="") as stream:
         head, *lines = csv.reader(stream)
-    return markdown(head, lines)
+    texts = 1
+    while texts < len(head) and any(line[texts].strip("-")[:1].isalpha() for line in lines):
+        texts += 1
+    return markdown(head, lines, texts)
 
 
 # ------------------------------------------------------------------------------------ the figures
@@ -166,6 +173,30 @@ def shares() -> list[str]:
     return markdown(head, lines)
 
 
+def differences() -> list[str]:
+    """How each dispatcher's slowdown differs from EASY's, paired over the shifts that both have."""
+
+    def shifts(log: str, dispatcher: str) -> dict[str, float]:
+        every = runs(log, dispatcher, DISPATCHERS[dispatcher])
+        return {row["draw"]: float(row["bounded_slowdown"]) for row in every if row["draw"] != "0"}
+
+    def cell(log: str, dispatcher: str) -> str:
+        found, easy = shifts(log, dispatcher), shifts(log, "easy")
+        both = [draw for draw in found if draw in easy]
+        if len(both) < DRAWS_MIN:
+            return ""
+        over = difference([found[draw] for draw in both], [easy[draw] for draw in both])
+        noise = f", {NOISE}" if over.says == NOISE else ""
+        return f"{over.ratio:.2f} ({over.low:.2f} to {over.high:.2f}{noise})"
+
+    lines = [
+        [f"`{dispatcher}`", *(cell(log, dispatcher) for log in LOGS)]
+        for dispatcher in DISPATCHERS
+        if dispatcher != "easy"
+    ]
+    return markdown(["share of EASY's mean bounded slowdown", *LOGS.values()], lines)
+
+
 def predictors() -> list[str]:
     """One order under each predictor, and the same with reservations by requested times."""
     names = ("walltime", "last2", "profile", "confident", "class", "eloss", "forest", "actual")
@@ -246,16 +277,221 @@ def parts() -> list[str]:
     return markdown(head, lines, texts=2)
 
 
+# ------------------------------------------------------------------------------ learned policies
+
+
+def learning_tune() -> list[str]:
+    """What tune picks, on training and test weeks."""
+    columns = ("wait_mean", "wait_max", "bounded_slowdown")
+    lines = []
+    for picked in dict.fromkeys(row["picked"] for row in rows("learning_tune")):
+        of_half = rows("learning_tune", picked=picked)
+        threshold_s = int(of_half[0]["threshold_s"])
+        threshold = "none" if threshold_s < 0 else f"{threshold_s:,} s"
+        figures = (" / ".join(row[column] for row in of_half) for column in columns)
+        given = "no limit" if picked == "free" else f"`--{picked}`"
+        lines.append([given, of_half[0]["orders"], threshold, *figures])
+    head = ["picked with", "orders", "threshold", "mean wait", "longest wait", "bounded slowdown"]
+    return markdown(head, lines, texts=3)
+
+
+def learning_whole() -> list[str]:
+    """Learned policies on a whole log."""
+    means = {
+        "easy-fcfs-fcfs": "EASY-FCFS-FCFS",
+        "easy-saf-saf": "EASY-SAF-SAF",
+        "tuned": "tuned, `--max-wait 1.1`",
+        "mixed": "mixed, training half (below)",
+        "lin, learned": "Lin learned from `lublin` (below)",
+        "lin, published": "Lin published",
+    }
+    lines = [
+        [means[row["policy"]], row["wait_min_mean"], row["wait_h_max"], row["bounded_slowdown"]]
+        for row in rows("learning_whole")
+    ]
+    return markdown(["policy", "mean wait, min", "longest wait, h", "mean bounded slowdown"], lines)
+
+
+def learning_threshold() -> list[str]:
+    """Mean wait of the picked pair with the published threshold, and the published change."""
+    lines = []
+    for row in rows("learning_threshold"):
+        log = next(name for log, name in LOGS.items() if row["log"].startswith(log))
+        ours, theirs = (100 * (float(row[column]) - 1) for column in ("wait_mean", "published"))
+        lines.append([log, row["orders"], f"{ours:+.0f} %", f"{theirs:+.0f} %"])
+    return markdown(["log", "orders", "mean wait", "published"], lines, texts=2)
+
+
+def learning_mixed() -> list[str]:
+    means = {
+        "hindsight": "mixed, best of the same week (hindsight)",
+        "pure": "best pure order of each week (hindsight)",
+        "trained": "mixed, best of the training half",
+        "previous": "mixed, best of the week before",
+    }
+    lines = [
+        [means.get(row["policy"], row["policy"].upper()), row["sum"], row["relative"]]
+        for row in rows("learning_mixed")
+    ]
+    return markdown(["policy", "sum", "relative to EASY-FCFS"], lines)
+
+
+def orderings_whole() -> list[str]:
+    """Published mean waits over a whole log, and ours by filter and trigger."""
+    lines = []
+    for row in rows("orderings_published", measure="wait_s_mean"):
+        pair = {key: row[key] for key in ("log", "primary", "backfill", "threshold_s")}
+        ours = [
+            found[0]["wait_s_mean"] if found else ""
+            for filter in ("drop", "strong")
+            for trigger in ("instant", "event")
+            for found in [rows("orderings_whole", **pair, filter=filter, trigger=trigger)]
+        ]
+        names = f"{row['primary'].upper()}-{row['backfill'].upper()}"
+        lines.append([LOGS[row["log"]], names, row["value"], *ours])
+    head = ["log", "orders", "published", "`drop`, `instant`", "`drop`, `event`",
+            "`strong`, `instant`", "`strong`, `event`"]  # fmt: skip
+    return markdown(head, lines, texts=2)
+
+
+READINGS = {"left_out": "left out", "not_counted": "not counted", "counted": "counted"}
+THRESHOLDS = ("0", "199584", "72000")
+
+
+def weekly(column: str, log: str, **wanted: str) -> list[float]:
+    """Sums of weekly slowdowns by threshold; none where there is no value."""
+    found = rows("orderings_weeks", log=log, **wanted)
+    by_threshold = {row["threshold_s"]: row[column] for row in found}
+    return [float(by_threshold[each]) for each in THRESHOLDS if by_threshold[each]]
+
+
+def orderings() -> list[str]:
+    """Sums of weekly slowdowns beside those published, by log and order of the queue."""
+    every = rows("orderings_weeks")
+    policies = list(dict.fromkeys(row["primary"] for row in every))
+    lines = []
+    for log in dict.fromkeys(row["log"] for row in every):
+        for primary in policies:
+            pair = {"log": log, "filter": "drop", "primary": primary, "backfill": "spf"}
+            sums = [
+                weekly("published", tau_s="10", **pair),
+                weekly("left_out", tau_s="10", **pair),
+                weekly("counted", tau_s="60", **pair),
+            ]
+            cells = [" / ".join(f"{value:.0f}" for value in each) for each in sums]
+            lines.append([LOGS[log], primary.upper(), *cells])
+    head = ["log", "queue", "published", "left out, tau = 10 s", "counted, tau = 60 s"]
+    return markdown(head, lines, texts=2)
+
+
+def orderings_fit() -> list[str]:
+    """How far the sums are from those published, by what the text leaves open."""
+    every = [row for row in rows("orderings_weeks") if row["published"]]
+    logs = list(dict.fromkeys(row["log"] for row in every))
+    lines = []
+    for filter, same in ((f, s) for f in ("drop", "strong") for s in (False, True)):
+        for tau_s, reading in ((t, r) for t in ("10", "60") for r in READINGS):
+            cells = []
+            for log in logs:
+                ratios = [
+                    float(row[reading]) / float(row["published"])
+                    for row in every
+                    if (row["log"], row["filter"], row["tau_s"]) == (log, filter, tau_s)
+                    and row["backfill"] == (row["primary"] if same else "spf")
+                ]
+                off = fmean(abs(ratio - 1) for ratio in ratios)
+                cells.append(f"{fmean(ratios):.2f}; {100 * off:.0f} %")
+            second = "as the queue" if same else "SPF"
+            lines.append([f"`{filter}`", second, f"{tau_s} s", READINGS[reading], *cells])
+    head = ["filter", "backfilling", "tau", "crossing jobs", *(LOGS[log] for log in logs)]
+    return markdown(head, lines, texts=4)
+
+
+def small_first() -> list[str]:
+    """Small jobs first: all jobs, small ones and large ones, beside EASY on the same draws."""
+    every = rows("quality_small")
+    lines = []
+    for log in (log for log in LOGS if any(row["log"] == log for row in every)):
+        easy = {
+            row["draw"]: row for row in every if (row["log"], row["dispatcher"]) == (log, "easy")
+        }
+        for dispatcher, predictor in dict.fromkeys(
+            (row["dispatcher"], row["predictor"]) for row in every if row["log"] == log
+        ):
+            of = rows("quality_small", log=log, dispatcher=dispatcher, predictor=predictor)
+            change = fmean(
+                float(row["bounded_slowdown"]) / float(easy[row["draw"]]["bounded_slowdown"]) - 1
+                for row in of
+            )
+            cells = [
+                f"{fmean(float(row[column]) for row in of):,.{digits}f}"
+                for column, digits in (
+                    ("small", 1), ("large", 1), ("wait_min_small", 0), ("wait_min_large", 0),
+                    ("wait_h_max", 0), ("restarts", 0),
+                )
+            ]  # fmt: skip
+            slowdowns = [float(row["bounded_slowdown"]) for row in of]
+            kind = "shifts" if len(of) > 1 else "shift"
+            lines.append([
+                LOGS[log], f"`{dispatcher}`", f"`{predictor}`", spread(slowdowns, kind),
+                f"{100 * change:+.0f} %", *cells,
+            ])  # fmt: skip
+        for row in rows("quality_small_published", log=log):
+            cells = [f"-{row['improvement_percent']} %", *[""] * 6]
+            lines.append([LOGS[log], "published, table 6.6", "", "", *cells])
+    head = ["log", "dispatcher", "predictor", "mean bounded slowdown", "to EASY", "of small",
+            "of large",
+            "wait of small, min", "wait of large, min", "longest wait, h", "restarts"]  # fmt: skip
+    return markdown(head, lines, texts=3)
+
+
+def untuned() -> list[str]:
+    """Cuts of logs that nothing was chosen on, by size and by log; each relative to EASY."""
+    named = {
+        "easy-spf-spf:wait=0.6": "`easy-spf-spf`", "easy-saf-saf:wait=0.6": "`easy-saf-saf`",
+        "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`", "hcp:limit=0.05": "`hcp`",
+    }  # fmt: skip
+    every = rows("untuned")
+    lines = []
+    for log, size in dict.fromkeys((row["log"], row["size"]) for row in every):
+        if log == "all" and size == "all":
+            continue
+        of = {r["dispatcher"]: r for r in every if (r["log"], r["size"]) == (log, size)}
+        jobs = "whole" if size == "0" else f"{int(size):,}"
+        counts = {of[name]["cuts"] for name in named if name in of}
+        cells = []
+        for name in named:
+            row = of.get(name)
+            if row is None:
+                cells.append("")
+                continue
+            spread = f" ({row['slowdown_low']} to {row['slowdown_high']})" * (row["cuts"] != "1")
+            cells.append(f"{row['slowdown']}{spread}; {row['wait_max_worst']}")
+        lines.append([log, jobs, "/".join(sorted(counts, key=int)), *cells])
+    lines.sort(key=lambda line: line[0] != "all")
+    return markdown(["log", "jobs", "cuts", *named.values()], lines, texts=2)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
     "quality_shares": shares,
+    "quality_differences": differences,
     "quality_predictors": predictors,
     "quality_models": models,
     "quality_published": published,
     "quality_accuracy": accuracy,
     "quality_classes": classes,
     "parts": parts,
+    "learning_tune": learning_tune,
+    "learning_whole": learning_whole,
+    "learning_threshold": learning_threshold,
+    "learning_mixed": learning_mixed,
+    "small_first": small_first,
+    "untuned": untuned,
+    "orderings_whole": orderings_whole,
+    "orderings": orderings,
+    "orderings_fit": orderings_fit,
 }
 
 

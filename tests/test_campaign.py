@@ -10,7 +10,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import numpy as np
 import pytest
 
 from cpdispatch import campaign, cli
+from cpdispatch import compile as compiling_of
 from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
+from cpdispatch.compile import ANNOUNCED
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 from cpdispatch.experiment import runs
 from cpdispatch.simulator import Run
@@ -198,6 +201,22 @@ def test_two_tasks_of_one_key_are_refused() -> None:
 def test_less_than_no_cores_are_refused() -> None:
     with pytest.raises(UsageError, match="--cores -1"):
         Workers(cores=-1)
+
+
+def compiling(number: int) -> int:
+    compiling_of.announce()
+    return number
+
+
+def test_that_workers_compile_is_said_once_by_the_process_that_has_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiling_of, "_announced", False)
+    with redirect_stderr(StringIO()) as said:
+        run(numbers(4), compiling, workers=TWO)
+    assert said.getvalue().startswith("cpdispatch: compiling kernels")
+    assert said.getvalue().count("compiling") == 1
+    assert "compiling" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("workers", [HERE, TWO])
@@ -568,3 +587,16 @@ def test_on_a_cluster_too_a_task_that_kills_every_worker_is_named(there: Workers
                        "more memory, or fewer processes"):  # fmt: skip
         gathered(found, 4, killed_late, there)
     assert found == {f"number {n}": n for n in (0, 2, 3)}
+
+
+def _somebody_has_announced() -> bool:
+    return Path(os.environ[ANNOUNCED]).exists()
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_workers_do_not_say_again_that_kernels_are_compiled(
+    announced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "has_announced", lambda: announced)
+    found = run([Task("a")], _somebody_has_announced, workers=TWO)
+    assert found == {"a": announced}

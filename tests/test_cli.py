@@ -9,6 +9,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,18 @@ def test_what_can_be_named_is_listed(what: str, capsysbinary: pytest.CaptureFixt
     assert all(entries.values())
 
 
+@pytest.mark.parametrize(
+    ("what", "parameters"),
+    [("dispatchers", "[limit, m, objective]"), ("predictors", "[votes, window, calendar,")],
+)
+def test_a_list_names_the_parameters(
+    what: str, parameters: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, _ = said(capsys, "list", what)
+    assert code == 0
+    assert parameters in " ".join(text.split())
+
+
 def test_instances_are_dumped_on_the_way(log: Path, tmp_path: Path) -> None:
     folder = tmp_path / "dumps"
     assert (
@@ -449,6 +462,20 @@ def test_the_runs_of_a_folder_are_compared_in_the_order_in_which_they_were_named
     assert said(capsys, "verify", "--run", out)[0] == 0
 
 
+def test_runs_of_two_logs_of_one_name_are_not_compared(
+    queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    said(capsys, "simulate", queue, "-d", "easy", "--out", first)
+    queue.write_text("".join(queue.read_text().splitlines(keepends=True)[:-1]))
+    said(capsys, "simulate", queue, "-d", "fifo", "--out", second)
+    code, text, _ = said(capsys, "compare", first, second)
+    assert code == 0
+    titles = [line for line in text.splitlines() if ", jobs " in line]
+    assert [title.split(", jobs ")[0] for title in titles] == [f"{queue.stem} on 1"] * 2
+    assert "lowest mean bounded slowdown" not in text
+
+
 def test_runs_that_an_earlier_version_saved_are_measured_against_easy(
     queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -503,7 +530,7 @@ def test_a_campaign_is_told_a_table_a_log_with_the_mean_over_the_seeds(
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert [line for line in lines if " on " in line] == ["small on 4", "chain on 4"]
-    assert [line.split() for line in lines].count(["easy", "fifo"]) == 2
+    assert [line.split() for line in lines].count(["of", "2", "seeds", "easy", "fifo"]) == 2
     assert lines.count("Each figure is the mean of 2 runs, one a seed.") == 2
 
 
@@ -517,7 +544,8 @@ def test_a_seed_draws_its_own_sample_and_the_mean_is_over_both(
     assert untimed(second) == untimed(other)
     assert cli.run(["simulate", *JOBS, "-d", "easy", "--seeds", "2", "--cores", "1"]) == 0
     mean = (first["bounded_slowdown_mean"] + second["bounded_slowdown_mean"]) / 2
-    assert f" {mean:.2f}\n" in capsysbinary.readouterr().out.decode()
+    deviation = abs(first["bounded_slowdown_mean"] - mean) * 2**0.5
+    assert f" {mean:.2f} ± {deviation:.2f}\n" in capsysbinary.readouterr().out.decode()
 
 
 def test_the_dumps_of_runs_side_by_side_are_told_apart(
@@ -778,6 +806,14 @@ BAD = {
         "did you mean easy",
     ),
     "no jobs": (lambda log: ["simulate", log, "--jobs", "0"], "1 or more"),
+    "a filter of generated jobs": (
+        lambda log: ["simulate", "--filter", "strong"],
+        "--filter strong is for logs, not for the generated jobs: name a log, or leave it out",
+    ),
+    "a filter of generated jobs to predict": (
+        lambda log: ["predict", "--filter", "strong"],
+        "--filter strong is for logs, not for the generated jobs",
+    ),
     "a date without a clock": (lambda log: ["simulate", log, "--from", "2020-01-01"], "UnixStart"),
     "a date that is none": (lambda log: ["simulate", log, "--from", "may"], "2026-01-31"),
     "a dispatcher twice": (lambda log: ["simulate", log, "-d", "easy", "-d", "easy"], "twice"),
@@ -1041,6 +1077,29 @@ def test_a_run_saves_itself_when_its_terminal_is_gone(tmp_path: Path) -> None:
     os.close(outer)
     assert running.wait() == 129
     assert [path.name for path in out.iterdir()] == ["checkpoint.pickle"]
+
+
+@pytest.mark.parametrize("names", [["-d", "easy"], ["-d", "easy", "-d", "fifo"]])
+def test_a_terminal_sees_what_is_read_and_how_far_the_runs_are(names: list[str], log: Path) -> None:
+    import pty
+
+    terminal, behind = pty.openpty()
+    command = subprocess.Popen(
+        [*CPDISPATCH, "simulate", log, *names], stdout=subprocess.DEVNULL, stderr=behind,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )  # fmt: skip
+    os.close(behind)
+    shown = b""
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    assert command.wait() == 0
+    assert f"reading {log}".encode()[:60] in shown
+    assert b"starting" in shown
+    assert b"checking names" in shown
+    assert b"100 %" in shown
+    assert b"so far" in shown
 
 
 def test_a_hang_up_that_is_ignored_stays_ignored() -> None:

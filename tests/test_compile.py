@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import gc
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, cast
 
-from cpdispatch.compile import kernel, uncached
+import pytest
+
+from cpdispatch.compile import is_kept, kernel, uncached
 
 REPLAY = """
 import sys
@@ -47,3 +52,36 @@ def test_a_kernel_is_not_compiled_anew_for_each_constant_that_it_is_called_with(
     with uncached(_doubled, _doubled_constants):
         assert _doubled_constants(5) == 6 + 4 + 10
     assert len(cast(Any, _doubled).signatures) == 1
+
+
+def test_a_kernel_is_kept_once_it_has_been_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept.py").write_text(
+        "from cpdispatch.compile import kernel\n\n@kernel\ndef more(n):\n    return n + 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    more = importlib.import_module("kept").more
+    assert not is_kept(more)
+    with uncached(more):
+        assert not is_kept(more)
+    assert more(1) == 2
+    assert is_kept(more)
+
+
+def test_garbage_is_collected_again_after_a_compilation() -> None:
+    @kernel
+    def fails(number: int) -> int:
+        return number.no_such_attribute  # type: ignore[attr-defined,no-any-return]
+
+    assert gc.isenabled()
+    with uncached(fails), pytest.raises(Exception, match="no_such_attribute"):
+        fails(1)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncached(_doubled):
+            assert _doubled(2.0, True) == 4.0  # type: ignore[arg-type]
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

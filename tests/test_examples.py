@@ -40,6 +40,6 @@ def test_an_example_prints_what_is_written_here(
     assert capsys.readouterr().out == PRINTED[command].removeprefix("\n")
 
 
-def test_every_example_is_run_here_but_that_which_needs_accasim() -> None:
+def test_every_example_is_run_here_but_that_which_the_tests_of_the_adapter_run() -> None:
     run = {command.split()[0] for command in PRINTED}
     assert {path.name for path in FOLDER.glob("*.py")} == {*run, "accasim_loop.py"}

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cpdispatch.experiment import RunSummary, report_of, tables
+from cpdispatch.campaign import Workers
+from cpdispatch.experiment import Experiment, RunPlan, RunSummary, report_of, tables
+from cpdispatch.experiment import runs as making
+from cpdispatch.models import warming
+from cpdispatch.system import NAMED
+from cpdispatch.workloads.generate import eurora_sample
 
 
 def told(
@@ -21,7 +27,7 @@ def told(
     some = {"jobs": jobs, "wait_s_mean": wait_s, "bounded_slowdown_mean": 2.0}
     classes = {"short": none, "medium": none, "long": some}
     figures = {"jobs": jobs, "wait_s_mean": wait_s, "wait_s_max": wait_s + seed}
-    return RunSummary(about, figures, classes, users)
+    return RunSummary(about, figures, classes, users, {})
 
 
 EASY = [
@@ -79,3 +85,60 @@ def test_the_run_that_is_named_first_is_what_the_others_are_measured_against(fir
     named: list[Any] = [*EASY, *HCP] if first == "easy" else [*HCP, *EASY]
     ((_, rows),) = tables(named)
     assert [row["first"] for row in rows] == [None, first]
+
+
+def of_jobs(run: RunSummary, checksum: str) -> RunSummary:
+    return replace(run, about={**run.about, "workload_sha256": checksum})
+
+
+def test_runs_of_other_jobs_under_one_name_have_tables_of_their_own() -> None:
+    users: dict[str, tuple[float, float]] = {}
+    easy, fifo, hcp = (
+        told(name, 0, (20, wait_s), users)
+        for name, wait_s in (("easy", 100.0), ("fifo", 300.0), ("hcp", 200.0))
+    )
+    runs = [of_jobs(easy, "a" * 64), of_jobs(fifo, "b" * 64), of_jobs(hcp, "a" * 64)]
+    (title, (one, two)), (other, (alone,)) = tables(runs)
+    assert (title, other) == ("KTH on 100, jobs aaaaaaaa", "KTH on 100, jobs bbbbbbbb")
+    assert (one["dispatcher"], two["dispatcher"], two["first"]) == ("easy", "hcp", "easy")
+    assert (alone["dispatcher"], alone["first"]) == ("fifo", None)
+    report = report_of(runs)
+    assert [row["first"] for row in report["runs"]] == [None, None, "easy"]
+    assert {warning["dispatcher"] for warning in report["warnings"]} == {"hcp"}
+
+
+def test_each_seed_may_have_jobs_of_its_own() -> None:
+    runs = [of_jobs(run, f"{seed}" * 64) for of in (EASY, HCP) for seed, run in enumerate(of)]
+    for some in (runs, runs[:-1], runs[1:]):  # also where the run of a seed has failed
+        ((title, (easy, hcp)),) = tables(some)
+        assert (title, easy["first"], hcp["first"]) == ("", None, "easy")
+    assert [row["first"] for row in report_of(runs)["runs"]] == [None, None, "easy", "easy"]
+
+
+@pytest.mark.parametrize(
+    ("dispatchers", "workers", "compiled"),
+    [
+        (("easy", "hcp"), Workers(cores=2), True),
+        (("easy", "thesis-hcp3"), Workers(cores=2), False),
+        (("hcp",), Workers(cluster="tcp://somewhere:8786"), False),
+    ],
+)
+def test_kernels_of_the_engine_are_compiled_before_workers_of_this_machine_begin(
+    dispatchers: tuple[str, ...],
+    workers: Workers,
+    compiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    what: list[str] = []
+
+    def begun(*given: Any, **more: Any) -> list[Any]:
+        what.append("workers")
+        return []
+
+    monkeypatch.setattr(warming, "compile_kernels", lambda: what.append("kernels"))
+    monkeypatch.setattr(making, "completed", begun)
+    log = eurora_sample(20), NAMED["eurora"]
+    experiment = Experiment([log], dispatchers, [0])
+    plans = experiment.plans(RunPlan(dispatchers[0]))
+    experiment.run(plans, workers, lambda done, tasks: None, lambda: False)
+    assert what == (["kernels"] if compiled else []) + ["workers"]

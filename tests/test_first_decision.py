@@ -75,3 +75,47 @@ def test_nothing_is_compiled_once_a_dispatcher_is_made(spec: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
+
+
+REPLAY_OF_BEST = """
+import gc
+
+from numba.core.dispatcher import Dispatcher
+
+from cpdispatch.best import Best
+from cpdispatch.best.evaluation import Evaluation
+from cpdispatch.predict import make
+from cpdispatch.simulator.compiled import CompiledSimulation
+from cpdispatch.system import System
+from cpdispatch.workloads.fit import fit
+from cpdispatch.workloads.lublin import generate
+
+system = System.pool(64)
+workload = fit(generate(5_000, 0, processors=64), system)
+rules = {"trigger": "instant", "correction": "minimal", "kill_at_limit": False}
+simulation = CompiledSimulation(workload, system, Best(), make("walltime", workload), **rules)
+kernels = [
+    one for one in gc.get_objects()
+    if isinstance(one, Dispatcher) and one.py_func.__module__.startswith("cpdispatch")
+]
+before = [list(kernel.overloads) for kernel in kernels]
+evaluated = []
+plain = Evaluation._evaluate_next
+Evaluation._evaluate_next = lambda self, jobs: evaluated.append(plain(self, jobs))
+while not simulation.go(1 << 20):
+    pass
+assert len(evaluated) > 2
+for kernel, known in zip(kernels, before):
+    for signature in list(kernel.overloads)[len(known):]:
+        print(kernel.py_func.__name__, signature)
+"""
+
+
+def test_nothing_is_compiled_once_a_compiled_replay_of_best_has_begun() -> None:
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", REPLAY_OF_BEST],
+        cwd=root, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""

@@ -7,18 +7,22 @@ not only who wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import isnan
+from dataclasses import asdict, dataclass
+from math import isfinite, isnan
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from cpdispatch.analyze import draws
+from cpdispatch.analyze.difference import NOISE, PAIRS_MIN, SAME, TOO_FEW, Difference
 from cpdispatch.analyze.metrics import CLASSES_S
 
 Row = dict[str, Any]
 Waits = Mapping[str, tuple[float, float]]
 """Of each user: jobs that started, and their mean wait in seconds."""
+Weeks = Mapping[int, tuple[float, float]]
+"""Of each week of submission: jobs that started, and their mean bounded slowdown."""
 
 GROWTH = 1.1
 """A wait has grown when it is more than so many times the wait under the first run."""
@@ -88,6 +92,9 @@ _IF_ANY = (
 )  # fmt: skip
 """Figures that are shown only when there are any."""
 _OF_USERS = "users.wait_s_mean"
+_SLOWDOWN = "bounded_slowdown_mean"
+_OF_RUNS = ("waits_of_users", "weeks", "runs")
+"""What a row has for the comparison alone."""
 
 
 def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
@@ -113,93 +120,200 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
 def related(rows: Sequence[Row]) -> list[Row]:
     """The rows with their waits measured against those under the first run that was named.
 
-    The first run is that of the same log, system and rules that stands first in ``rows`` and
-    started any job; of runs that differ from it by their seed alone, the one with the same seed.
+    The first run is that of the same jobs, system and rules that stands first in ``rows`` and
+    started any job; of runs that differ from it by their draw or seed alone, the one of the same
+    submissions and the same seed. Merged runs are measured in the draws that both have.
 
     Parameters
     ----------
     rows : sequence of dict
-        Of `row`, with ``classes`` (of `cpdispatch.analyze.metrics.by_class`) and
-        ``waits_of_users`` (`Waits`).
+        Of `row`, with ``seed``, ``draw``, ``submissions`` (their checksum), ``of_log`` (the same
+        for runs whose jobs may be compared), ``classes`` (of
+        `cpdispatch.analyze.metrics.by_class`), ``waits_of_users`` (`Waits`) and ``weeks``
+        (`Weeks`); or of `cpdispatch.analyze.draws.merged`.
 
     Returns
     -------
     list of dict
         Each row with ``first``, the name of the first run, None in its own row, and with
-        ``users``, of `losers`, instead of ``waits_of_users``. Where there is a first run, beside
+        ``users``, of `losers`, instead of ``waits_of_users``. Where there is a first run,
+        ``difference``, of `cpdispatch.analyze.draws.slowdown_difference`, and ``paired``: how many
+        draws it has of its ``own``, the ``first`` run has, and they have in ``common``. Beside
         ``wait_s_mean``, ``wait_s_max`` and the ``wait_s_mean`` of each class: the same with
         ``_first``, seconds under the first run, and with ``_times``, the quotient of the two, left
-        out if that is by 0.
+        out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
+        have `PAIRS_MIN` draws or more.
     """
     found = []
     for run in rows:
         first = _first(run, rows)
-        new = {key: value for key, value in run.items() if key != "waits_of_users"}
-        new |= {"first": None, "users": None}
+        new = {key: value for key, value in run.items() if key not in _OF_RUNS}
+        new |= {"first": None, "users": None, "difference": None}
         if first is not None and first is not run:
             new["first"] = _name(first, rows)
-            new["users"] = losers(run["waits_of_users"], first["waits_of_users"])
-            for key in ("wait_s_mean", "wait_s_max"):
-                new |= _beside(key, run, first)
-            new["classes"] = {
-                name: {**of_class, **_beside("wait_s_mean", of_class, first["classes"][name])}
-                for name, of_class in run["classes"].items()
-            }
+            new |= _measured(run, first)
         found.append(new)
     return found
 
 
-def losers(waits: Waits, waits_first: Waits) -> dict[str, float] | None:
+def _measured(run: Row, first: Row) -> Row:
+    """What is said of a run beside the first one."""
+    matched = draws.pairs(run, first)
+    now, before = draws.of_pairs(matched) if matched else (run, first)
+    apart = [(one["waits_of_users"], other["waits_of_users"]) for one, other in matched]
+    users = losers(now["waits_of_users"], before["waits_of_users"], apart)
+    own, of_first = (
+        len({each["submissions"] for each in draws.runs_of(of)}) for of in (run, first)
+    )
+    found: Row = {
+        "users": users,
+        "paired": {"common": len(matched), "own": own, "first": of_first},
+        "difference": draws.slowdown_difference(matched),
+    }
+    for key in ("wait_s_mean", "wait_s_max"):
+        found |= _beside(key, now, before, matched)
+    found["classes"] = {}
+    for name, of_class in run["classes"].items():
+        of = [(one["classes"][name], other["classes"][name]) for one, other in matched]
+        beside = _beside("wait_s_mean", now["classes"][name], before["classes"][name], of)
+        found["classes"][name] = {**of_class, **beside}
+    if "figures" in run and users is not None:
+        _, worst = _worst(now["waits_of_users"], before["waits_of_users"])
+        each = [_mean_wait(worst, one["waits_of_users"]) for one in draws.runs_of(run)]
+        spread = draws.spread([of["wait_s_mean"] for of in each if of])
+        found["figures"] = run["figures"] | {_OF_USERS: spread}
+    return found
+
+
+def losers(
+    waits: Waits, waits_first: Waits, apart: Sequence[tuple[Waits, Waits]] = ()
+) -> Row | None:
     """How long those users wait who lose most by a dispatcher that is not the first one.
 
     With v(u) and w(u) the mean waits of the jobs of user u under the first dispatcher and under
     this one: of the n users with `JOBS_MIN` jobs or more that start under both, the n / `LOSERS`,
     rounded up, with the largest w(u) - v(u) lose most; ties by name. Each of them counts once.
 
+    Parameters
+    ----------
+    waits, waits_first : Waits
+        Over all draws.
+    apart : sequence of (Waits, Waits)
+        The same in each draw.
+
     Returns
     -------
     dict or None
         ``counted``: n; ``losing``: how many lose most; ``wait_s_mean`` and ``wait_s_mean_first``:
         the means of w(u) and of v(u) over these, seconds; ``wait_s_mean_times``: their quotient,
-        left out if that is by 0. None if n is 0.
+        left out if that is by 0, with its interval as in `related`. None if n is 0.
     """
+    counted, worst = _worst(waits, waits_first)
+    if not counted:
+        return None
+    now, before = (_mean_wait(worst, of) for of in (waits, waits_first))
+    each = [(_mean_wait(worst, of), _mean_wait(worst, of_first)) for of, of_first in apart]
+    return {
+        "counted": counted,
+        "losing": len(worst),
+        **now,
+        **_beside("wait_s_mean", now, before, each),
+    }
+
+
+def _worst(waits: Waits, waits_first: Waits) -> tuple[int, list[str]]:
+    """How many users count, see `losers`, and which of them lose most."""
     counted = sorted(
         (waits_first[user][1] - wait_s, user)
         for user, (jobs, wait_s) in waits.items()
         if user in waits_first and min(jobs, waits_first[user][0]) >= JOBS_MIN
     )
-    if not counted:
-        return None
-    worst = [user for _, user in counted[: -(-len(counted) // LOSERS)]]
-    now, before = (
-        {"wait_s_mean": sum(of[user][1] for user in worst) / len(worst)}
-        for of in (waits, waits_first)
-    )
-    return {
-        "counted": len(counted),
-        "losing": len(worst),
-        **now,
-        **_beside("wait_s_mean", now, before),
-    }
+    return len(counted), [user for _, user in counted[: -(-len(counted) // LOSERS)]]
+
+
+def _mean_wait(users: Sequence[str], waits: Waits) -> Row:
+    """The mean of the users' mean waits, of those who have one."""
+    waited = [waits[user][1] for user in users if user in waits]
+    return {"wait_s_mean": sum(waited) / len(waited)} if waited else {}
 
 
 def _first(run: Row, rows: Sequence[Row]) -> Row | None:
     """The run that this one is measured against."""
-    peers = [peer for peer in rows if _setting(peer) == _setting(run) and peer["jobs"]]
+    peers = [peer for peer in _peers(run, rows) if peer["jobs"]]
     if not peers:
         return None
     alike = (peer for peer in peers if _kind(peer) == _kind(peers[0]))
-    return next((peer for peer in alike if peer.get("seed") == run.get("seed")), peers[0])
+    same = ("submissions", "seed")
+    return max(alike, key=lambda peer: [peer[key] == run[key] for key in same])
 
 
-def _beside(key: str, figures: Row, first: Row) -> Row:
+def _beside(key: str, figures: Row, first: Row, matched: draws.Pairs = ()) -> Row:
     """A figure of the first run, and how many times as large this run's is."""
     if key not in figures or key not in first:
         return {}
     relation = {f"{key}_first": first[key]}
     if first[key]:
         relation[f"{key}_times"] = figures[key] / first[key]
+        over = draws.figure_difference(key, matched)
+        if over is not None:
+            relation |= {f"{key}_times_low": over.low, f"{key}_times_high": over.high}
     return relation
+
+
+def means(rows: Sequence[Row]) -> list[Row]:
+    """Mean, spread, min and max of each figure of the rows that were merged, for programs."""
+    about = ("workload", "system", "dispatcher", "predictor", "idempotent", "draws", "seeds")
+    return [
+        {key: run[key] for key in (*about, "figures") if key in run}
+        for run in rows
+        if "figures" in run
+    ]
+
+
+def differences(rows: Sequence[Row]) -> list[Row]:
+    """Which differences of the mean bounded slowdown from the first run stand; see `related`.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher`` and ``first`` (with what tells them from the others),
+        ``figure``, the attributes of `cpdispatch.analyze.difference.Difference`, and ``text``.
+    """
+    return [
+        {
+            "workload": run["workload"],
+            "dispatcher": _name(run, rows),
+            "first": run["first"],
+            "figure": _SLOWDOWN,
+            **asdict(run["difference"]),
+            "text": f"{_name(run, rows)}: mean bounded slowdown {_told(run)}.",
+        }
+        for run in rows
+        if run["difference"] is not None
+    ]
+
+
+def _told(run: Row) -> str:
+    """The difference of a run from the first one, as a sentence's end."""
+    over: Difference = run["difference"]
+    if over.says == SAME:
+        return f"the same as {run['first']}'s in {over.counted}"
+    ratio, rest = str(over).split(" ", 1)
+    return f"{ratio} of {run['first']}'s {rest}"
+
+
+def advice(rows: Sequence[Row]) -> list[str]:
+    """What it takes to tell differences from noise where these runs are too few, a line each."""
+    few = {
+        over.counted: None
+        for run in rows
+        if (over := run["difference"]) is not None and over.says == TOO_FEW
+    }
+    return [
+        f"{counted} cannot tell a difference from noise: that takes {PAIRS_MIN} weeks, or draws "
+        "(simulate --shake 10)."
+        for counted in few
+    ]
 
 
 def warnings(rows: Sequence[Row]) -> list[Row]:
@@ -208,7 +322,7 @@ def warnings(rows: Sequence[Row]) -> list[Row]:
     For each run: the short, medium and long jobs, by their mean wait (of `JOBS_MIN` jobs at
     least, and of as many under the first run); the users that lose most; the longest wait; growth
     by less than `GROWTH_S` is left out. Also, jobs that never start though they, or as many
-    others, do under the first run: no mean has them.
+    others, do under the first run: no mean has them. Over draws, growth within noise is left out.
 
     Returns
     -------
@@ -239,14 +353,18 @@ def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
     found = []
 
     def longer(who: str, verb: str, key: str, figures: Row) -> None:
-        now, before = figures.get(key), figures.get(f"{key}_first")
-        if now is None or before is None or not _grown(now, before):
+        before, times = figures.get(f"{key}_first"), figures.get(f"{key}_times")
+        if before is None:
+            return
+        now = figures[key] if times is None else times * before
+        ends = (f"{key}_times_low", f"{key}_times_high")
+        interval = [figures[end] for end in ends if end in figures]
+        if not _grown(now, before) or (interval and interval[0] <= 1):
             return
         much = "longer than" if not before else f"{_rounded(now / before)} times as long as"
-        found.append(
-            (who, f"{who} {verb} {much} under {run['first']} "
-                  f"({duration(now)} instead of {duration(before)})")
-        )  # fmt: skip
+        surely = f"; {_times(interval[0])} {_up_to(interval[1])}" if interval else ""
+        instead = f"({duration(now)} instead of {duration(before)}{surely})"
+        found.append((who, f"{who} {verb} {much} under {run['first']} {instead}"))
 
     for name in CLASSES_S:
         of_class = run["classes"][name]
@@ -308,7 +426,7 @@ def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
     plain = f"{name}:{rest}" if rest else name
     alike = (
         peer for peer in rows
-        if _setting(peer) == _setting(run) and _kind(peer) == (plain, *_kind(run)[1:])
+        if setting(peer) == setting(run) and _kind(peer) == (plain, *_kind(run)[1:])
     )  # fmt: skip
     return next(alike, None)
 
@@ -316,6 +434,11 @@ def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
 def _grown(now: float, before: float) -> bool:
     """Whether a wait has grown by more than a tenth, and by more than means nothing."""
     return now > max(GROWTH * before, before + GROWTH_S)
+
+
+def _up_to(times: float) -> str:
+    """The end of an interval of quotients; some draws may have no wait to divide by."""
+    return f"to {_times(times)}" if isfinite(times) else "or more"
 
 
 def _rounded(times: float) -> str:
@@ -326,11 +449,12 @@ def verdict(rows: Sequence[Row]) -> str:
     """Who wins and who pays, in a sentence; empty when there is nothing to compare.
 
     The winner, with the lowest mean bounded slowdown, is measured against the first run, see
-    `related`; the first run, if it wins, against the next.
+    `related`; the first run, if it wins, against the next. A difference within noise is said to
+    be that.
     """
-    key = "bounded_slowdown_mean"
+    key = _SLOWDOWN
     ranked = sorted((run for run in rows if key in run), key=lambda run: run[key])
-    if len(ranked) < 2 or len({_setting(run) for run in rows}) > 1:
+    if len(ranked) < 2 or len({setting(run) for run in rows}) > 1:
         return ""
     best, first = ranked[0], next(run for run in rows if run["first"] is None and key in run)
     other = ranked[1] if best is first else first
@@ -339,23 +463,29 @@ def verdict(rows: Sequence[Row]) -> str:
     if less < 0.0005:
         return f"{name} and {against} have the same mean bounded slowdown."
     wins = f"{name} has the lowest mean bounded slowdown"
+    over: Difference | None = (other if best is first else best)["difference"]
+    noise = ", which is within noise" if over is not None and over.says == NOISE else ""
     if best is first:
-        return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher."
+        return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher{noise}."
     pay = ", ".join(who for who, _ in _payers(best, rows))
-    return f"{wins}, {less:.1%} below {against}'s{', but others pay: ' if pay else ''}{pay}."
+    but = f"{';' if noise else ', but'} others pay: {pay}" if pay else ""
+    return f"{wins}, {less:.1%} below {against}'s{noise}{but}."
 
 
 # -------------------------------------------------------------------------------------- tables
 
 
 def tables(rows: Sequence[Row], width: int) -> list[Table]:
-    """The runs side by side, one a column, the best of each figure in bold; as wide as allowed.
+    """The runs side by side, one a column; as wide as allowed.
 
-    Waits have beside them how many times as long they are as under the first run, see `related`.
+    Waits have beside them how many times as long they are as under the first run, see `related`,
+    in brackets where that is within noise. The best figure of single runs is in bold. Means have
+    their standard deviation over the draws or seeds beside them.
     """
     figures = [f for f in _FIGURES if _is_shown(f.key, rows)]
     columns = [_column(run, figures, rows) for run in rows]
-    names = max(len(figure.heading) for figure in figures)
+    corner = _corner(rows)
+    names = max(map(len, [*(figure.heading for figure in figures), *corner.split("\n")]))
     groups: list[list[_Column]] = []
     left = 0
     for column in columns:
@@ -364,7 +494,7 @@ def tables(rows: Sequence[Row], width: int) -> list[Table]:
             left = width - names
         groups[-1].append(column)
         left -= column.width
-    return [_table(figures, group) for group in groups]
+    return [_table(corner, figures, group) for group in groups]
 
 
 def legend(rows: Sequence[Row]) -> list[str]:
@@ -374,6 +504,15 @@ def legend(rows: Sequence[Row]) -> list[str]:
         return []
     first = firsts.pop() if len(firsts) == 1 else "the first run of the same log, system and rules"
     lines = [f"x2.00: twice as long as under {first}."]
+    if any("wait_s_mean_times_low" in run for run in rows):
+        lines.append("(x2.00): within noise: the 95 % interval over the draws includes x1.")
+    for run in rows:
+        paired = run.get("paired")
+        if paired is not None and 0 < paired["common"] < max(paired["own"], paired["first"]):
+            lines.append(
+                f"{_name(run, rows)} has {paired['own']} draws, {run['first']} {paired['first']}: "
+                f"they are compared in the {paired['common']} that both have."
+            )
     if any(run["users"] for run in rows):
         lines.append(
             f"Users that lose most: of those with {JOBS_MIN} jobs or more, the tenth whose mean "
@@ -405,21 +544,52 @@ def _is_shown(key: str, rows: Sequence[Row]) -> bool:
 
 
 def _column(run: Row, figures: Sequence[_Figure], rows: Sequence[Row]) -> _Column:
-    times = [_value(run, f"{figure.key}_times") for figure in figures]
     return _Column(
-        _heading(run, rows),
+        "\n".join([_heading(run, rows), *_count(run, rows)]),
         [_cell(figure, run, rows) for figure in figures],
-        ["" if many is None else _times(many) for many in times],
+        [_quotient(run, figure.key) for figure in figures],
     )
+
+
+def _quotient(run: Row, key: str) -> str:
+    """How many times as large a figure is as under the first run; in brackets if within noise."""
+    many, low, high = (_value(run, f"{key}_times{end}") for end in ("", "_low", "_high"))
+    if many is None:
+        return ""
+    noise = low is not None and high is not None and low <= 1 <= high
+    return f"({_times(many)})" if noise else _times(many)
 
 
 def _times(many: float) -> str:
     return f"x{many:.2f}" if many < 10 else f"x{many:,.0f}"
 
 
-def _table(figures: Sequence[_Figure], columns: Sequence[_Column]) -> Table:
+def _runs(run: Row) -> int:
+    """Of how many runs a row is the mean."""
+    return int(run.get("draws") or run.get("seeds") or 1)
+
+
+def _corner(rows: Sequence[Row]) -> str:
+    """What stands above the names of the figures: of what they are the mean."""
+    kinds = {kind for run in rows for kind in ("draws", "seeds") if kind in run}
+    if not kinds:
+        return ""
+    counts = {_runs(run) for run in rows}
+    many = f"{counts.pop()} " if len(counts) == 1 else ""
+    return f"mean ± st. deviation\nof {many}{' or '.join(sorted(kinds))}"
+
+
+def _count(run: Row, rows: Sequence[Row]) -> list[str]:
+    """Of how many runs a column is the mean, where that differs."""
+    if len({_runs(peer) for peer in rows}) == 1:
+        return []
+    kind = "draws" if "draws" in run else "seeds"
+    return [f"{_runs(run)} {kind}" if _runs(run) > 1 else "one run"]
+
+
+def _table(corner: str, figures: Sequence[_Figure], columns: Sequence[_Column]) -> Table:
     shown = Table(box=None, pad_edge=False, padding=(0, 0, 0, 2), header_style="bold")
-    shown.add_column(no_wrap=True)
+    shown.add_column(Text(corner, style="dim"), vertical="bottom", no_wrap=True)
     lines: list[list[str | Text]] = [[Text(figure.heading, style="dim")] for figure in figures]
     for column in columns:
         shown.add_column(column.head, justify="right", vertical="bottom", no_wrap=True)
@@ -441,8 +611,8 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
         lines.append(run["predictor"])
     if run.get("idempotent") and not all(peer.get("idempotent") for peer in rows):
         lines.append("idempotent")
-    if len({_setting(peer) for peer in rows}) > 1:
-        lines += filter(None, _setting(run))
+    if len({setting(peer) for peer in rows}) > 1:
+        lines += filter(None, setting(run))
     return "\n".join(lines)
 
 
@@ -454,9 +624,18 @@ def _name(run: Row, rows: Sequence[Row]) -> str:
     return f"{name} ({', '.join(more)})" if more and len(headings) > 1 else str(name)
 
 
-def _setting(run: Row) -> tuple[str, str, str]:
-    """What must be the same for two runs to be compared."""
+def setting(run: Row) -> tuple[str, str, str]:
+    """What must have the same name for two runs to be compared."""
     return run["workload"], run["system"], "dependencies" * run.get("dependencies", False)
+
+
+def _peers(run: Row, rows: Sequence[Row]) -> list[Row]:
+    """The runs of the same jobs under the same rules: those that may be compared with this one."""
+    return [
+        peer
+        for peer in rows
+        if setting(peer) == setting(run) and peer.get("of_log") == run.get("of_log")
+    ]
 
 
 def _kind(run: Row) -> tuple[str, str, bool]:
@@ -480,12 +659,16 @@ def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:
     if value is None:
         return Text("-", style="dim")
     text = figure.show(value)
-    peers = [peer for peer in rows if _setting(peer) == _setting(run)]
+    peers = _peers(run, rows)
+    deviation = run["figures"].get(figure.key, {}).get("spread", 0) if "figures" in run else 0
+    around = f" ± {figure.show(deviation)}" if deviation else ""
     if not figure.better or len(peers) < 2:
-        return Text(text)
+        return Text(text + around)
     values = [v for peer in peers if (v := _value(peer, figure.key)) is not None]
     best = max(values) if figure.better > 0 else min(values)
-    return Text(text, style="bold green" if text == figure.show(best) else "")
+    # The least of several means may be the least by chance.
+    style = "bold green" if text == figure.show(best) and "figures" not in run else ""
+    return Text.assemble((text, style), around)
 
 
 def notes(rows: Sequence[Row]) -> list[str]:

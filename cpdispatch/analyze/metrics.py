@@ -21,6 +21,8 @@ TAU_S = 10
 CLASSES_S = {"short": (0, 3600), "medium": (3600, 5 * 3600 + 1), "long": (5 * 3600 + 1, 2**62)}
 """Classes of runtimes: under 1 h, 1 to 5 h, over 5 h; [from, to) in seconds."""
 
+WEEK_S = 7 * 24 * 3600
+
 _PART = 1 << 16  # jobs that are counted at once
 
 
@@ -232,6 +234,24 @@ def by_user(
     """
     found = _by_group(schedule, names, lambda _, here: user[here])
     return {name: figures for name, figures in found.items() if figures["jobs"]}
+
+
+def by_week(schedule: ScheduleColumns) -> dict[int, dict[str, float]]:
+    """Jobs, mean wait (s) and mean bounded slowdown of each week, over the jobs that started.
+
+    A job belongs to the week of its submission. Weeks count from 0 at the first submission; those
+    in which no job started are left out.
+    """
+    first_s = int(schedule.submit_s.min())
+    week = np.sort((schedule.submit_s - first_s) // WEEK_S)
+    weeks = week[np.diff(week, prepend=-1) > 0]
+
+    def of_week(part: ScheduleColumns, _: slice) -> IntArray:
+        found: IntArray = np.searchsorted(weeks, (part.submit_s - first_s) // WEEK_S)
+        return found
+
+    found = _by_group(schedule, list(map(str, weeks.tolist())), of_week)
+    return {int(week): figures for week, figures in found.items() if figures["jobs"]}
 
 
 def _by_group(

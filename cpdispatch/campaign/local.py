@@ -38,7 +38,7 @@ from cpdispatch.campaign.tasks import (
     Stopped,
     Task,
 )
-from cpdispatch.compile import ANNOUNCED
+from cpdispatch.compile import ANNOUNCED, announce
 from cpdispatch.errors import InterruptedRunError
 
 GRACE_S = 15.0
@@ -245,6 +245,8 @@ class _Crew:
                 if outcome is not None:
                     finished += 1
                     yield self._tasks[position], outcome
+            if (self._desk / _ANNOUNCED).exists():
+                announce()
             under_way = sum(shares[position] for _, position in self._running.values())
             progress(finished + float(under_way), len(self._tasks))
 

@@ -30,7 +30,7 @@ app = App(
     name="cpdispatch",
     help="On-line job dispatching for HPC clusters: constraint programming, backfilling, replay.",
     version=__version__,
-    help_format="plaintext",
+    help_format="markdown",
 )
 for command in (simulate, solve, verify, compare, generate, resample, tune, predict):
     app.command(command)

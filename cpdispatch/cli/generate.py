@@ -10,7 +10,8 @@ from cyclopts import Parameter
 
 from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Json
+from cpdispatch.cli.options import Filter, Json
+from cpdispatch.cli.output import status
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def generate(
     out: Path,
     target: TargetOptions = TargetOptions(),
     lublin: LublinOptions = LublinOptions(),
-    filter: Literal["all", "strong"] = "all",
+    filter: Filter = "all",
     seed: int = 0,
     save_model: Path | None = None,
     plot: Path | None = None,
@@ -118,23 +119,27 @@ def generate(
         Print one JSON object.
     """
     check_out(out, plot)
-    source = None
-    if trace == LUBLIN:
-        if target.given() or save_model is not None:
-            option = (target.given() or ["--save-model"])[0]
-            raise UsageError(f"{option} is for jobs like a log's, not for the model {LUBLIN}")
-        made, system = _lublin(jobs, target, lublin, seed)
-    else:
-        from cpdispatch.workloads import slots
+    with status(f"generating {jobs:,} jobs"):
+        if trace == LUBLIN:
+            options = target.given() + ["--save-model"] * (save_model is not None)
+            options += ["--filter"] * (filter != "all")
+            if options:
+                raise UsageError(
+                    f"{options[0]} is for jobs like a log's, not for the model {LUBLIN}"
+                )
+            source = None
+            made, system = _lublin(jobs, target, lublin, seed)
+        else:
+            from cpdispatch.workloads import slots
 
-        if lublin != LublinOptions():
-            raise UsageError(f"--kind and --request-factor are for {LUBLIN}, not for {trace}")
-        model, source = _learned(trace, target, filter)
-        system = _system(trace, target, source)
-        limits = target.limits()
-        made = slots.generate(model, system, jobs, seed, limits=limits, load=target.load)
-        if save_model is not None:
-            slots.save(model, save_model)
+            if lublin != LublinOptions():
+                raise UsageError(f"--kind and --request-factor are for {LUBLIN}, not for {trace}")
+            model, source = _learned(trace, target, filter)
+            system = _system(trace, target, source)
+            limits = target.limits()
+            made = slots.generate(model, system, jobs, seed, limits=limits, load=target.load)
+            if save_model is not None:
+                slots.save(model, save_model)
     return save_and_print(made, system, source, out, plot, {"trace": trace, "seed": seed}, json)
 
 
@@ -154,7 +159,7 @@ def _lublin(
 
 
 def _learned(
-    trace: str, target: TargetOptions, filter: Literal["all", "strong"]
+    trace: str, target: TargetOptions, filter: Filter
 ) -> tuple[SlotModel, Workload | None]:
     """The model, and the log that it was learned from if it was not loaded."""
     from cpdispatch.workloads import read, slots
@@ -162,6 +167,8 @@ def _learned(
     if trace.endswith((".json", ".json.gz", ".json.xz", ".json.zst")):
         if target.log_performance:
             raise UsageError("--log-performance goes with a log, a saved model has its own")
+        if filter != "all":
+            raise UsageError("--filter goes with a log, a saved model was learned from one")
         return slots.load(trace), None
     source = read(trace, filter)
     rates = _numbers("--log-performance", target.log_performance) or {

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from cpdispatch.cli.lublin import LUBLIN, log_or_lublin, lublin_jobs
 from cpdispatch.cli.options import (
+    Flag,
     Json,
     LogOptions,
     Objective,
     WorkOptions,
     threshold_s_of,
 )
-from cpdispatch.cli.output import table_of
+from cpdispatch.cli.output import STARTING, status, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,7 +63,8 @@ def mixed(
     json
         Print one JSON object.
     """
-    from cpdispatch.learn.mixed import Mixing, learn
+    with status(STARTING):
+        from cpdispatch.learn.mixed import Mixing, learn
 
     mixing = Mixing(evaluations, weeks, backfill, threshold_s_of(threshold), objective, seed)
     workload, machine = log_or_lublin(trace, log, seed)
@@ -79,7 +81,7 @@ def regress(
     orders: int = 20_000,
     running: int = 16,
     queued: int = 32,
-    published_shuffle: Annotated[bool, Parameter(negative="")] = False,
+    published_shuffle: Flag = False,
     tests: int = 10,
     seed: int = 0,
     log: LogOptions = LogOptions(),
@@ -109,9 +111,10 @@ def regress(
     json
         Print one JSON object.
     """
-    from cpdispatch.learn.regress import Regression
-    from cpdispatch.learn.regress import regress as fit_scores
-    from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
+    with status(STARTING):
+        from cpdispatch.learn.regress import Regression
+        from cpdispatch.learn.regress import regress as fit_scores
+        from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
 
     regression = Regression(pairs, orders, running, queued, published_shuffle, seed)
     at_least(tests, 1, "--tests")

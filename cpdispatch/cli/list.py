@@ -40,11 +40,12 @@ def list_(
     if json:
         print_json({what: entries})
         return DONE
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, text in entries.items():
-        table.add_row(f"[bold]{name}[/]", text)
+        table.add_row(f"[bold]{name}[/]", escape(text))
     console_of_stdout().print(table)
     return DONE
 

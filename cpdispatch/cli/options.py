@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars, status
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
@@ -32,8 +32,9 @@ SAMPLE_JOBS = 1_500
 
 NOTHING_SAVED = "nothing was saved, because there was no --out"
 
-Json = Annotated[bool, Parameter("--json", negative="")]
-Flag = Annotated[bool, Parameter(negative="")]
+Json = Annotated[bool, Parameter("--json", negative="", show_default=False)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Filter = Literal["all", "strong", "drop"]
 Trigger = Literal["instant", "event"]
 Correction = Literal["minimal", "incremental", "requested", "refresh"]
 Objective = Literal["wait", "slowdown"]
@@ -49,7 +50,8 @@ class LogOptions:
     system
         A number of processors, a named system, or a JSON or TOML file; else what the log says.
     filter
-        Which jobs of the log to keep: all that can run, or those that pass the strong filter.
+        Which jobs of the log to keep: all that can run, or those of published results: strong cuts
+        runtimes at the requested time, drop leaves out jobs that ran longer.
     units
         How a job's processors become units: each by itself, or as many as a node takes.
     jobs
@@ -61,7 +63,7 @@ class LogOptions:
     """
 
     system: str | None = None
-    filter: Literal["all", "strong"] = "all"
+    filter: Filter = "all"
     units: Literal["processors", "per-node", "as-is"] | None = None
     jobs: int | None = None
     since: Annotated[str, Parameter("--from", show_default=False)] = ""
@@ -71,17 +73,23 @@ class LogOptions:
         self, trace: str | None, seed: int, restartable: str | None = None
     ) -> tuple[Workload, System]:
         """The workload, fitted to the machine, and the machine."""
-        from cpdispatch.workloads import prepare
-        from cpdispatch.workloads.generate import eurora_sample
-
         part: dict[str, Any] = {
             "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
             "restartable": restartable, "seed": seed,
         }  # fmt: skip
-        if trace is None:
-            part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
-            return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
-        return prepare(trace, self.system or None, filter=self.filter, **part)
+        if trace is None and self.filter != "all":
+            raise UsageError(
+                f"--filter {self.filter} is for logs, not for the generated jobs: name a log, "
+                "or leave it out"
+            )
+        with status("generating jobs" if trace is None else f"reading {trace}"):
+            from cpdispatch.workloads import prepare
+            from cpdispatch.workloads.generate import eurora_sample
+
+            if trace is None:
+                part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
+                return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
+            return prepare(trace, self.system or None, filter=self.filter, **part)
 
 
 @Parameter(name="*")
@@ -292,7 +300,7 @@ class WorkOptions:
     @contextmanager
     def place(self) -> Iterator[Place]:
         """Where tasks are done."""
-        from cpdispatch.campaign import Workers
+        from cpdispatch.campaign import CampaignError, Workers
         from cpdispatch.extra import needed
         from cpdispatch.files import sweep
         from cpdispatch.learn.place import Place
@@ -302,8 +310,12 @@ class WorkOptions:
             sweep(self.out, "*.csv", "*.json", "*.png", "*.toml")
         workers = Workers(self.cores, self.cluster)
         folder = None if self.out is None else self.out / "tasks"
-        with stoppable(self._kept) as stop, progress_bars() as show:
-            yield Place(workers, folder, show, stop)
+        try:
+            with stoppable(self._kept) as stop, progress_bars() as show:
+                yield Place(workers, folder, show, stop)
+        except CampaignError as error:
+            error.args = (f"{error}; {self._kept}",)
+            raise
 
     @property
     def _kept(self) -> str:

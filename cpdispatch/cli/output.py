@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ from cpdispatch.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+STARTING = "starting"
+"""What a command is at while its libraries are loaded."""
 
 DONE, FINDINGS, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -47,14 +50,25 @@ def table_of(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
-    """Bars on standard error, one a dispatcher; nothing when that is no terminal."""
+    """Bars on standard error, one a phase; nothing when that is no terminal.
+
+    The time so far goes on while the share that is done stands still, as it does while kernels are
+    compiled.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True,
+        TimeElapsedColumn(), TextColumn("so far,"), TimeRemainingColumn(), TextColumn("left"),
+        console=console, disable=not console.is_terminal, transient=True,
     ) as bars:  # fmt: skip
 
         def show(name: str) -> Callable[[float], None]:
@@ -65,6 +79,19 @@ def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
             yield show
         finally:
             leave_lost_terminal()
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """What is being done in this block, on standard error; nothing when that is no terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    try:
+        with console.status(text) if console.is_terminal else nullcontext():
+            yield
+    finally:
+        leave_lost_terminal()
 
 
 def leave_lost_terminal() -> None:

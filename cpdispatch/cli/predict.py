@@ -18,7 +18,7 @@ from cpdispatch.cli.options import (
     Trigger,
     WorkOptions,
 )
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, table_of
+from cpdispatch.cli.output import DONE, STARTING, console_of_stdout, print_json, status, table_of
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
@@ -85,34 +85,32 @@ def predict(
     json
         Print one JSON object.
     """
-    from cpdispatch import dispatch
-    from cpdispatch.learn.place import about
+    with status(STARTING):
+        from cpdispatch import dispatch
+        from cpdispatch.learn.place import about
 
     settings = dispatch.Settings(seconds(limit), seed)
-    dispatch.make(dispatcher, settings)
+    dispatch.make(dispatcher, settings, warm=dispatch.not_at_all)
     workload, machine = log.read(trace, seed)
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
-    names, left_out = _usable(predictor, workload, correction)
+    with status("checking names"):
+        names, left_out = _usable(predictor, workload, correction)
     common = (workload, machine, dispatcher, settings, rules)
     conditions = {"dispatcher": dispatcher, "limit_s": settings.limit_s, "seed": seed, **rules}
     with work.place() as place:
-        rows = place.each(
-            "predictors", replayed, common, [(name,) for name in names],
+        done, failure = place.those_done(
+            "predictors", replayed, common, {name: (name,) for name in names},
             about(workload, machine, {**conditions, "predictors": names}),
         )  # fmt: skip
-    compared = Compared(workload.name, machine.name, conditions, _of_log(workload), left_out, rows)
-    if work.out is not None:
-        compared.save(work.out)
-    if json:
-        print_json(compared.summary | ({} if work.out is None else {"out": str(work.out)}))
-        return DONE
-    console = console_of_stdout()
-    for table in compared.tables():
-        console.print(table, "")
-    for line in compared.notes():
-        console.print(line, style="dim", soft_wrap=True)
-    if work.out is not None:
-        console.print(f"Tables and pictures: [bold]{work.out}[/]", soft_wrap=True)
+    if done:
+        rows = list(done.values())
+        limits = _of_log(workload)
+        compared = Compared(workload.name, machine.name, conditions, limits, left_out, rows)
+        if work.out is not None:
+            compared.save(work.out)
+        compared.print(work.out, json, {} if failure is None else {"failed": failure.problems})
+    if failure is not None:
+        raise failure
     return DONE
 
 
@@ -261,6 +259,20 @@ class Compared:
         plots.bars(folder / "errors.png", title + "mean absolute error [min]", errors)
         slowdowns = self._by_class("classes", "bounded_slowdown_mean")
         plots.bars(folder / "slowdowns.png", title + "mean bounded slowdown", slowdowns)
+
+    def print(self, folder: Path | None, json: bool, beside: Mapping[str, Any]) -> None:
+        """Print the tables; with ``json`` one object, with the entries ``beside`` them, too."""
+        if json:
+            saved = {} if folder is None else {"out": str(folder)}
+            print_json({**self.summary, **saved, **beside})
+            return
+        console = console_of_stdout()
+        for table in self.tables():
+            console.print(table, "")
+        for line in self.notes():
+            console.print(line, style="dim", soft_wrap=True)
+        if folder is not None:
+            console.print(f"Tables and pictures: [bold]{folder}[/]", soft_wrap=True)
 
     def _by_class(self, of: str, key: str, scale: float = 1.0) -> dict[str, dict[str, float]]:
         """Class of jobs -> predictor -> figure."""

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Json
+from cpdispatch.cli.options import Filter, Json
+from cpdispatch.cli.output import status
 
 
 def resample(
@@ -15,7 +16,7 @@ def resample(
     weeks: int,
     out: Path,
     presence: Literal["log", "always"] = "log",
-    filter: Literal["all", "strong"] = "all",
+    filter: Filter = "all",
     seed: int = 0,
     plot: Path | None = None,
     json: Json = False,
@@ -46,8 +47,9 @@ def resample(
     from cpdispatch.workloads.resample import resample
 
     check_out(out, plot)
-    source = read(trace, filter)
-    made = resample(source, weeks, seed, presence)
+    with status(f"drawing {weeks:,} weeks"):
+        source = read(trace, filter)
+        made = resample(source, weeks, seed, presence)
     system = None if source.processors is None else System.pool(source.processors)
     summary = {"trace": trace, "weeks": weeks, "seed": seed}
     return save_and_print(made, system, source, out, plot, summary, json)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json
+from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json, status
 from cpdispatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
                 continue
             seen.add(path.resolve())
             run = None
-            with refused.reading(path):
+            with refused.reading(path), status(f"reading {path}"):
                 run = Run.load(path)
             if run is not None:
                 yield path, run
@@ -49,6 +49,7 @@ def print_runs(
 
     from cpdispatch import experiment
     from cpdispatch.analyze import compare
+    from cpdispatch.workloads.shake import SHIFT_S
 
     if json:
         print_json(experiment.report_of(summaries) | dict(beside or {}))
@@ -69,10 +70,19 @@ def print_runs(
             console.print(sentence)
         for line in compare.tests_told(rows):
             console.print(line, soft_wrap=True)
+        for difference in compare.differences(rows):
+            if difference["low"] is not None:
+                console.print(Text(difference["text"]), soft_wrap=True)
         for warning in warnings:
             console.print(Text(warning["text"], style="yellow"), soft_wrap=True)
-        for line in compare.legend(rows):
+        for line in (*compare.legend(rows), *compare.advice(rows)):
             console.print(line, style="dim")
+        for draws in sorted({row["draws"] for row in rows if "draws" in row}):
+            console.print(
+                f"{draws} draws: the log with submissions up to {SHIFT_S - 1} s later and other "
+                "seeds; the first one as it is.",
+                style="dim",
+            )
         for seeds in sorted({row["seeds"] for row in rows if row.get("seeds", 1) > 1}):
             console.print(f"Each figure is the mean of {seeds} runs, one a seed.", style="dim")
         for line in compare.notes(rows):

@@ -14,7 +14,7 @@ from cpdispatch.cli.options import (
     RestartOptions,
     WorkerOptions,
 )
-from cpdispatch.cli.output import DONE, progress_bars
+from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import print_runs
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
@@ -30,6 +30,7 @@ def simulate(
         tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
     ] = (),
     seeds: int = 1,
+    shake: int = 1,
     log: LogOptions = LogOptions(),
     rules: ReplayOptions = ReplayOptions(),
     restarts: RestartOptions = RestartOptions(),
@@ -52,20 +53,31 @@ def simulate(
         the first.
     seeds
         So many runs of each, with the seeds from --seed on.
+    shake
+        So many draws of each run: the log as it is, then with each submission up to a minute later
+        and other seeds. Figures are means, and it is said which differences are more than noise.
     json
         Print one JSON object.
     """
-    from cpdispatch.campaign import Workers
-    from cpdispatch.experiment import Experiment
+    with status(STARTING):
+        from cpdispatch.campaign import Workers
+        from cpdispatch.experiment import Experiment
 
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
+    if shake < 1:
+        raise UsageError(f"--shake {shake}: 1 or more draws are needed")
+    if seeds > 1 and shake > 1:
+        raise UsageError(
+            f"--seeds {seeds} and --shake {shake} exclude each other: each draw of --shake has "
+            "a seed of its own; leave --seeds out"
+        )
     workers = Workers(where.cores, where.cluster)
     names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     numbers = range(rules.seed, rules.seed + seeds)
     logs = [log.read(trace, rules.seed, restarts.restartable) for trace in traces]
     made = logs or [log.read(None, k, restarts.restartable) for k in numbers]
-    experiment = Experiment(made, names, numbers, of_seed=not traces)
+    experiment = Experiment(made, names, numbers, of_seed=not traces, draws=shake)
     limit_s, cost_s = seconds(rules.limit), restarts.cost_s()
     may_restart = rules.idempotent or any(log.table.restartable.any() for log, _ in made)
     if cost_s and not may_restart:
@@ -74,7 +86,8 @@ def simulate(
             "--restartable all"
         )
     plans = experiment.plans(output.plan(limit_s, rules.of_runs() | {"restart_cost_s": cost_s}))
-    experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
+    with status("checking names"):
+        experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)
     with stoppable(output.kept) as stop, progress_bars() as show:
         advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")

@@ -13,7 +13,7 @@ from cpdispatch.cli.options import (
     items_of,
     threshold_s_of,
 )
-from cpdispatch.cli.output import table_of
+from cpdispatch.cli.output import STARTING, status, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,8 +59,9 @@ def tune(
     json
         Print one JSON object.
     """
-    from cpdispatch.learn.tune import SEVEN, TWELVE, Tuning
-    from cpdispatch.learn.tune import tune as find_best
+    with status(STARTING):
+        from cpdispatch.learn.tune import SEVEN, TWELVE, Tuning
+        from cpdispatch.learn.tune import tune as find_best
 
     orders = {"7": SEVEN, "12": TWELVE}.get(policies) or tuple(items_of(policies.lower()))
     limits = tuple(threshold_s_of(text) for text in items_of(thresholds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cpdispatch.cli.options import Json
-from cpdispatch.cli.output import DONE, FINDINGS, RefusedFiles, print_json
+from cpdispatch.cli.output import DONE, FINDINGS, RefusedFiles, print_json, status
 from cpdispatch.cli.runs import load_runs
 from cpdispatch.errors import UsageError
 
@@ -42,7 +42,7 @@ def verify(
             raise UsageError("verify takes either INSTANCE SOLUTION or --run DIR")
         found = {}
         for folder, r in load_runs([run], refused):
-            with refused.reading(folder):
+            with refused.reading(folder), status(f"checking {folder}"):
                 found[str(folder)] = r.verify()
     elif instance is None or solution is None:
         raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")

@@ -134,8 +134,9 @@ def dispatch_deep(
         count = high - low
         if start[placed.position[k]] == now:
             at_entry = at[ENTRIES]
-            nodes.node[at_entry : at_entry + count] = placed.node[low:high]
-            nodes.units[at_entry : at_entry + count] = placed.units[low:high]
+            for e in range(count):
+                nodes.node[at_entry + e] = placed.node[low + e]
+                nodes.units[at_entry + e] = placed.units[low + e]
             fate[FIRST, job], fate[COUNT, job] = at_entry, count
             at[ENTRIES] += count
             give_back(at, fate, given, nodes, job, -1)
@@ -143,6 +144,7 @@ def dispatch_deep(
         else:
             deep.promise[0, job] = start[placed.position[k]]
             deep.promise[1, job], deep.promise[2, job] = used, count
-            deep.node[used : used + count] = placed.node[low:high]
-            deep.units[used : used + count] = placed.units[low:high]
+            for e in range(count):
+                deep.node[used + e] = placed.node[low + e]
+                deep.units[used + e] = placed.units[low + e]
             used += count

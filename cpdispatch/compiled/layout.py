@@ -17,7 +17,7 @@ from cpdispatch.decision import Reason
 NEVER, ALWAYS = int(np.iinfo(np.int64).max), int(np.iinfo(np.int64).min)
 """Times after and before all others."""
 IN_TURN, BACKFILLED, WAITS = int(Reason.STARTED), int(Reason.BACKFILLED), int(Reason.WAITS)
-REJECTED = int(Reason.REJECTED)
+REJECTED, WAS_LATE = int(Reason.REJECTED), int(Reason.LATE)
 
 REJECT = -1
 """The reservation depth of the dispatcher that refuses every job."""
@@ -46,19 +46,23 @@ AHEAD_JOB, AHEAD_ROOMS = range(19, 21)
 SOONER, COMPARISONS = range(22, 24)
 
 # The row of ``fate`` that says how long jobs are taken to last now; the first job that may wait;
-# how many jobs have been predicted, beyond which the loop is left to ask; the time from which on it
-# is left before each dispatch, and whether it has been left before one that is still to come.
-LASTS, OLDEST, PREDICTED, PAUSE_S, PAUSED = range(24, 29)
+# how many jobs have been predicted, beyond which the loop is left to ask; whether it has been left
+# before a dispatch that is still to come; up to when no job passes a threshold that is EASY's.
+LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE = range(24, 29)
 SCALARS = 29
 
 # Why the loop has been left: all its events have been used up, the replay is over, the next jobs
-# have to be predicted, a dispatch comes that is waited for.
-USED_UP, OVER, UNPREDICTED, BEFORE_DISPATCH = range(4)
+# have to be predicted, the shadow has no room for more jobs.
+USED_UP, OVER, UNPREDICTED, NO_ROOM = range(4)
 
 # What is known of the jobs, in the order of submission: submission, processors (units times the
 # request of the first resource type), requested time, runtime (cut at the limit, if there is
 # one), units, which vector of requests a unit has, and which pair of these two the job is.
 SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE, KIND = range(7)
+
+# Where waits are bounded also the share of the system that it asks for, in thousandths, and its
+# processors on a pool; see `cpdispatch.jobs.largest_share` and `on_pool`.
+SHARE, ON_POOL = 7, 8
 
 # What becomes of the jobs: expected duration at submission, start, end (-1 until known), reason,
 # expected end while it runs and how often that was corrected, its first placement entry and
@@ -81,15 +85,18 @@ JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, BEFORE = range(8)
 WHO, WANTS = range(2)
 
 # Rules: the orders and whether their keys change while jobs wait, whether one queue serves both,
-# the threshold, the reservation depth, best fit, the trigger, the correction.
+# the threshold, the reservation depth, best fit, the trigger, the correction; the threshold of the
+# second queue, by how much thresholds are shorter for wide jobs, and the first threshold as
+# thousandths of the longest wait under EASY, 0 where it is fixed; see `Backfill.bounded`.
 PRIMARY, PRIMARY_CHANGES, SECONDARY, SECONDARY_CHANGES, SAME = range(5)
 THRESHOLD, DEPTH, BEST_FIT, BY_EVENT, CORRECTION = range(5, 10)
+SECOND_THRESHOLD, WIDE, IN_TURN_AFTER = range(10, 13)
 
 # Care, where jobs are not taken to last as expected: the row of ``fate`` that says how long they
 # are, and after which wait of a job all are taken to last as requested; whether long jobs leave
 # capacity free, from which expected duration on, and up to which wait; on a pool, how many
-# processors, and how many it has.
-USUAL, STRICT, KEEPS, LONG, PATIENCE, SPARE, TOTAL = range(7)
+# processors, and how many it has; by how much that wait is shorter for wide jobs.
+USUAL, STRICT, KEEPS, LONG, PATIENCE, SPARE, TOTAL, WIDE_ONES = range(8)
 
 
 class State(NamedTuple):
@@ -108,7 +115,8 @@ class State(NamedTuple):
     times: IntArray
     """When each dispatch was; without room nothing is recorded."""
     counts: NDArray[np.int32]
-    """Jobs queued, running and started at each dispatch, shape (3, dispatches)."""
+    """Jobs queued, running and started at each dispatch, and where waits are bounded the longest
+    wait under EASY so far, seconds; shape (3 or 4, dispatches)."""
 
 
 def fresh(
@@ -121,13 +129,14 @@ def fresh(
     followed: bool,
     asked: bool,
     tested: bool = False,
+    bounded: bool = False,
 ) -> State:
     """The state before the first event. What is never touched costs no memory."""
     jobs = given.shape[1]
     starts = 2 * jobs if tested else jobs
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
-    at[LASTS], at[PREDICTED], at[PAUSE_S] = lasts, 0 if asked else jobs, NEVER
+    at[LASTS], at[PREDICTED] = lasts, 0 if asked else jobs
     fate = np.zeros((COUNT + 1 if lasts == EXPECTED else LIMIT + 1, jobs), dtype=np.int64)
     fate[START] = fate[END] = -1
     fate[REASON] = WAITS
@@ -142,5 +151,5 @@ def fresh(
         np.empty(others),
         np.empty((BEFORE + 1 if followed else BY_SERIAL + 1, starts), dtype=np.int64),
         np.empty(jobs + starts if recorded else 0, dtype=np.int64),
-        np.empty((3, jobs + starts if recorded else 0), dtype=np.int32),
+        np.empty((3 + bounded, jobs + starts if recorded else 0), dtype=np.int32),
     )

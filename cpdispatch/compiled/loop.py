@@ -14,10 +14,11 @@ from cpdispatch.compiled import pool as on_pool
 from cpdispatch.compiled.deep import dispatch_deep
 from cpdispatch.compiled.layout import (
     AHEAD_JOB,
-    BEFORE_DISPATCH,
     BEST_FIT,
     BLOCKED,
     BY_EVENT,
+    BY_SERIAL,
+    COMPLETED,
     CORRECTION,
     DEPTH,
     DISPATCHES,
@@ -26,6 +27,8 @@ from cpdispatch.compiled.layout import (
     FREE,
     HEAD,
     HEAP_END,
+    IN_TURN,
+    IN_TURN_AFTER,
     KEEPS,
     KIND,
     LASTS,
@@ -33,10 +36,13 @@ from cpdispatch.compiled.layout import (
     NEED,
     NEVER,
     NEXT,
+    NO_ROOM,
+    NONE_LATE,
     NOW,
     OLDEST,
+    ON_POOL,
     OVER,
-    PAUSE_S,
+    PATIENCE,
     PAUSED,
     PENDING,
     PREDICTED,
@@ -50,10 +56,12 @@ from cpdispatch.compiled.layout import (
     RUNNING,
     SAME,
     SECOND_SIZE,
+    SECOND_THRESHOLD,
     SECONDARY,
     SECONDARY_CHANGES,
     SEEN,
     SERIAL,
+    SHARE,
     START,
     STRICT,
     SUBMIT,
@@ -62,18 +70,25 @@ from cpdispatch.compiled.layout import (
     UPPER,
     USED_UP,
     USUAL,
+    WAS_LATE,
     WHO,
+    WIDE,
 )
 from cpdispatch.compiled.memory import Memory, expect
 from cpdispatch.compiled.queue import (
     enqueue,
+    is_late,
     key_under,
+    lasting_key,
     let_late_ones_first,
+    let_late_ones_first_now,
+    shortened,
     sort_anew,
     tidy,
     without_started,
 )
 from cpdispatch.compiled.running import complete, correct, lasts
+from cpdispatch.compiled.shadow import TOLD, ends, follow, has_room, starts, submit
 from cpdispatch.compiled.test_runs import settle, stop, stops_next
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
@@ -85,6 +100,7 @@ def go(
     counts: NDArray[np.int32],
     memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
     events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any,
+    shadow: Any,
 ) -> int:  # fmt: skip
     """Go on for about so many events, or until somebody else has to act; why it stopped.
 
@@ -92,16 +108,17 @@ def go(
 
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
     policies; ``nodes`` on a processor pool; ``deep`` up to one reservation; ``care`` where jobs are
-    taken to last as expected; ``trials`` where no job is tested.
+    taken to last as expected; ``trials`` where no job is tested; ``shadow`` where no wait is
+    bounded.
     """
     jobs = given.shape[1]
     while events > 0:
         if at[PAUSED]:
             at[PAUSED] = 0
             dispatch(
-                at, given, fate, first, first_key, second, second_key, run, times, counts,
-                rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
-                trials,
+                at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
+                first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
+                shadow,
             )  # fmt: skip
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
@@ -142,6 +159,9 @@ def go(
                 wants = given[NEED, job]
             else:
                 wants = on_nodes.wanted(given[KIND, job], lasts(at, fate, care, job))
+            if shadow is not None:
+                due = now + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
+                at[NONE_LATE] = min(at[NONE_LATE], due)
             enqueue(
                 at, given, fate, first, first_key, job,
                 rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
@@ -166,13 +186,13 @@ def go(
                     on_nodes.lend(at, fate, given, run, nodes, gone, -1)
             submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
         if fits and at[QUEUED] > 0:
-            if now >= at[PAUSE_S]:
+            if shadow is not None and not has_room(shadow, at[NEXT] - at[SEEN]):
                 at[PAUSED] = 1
-                return BEFORE_DISPATCH
+                return NO_ROOM
             dispatch(
-                at, given, fate, first, first_key, second, second_key, run, times, counts,
-                rule, first_weights, second_weights, own_first, own_second, nodes, deep, care,
-                trials,
+                at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
+                first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
+                shadow,
             )  # fmt: skip
     return USED_UP
 
@@ -188,6 +208,35 @@ def _record(
         times[row], counts[0, row] = now, queued
         counts[1, row], counts[2, row] = running, started
     at[DISPATCHES] += 1
+
+
+@inlined
+def _thresholds_change(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray, care: Any,
+    shadow: Any,
+) -> bool:  # fmt: skip
+    """Follow EASY up to now, and take the thresholds from the longest wait under it.
+
+    Returns whether any job may have become late, or be late no more. When jobs ended between two
+    dispatches is told as a dispatcher may know it, see `cpdispatch.bounded.ended_s`.
+    """
+    now, before = at[NOW], shadow.at[NOW]
+    for k in range(shadow.book[TOLD], at[SERIAL] - at[PENDING]):
+        job = run[COMPLETED, k]
+        start = fate[START, job]
+        end = min(max(max(before, start), start + fate[EXPECTED, job]), now)
+        ends(shadow, job, max(end - start, 1), given[ON_POOL, job], given[REQUESTED, job])
+    for job in range(at[SEEN], at[NEXT]):
+        submit(shadow, job, given[SUBMIT, job], given[ON_POOL, job], given[REQUESTED, job])
+    longest = follow(shadow, now)
+    changes = longest != rule[SECOND_THRESHOLD] or now > at[NONE_LATE]
+    rule[SECOND_THRESHOLD] = longest
+    rule[THRESHOLD] = longest * rule[IN_TURN_AFTER] // 1000
+    if care is not None:
+        care[STRICT] = care[PATIENCE] = rule[THRESHOLD]
+    if changes:
+        at[NONE_LATE] = NEVER
+    return bool(changes)
 
 
 @inlined
@@ -210,7 +259,7 @@ def dispatch(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any,
+    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any, shadow: Any,
 ) -> None:  # fmt: skip
     """One pass: start in the primary order, reserve, backfill in the secondary order."""
     now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
@@ -220,6 +269,9 @@ def dispatch(
         at[QUEUED] = at[FIRST_SIZE] = 0
         _record(at, times, counts, now, queued, 0, 0)
         return
+    changes = False
+    if shadow is not None:
+        changes = _thresholds_change(at, given, fate, run, rule, care, shadow)
     ended, ending = correct(at, given, fate, run, rule[CORRECTION])
     running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
     if care is not None and _limits_change(at, given, fate, care):
@@ -231,12 +283,23 @@ def dispatch(
     if rule[PRIMARY_CHANGES]:
         sort_anew(
             at, given, fate, first, first_key,
-            rule[PRIMARY], first_weights, rule[THRESHOLD], own_first, FIRST_SIZE,
+            rule[PRIMARY], first_weights, rule[THRESHOLD], rule[WIDE], own_first, FIRST_SIZE,
         )  # fmt: skip
+    elif shadow is not None:
+        if changes and let_late_ones_first_now(
+            at, given, fate, first, first_key, rule[PRIMARY], first_weights,
+            rule[THRESHOLD], rule[WIDE], own_first, care, FIRST_SIZE,
+        ):  # fmt: skip
+            at[BLOCKED] = at[AHEAD_JOB] = -1
     elif rule[THRESHOLD] != NO_THRESHOLD:
         moved = let_late_ones_first(at, given, fate, first, first_key, rule[THRESHOLD])
         if care is not None and moved and care[KEEPS]:
             at[BLOCKED] = at[AHEAD_JOB] = -1
+    if shadow is not None and changes and not (rule[SAME] or rule[SECONDARY_CHANGES]):
+        let_late_ones_first_now(
+            at, given, fate, second, second_key, rule[SECONDARY], second_weights,
+            rule[SECOND_THRESHOLD], rule[WIDE], own_second, care, SECOND_SIZE,
+        )  # fmt: skip
     if deep is not None:
         without_started(at, fate, first, first_key, FIRST_SIZE)
         if not rule[SAME]:
@@ -249,8 +312,8 @@ def dispatch(
     if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
         if rule[SECONDARY_CHANGES] and not rule[SAME]:
             sort_anew(
-                at, given, fate, second, second_key,
-                rule[SECONDARY], second_weights, NO_THRESHOLD, own_second, SECOND_SIZE,
+                at, given, fate, second, second_key, rule[SECONDARY], second_weights,
+                rule[SECOND_THRESHOLD], rule[WIDE], own_second, SECOND_SIZE,
             )  # fmt: skip
         queue = first if rule[SAME] else second
         size = at[FIRST_SIZE] if rule[SAME] else at[SECOND_SIZE]
@@ -266,9 +329,8 @@ def dispatch(
                 )
             else:
                 on_pool.backfill_and_test(
-                    at, given, fate, run, trials, first, queue, size, blocked, ended, ending,
-                    rule[THRESHOLD],
-                )  # fmt: skip
+                    at, given, fate, run, trials, first, queue, size, blocked, ended, ending, rule
+                )
         else:
             low = at[HEAD] if rule[SAME] else 0
             on_nodes.backfill(
@@ -286,9 +348,20 @@ def dispatch(
         tidy(at, fate, first, first_key, FIRST_SIZE)
         if not rule[SAME]:
             tidy(at, fate, second, second_key, SECOND_SIZE)
+    if shadow is not None:
+        for k in range(serial, at[SERIAL]):
+            job = run[BY_SERIAL, k]
+            starts(shadow, job, now)
+            late = is_late(given, job, now, rule[THRESHOLD], rule[WIDE])
+            if late and fate[REASON, job] == IN_TURN:
+                fate[REASON, job] = WAS_LATE
     at[SEEN] = at[NEXT]
     _record(at, times, counts, now, queued, running, at[SERIAL] - serial)
+    if shadow is not None and times.shape[0] > 0:
+        counts[3, at[DISPATCHES] - 1] = rule[SECOND_THRESHOLD]
 
 
-WITH_OWN = (go, dispatch, sort_anew, enqueue, stop, key_under, key_of)
+WITH_OWN = (
+    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, stop, lasting_key, key_under, key_of
+)  # fmt: skip
 """Kernels that are compiled anew for a user's own policy."""

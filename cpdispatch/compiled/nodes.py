@@ -44,11 +44,12 @@ from cpdispatch.compiled.layout import (
     SHAPE,
     SOONER,
     START,
-    SUBMIT,
     UNITS,
     WANTS,
     WHO,
+    WIDE_ONES,
 )
+from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin, lasts, leave, place_of, run_until
 from cpdispatch.heuristics.kernels import place, pool_has, room
 
@@ -285,7 +286,8 @@ def leaves_room(
     if not care[KEEPS]:
         return True
     ask, units = nodes.asks[given[SHAPE, job]], given[UNITS, job]
-    has_to = fate[EXPECTED, job] > care[LONG] and at[NOW] - given[SUBMIT, job] <= care[PATIENCE]
+    has_to = fate[EXPECTED, job] > care[LONG]
+    has_to = has_to and not is_late(given, job, at[NOW], care[PATIENCE], care[WIDE_ONES])
     enough = True
     for r in range(ask.shape[0]):
         has_to = has_to and units * ask[r] <= nodes.most_beside[r]
@@ -393,9 +395,12 @@ def _reserve(
         shape = given[SHAPE, job]
         at[AHEAD_JOB], at[SHADOW], at[SOONER] = job, at[NOW], 0
         at[AHEAD_ROOMS] = rooms_of(at, nodes, shape)
-        nodes.ahead[:] = nodes.free
-        nodes.ahead_pool[:] = nodes.pool
-        nodes.ahead_room[:] = nodes.room[shape]
+        for node in range(nodes.free.shape[0]):
+            nodes.ahead_room[node] = nodes.room[shape, node]
+            for r in range(nodes.free.shape[1]):
+                nodes.ahead[node, r] = nodes.free[node, r]
+        for r in range(nodes.pool.shape[0]):
+            nodes.ahead_pool[r] = nodes.pool[r]
     k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
     while not _fits_ahead(at, given, fate, care, nodes, job) and k < at[RUNNING]:
         at[SHADOW], at[SOONER] = run[DUE, k], 0

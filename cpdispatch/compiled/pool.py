@@ -24,11 +24,12 @@ from cpdispatch.compiled.layout import (
     RUNNING,
     SPARE,
     START,
-    SUBMIT,
     TOTAL,
     WANTS,
     WHO,
+    WIDE_ONES,
 )
+from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import lasts
 from cpdispatch.compiled.test_runs import (
     LENGTH,
@@ -50,7 +51,7 @@ def _leaves(at: IntArray, given: IntArray, fate: IntArray, care: Any, job: int) 
     if not care[KEEPS]:
         return 0
     short = fate[EXPECTED, job] <= care[LONG]
-    late = at[NOW] - given[SUBMIT, job] > care[PATIENCE]
+    late = is_late(given, job, at[NOW], care[PATIENCE], care[WIDE_ONES])
     wide = given[NEED, job] + care[SPARE] > care[TOTAL]
     return 0 if short or late or wide else care[SPARE]
 
@@ -124,7 +125,7 @@ def backfill(
 def backfill_and_test(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials,
     first: IntArray, queue: IntArray, size: int, blocked: int, ended: int, ending: int,
-    threshold_s: int,
+    rule: IntArray,
 ) -> None:  # fmt: skip
     """Backfill, and test jobs where they do not delay the one that is blocked."""
     if at[FREE] + ending == 0:
@@ -139,7 +140,7 @@ def backfill_and_test(
             )  # fmt: skip
             continue
         room = at[FREE] + ending
-        for k in range(choose(at, given, fate, first, trials, blocked, room, threshold_s)):
+        for k in range(choose(at, given, fate, first, trials, blocked, room, rule)):
             job = trials.chosen[k]
             need = given[NEED, job]
             if need > at[FREE] + ending:

@@ -16,16 +16,18 @@ from cpdispatch.compiled.layout import (
     LATE,
     NEED,
     NEXT,
+    NONE_LATE,
     NOW,
     QUEUED,
     REQUESTED,
+    SHARE,
     START,
     SUBMIT,
     UPPER,
     WANTS,
     WHO,
 )
-from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy, key_of, risk_of
+from cpdispatch.heuristics.policies import FIRST_KEY, NO_THRESHOLD, Policy, key_of, risk_of
 
 _RISK = int(Policy.RISK)
 
@@ -61,36 +63,77 @@ def key_under(
     key = key_of(policy, weights, at[NOW], submit, expected, need, requested, own)
     if np.isnan(key):
         raise ValueError("returned nan")
-    return key
+    return max(key, FIRST_KEY)
 
 
 @kernel
 def sort_anew(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    policy: int, weights: FloatArray, threshold_s: int, own: Any, size_at: int,
+    policy: int, weights: FloatArray, threshold_s: int, wide: int, own: Any, size_at: int,
 ) -> None:  # fmt: skip
     """Compute keys anew and sort."""
     without_started(at, fate, queue, keys, size_at)
     now, size = at[NOW], at[size_at]
     for k in range(size):
         job = queue[WHO, k]
-        late = threshold_s != NO_THRESHOLD and now - given[SUBMIT, job] > threshold_s
+        late = is_late(given, job, now, threshold_s, wide)
         keys[k] = -np.inf if late else key_under(at, given, fate, policy, weights, job, own)
-    _sort(queue, keys, size)
+    _sort(queue, keys, 0, size)
+
+
+@inlined
+def shortened(seconds: int, wide: int, share: int) -> int:
+    """A threshold for a job that asks for a share of the system, see `Starvation.shortened_s`."""
+    return seconds * (1000 - wide * share // 1000) // 1000
+
+
+@inlined
+def is_late(given: IntArray, job: int, now: int, threshold_s: int, wide: int) -> bool:
+    """Whether a job has passed a threshold."""
+    if threshold_s == NO_THRESHOLD:
+        return False
+    return bool(now - given[SUBMIT, job] > shortened(threshold_s, wide, given[SHARE, job]))
 
 
 @kernel
-def sort_by_risk(
+def let_late_ones_first_now(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    weights: FloatArray, threshold_s: int,
-) -> None:  # fmt: skip
-    """Sort the first queue by other weights of the risk and another threshold."""
-    without_started(at, fate, queue, keys, FIRST_SIZE)
-    for k in range(at[FIRST_SIZE]):
+    policy: int, weights: FloatArray, threshold_s: int, wide: int, own: Any, care: Any,
+    size_at: int,
+) -> bool:  # fmt: skip
+    """Move jobs that are late now to the front of a queue with lasting keys, others back.
+
+    The threshold may have become longer. Returns whether any job has moved.
+    """
+    low = at[HEAD] if size_at == FIRST_SIZE else 0
+    moved, size, now = False, at[size_at], at[NOW]
+    for k in range(low, size):
         job = queue[WHO, k]
-        late = at[NOW] - given[SUBMIT, job] > threshold_s
-        keys[k] = -np.inf if late else _risk_under(given, fate, weights, job)
-    _sort(queue, keys, at[FIRST_SIZE])
+        if fate[START, job] >= 0:
+            continue
+        late = is_late(given, job, now, threshold_s, wide)
+        if late != (keys[k] == -np.inf):
+            moved = True
+            keys[k] = -np.inf
+            if not late:
+                keys[k] = lasting_key(at, given, fate, policy, weights, job, own, care)
+        if not late:
+            due = given[SUBMIT, job] + shortened(threshold_s, wide, given[SHARE, job])
+            at[NONE_LATE] = min(at[NONE_LATE], due)
+    if moved:
+        _sort(queue, keys, low, size)
+    return moved
+
+
+@inlined
+def lasting_key(
+    at: IntArray, given: IntArray, fate: IntArray, policy: int, weights: FloatArray, job: int,
+    own: Any, care: Any,
+) -> float:  # fmt: skip
+    """Key of a job under a policy by which keys do not change."""
+    if care is not None and policy == _RISK:
+        return _risk_under(given, fate, weights, job)
+    return key_under(at, given, fate, policy, weights, job, own)
 
 
 @inlined
@@ -100,12 +143,12 @@ def _risk_under(given: IntArray, fate: IntArray, weights: FloatArray, job: int) 
 
 
 @inlined
-def _sort(queue: IntArray, keys: FloatArray, size: int) -> None:
-    """Sort by insertion: the order hardly changes."""
-    for k in range(1, size):
+def _sort(queue: IntArray, keys: FloatArray, low: int, size: int) -> None:
+    """Sort what is between two places by insertion: the order hardly changes."""
+    for k in range(low + 1, size):
         job, need, key = queue[WHO, k], queue[WANTS, k], keys[k]
         i = k
-        while i > 0 and (keys[i - 1] > key or (keys[i - 1] == key and queue[WHO, i - 1] > job)):
+        while i > low and (keys[i - 1] > key or (keys[i - 1] == key and queue[WHO, i - 1] > job)):
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i - 1], queue[WANTS, i - 1]
             keys[i] = keys[i - 1]
             i -= 1
@@ -173,9 +216,6 @@ def enqueue(
     if changes:
         queue[WHO, size], queue[WANTS, size] = job, wants
     else:
-        if care is not None and policy == _RISK:
-            key = _risk_under(given, fate, weights, job)
-        else:
-            key = key_under(at, given, fate, policy, weights, job, own)
+        key = lasting_key(at, given, fate, policy, weights, job, own, care)
         low = at[HEAD] if size_at == FIRST_SIZE else 0
         insert(queue, keys, low, size, key, job, wants)

@@ -14,17 +14,18 @@ import numpy as np
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import uncached
 from cpdispatch.compiled import layout, loop
+from cpdispatch.compiled import shadow as easy
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.compiled.nodes import Nodes, nodes_of
-from cpdispatch.compiled.queue import sort_by_risk
 from cpdispatch.compiled.test_runs import Trials, trials_of
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.heuristics.policies import Policy
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
 from cpdispatch.heuristics.priority_rule import Reject
-from cpdispatch.jobs import Column, Workload
+from cpdispatch.heuristics.wait_bound import WaitBound
+from cpdispatch.jobs import Column, Workload, largest_share, on_pool
 from cpdispatch.system import System
 
 _EVENTS = 1 << 16
@@ -64,7 +65,7 @@ class Replays:
         self.system = system
         runtime_s = workload.runtime_s if runtime_s is None else runtime_s
         # Rows of zeros that are not written cost no memory.
-        self.given = np.zeros((7, np.count_nonzero(self.runnable)), dtype=np.int64)
+        self.given = np.zeros((layout.ON_POOL + 1, np.count_nonzero(self.runnable)), dtype=np.int64)
         rows = (layout.SUBMIT, layout.REQUESTED, layout.RUNTIME, layout.UNITS)
         columns = (table.submit_s, table.requested_s, runtime_s, table.units)
         for row, column in zip(rows, columns, strict=True):
@@ -78,6 +79,15 @@ class Replays:
         self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one]
         self.walltime = given(self.given[layout.REQUESTED])
         self.is_pool = is_pool(workload, system)
+
+    def bound_waits(self) -> None:
+        """Write what the bound on waits needs to know of the jobs."""
+        table, total = self.workload.table, self.system.total
+        share, processors = self.given[layout.SHARE], self.given[layout.ON_POOL]
+        for low in range(0, len(share), _JOBS):
+            part = np.arange(low, min(low + _JOBS, len(share)))
+            jobs = table.take(part if isinstance(self.rows, slice) else self.rows[part])
+            share[part], processors[part] = largest_share(jobs, total), on_pool(jobs, total)
 
     @property
     def entries_max(self) -> int:
@@ -175,12 +185,14 @@ class Replay:
         Keep the order of the completions, see `layout.COMPLETED`.
     asked : bool
         Stop where jobs have to be predicted, see `predicted`.
+    bound : WaitBound, optional
+        Of the waits, for a dispatcher that is ``bounded``; needs the trigger ``instant``.
     """
 
     def __init__(
         self, prepared: Replays, dispatcher: Backfill | Reject, memory: Memory,
         *, trigger: str = "instant", correction: str = "minimal", recorded: bool = False,
-        followed: bool = False, asked: bool = False,
+        followed: bool = False, asked: bool = False, bound: WaitBound | None = None,
     ) -> None:  # fmt: skip
         self.prepared = prepared
         if isinstance(dispatcher, Reject):
@@ -188,6 +200,8 @@ class Replay:
         self.dispatcher = dispatcher
         self.memory = memory
         self._run_as = trigger == "event", CORRECTIONS[correction]
+        self.wide = 0 if bound is None else bound.wide
+        self.in_turn_after = 0 if bound is None else bound.in_turn_after
         self.rule = self._rule()
         self.asked = asked
         self.careful = dispatcher.limits != "expected"
@@ -198,9 +212,13 @@ class Replay:
         total = prepared.system.total
         self.state = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
-            lasts=layout.LASTING[dispatcher.limits], followed=followed, asked=asked,
-            tested=dispatcher.test_s > 0,
+            lasts=layout.LASTING[dispatcher.limits], followed=followed or bound is not None,
+            asked=asked, tested=dispatcher.test_s > 0, bounded=bound is not None,
         )  # fmt: skip
+        self.shadow: easy.Shadow | None = None
+        if bound is not None:
+            prepared.bound_waits()
+            self.shadow = easy.fresh(int(total[0]))
         if self.careful:
             self.state.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
         self.trials: Trials | None = None
@@ -232,6 +250,8 @@ class Replay:
             [
                 first.policy, first.changes, second.policy, second.changes, ours.one_order,
                 ours.threshold_s, min(ours.depth, layout.NEVER), ours.best_fit, *self._run_as,
+                ours.threshold_s if ours.late_first else NO_THRESHOLD, self.wide,
+                self.in_turn_after,
             ],
             dtype=np.int64,
         )  # fmt: skip
@@ -242,28 +262,9 @@ class Replay:
         spare = int(ours.keep * total)
         care = [
             layout.LASTING[ours.limits], ours.strict_s, ours.keep > 0, ours.long_s,
-            ours.threshold_s, spare, total,
+            ours.threshold_s, spare, total, self.wide,
         ]  # fmt: skip
         return np.array(care, dtype=np.int64) if self.careful else None
-
-    def use(self, dispatcher: Backfill) -> None:
-        """Go on with other parameters of `best`: another threshold, another width.
-
-        Parameters
-        ----------
-        dispatcher : Backfill
-            As `cpdispatch.best.evaluation.backfilling` makes it, like the one before.
-        """
-        self.dispatcher, state, at = dispatcher, self.state, self.state.at
-        self.rule, self.care = self._rule(), self._care()
-        order = dispatcher.primary
-        sort_by_risk(
-            at, state.given, state.fate, state.first, state.first_key, order.vector,
-            dispatcher.threshold_s,
-        )  # fmt: skip
-        submit_s = state.given[layout.SUBMIT, : at[layout.NEXT]]
-        at[layout.LATE] = np.searchsorted(submit_s, at[layout.NOW] - dispatcher.threshold_s)
-        at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
 
     def predicted(self, expected_s: IntArray, upper_s: IntArray) -> None:
         """Go on with what the next jobs probably last, and probably do not run longer than.
@@ -326,6 +327,8 @@ class Replay:
             )  # fmt: skip
         if self.trials is not None:
             parts["trials"] = (self.trials.rule, self.trials.of)
+        if self.shadow is not None:
+            parts["shadow"] = self.shadow, self.rule, self.care
         if self.deep is not None:
             _, first, many = self.deep.promise
             end = int((first + many)[many > 0].max(initial=0))
@@ -352,6 +355,8 @@ class Replay:
             state.at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
         if self.trials is not None:
             self.trials.rule[:], self.trials.of[:] = saved["trials"]
+        if self.shadow is not None:
+            self.shadow, self.rule, self.care = saved["shadow"]
         if self.deep is not None:
             deep = (self.deep.promise, self.deep.node, self.deep.units)
             for array, part in zip(deep, saved["deep"], strict=True):
@@ -359,10 +364,16 @@ class Replay:
 
     def _go(self, events: int) -> int:
         first, second = self.dispatcher.primary, self.dispatcher.secondary
-        return int(
-            loop.go(
-                *self.state, self.memory, self.rule, first.vector, second.vector,
-                events, first.own, second.own, self.nodes, self.deep, self.care,
-                self.trials,
-            )
-        )  # fmt: skip
+        while True:
+            why = int(
+                loop.go(
+                    *self.state, self.memory, self.rule, first.vector, second.vector, events,
+                    first.own, second.own, self.nodes, self.deep, self.care, self.trials,
+                    self.shadow,
+                )
+            )  # fmt: skip
+            if why != layout.NO_ROOM:
+                return why
+            assert self.shadow is not None
+            at = self.state.at
+            self.shadow = easy.grown(self.shadow, int(at[layout.NEXT] - at[layout.SEEN]))

@@ -31,11 +31,12 @@ from cpdispatch.compiled.layout import (
     SECONDARY,
     SECONDARY_CHANGES,
     START,
-    SUBMIT,
+    THRESHOLD,
     WAITS,
     WHO,
+    WIDE,
 )
-from cpdispatch.compiled.queue import insert, key_under, without_started
+from cpdispatch.compiled.queue import insert, is_late, key_under, without_started
 from cpdispatch.compiled.running import (
     begin,
     begin_until,
@@ -192,7 +193,7 @@ def settle(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials:
 @kernel
 def choose(
     at: IntArray, given: IntArray, fate: IntArray, first: IntArray, trials: Trials, blocked: int,
-    room: int, threshold_s: int,
+    room: int, rule: IntArray,
 ) -> int:  # fmt: skip
     """List the waiting jobs that may be tested and fit into so many processors, in order."""
     count, of, length = 0, trials.of, trials.rule[LENGTH]
@@ -200,8 +201,8 @@ def choose(
         job = first[WHO, k]
         if fate[START, job] >= 0 or not of[TO_COME, job] or given[NEED, job] > room:
             continue
-        late = at[NOW] - given[SUBMIT, job] > threshold_s and trials.rule[WAY] != TURN
-        if late or job == blocked:
+        late = is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE])
+        if (late and trials.rule[WAY] != TURN) or job == blocked:
             continue
         chance = UNKNOWN_PROBABILITY
         if fate[EXPECTED, job] < given[REQUESTED, job]:

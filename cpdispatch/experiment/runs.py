@@ -1,4 +1,4 @@
-"""An experiment: each log is replayed under each dispatcher with each seed."""
+"""An experiment: each log is replayed under each dispatcher, with each seed or in each draw."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cpdispatch.campaign import (
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.analyze.compare import Waits
+    from cpdispatch.analyze.compare import Waits, Weeks
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulator import Run
@@ -48,6 +48,8 @@ class RunPlan:
     dump_folder : Path or None
         Where one instance in ``dump_every`` is dumped.
     dump_every : int
+    draw : int
+        Of the log, see `cpdispatch.workloads.shake.shaken`.
     place : int
         Which of the experiment's runs it is, in the order in which they were named, from 0 on.
     """
@@ -60,6 +62,7 @@ class RunPlan:
     checkpoint_s: float = 2.0
     dump_folder: Path | None = None
     dump_every: int = 100
+    draw: int = 0
     place: int = 0
 
 
@@ -77,6 +80,8 @@ class RunSummary:
         Of `cpdispatch.analyze.metrics.by_class`.
     waits_of_users : mapping of str to (float, float)
         Of each user: jobs that started, and their mean wait in seconds.
+    weeks : mapping of int to (float, float)
+        Of each week of submission: jobs that started, and their mean bounded slowdown.
     run : Run or None
     """
 
@@ -84,24 +89,29 @@ class RunSummary:
     metrics: dict[str, float]
     classes: dict[str, dict[str, float]]
     waits_of_users: Waits
+    weeks: Weeks
     run: Run | None = None
 
     @classmethod
     def of(cls, run: Run, *, whole: bool = False) -> RunSummary:
         """The figures of a run, with the ``whole`` of it if that is wanted."""
         waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in run.by_user().items()}
+        weeks = {
+            week: (of["jobs"], of["bounded_slowdown_mean"]) for week, of in run.by_week().items()
+        }
         return cls(
             run.about,
             run.metrics,
             run.by_class(),
             waits,
+            weeks,
             replace(run, workload=None) if whole else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Runs that differ by log, dispatcher and seed.
+    """Runs that differ by log, dispatcher, seed and draw.
 
     Attributes
     ----------
@@ -112,12 +122,16 @@ class Experiment:
     seeds : sequence of int
     of_seed : bool
         Whether the logs are the samples of the seeds.
+    draws : int
+        How often each of these is run: first as it is; in draw k with shifted submissions and
+        the seed plus k.
     """
 
     logs: Sequence[tuple[Workload, System]]
     dispatchers: Sequence[str]
     seeds: Sequence[int]
     of_seed: bool = False
+    draws: int = 1
 
     def __post_init__(self) -> None:
         from cpdispatch.dispatch import current
@@ -145,7 +159,7 @@ class Experiment:
                 )
         kept = {}
         for dispatcher in self.dispatchers:
-            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=())
+            made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=dispatch.not_at_all)
             kept[dispatcher] = dispatch.keeps_starvation_bound(made)
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:
@@ -168,16 +182,17 @@ class Experiment:
         """The log and the plan of each run; each has a folder in that of the given one."""
         logs = [0] if self.of_seed else range(len(self.logs))
         found: list[tuple[int, RunPlan]] = []
-        for log, dispatcher, (number, seed) in product(
-            logs, self.dispatchers, enumerate(self.seeds)
+        for log, dispatcher, (number, seed), draw in product(
+            logs, self.dispatchers, enumerate(self.seeds), range(self.draws)
         ):
             within = [safe(self.logs[log][0].name)] * (len(logs) > 1)
-            apart = [f"seed-{seed}"] * (len(self.seeds) > 1)
+            apart = [f"seed-{seed}"] * (len(self.seeds) > 1) + [f"draw-{draw}"] * (self.draws > 1)
             named = [safe(dispatcher)] * (len(self.dispatchers) > 1)
             made = replace(
                 plan,
                 dispatcher=dispatcher,
-                seed=seed,
+                seed=seed + draw,
+                draw=draw,
                 place=len(found),
                 folder=plan.folder and plan.folder.joinpath(*within, *named, *apart),
                 dump_folder=plan.dump_folder and plan.dump_folder.joinpath(*within, *apart),
@@ -206,13 +221,17 @@ class Experiment:
         InterruptedRunError
             When ``stop`` said so; a later experiment in the same folders goes on from there.
         """
-        from cpdispatch.dispatch import is_model
+        from cpdispatch.dispatch import has_engine, is_model
+        from cpdispatch.models.warming import compile_kernels
         from cpdispatch.simulator.replay import finished
+        from cpdispatch.workloads.shake import shaken
 
         shared = {str(number): log for number, log in enumerate(self.logs)}
         of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
         summaries: dict[str, RunSummary] = {}
         failure = None
+        if not workers.cluster and any(has_engine(plan.dispatcher) for _, plan in plans):
+            compile_kernels()  # now, on all cores: else each worker compiles them
         with _sign(plans if workers.cluster else []) as sign:
             # What takes longest begins first: other workers make all the others meanwhile.
             models_first = sorted(
@@ -226,7 +245,8 @@ class Experiment:
                 for key, found in outcomes:
                     log, plan = of_key[key]
                     if found.run is not None and plan.folder is not None:
-                        finished(replace(found.run, workload=self.logs[log][0]), plan.folder)
+                        workload = shaken(self.logs[log][0], plan.draw)
+                        finished(replace(found.run, workload=workload), plan.folder)
                     summaries[key] = replace(found, run=None)
             except CampaignError as error:
                 failure = error
@@ -234,7 +254,8 @@ class Experiment:
 
     def _key(self, log: int, plan: RunPlan) -> str:
         seed = f", seed {plan.seed}" if len(self.seeds) > 1 else ""
-        return f"{self.logs[log][0].name}, {plan.dispatcher}{seed}"
+        draw = f", draw {plan.draw}" if self.draws > 1 else ""
+        return f"{self.logs[log][0].name}, {plan.dispatcher}{seed}{draw}"
 
 
 def _check_starvation(kept: Mapping[str, bool | None]) -> None:
@@ -264,8 +285,9 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
     from cpdispatch.dispatch import Settings
     from cpdispatch.simulator.replay import Watch, finished, simulate
     from cpdispatch.simulator.run import ABOUT
+    from cpdispatch.workloads.shake import shaken
 
-    workload, system = log
+    workload, system = shaken(log[0], plan.draw), log[1]
     folder = plan.folder if sign is None or sign.exists() else None
     saved = folder is not None and (folder / ABOUT).exists()
     watch = Watch(
@@ -275,8 +297,9 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
         workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed), watch=watch,
         **(plan.rules or {}),
     )  # fmt: skip
-    moved = run.about.get("place") != plan.place
-    run = replace(run, about={**run.about, "place": plan.place})
+    of_plan = {"draw": plan.draw, "place": plan.place}
+    moved = any(run.about.get(key) != value for key, value in of_plan.items())
+    run = replace(run, about=run.about | of_plan)
     if folder is not None and not saved:
         finished(run, folder)
     elif folder is not None and moved:

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from cpdispatch.arrays import ByteArray, IntArray, sealed
+from cpdispatch.arrays import BoolArray, ByteArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import kernels, plan, test_runs
@@ -49,6 +49,11 @@ class Backfill:
         Whether jobs beyond the threshold come first in the secondary order, too.
     strict_s : int
         Once a job has waited longer, jobs are taken to last as requested.
+    bounded : bool
+        Whether jobs that the instance calls starved come first in the primary order, and those
+        whose starvation bound has passed in the secondary one. Once a job has waited longer than
+        the threshold, all jobs are taken to last as requested, unless limits are ``expected``.
+        Other thresholds play no part.
     keep : float
         The share of the system's capacity that a job leaves free when it starts, if it is expected
         to run longer than ``long_s``, has not waited longer than the threshold, and is not too
@@ -76,6 +81,7 @@ class Backfill:
     limits: str = "expected"
     late_first: bool = False
     strict_s: int = NO_THRESHOLD
+    bounded: bool = False
     keep: float = 0.0
     long_s: int = 0
     test_s: int = 0
@@ -98,7 +104,7 @@ class Backfill:
     def one_order(self) -> bool:
         """Whether jobs are backfilled in the very order of the queue."""
         alike = self.late_first or self.threshold_s == NO_THRESHOLD
-        return alike and self.secondary == self.primary
+        return alike and not self.bounded and self.secondary == self.primary
 
     def spare(self, total: IntArray) -> IntArray:
         """What a long job leaves free of these capacities, shape (resources,)."""
@@ -109,17 +115,20 @@ class Backfill:
         """Answer one instance; with a depth above 1, remember what was promised."""
         began = perf_counter()
         block, now = instance.queue.block, instance.now
-        primary = secondary = self.primary.rank(now, block, self.threshold_s)
-        if not self.one_order:
-            threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
-            secondary = self.secondary.rank(now, block, threshold_s)
-        strict = (now - instance.queue.submit_s).max(initial=0) > self.strict_s
-        seen = limited(instance, "requested" if strict else self.limits)
-        tests = _NO_TESTS
+        if self.bounded:
+            primary = _first(self.primary.rank(now, block), instance.starved())
+            secondary = _first(self.secondary.rank(now, block), instance.overdue())
+        else:
+            primary = secondary = self.primary.rank(now, block, self.threshold_s)
+            if not self.one_order:
+                threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
+                secondary = self.secondary.rank(now, block, threshold_s)
+        seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
+        late, tests = self._late(instance), _NO_TESTS
         if self.test_s:
             way = test_runs.WAYS[self.tests]
-            tests = test_runs.candidates(instance, self.test_s, self.threshold_s, way)
-        leaves = self._leaves(instance)
+            tests = test_runs.candidates(instance, self.test_s, late, way)
+        leaves = self._leaves(instance, late)
         start_s, reason, bound_s, placements = self._backfilled(
             seen, primary, secondary, leaves, tests
         )
@@ -134,14 +143,27 @@ class Backfill:
         bounded = bound_s if bound_s.any() else None
         return Decision(start_s, reason, placements, certificate, bounded)
 
-    def _leaves(self, instance: Instance) -> IntArray:
+    def _is_strict(self, instance: Instance) -> bool:
+        """Whether a job has waited so long that all are taken to last as requested."""
+        strict_s, bound = self.strict_s, instance.starvation
+        if self.bounded and bound is not None and self.limits != "expected":
+            strict_s = bound.threshold_s
+        return bool((instance.now - instance.queue.submit_s).max(initial=0) > strict_s)
+
+    def _late(self, instance: Instance) -> BoolArray:
+        """Whether each job has waited too long, shape (jobs,)."""
+        if self.bounded:
+            return instance.starved()
+        late: BoolArray = instance.now - instance.queue.submit_s > self.threshold_s
+        return late
+
+    def _leaves(self, instance: Instance, late: BoolArray) -> IntArray:
         """What each job leaves free when it starts, shape (jobs, resources)."""
         queue, total = instance.queue, instance.system.total
         leaves = np.zeros((len(queue), len(total)), dtype=np.int64)
         if self.keep > 0:
             spare = self.spare(total)
             roomy = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
-            late = instance.now - queue.submit_s > self.threshold_s
             leaves[roomy & ~late & (queue.expected_s > self.long_s)] = spare
         return leaves
 
@@ -243,3 +265,10 @@ class Backfill:
             for position, nodes in placements.as_dict().items()
             if start[position] > instance.now
         }
+
+
+def _first(order: IntArray, late: BoolArray) -> IntArray:
+    """The order with the late jobs in front, by submission."""
+    if not late.any():
+        return order
+    return np.concatenate((np.flatnonzero(late), order[~late[order]]))

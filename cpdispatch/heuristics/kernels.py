@@ -199,17 +199,21 @@ def packed(placed: Placed) -> IntArray:
     jobs = placed.jobs
     entries = placed.offset[jobs]
     flat = np.empty(2 * jobs + 1 + 2 * entries, dtype=np.int64)
-    flat[:jobs] = placed.position[:jobs]
-    flat[jobs : 2 * jobs + 1] = placed.offset[: jobs + 1]
-    flat[2 * jobs + 1 : 2 * jobs + 1 + entries] = placed.node[:entries]
-    flat[2 * jobs + 1 + entries :] = placed.units[:entries]
+    for k in range(jobs):
+        flat[k] = placed.position[k]
+    for k in range(jobs + 1):
+        flat[jobs + k] = placed.offset[k]
+    for e in range(entries):
+        flat[2 * jobs + 1 + e] = placed.node[e]
+        flat[2 * jobs + 1 + entries + e] = placed.units[e]
     return flat
 
 
 @kernel
 def _grown(array: IntArray, size: int) -> IntArray:
     larger = np.empty(size, dtype=np.int64)
-    larger[: array.shape[0]] = array
+    for k in range(array.shape[0]):
+        larger[k] = array[k]
     return larger
 
 
@@ -354,7 +358,8 @@ def _reserve(
     """
     running = run_end.shape[0]
     end = np.empty(running + placed.jobs, dtype=np.int64)
-    end[:running] = run_end
+    for k in range(running):
+        end[k] = run_end[k]
     for k in range(placed.jobs):
         end[running + k] = now + block[_EXPECTED, placed.position[k]]
     L = free.copy()

@@ -127,9 +127,11 @@ def _move(order: IntArray, source: int, target: int, swap: bool) -> None:
     if swap:
         order[source] = order[target]
     elif source < target:
-        order[source:target] = order[source + 1 : target + 1].copy()
+        for p in range(source, target):
+            order[p] = order[p + 1]
     else:
-        order[target + 1 : source + 1] = order[target:source].copy()
+        for p in range(source, target, -1):
+            order[p] = order[p - 1]
     order[target] = j
 
 
@@ -152,7 +154,8 @@ def shuffle(jobs: Jobs, order: IntArray, locked: int, state: UintArray, moves: i
         kept = order.copy()
         _move(order, p, q, _random(state, 2) == 0)
         if not _keeps_precedence(jobs, order, min(p, q), max(p, q)):
-            order[:] = kept
+            for r in range(order.shape[0]):
+                order[r] = kept[r]
 
 
 @kernel
@@ -212,7 +215,8 @@ def improve(
             taken = found < cost and not lines.size[OVERFLOW]
             if taken:
                 idle = 0
-                order[low : high + 1] = trial[low : high + 1]
+                for r in range(low, high + 1):
+                    order[r] = trial[r]
                 cost, work = resume(
                     trail, stride, low, lines, window, jobs, order, start, slices, least,
                     NEVER, 0, True,
@@ -221,8 +225,10 @@ def improve(
             if lines.size[OVERFLOW]:
                 break
         if not taken:
-            trial[low : high + 1] = order[low : high + 1]
-        trial_start[:] = start
+            for r in range(low, high + 1):
+                trial[r] = order[r]
+        for j in range(start.shape[0]):
+            trial_start[j] = start[j]
     return cost, steps, idle
 
 

@@ -22,9 +22,15 @@ from cpdispatch.jobs import Column
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
 _REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
 _REQUEST = int(Column.REQUEST)
-_OWN, _RISK = 20, 22
+_OWN, _SMALL, _RISK = 20, 21, 22
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
+_NEGATIVE = (*_LARGEST_FIRST, 12, 13)
+"""Policies whose keys are 0 or less; those of the other ones that have names are 0 or more."""
+_LEAST, _MOST, _BEYOND = 2.0**-300, 2.0**260, 2.0**750
+"""Keys are 0 or between the first two; the least times the last is more than the most."""
 NO_THRESHOLD = int(np.iinfo(np.int64).max)
+FIRST_KEY = float(np.finfo(np.float64).min)
+"""The least key that a policy may give: only jobs past a threshold come before it."""
 
 Score = Callable[[float, float, float, float], float]
 """A user's own policy: (expected duration s, processors, submission s, now s) -> key."""
@@ -34,7 +40,8 @@ class Policy(IntEnum):
     """Kinds of keys, see `SUMMARIES`; p: expected duration, q: processors, r: submission.
 
     Processors are units times the request of the system's first resource type, at least 1; p
-    is at least 1 s, and so is r where its logarithm is taken.
+    is at least 1 s, and so is r where its logarithm is taken. Within the classes of `SMALL` p is
+    the requested time, since all small jobs are expected to take about as long; r is at least 0.
 
     References
     ----------
@@ -101,7 +108,7 @@ class Order:
     policy : Policy
     weights : tuple of float
         Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix, the width of
-        `risk`; else empty.
+        `risk`, the policy within each class of `small`; else empty.
     own : callable or None
         The user's `Score` behind `Policy.OWN`: a Python function, or one that numba has compiled.
     name : str
@@ -121,7 +128,9 @@ class Order:
     @property
     def changes(self) -> bool:
         """Whether keys change while jobs wait."""
-        return self.policy in _CHANGES
+        return self.policy in _CHANGES or (
+            self.policy == Policy.SMALL and Policy(int(self.weights[0])) in _CHANGES
+        )
 
     @property
     def compiled(self) -> bool:
@@ -142,6 +151,7 @@ class Order:
         if self.own is None:
             return rank(int(self.policy), self.vector, now, block, threshold_s)
         key = np.array([self._score(block[:, j], now) for j in range(block.shape[1])])
+        np.maximum(key, FIRST_KEY, out=key)
         if threshold_s != NO_THRESHOLD:
             key[now - block[_SUBMIT] > threshold_s] = -np.inf
         return np.argsort(key, kind="stable")
@@ -179,7 +189,7 @@ SUMMARIES = {
     "sexp": "smallest expansion factor first",
     "srf": "smallest ratio p / q first",
     "lrf": "largest ratio first",
-    "small": "expected to end before the requested time first; by submission",
+    "small": "expected to end before the requested time first; small+P: by P within each class",
     "wfp3": "-(wait / p)^3 q: waited long for its length, large first",
     "unicef": "-wait / (log2(q) p): small and short that waited first",
     "f1": "log10(p) q + 870 log10(r), learned",
@@ -195,7 +205,7 @@ SUMMARIES = {
 
 
 def find(name: str) -> Order:
-    """The policy of this name, in any case.
+    """The policy of this name, in any case; ``small+P`` is ``small`` with P within each class.
 
     Raises
     ------
@@ -203,12 +213,26 @@ def find(name: str) -> Order:
         When there is none; the message suggests the nearest.
     """
     known = name.lower()
+    first, plus, within = known.partition("+")
+    if first == "small":
+        return _small(within if plus else "fcfs", known)
+    if plus:
+        raise UsageError(
+            f"policy {known}: only small has another policy within each class, as in small+spf"
+        )
     if known in _PUBLISHED:
         terms = _PUBLISHED[known]
         return Order(Policy.POLYNOMIAL, terms + (0.0,) * (len(TERMS) - len(terms)), name=known)
     if known not in SUMMARIES:
         raise unknown("policy", known, SUMMARIES)
     return Order(Policy[known.upper()], name=known)
+
+
+def _small(within: str, name: str) -> Order:
+    known = [each for each in SUMMARIES if each != "small" and each not in _PUBLISHED]
+    if within not in known:
+        raise unknown("policy after small+", within, known)
+    return Order(Policy.SMALL, (float(Policy[within.upper()]),), name=name)
 
 
 def mix(weights: Mapping[str, float]) -> Order:
@@ -281,6 +305,9 @@ def key_of(
     wait, r = float(now - submit), float(submit)
     if own is not None and policy == _OWN:
         return float(own(p, q, r, float(now)))
+    small, by_class = p < requested, policy == _SMALL
+    if by_class:
+        policy, p, r = int(weights[0]), float(max(requested, 1)), max(r, 0.0)
     if policy <= 1:
         key = r
     elif policy <= 3:
@@ -308,13 +335,17 @@ def key_of(
         key = p * np.sqrt(q) + 530_000.0 * np.log10(max(r, 1.0))
     elif policy == 18:
         key = _polynomial(weights, p, q, r)
-    elif policy == 21:
-        key = 0.0 if p < requested else 1.0
     else:
         w = weights
         key = w[0] * q + w[1] * p + w[2] * wait
         key += w[3] * (p / q) + w[4] * ((wait + p) / p) + w[5] * (p * q)
-    return float(-key if policy in _LARGEST_FIRST else key)
+    key = -key if policy in _LARGEST_FIRST else key
+    if by_class and small == (policy in _NEGATIVE):
+        # Beyond the keys of the other class, by a power of two: no digit is lost.
+        key = (key - _LEAST if small else key + _LEAST) * _BEYOND
+    elif by_class:
+        key = max(key, -_MOST)
+    return float(key)
 
 
 @inlined
@@ -339,5 +370,5 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
         elif policy == _RISK:
             key[j] = risk_of(weights, p, q, upper)
         else:
-            key[j] = key_of(policy, weights, now, submit, p, q, requested, None)
+            key[j] = max(key_of(policy, weights, now, submit, p, q, requested, None), FIRST_KEY)
     return np.argsort(key, kind="mergesort")

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.arrays import FloatArray, IntArray, sealed
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import Placements
 from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
 from cpdispatch.instance import Instance, Running, Stopped
@@ -48,20 +48,20 @@ def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> Flo
     return np.where(expected_s < requested_s, known, UNKNOWN_PROBABILITY)
 
 
-def candidates(instance: Instance, test_s: int, threshold_s: int, way: int) -> IntArray:
+def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> IntArray:
     """The queue positions of the jobs that may be tested, in the order of tests; shape (tests,).
 
     They may be restarted, have not been stopped, and ask for more than `LENGTHS_MIN` lengths of a
-    test. Except where jobs in turn are tested, they have not waited longer than the threshold. The
-    key of a test is its length over the square root of the probability that the job ends in it;
-    of equal keys, what was submitted first comes first.
+    test. Except where jobs in turn are tested, they are not among the ``late`` ones, shape
+    (queued,). The key of a test is its length over the square root of the probability that the job
+    ends in it; of equal keys, what was submitted first comes first.
     """
     queue = instance.queue
     may = (queue.restartable > 0) & (queue.requested_s > LENGTHS_MIN * test_s)
     if instance.stopped is not None:
         may[instance.stopped.position] = False
     if way != TURN:
-        may &= instance.now - queue.submit_s <= threshold_s
+        may &= ~late
     found = np.flatnonzero(may)
     expected_s, requested_s = queue.expected_s[found], queue.requested_s[found]
     key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))

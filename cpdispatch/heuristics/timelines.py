@@ -80,21 +80,21 @@ def empty_window(nodes: int) -> Window:
 @kernel
 def copy(source: Timelines, target: Timelines) -> None:
     """Make the target equal to the source; its rows may be longer."""
-    target.size[:] = source.size
-    classes = source.size[CLASSES]
-    target.first[:classes] = source.first[:classes]
-    target.last[:classes] = source.last[:classes]
-    target.segments[:classes] = source.segments[:classes]
-    target.capacity[:classes] = source.capacity[:classes]
-    for c in range(classes):
+    for k in range(source.size.shape[0]):
+        target.size[k] = source.size[k]
+    for c in range(source.size[CLASSES]):
+        target.first[c], target.last[c] = source.first[c], source.last[c]
         _copy_row(source, c, target, c)
-    power = source.size[POWER]
-    target.power_time[:power] = source.power_time[:power]
-    target.power_free[:power] = source.power_free[:power]
+    for k in range(source.size[POWER]):
+        target.power_time[k], target.power_free[k] = source.power_time[k], source.power_free[k]
 
 
 @kernel
 def _copy_row(source: Timelines, c: int, target: Timelines, d: int) -> None:
+    """What the nodes of a class have, and have free, becomes that of the nodes of another."""
+    target.segments[d] = source.segments[c]
+    for r in range(source.capacity.shape[1]):
+        target.capacity[d, r] = source.capacity[c, r]
     for k in range(source.segments[c]):
         target.time[d, k] = source.time[c, k]
         for r in range(source.free.shape[2]):
@@ -329,8 +329,6 @@ def _take(
         d = lines.size[CLASSES]
         lines.size[CLASSES] = d + 1
         lines.first[d], lines.last[d] = first, first + nodes
-        lines.segments[d] = lines.segments[c]
-        lines.capacity[d] = lines.capacity[c]
         _copy_row(lines, c, lines, d)
         lines.first[c] = first + nodes
         c = d
@@ -371,8 +369,9 @@ def of_nodes(
     for c in range(len(nodes)):
         row[nodes[c]] = c
         lines.first[c], lines.last[c], lines.segments[c] = c, c + 1, 1
-        lines.capacity[c] = capacity[nodes[c]]
-        lines.time[c, 0], lines.free[c, 0] = now, capacity[nodes[c]]
+        lines.time[c, 0] = now
+        for r in range(capacity.shape[1]):
+            lines.capacity[c, r] = lines.free[c, 0, r] = capacity[nodes[c], r]
     for k in range(len(held_node)):
         if row[held_node[k]] >= 0:
             hold(lines, row[held_node[k]], held_start[k], held_end[k], held[k], 1)
@@ -424,14 +423,18 @@ def _mixed(mark: np.uint64, value: int) -> np.uint64:
 @kernel
 def _alike(lines: Timelines, c: int, d: int) -> bool:
     """Whether nodes of two classes have the same capacity, and the same free at every time."""
-    k = lines.segments[c]
-    alike: bool = (
-        k == lines.segments[d]
-        and (lines.capacity[c] == lines.capacity[d]).all()
-        and (lines.time[c, :k] == lines.time[d, :k]).all()
-        and (lines.free[c, :k] == lines.free[d, :k]).all()
-    )
-    return alike
+    if lines.segments[c] != lines.segments[d]:
+        return False
+    for r in range(lines.capacity.shape[1]):
+        if lines.capacity[c, r] != lines.capacity[d, r]:
+            return False
+    for k in range(lines.segments[c]):
+        if lines.time[c, k] != lines.time[d, k]:
+            return False
+        for r in range(lines.free.shape[2]):
+            if lines.free[c, k, r] != lines.free[d, k, r]:
+                return False
+    return True
 
 
 @kernel
@@ -468,7 +471,6 @@ def joined(lines: Timelines, member: IntArray, begin: IntArray) -> Timelines:
         d = member[begin[c]]
         joint.first[c] = begin[c]
         joint.last[c] = begin[c + 1] if c + 1 < len(begin) else nodes
-        joint.segments[c], joint.capacity[c] = lines.segments[d], lines.capacity[d]
         _copy_row(lines, d, joint, c)
     return joint
 

@@ -18,10 +18,10 @@ from cpdispatch.instance.snapshot import (
     Power,
     Reservation,
     Running,
-    Starvation,
     Stopped,
     free_capacity,
 )
+from cpdispatch.jobs import Starvation
 
 __all__ = [
     "FORMAT", "FORMAT_OF_RESTARTS", "NO_LATEST_S", "NO_NODES", "Dependencies", "Instance", "Power",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -22,11 +22,10 @@ from cpdispatch.instance.snapshot import (
     Power,
     Reservation,
     Running,
-    Starvation,
     Stopped,
     free_capacity,
 )
-from cpdispatch.jobs import JobTable, job_block
+from cpdispatch.jobs import JobTable, Starvation, job_block
 from cpdispatch.system import LIMIT, NodeGroup, System
 
 FORMAT = "cpdispatch-instance/1"
@@ -89,9 +88,10 @@ class _Power(msgspec.Struct, forbid_unknown_fields=True):
     unit: list[int]
 
 
-class _Starvation(msgspec.Struct, forbid_unknown_fields=True):
+class _Starvation(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     threshold: int
     bound: int
+    wide: int = 0
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -151,7 +151,7 @@ class _FileCheck(Check):
             power = Power(read.power.cap, tuple(read.power.unit))
         self.power(power, kinds)
         if read.starvation is not None:
-            starvation = Starvation(read.starvation.threshold, read.starvation.bound)
+            starvation = Starvation(*msgspec.structs.astuple(read.starvation))
         self.starvation(starvation)
         jobs: list[_QueuedJob | _RunningJob] = [*read.queue, *read.running]
         names = _names([(job.user, job.queue) for job in jobs])
@@ -446,7 +446,7 @@ def to_json(instance: Instance) -> bytes:
         else _Power(instance.power.cap, list(instance.power.unit)),
         starvation=None
         if instance.starvation is None
-        else _Starvation(instance.starvation.threshold_s, instance.starvation.bound_s),
+        else _Starvation(*astuple(instance.starvation)),
         restart_cost=instance.restart_cost_s,
     )  # fmt: skip
     return json_lines(msgspec.to_builtins(file))

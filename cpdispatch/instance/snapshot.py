@@ -10,7 +10,7 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
-from cpdispatch.jobs import JobTable
+from cpdispatch.jobs import JobTable, Starvation, largest_share
 from cpdispatch.system import LIMIT, System
 
 NO_LATEST_S = 2**62
@@ -223,24 +223,6 @@ class Dependencies:
         return replace(self, earliest_s=sealed(earliest_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Starvation:
-    """How long a job may be kept waiting by jobs that have waited less.
-
-    A queued job that has waited longer than the threshold is starved. No plan starts it later than
-    the bound, counted from when it became starved, though it could start earlier beside the
-    running jobs, the reservations and the other starved jobs, if all of these last until their
-    requested times.
-
-    Attributes
-    ----------
-    threshold_s, bound_s : int
-    """
-
-    threshold_s: int
-    bound_s: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
     """An immutable snapshot of the cluster: the whole of what a dispatcher may know.
@@ -307,15 +289,33 @@ class Instance:
         """Whether each queued job has waited beyond the starvation threshold, shape (queued,)."""
         if self.starvation is None:
             return np.zeros(len(self.queue), dtype=np.bool_)
-        starved: BoolArray = self.now - self.queue.submit_s > self.starvation.threshold_s
+        threshold_s = self.starvation.shortened_s(self.starvation.threshold_s, self._share())
+        starved: BoolArray = self.now - self.queue.submit_s > threshold_s
         return starved
+
+    def overdue(self) -> BoolArray:
+        """Whether each queued job has waited beyond the starvation bound, shape (queued,)."""
+        if self.starvation is None:
+            return np.zeros(len(self.queue), dtype=np.bool_)
+        overdue: BoolArray = self.now > self._due_s()
+        return overdue
+
+    def _due_s(self) -> IntArray:
+        """Submission, threshold and bound, shape (queued,)."""
+        assert self.starvation is not None
+        whole_s = self.starvation.threshold_s + self.starvation.bound_s
+        due_s: IntArray = self.queue.submit_s + self.starvation.shortened_s(whole_s, self._share())
+        return due_s
+
+    def _share(self) -> IntArray:
+        """The share of the system that each queued job asks for, in thousandths."""
+        return largest_share(self.queue, self.system.total)
 
     def latest_s(self) -> IntArray:
         """Latest start by the starvation bound, shape (queued,); `NO_LATEST_S` if not starved."""
         if self.starvation is None:
             return np.full(len(self.queue), NO_LATEST_S, dtype=np.int64)
-        due_s = self.queue.submit_s + self.starvation.threshold_s + self.starvation.bound_s
-        return np.where(self.starved(), np.maximum(due_s, self.now), NO_LATEST_S)
+        return np.where(self.starved(), np.maximum(self._due_s(), self.now), NO_LATEST_S)
 
     def job_power(self, jobs: JobTable) -> IntArray:
         """Watts that each job draws while it runs, shape (jobs,); zeros without a cap."""
@@ -392,6 +392,9 @@ class Check:
         if starvation is not None:
             self.number(starvation.threshold_s, "starvation.threshold", 0)
             self.number(starvation.bound_s, "starvation.bound", 0)
+            self.number(starvation.wide, "starvation.wide", 0)
+            few = starvation.wide <= 1000
+            self.need(few, "starvation.wide", starvation.wide, "must be 1000 or less")
 
     def reservations(self, reservations: tuple[Reservation, ...], nodes: int, kinds: int) -> None:
         """Reservations: their times, nodes and capacities."""

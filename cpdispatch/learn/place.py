@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cpdispatch.campaign import ALL_CORES, Shared, Task, Workers, run
+from cpdispatch.campaign import ALL_CORES, CampaignError, Shared, Task, Workers, completed
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.simulator.run import system_as_dict
@@ -55,10 +55,43 @@ class Place:
         """Call ``function(common, *task)`` for each task; the results in the order of the tasks.
 
         ``about`` says what the results depend on beside a task's number.
+
+        Raises
+        ------
+        CampaignError
+            At the end, when tasks failed.
+        """
+        numbered = {f"{phase}-{n:05d}": task for n, task in enumerate(tasks)}
+        done, failure = self.those_done(phase, function, common, numbered, about)
+        if failure is not None:
+            raise failure
+        return list(done.values())
+
+    def those_done(
+        self,
+        phase: str,
+        function: Callable[..., Any],
+        common: Any,
+        tasks: Mapping[str, tuple[Any, ...]],
+        about: Mapping[str, Any],
+    ) -> tuple[dict[str, Any], CampaignError | None]:
+        """Call ``function(common, *task)`` for each task, by its name.
+
+        ``about`` says what the results depend on beside a task's name. The error of a single task
+        is raised as it is.
+
+        Returns
+        -------
+        results : dict
+            Of the tasks that are done, in their order.
+        failure : CampaignError or None
+            Which of several failed, and why.
         """
         advance = self.show(phase)
-        done = run(
-            [Task(f"{phase}-{n:05d}", (Shared("common"), *task)) for n, task in enumerate(tasks)],
+        done: dict[str, Any] = {}
+        failure = None
+        outcomes = completed(
+            [Task(name, (Shared("common"), *task)) for name, task in tasks.items()],
             function,
             shared={"common": common},
             workers=self.workers,
@@ -67,7 +100,11 @@ class Place:
             progress=lambda over, tasks: advance(over / tasks),
             stop=self.stop,
         )
-        return list(done.values())
+        try:
+            done.update(outcomes)
+        except CampaignError as error:
+            failure = error
+        return {name: done[name] for name in tasks if name in done}, failure
 
 
 def about(workload: Workload, system: System, settings: Mapping[str, Any]) -> dict[str, Any]:

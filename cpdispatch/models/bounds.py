@@ -360,7 +360,8 @@ def _flow(fluid: _Fluid) -> _Run:
     by_ratio = np.argsort(-fluid.ratio[:jobs])
     by_release = np.argsort(fluid.release[:jobs])
     rank = np.empty(jobs, dtype=np.int64)
-    rank[by_ratio] = np.arange(jobs)
+    for k in range(jobs):
+        rank[by_ratio[k]] = k
     size = 2 * jobs + segments
     begin, end = np.empty(size), np.empty(size)
     job = np.empty(size, dtype=np.int64)
@@ -439,7 +440,8 @@ def _gain(
         if gain > best:
             best = gain
             taken[:] = False
-            taken[fluid.member] = True
+            for j in fluid.member:
+                taken[j] = True
         if not dropped or hopeful <= max(best, enough):
             return best
 
@@ -455,7 +457,7 @@ def _best_family(
         here = _gain(since, free[row], classes, row, on, gain, taken)
         if here > gain:
             best, gain = row, here
-            best_taken[:] = taken
+            best_taken, taken = taken, best_taken
     return best, gain, best_taken
 
 

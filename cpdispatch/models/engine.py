@@ -45,6 +45,7 @@ from cpdispatch.models.part import Part, Selection, parts_of, select
 from cpdispatch.models.pooled_model import EXHAUST_STEPS
 from cpdispatch.models.search import CLOCK_ENDED, DETERMINISTIC_PER_S, Formulation, configure
 from cpdispatch.models.solver import Response, Solver, shared
+from cpdispatch.models.warming import compile_kernels
 
 STEPS_PER_S = 2_500_000
 """Windows of the local search that a second is sure to hold (4 to 8 million were measured)."""
@@ -178,12 +179,20 @@ class Engine:
         """The jobs that are planned."""
         by_wait = self.objective in objectives.BY_EXPECTED_WAIT
         order = waiting_priority(instance) if by_wait else slowdown_priority(instance)
-        return select(limits.limited(instance, self.limits), order, self.m, self.reserve)
+        return select(self.limited(instance), order, self.m, self.reserve)
+
+    def limited(self, instance: Instance) -> Instance:
+        """The instance by whose durations plans must fit.
+
+        While the starvation bound of a job has passed these are the requested times, so that what
+        is planned around it delays it by no error of a prediction.
+        """
+        return limits.limited(instance, "requested" if instance.overdue().any() else self.limits)
 
     def parts(self, instance: Instance, selection: Selection) -> list[Part]:
         """The parts that are planned by themselves, at what the instance itself says they cost."""
         cost = objectives.of(self.objective, instance.queue)
-        return parts_of(limits.limited(instance, self.limits), selection, cost)
+        return parts_of(self.limited(instance), selection, cost)
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
         """The best plan of a part that a share of what is left of the budget allows."""
@@ -577,4 +586,5 @@ class _Throwaway:
 def warm_up(model: str) -> None:
     """Load the kernels of a model and start the solver: no decision's budget pays for it."""
     shared().warm_up()
+    compile_kernels()
     toys.play(partial(_Throwaway, model), toys.every_kind())

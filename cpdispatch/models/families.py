@@ -297,18 +297,22 @@ def _over_time(
     total = np.zeros(rows, dtype=np.int64)
     free = np.empty((rows, segments), dtype=np.int64)
     for n in range(left.shape[0]):
-        if n > 0 and group_of[n] == group_of[n - 1] and (left[n] == left[n - 1]).all():
-            here[n] = here[n - 1]
-        else:
-            for k in range(rows):
-                if where[k, group_of[n]]:
-                    here[n, k] = _room(left[n], shape[k])
-        total += here[n]
+        same = n > 0 and group_of[n] == group_of[n - 1]
+        if same:
+            for r in range(left.shape[1]):
+                same = same and left[n, r] == left[n - 1, r]
+        for k in range(rows):
+            if same:
+                here[n, k] = here[n - 1, k]
+            elif where[k, group_of[n]]:
+                here[n, k] = _room(left[n], shape[k])
+            total[k] += here[n, k]
     e = 0
     for s in range(segments):
         while e < segment.shape[0] and segment[e] == s:
             n = node[e]
-            left[n] += amount[e]
+            for r in range(left.shape[1]):
+                left[n, r] += amount[e, r]
             e += 1
             if e < segment.shape[0] and segment[e] == s and node[e] == n:
                 continue
@@ -317,7 +321,8 @@ def _over_time(
                     total[k] -= here[n, k]
                     here[n, k] = _room(left[n], shape[k])
                     total[k] += here[n, k]
-        free[:, s] = total
+        for k in range(rows):
+            free[k, s] = total[k]
     return free
 
 
@@ -375,8 +380,10 @@ def _tighten(demand: IntArray, free: IntArray) -> None:
         divisor = _divisor(demand[k])
         if divisor == 0:
             continue
-        demand[k] //= divisor
-        free[k] //= divisor
+        for j in range(demand.shape[1]):
+            demand[k, j] //= divisor
+        for s in range(free.shape[1]):
+            free[k, s] //= divisor
         ascending = np.sort(demand[k][demand[k] > 0])
         total, gapless = 0, True
         for value in ascending:

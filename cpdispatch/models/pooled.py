@@ -248,8 +248,10 @@ def _with_room(since: IntArray, free: IntArray, jobs: int) -> tuple[IntArray, In
     size = since.shape[0] + 2 * jobs
     times = np.empty(size, dtype=np.int64)
     left = np.empty((size, free.shape[1]), dtype=np.int64)
-    times[: since.shape[0]] = since
-    left[: since.shape[0]] = free
+    for k in range(since.shape[0]):
+        times[k] = since[k]
+        for r in range(free.shape[1]):
+            left[k, r] = free[k, r]
     return times, left
 
 
@@ -342,8 +344,10 @@ def _root(since: IntArray, free: IntArray, jobs: int) -> _Tree:
         np.full(jobs, -1),
     )
     tree.segments[0] = since.shape[0]
-    tree.since[0, : since.shape[0]] = since
-    tree.free[0, : since.shape[0]] = free
+    for k in range(since.shape[0]):
+        tree.since[0, k] = since[k]
+        for r in range(free.shape[1]):
+            tree.free[0, k, r] = free[k, r]
     return tree
 
 
@@ -400,13 +404,16 @@ def _descend(
     begin, used = tree.early[depth, job], tree.segments[depth]
     tree.start[job] = begin
     tree.last[depth + 1] = job
-    tree.since[depth + 1, :used] = tree.since[depth, :used]
-    tree.free[depth + 1, :used] = tree.free[depth, :used]
+    for k in range(used):
+        tree.since[depth + 1, k] = tree.since[depth, k]
+        for r in range(demand.shape[1]):
+            tree.free[depth + 1, k, r] = tree.free[depth, k, r]
     tree.segments[depth + 1] = _hold(
         tree.since[depth + 1], tree.free[depth + 1], used, demand[job], begin, begin + duration[job]
     )
     tree.cost[depth + 1] = tree.cost[depth] + per_s[job] * max(0, begin - free_until[job])
-    tree.early[depth + 1] = np.maximum(tree.early[depth], begin)
+    for j in range(duration.shape[0]):
+        tree.early[depth + 1, j] = max(tree.early[depth, j], begin)
 
 
 @kernel
@@ -429,7 +436,9 @@ def _improve(
     jobs = duration.shape[0]
     tree = _root(since, free, jobs)
     best = incumbent.copy()
-    best_cost = (per_s * np.maximum(incumbent - free_until, 0)).sum()
+    best_cost = 0
+    for j in range(jobs):
+        best_cost += per_s[j] * max(0, incumbent[j] - free_until[j])
     depth, entered = 0, True
     while depth >= 0:
         if entered:
@@ -442,7 +451,8 @@ def _improve(
                 tree.next[depth] = jobs
             elif depth == jobs:
                 best_cost = bound
-                best[:] = tree.start
+                for j in range(jobs):
+                    best[j] = tree.start[j]
         j = _choose(tree, depth)
         if j == jobs:
             if depth > 0:

@@ -250,13 +250,15 @@ def climb(
     start, mean = classes.release.copy(), classes.release.copy()
     factor, fruitless, patience = 0.2, 0, max(3, rounds // 20)
     for turn in range(rounds):
-        excess[:] = -supply
+        for c in range(supply.shape[0]):
+            for k in range(supply.shape[1]):
+                excess[c, k] = -supply[c, k]
         value = _wanted(grid, prices, classes, excess, start) - (prices * supply).sum()
         mean += (start - mean) * max(0.1, 1.0 / (turn + 1))
         fruitless += 1
         if value > best:
             best, fruitless = value, 0
-            best_prices[:] = prices
+            best_prices = prices
         elif fruitless == patience:
             factor, fruitless = 0.7 * factor, 0
         if best >= target:

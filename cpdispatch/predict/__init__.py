@@ -1,28 +1,35 @@
 """Predictors of job durations: one protocol, one registry of names.
 
 A predictor is asked at a job's submission and taught at its completion, so it never sees a runtime
-before the job has ended. One that is `Watching` hears of starts as well; one that is `Refreshing`
-is asked again about jobs that outlive what it said. The simulator caps what it says at the
-requested time, and goes on with the requested time when it fails (`cpdispatch.predict.guard`).
+before the job has ended, unless it is `Clairvoyant`. One that is `Watching` hears of starts as
+well; one that is `Refreshing` is asked again about jobs that outlive what it said. The simulator
+caps what it says at the requested time, and goes on with the requested time when it fails
+(`cpdispatch.predict.guard`).
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
 
 from cpdispatch import own
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compiled.memory import Memory
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
+from cpdispatch.parameters import pairs, switch, values
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.classes import Classes
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.eloss import ELoss
 from cpdispatch.predict.forest import Forest
 from cpdispatch.predict.last import Last2
+from cpdispatch.predict.mixture import Mixture
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.predict.walltime import Walltime
 
@@ -84,6 +91,19 @@ class Cautious(Predictor, Protocol):
 
 
 @runtime_checkable
+class Clairvoyant(Predictor, Protocol):
+    """A predictor that knows runtimes before jobs end, to compare real predictors with.
+
+    In what dispatchers see, jobs request what they run: whatever a dispatcher plans by, expected,
+    upper or requested times, it plans by the runtime.
+    """
+
+    def known(self, workload: Workload) -> IntArray:
+        """Runtime of each job of a workload in seconds, shape (jobs,)."""
+        ...
+
+
+@runtime_checkable
 class Reporting(Predictor, Protocol):
     """A predictor that has more to tell of a replay than how far its predictions were out."""
 
@@ -122,11 +142,32 @@ class Entry:
     ----------
     summary : str
     make : callable
-        From a workload and the seed of what the predictor draws at random.
+        From a workload, the seed of what the predictor draws at random, and parameters by name.
+    parameters : mapping of str to callable
+        Name -> what turns a user's value into the one meant; raises ValueError.
     """
 
     summary: str
-    make: Callable[[Workload, int], Predictor]
+    make: Callable[..., Predictor]
+    parameters: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+
+def _votes(value: Any) -> float:
+    try:
+        votes = float(value)
+    except ValueError:
+        votes = -1.0
+    if not 0 <= votes < 1:
+        raise ValueError("a share of the votes, 0 or more and below 1, is needed")
+    return votes
+
+
+def _window(value: Any) -> int:
+    if value == "all":
+        return sys.maxsize
+    if not str(value).isdecimal() or int(value) < 1:
+        raise ValueError("a number of jobs, 1 or more, or all, is needed")
+    return int(value)
 
 
 PREDICTORS: Mapping[str, Entry] = {
@@ -138,7 +179,8 @@ PREDICTORS: Mapping[str, Entry] = {
     ),
     "class": Entry(
         "small or large by a random forest: the median runtime, or the requested time",
-        lambda workload, seed: Classes.of(workload, seed),
+        Classes.of,
+        {"votes": _votes, "window": _window, "calendar": switch, "clairvoyant": switch},
     ),
     "confident": Entry(
         "profile, but the requested time of users who use it up (D2)",
@@ -150,6 +192,10 @@ PREDICTORS: Mapping[str, Entry] = {
     "forest": Entry(
         "medians of a forest that is grown anew every week",
         lambda workload, seed: Forest(seed=seed),
+    ),
+    "mixture": Entry(
+        "forest, requested time and user's past, weighed by how good each has been",
+        lambda workload, seed: Mixture(Forest(seed=seed)),
     ),
     "actual": Entry(
         "the real runtime: a clairvoyant bound, not a predictor",
@@ -165,31 +211,55 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     Parameters
     ----------
     name : str
-        A key of `PREDICTORS`, or ``module:attribute`` for a predictor of the user's own: a class
-        or a function without parameters that makes one, or an object, of which a copy is taken.
+        A key of `PREDICTORS`, with parameters if it has some, as ``class:votes=0.1``; or
+        ``module:attribute`` for a predictor of the user's own: a class or a function that makes
+        one, or an object, of which a copy is taken.
     workload : Workload
     seed : int
-        Of what ``forest`` and ``class`` draw at random. The other predictors draw nothing. A
-        predictor of the user's own is not told the seed.
+        Of what ``forest``, ``mixture`` and ``class`` draw at random. The other predictors of the
+        package draw nothing. A class or function of the user's own is given it if it has a
+        parameter ``seed``.
 
     Raises
     ------
     UsageError
-        When there is none of that name; the message suggests the nearest.
+        When there is none of that name, or a parameter or its value is of no use; the message
+        suggests the nearest.
     """
     module, colon, attribute = name.partition(":")
-    if colon:
+    entry = PREDICTORS.get(module)
+    # A module of the user's may be called as a predictor of the package is.
+    if entry is not None and (not colon or entry.parameters or "=" in attribute):
+        what = f"predictor {module}"
+        options = values(what, pairs(f"predictor {name}", attribute), entry.parameters)
+        chosen: Any = entry.make(workload, seed, **options)
+        if options:
+            chosen.name = name
+        made: Predictor = chosen
+        return made
+    if colon and "=" not in attribute:
         what = f"predictor {name}"
-        found = copy.deepcopy(own.made(own.attribute(module, attribute, what), "predict", what))
+        found = copy.deepcopy(
+            own.made(own.attribute(module, attribute, what), "predict", what, seed)
+        )
         if not callable(getattr(found, "learn", None)):
             raise UsageError(f"{what}: it has no method learn")
         if not hasattr(found, "name"):
             found.name = name
         predictor: Predictor = found
         return predictor
-    if name not in PREDICTORS:
-        raise unknown("predictor", name, PREDICTORS)
-    return PREDICTORS[name].make(workload, seed)
+    raise unknown("predictor", module, PREDICTORS)
+
+
+def known_s(predictor: Predictor, workload: Workload) -> IntArray | None:
+    """What a clairvoyant predictor knows the jobs to last, seconds, shape (jobs,).
+
+    It is 1 s or more, and the requested time at most. None if the predictor is not `Clairvoyant`.
+    """
+    if not isinstance(predictor, Clairvoyant):
+        return None
+    known = np.minimum(predictor.known(workload), workload.table.requested_s)
+    return sealed(np.maximum(known, 1))
 
 
 def bounding(predictor: Predictor) -> Bounding:

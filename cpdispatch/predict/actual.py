@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cpdispatch.arrays import IntArray
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.jobs import Job, Workload
 
@@ -32,6 +33,10 @@ class Actual:
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """There is nothing to learn."""
+
+    def known(self, workload: Workload) -> IntArray:
+        """Return the real runtimes."""
+        return workload.runtime_s
 
     def memory(self, workload: Workload) -> Memory:
         """The same predictor for compiled replays."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,8 @@ from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.extra import needed
 from cpdispatch.jobs import UNKNOWN, Job, Workload
+from cpdispatch.predict.actual import Actual
+from cpdispatch.workloads.clock import wall_s
 
 if TYPE_CHECKING:
     from cpdispatch.predict import Tables
@@ -38,6 +41,9 @@ FEATURES = (
     ),
 )
 """What the forest knows of a job, after table 6.3 of the thesis."""
+CALENDAR = ("day of the month", "week of the year", "month", "quarter")
+"""What else it knows with the calendar."""
+_DAYS_MIN, _DAYS_MAX = (date.min - date(1970, 1, 1)).days, (date.max - date(1970, 1, 1)).days
 
 Features = NDArray[np.float32]
 Lesson = tuple[Features, BoolArray]
@@ -228,8 +234,8 @@ class Classes:
     requested time, and the order ``small`` puts it first. Whatever outlives the divider as it was
     at the submission was misjudged, see `bound`.
 
-    The forest is trained anew in each week of the clock that ended jobs show, on the `WINDOW` jobs
-    that ended last, with what was known of each at its submission; until then every job is
+    The forest is trained anew in each week of the clock that ended jobs show, on the jobs that
+    ended last, with what was known of each at its submission; until then every job is
     large. A few trees grow at each of the next ends, so that no call takes long. Asking
     changes no answer: at a job's submission it notes the features for a later training. Of
     the user's jobs with the same processors, the same requested time, or of the same weekday those
@@ -243,6 +249,14 @@ class Classes:
         Share of the forest's vote above which a job is taken for small. Half is right most often;
         where jobs may be restarted, a large job taken for small costs less than a small one
         taken for large, so that less than half gives the better schedule.
+    window : int, optional
+        Jobs that ended last, on which the forest is trained; `WINDOW` when left out.
+    calendar_s : int, optional
+        Local time of the log's time 0, in seconds since 1970. With it the forest knows `CALENDAR`
+        of each submission, too.
+    runtimes_s : mapping of int to int, optional
+        Runtime in seconds by job id. With them each job is taken for what it is, by the divider at
+        its submission: the clairvoyant bound of every classifier. Nothing is trained.
     divider_s : int
         Median runtime of the jobs that have ended, to 1 %; 0 before the first has.
     weeks : dict of int to Tally
@@ -257,16 +271,15 @@ class Classes:
 
     seed: int = 0
     votes: float = 0.5
+    window: int | None = None
+    calendar_s: int | None = None
+    runtimes_s: Mapping[int, int] | None = field(default=None, repr=False)
     name: str = "class"
     divider_s: int = 0
     weeks: dict[int, Tally] = field(default_factory=dict, repr=False)
     _forest: ClassForest | None = field(default=None, repr=False)
-    _features: Features = field(
-        default_factory=lambda: np.zeros((WINDOW, len(FEATURES)), dtype=np.float32), repr=False
-    )
-    _runtime_s: IntArray = field(
-        default_factory=lambda: np.zeros(WINDOW, dtype=np.int64), repr=False
-    )
+    _features: Features = field(init=False, repr=False)
+    _runtime_s: IntArray = field(init=False, repr=False)
     _count: IntArray = field(default_factory=lambda: np.zeros(_STEPS, dtype=np.int64), repr=False)
     _ended: int = field(default=0, repr=False)
     _histories: tuple[dict[Hashable, _History], ...] = field(
@@ -277,24 +290,54 @@ class Classes:
     _parts: list[ClassForest] = field(default_factory=list, repr=False)
     _due_s: int | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        window = WINDOW if self.window is None else self.window
+        self._features = np.zeros((window, len(self.features)), dtype=np.float32)
+        self._runtime_s = np.zeros(window, dtype=np.int64)
+
     @classmethod
-    def of(cls, workload: Workload, seed: int = 0) -> Classes:
+    def of(
+        cls, workload: Workload, seed: int = 0, *, votes: float = 0.5, window: int | None = None,
+        calendar: bool = False, clairvoyant: bool = False,
+    ) -> Classes:  # fmt: skip
         """The predictor for a workload, with the seed of its forests.
+
+        Parameters
+        ----------
+        workload : Workload
+        seed : int
+        votes : float
+        window : int, optional
+            No more jobs than the workload has are remembered.
+        calendar : bool
+            Whether the forest knows `CALENDAR`, by the start and the time zone of the log.
+        clairvoyant : bool
+            Whether each job is taken for what it is.
 
         Raises
         ------
         UsageError
-            When scikit-learn is not installed.
+            When scikit-learn is needed and not installed.
         """
-        needed("sklearn.ensemble")
-        return cls(seed=seed)
+        runtimes_s = Actual.of(workload).runtime_s if clairvoyant else None
+        if not clairvoyant:
+            needed("sklearn.ensemble")
+        return cls(
+            seed, votes, None if window is None else max(min(window, len(workload)), 1),
+            int((wall_s(workload) - workload.table.submit_s)[0]) if calendar else None, runtimes_s,
+        )  # fmt: skip
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What the forest knows of a job."""
+        return FEATURES if self.calendar_s is None else (*FEATURES, *CALENDAR)
 
     @property
     def importance(self) -> dict[str, float]:
-        """Importance of each of `FEATURES` in the latest forest; empty before the first."""
+        """Importance of each of `features` in the latest forest; empty before the first."""
         if self._forest is None:
             return {}
-        return dict(zip(FEATURES, self._forest.importance.tolist(), strict=True))
+        return dict(zip(self.features, self._forest.importance.tolist(), strict=True))
 
     def report(self) -> Tables:
         """How the jobs were classified, all and of each week, and the features by importance."""
@@ -338,7 +381,7 @@ class Classes:
             week = job.submit_s // WEEK_S
             tally = self.weeks.setdefault(week, Tally(week * WEEK_S))
             tally.add(runtime_s <= asked.divider_s, asked.small, asked.divider_s)
-        at = self._ended % WINDOW
+        at = self._ended % len(self._runtime_s)
         self._features[at], self._runtime_s[at] = asked.features, runtime_s
         self._ended += 1
         self._count[min(int(log(max(runtime_s, 1), _STEP)), _STEPS - 1)] += 1
@@ -348,8 +391,9 @@ class Classes:
             small = runtime_s <= self.divider_s
             for of_key, key in zip(self._histories, _keys(job), strict=True):
                 _keep(of_key, key, of_key.pop(key, _History()).and_then(small))
-        self._begin_when_due(job.submit_s + runtime_s)
-        self._train_on()
+        if self.runtimes_s is None:
+            self._begin_when_due(job.submit_s + runtime_s)
+            self._train_on()
 
     def _look_at(self, job: Job) -> _Asked:
         """The job's features and class by what is known now."""
@@ -358,7 +402,12 @@ class Classes:
         for of_key, key in zip(self._histories, _keys(job), strict=True):
             history = of_key.get(key) if job.user != UNKNOWN else None
             known += (history or _History()).features()
+        if self.calendar_s is not None:
+            known += _calendar(self.calendar_s + job.submit_s)
         features = np.array(known, dtype=np.float32)
+        if self.runtimes_s is not None:
+            small = 0 < self.divider_s >= self.runtimes_s[job.id]
+            return _Asked(features, self.divider_s, small, self.divider_s > 0)
         forest = self._forest
         small = forest is not None and share_of_small(forest, features) > self.votes
         return _Asked(features, self.divider_s, small, forest is not None)
@@ -370,7 +419,7 @@ class Classes:
         if clock_s < self._due_s:
             return
         self._due_s += (clock_s - self._due_s) // WEEK_S * WEEK_S + WEEK_S
-        count = min(self._ended, WINDOW)
+        count = min(self._ended, len(self._runtime_s))
         small = self._runtime_s[:count] <= self.divider_s
         if not small.all():
             self._lesson, self._parts = (self._features[:count].copy(), small), []
@@ -390,6 +439,13 @@ def _processors(job: Job) -> int:
 
 def _weekday(job: Job) -> int:
     return job.submit_s // DAY_S % 7
+
+
+def _calendar(local_s: int) -> tuple[int, ...]:
+    """`CALENDAR` of a local time in seconds since 1970."""
+    days = min(max(local_s // DAY_S, _DAYS_MIN), _DAYS_MAX)
+    day = date(1970, 1, 1) + timedelta(days=days)
+    return day.day, day.isocalendar().week, day.month, (day.month + 2) // 3
 
 
 def _keys(job: Job) -> tuple[Hashable, ...]:

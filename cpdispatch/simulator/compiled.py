@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
 from cpdispatch.best import Best
-from cpdispatch.best.ended import MOST, by_submission, ended_s
+from cpdispatch.bounded import Bounded
 from cpdispatch.compiled import layout, test_runs
 from cpdispatch.compiled.memory import take
 from cpdispatch.compiled.replay import Replay, Replays, is_pool
@@ -18,7 +18,7 @@ from cpdispatch.heuristics.limits import wary_s
 from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Job, JobTable, Workload
-from cpdispatch.predict import Cautious, Predictor, Remembering
+from cpdispatch.predict import Cautious, Predictor, Remembering, known_s
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.records import Records
 from cpdispatch.simulator.simulation import check
@@ -31,15 +31,17 @@ def tests_replayable(
 ) -> bool:  # fmt: skip
     """Whether compiled code makes the test runs of a dispatcher, or there are none to make.
 
-    It does under EASY on a processor pool, where jobs are taken to last as expected, with a
-    predictor that compiled code knows, and with the trigger ``instant``.
+    It does under EASY on a processor pool, where jobs are taken to last as expected and no wait is
+    bounded, with a predictor that compiled code knows, and with the trigger ``instant``.
     """
-    if not isinstance(dispatcher, Backfill | Best) or not dispatcher.test_s:
+    inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
+    if not isinstance(inner, Backfill | Best) or not inner.test_s:
         return True
     if not workload.table.restartable.any():
         return True
     return (
         isinstance(dispatcher, Backfill)
+        and not dispatcher.bounded
         and dispatcher.limits == "expected"
         and trigger == "instant"
         and is_pool(workload, system)
@@ -56,12 +58,16 @@ def replayable(dispatcher: object, trigger: str) -> bool:
     """Whether compiled code gives the same schedule as the general loop, test runs apart.
 
     It does for a dispatcher of the backfilling family that has met no instance yet and whose keys
-    are compiled. Jobs that are not taken to last as expected need the trigger ``instant``.
+    are compiled. Jobs that are not taken to last as expected, and waits that are bounded, need the
+    trigger ``instant``.
     """
     if type(dispatcher) is Reject:
         return True
+    if type(dispatcher) is Bounded:
+        ours = type(dispatcher.inner) is Best or replayable(dispatcher.inner, trigger)
+        return ours and dispatcher.fresh and trigger == "instant"
     if type(dispatcher) is Best:
-        return dispatcher.fresh and trigger == "instant"
+        return trigger == "instant"
     if type(dispatcher) is not Backfill or not dispatcher.fresh:
         return False
     orders = dispatcher.primary, dispatcher.secondary
@@ -80,13 +86,12 @@ class CompiledSimulation:
     It gives the schedule that a `cpdispatch.simulator.simulation.Simulation` gives, job by job.
     Compiled code is left for what Python has to do. A predictor that compiled code does not know
     is asked before jobs are submitted, and told before that what has started and ended since.
-    `Best` goes on with its off-line evaluation before a decision.
 
     Parameters
     ----------
     workload, system, trigger, correction, kill_at_limit
         As of a `Simulation`.
-    dispatcher : Backfill, Reject or Best
+    dispatcher : Backfill, Reject, Best or Bounded
         One that is `replayable`.
     predictor : Predictor
     learned : bool
@@ -104,7 +109,7 @@ class CompiledSimulation:
         self,
         workload: Workload,
         system: System,
-        dispatcher: Backfill | Reject | Best,
+        dispatcher: Backfill | Reject | Best | Bounded,
         predictor: Predictor,
         *,
         learned: bool = False,
@@ -120,9 +125,11 @@ class CompiledSimulation:
         runtime_s = workload.runtime_s
         if kill_at_limit:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
-        prepared = Replays(workload, system, runtime_s)
+        prepared = Replays(_as_known(predictor, workload), system, runtime_s)
         self._name = dispatcher.name
-        self._best = dispatcher if isinstance(dispatcher, Best) else None
+        bound = dispatcher.bound if isinstance(dispatcher, Bounded) else None
+        rule: Any = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
+        self._cautious = isinstance(rule, Best)
         self._one_by_one = trigger == "event"
         self._told: _Told | None = None
         memory = prepared.walltime
@@ -130,22 +137,21 @@ class CompiledSimulation:
             memory = take(predictor.memory(workload), prepared.rows)
         else:
             self._told = _Told(predictor)
-        asked, adapts = self._told is not None, self._best is not None and self._best.adapt
+        asked = self._told is not None
         self._replay: Replay | None = Replay(
             prepared,
-            dispatcher.backfill if isinstance(dispatcher, Best) else dispatcher,
+            rule.backfill if isinstance(rule, Best) else rule,
             memory,
             trigger=trigger,
             correction=correction,
             recorded=True,
-            followed=asked or adapts,
+            followed=asked,
             asked=asked,
+            bound=bound,
         )
-        if self._best is not None:
+        if self._cautious:
             requested_s = prepared.given[layout.REQUESTED]
             self._replay.state.fate[layout.UPPER] = wary_s(requested_s, requested_s)
-        if adapts:
-            self._replay.state.at[layout.PAUSE_S] = layout.ALWAYS
         self._replay.go(0)  # compiles, before any clock runs
 
     def go(self, events: int) -> bool:
@@ -161,10 +167,7 @@ class CompiledSimulation:
                 return True
             if why == layout.USED_UP:
                 return False
-            if why == layout.UNPREDICTED:
-                self._predict(replay)
-            else:
-                self._consider(replay)
+            self._predict(replay)
             events -= 1
         return False
 
@@ -177,17 +180,9 @@ class CompiledSimulation:
         self._told.catch_up(replay)
         said = [self._told.ask(replay, each, now) for each in range(job, job + count)]
         expected_s, upper_s = np.array(said, dtype=np.int64).T
-        if self._best is not None:
+        if self._cautious:
             upper_s = wary_s(upper_s, replay.state.given[layout.REQUESTED, job : job + count])
         replay.predicted(expected_s, upper_s)
-
-    def _consider(self, replay: Replay) -> None:
-        """Let the dispatcher go on with its off-line evaluation."""
-        assert self._best is not None
-        at = replay.state.at
-        if self._best.consider(int(at[layout.NOW]), self.system.total, _Completed(replay)):
-            replay.use(self._best.backfill)
-        at[layout.PAUSE_S] = self._best.evaluation.next_s
 
     @property
     def notes(self) -> dict[str, int]:
@@ -246,8 +241,7 @@ class CompiledSimulation:
     def __getstate__(self) -> dict[str, Any]:
         """What a checkpoint needs: what is not in the log, and of that only what is in use."""
         assert self._replay is not None
-        evaluation = None if self._best is None else self._best.evaluation
-        return {"saved": self._replay.saved(), "told": self._told, "evaluation": evaluation}
+        return {"saved": self._replay.saved(), "told": self._told}
 
     def go_on_from(self, other: CompiledSimulation) -> None:
         """Take over the state of one that was restored from a checkpoint of the same run."""
@@ -255,9 +249,16 @@ class CompiledSimulation:
         state = other.__dict__
         self._replay.restore(state["saved"])
         self._told = state["told"]
-        if self._best is not None:
-            self._best.go_on_with(state["evaluation"])
-            self._replay.use(self._best.backfill)
+
+
+def _as_known(predictor: Predictor, workload: Workload) -> Workload:
+    """The workload as dispatchers see it, see `cpdispatch.predict.Clairvoyant`."""
+    requested_s = known_s(predictor, workload)
+    if requested_s is None:
+        return workload
+    columns = list(workload.table.columns)
+    columns[Column.REQUESTED] = requested_s
+    return replace(workload, table=JobTable(columns, workload.table.labels))
 
 
 class _Told:
@@ -302,34 +303,3 @@ class _Told:
         for job in replay.state.run[layout.BY_SERIAL, self._starts : count].tolist():
             self.guard.start(self._live[job], int(start_s[job]))
         self._starts = count
-
-
-class _Completed:
-    """The jobs that have ended in a compiled replay, as far as a dispatcher can know them.
-
-    This is what `cpdispatch.best.ended.Ended` finds out in the general loop.
-    """
-
-    def __init__(self, replay: Replay) -> None:
-        self._replay = replay
-        at = replay.state.at
-        self._count = int(at[layout.SERIAL] - at[layout.PENDING])
-
-    def __len__(self) -> int:
-        return min(self._count, MOST)
-
-    def jobs(self) -> tuple[JobTable, IntArray]:
-        """The jobs, and how long they ran, see `cpdispatch.best.ended.by_submission`."""
-        replay, state = self._replay, self._replay.state
-        table, rows = replay.prepared.workload.table, replay.prepared.rows
-        job = state.run[layout.COMPLETED, : self._count]
-        times = np.append(state.times[: state.at[layout.DISPATCHES]], state.at[layout.NOW])
-        seen = np.searchsorted(times, state.fate[layout.END, job])
-        last = np.lexsort((table.id[rows][job], seen))[-MOST:]
-        job, seen = job[last], seen[last]
-        before_s = np.where(seen > 0, times[seen - 1], 0)
-        start_s, expected_s = state.fate[layout.START, job], state.fate[layout.EXPECTED, job]
-        runtime_s = ended_s(before_s, times[seen], start_s, expected_s) - start_s
-        block = table.take(job if isinstance(rows, slice) else rows[job]).block.copy()
-        block[Column.EXPECTED], block[Column.UPPER] = expected_s, state.fate[layout.UPPER, job]
-        return by_submission(block, runtime_s)

@@ -15,6 +15,8 @@ from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.jobs import Workload
 
 NOT_STARTED = -1
+EASY_WAIT = "easy_wait"
+"""The column of the longest wait under EASY so far, by which waits are bounded."""
 _JOBS = 1 << 16  # whose placements are put in order at once
 _DISPATCHES = 1 << 10  # that are put into the columns at once
 
@@ -151,11 +153,14 @@ class Records:
     def replayed(self, model: str, times: IntArray, counts: NDArray[np.int32]) -> None:
         """Remember all dispatches at once: when, and jobs queued, running and started.
 
+        Where waits are bounded, a fourth row of ``counts`` has the longest wait under EASY so far.
         How long each took is not known.
         """
         rows = len(times)
         self._time, self._ms = times, np.broadcast_to(np.nan, rows)
-        self._counts = dict(zip(self._counts, counts, strict=True))
+        self._counts = dict(zip(self._counts, counts, strict=False))
+        if rows and len(counts) > len(self._counts):
+            self._known[EASY_WAIT] = array("d", counts[-1].astype(np.float64))
         for name, text in (("model", model), ("status", "heuristic")):
             self._texts[name] = np.broadcast_to(np.int16(self._number(text)), rows)
         self._limit_hit = np.zeros(rows, dtype=np.bool_)
@@ -187,6 +192,9 @@ class Records:
         for row, found in enumerate(certificates, first):
             if found.value is not None:
                 self._know("objective", row, found.value)
+            if found.starvation is not None:
+                longest_s = found.starvation.threshold_s + found.starvation.bound_s
+                self._know(EASY_WAIT, row, longest_s)
             if found.bound is not None:
                 self._know("bound", row, found.bound)
                 if found.gap is not None:

@@ -8,16 +8,18 @@ import pickle
 import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from cpdispatch import dispatch, predict, toys
 from cpdispatch.best import Best
+from cpdispatch.bounded import Bounded
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.files import read_bytes, sweep, writing
@@ -165,35 +167,48 @@ def _begun(
     ``general`` are the rules that only the general loop has. It is ``compiled`` where that is
     allowed and gives the same schedule.
     """
-    made = (
-        dispatch.make(dispatcher, settings, warm=()) if isinstance(dispatcher, str) else dispatcher
-    )
-    if predictor is None:
-        predictor = dispatch.predictor_of(made)
-    known = (
-        predict.make(predictor, workload, settings.seed)
-        if isinstance(predictor, str)
-        else predictor
-    )
+
+    @cache
+    def named(predictor: str) -> Predictor:
+        return predict.make(predictor, workload, settings.seed)
+
+    def predictor_for(made: Dispatcher) -> Predictor:
+        chosen = dispatch.predictor_of(made) if predictor is None else predictor
+        return named(chosen) if isinstance(chosen, str) else chosen
+
     # A predictor of the user's may have learned something already.
-    learned = not isinstance(predictor, str)
+    learned = not (predictor is None or isinstance(predictor, str))
+
+    def by_kernels(made: Dispatcher) -> TypeGuard[Backfill | Reject | Best | Bounded]:
+        """Whether the replay is a compiled one."""
+        return (
+            compiled
+            and isinstance(made, Backfill | Reject | Best | Bounded)
+            and replayable(made, rules["trigger"])
+            and rules["correction"] != "refresh"
+            and tests_replayable(
+                made, rules["trigger"], workload, system, predictor_for(made), learned
+            )
+        )
+
+    made = (
+        dispatch.make(
+            dispatcher, settings, warm=lambda made: () if by_kernels(made) else toys.simulated()
+        )
+        if isinstance(dispatcher, str)
+        else dispatcher
+    )
+    known = predictor_for(made)
     simulation: Simulation | CompiledSimulation
-    if (
-        compiled
-        and isinstance(made, Backfill | Reject | Best)
-        and replayable(made, rules["trigger"])
-        and tests_replayable(made, rules["trigger"], workload, system, known, learned)
-        and rules["correction"] != "refresh"
-    ):
+    if by_kernels(made):
         simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
     else:
-        if isinstance(dispatcher, str):
-            made = dispatch.make(dispatcher, settings, warm=toys.simulated())
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
-    names = {"dispatcher": made.name, "predictor": known.name}
-    restartable = int(simulation.workload.table.restartable.sum())
+    names: dict[str, Any] = {"dispatcher": made.name, "predictor": known.name}
+    if isinstance(made, Bounded):
+        names["wait"] = made.rules
     about = _about(workload, system, names | rules | general, settings)
-    about["restartable"] = restartable
+    about["restartable"] = int(simulation.workload.table.restartable.sum())
     return _Replay(about, simulation, made), known
 
 

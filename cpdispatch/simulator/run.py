@@ -111,6 +111,10 @@ class Run:
         """Jobs, mean wait and mean bounded slowdown of each user that the log names."""
         return figures.by_user(self.schedule(), *arrow.coded(self.job_table.column("user")))
 
+    def by_week(self) -> dict[int, dict[str, float]]:
+        """Jobs, mean wait and mean bounded slowdown by week of submission."""
+        return figures.by_week(self.schedule())
+
     def schedule(self) -> ScheduleColumns:
         """The columns that metrics are computed from."""
         table, kinds = self.job_table, self.about["system"]["resources"]
@@ -195,7 +199,9 @@ class _About(msgspec.Struct):
     restartable: int = 0
     restart_cost_s: int = 0
     compiled: bool = False
+    workload_sha256: str | None = None
     seed: int = 0
+    draw: int = 0
     place: int | None = None
 
 

@@ -25,7 +25,7 @@ from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
-from cpdispatch.predict import Predictor, Refreshing, bounding, make
+from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
@@ -57,6 +57,8 @@ class Simulation:
     system : System
     predictor : str or Predictor
         Says the expected duration of each job at its submission.
+    seed : int
+        Of what a predictor that is given by name draws at random.
     trigger : str
         ``instant`` or ``event``.
     correction : str
@@ -91,6 +93,7 @@ class Simulation:
         system: System,
         *,
         predictor: str | Predictor = "walltime",
+        seed: int = 0,
         trigger: str = "instant",
         correction: str = "minimal",
         kill_at_limit: bool = False,
@@ -106,7 +109,9 @@ class Simulation:
             workload = mark(workload, 1.0)
         self.workload = workload
         self.system = system
-        self.predictor = make(predictor, workload) if isinstance(predictor, str) else predictor
+        self.predictor = (
+            make(predictor, workload, seed) if isinstance(predictor, str) else predictor
+        )
         self._refreshing = correction == "refresh"
         if self._refreshing and not isinstance(self.predictor, Refreshing):
             raise UsageError(
@@ -114,6 +119,7 @@ class Simulation:
                 "correction refresh does: choose another predictor or another correction"
             )
         self._guard = Guard(self.predictor)
+        self._known_s = known_s(self.predictor, workload)
         self.trigger = trigger
         self.now = 0
         self.records = Records(workload)
@@ -265,6 +271,9 @@ class Simulation:
     def _submit(self) -> Job:
         row, column = self._next_job()
         job = job_of(column)
+        if self._known_s is not None:
+            column = column.copy()
+            column[Column.REQUESTED] = self._known_s[row]
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         upper_s = max(expected_s, self._guard.upper(job, self.now))

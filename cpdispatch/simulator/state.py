@@ -83,7 +83,8 @@ def begin(
     for k in range(position.shape[0]):
         j = position[k]
         i = running + k
-        run[:, i] = queue[:, j]
+        for row in range(run.shape[0]):
+            run[row, i] = queue[row, j]
         times[0, i], times[1, i], times[2, i] = now, now + queue[_EXPECTED, j], 0
         earliest = min(earliest, times[1, i])
         run_hidden[ROW, i], run_hidden[STEP, i] = queue_hidden[ROW, j], 0
@@ -143,12 +144,11 @@ def end(
     length, total = high - low, offset[running]
     for e in range(high, total):
         entries[0, e - length], entries[1, e - length] = entries[0, e], entries[1, e]
-    for row_ in range(run.shape[0]):
-        for k in range(i, running - 1):
-            run[row_, k] = run[row_, k + 1]
+    for rows in (run, times, run_hidden):
+        for r in range(rows.shape[0]):
+            for k in range(i, running - 1):
+                rows[r, k] = rows[r, k + 1]
     for k in range(i, running - 1):
-        times[:, k] = times[:, k + 1]
-        run_hidden[:, k] = run_hidden[:, k + 1]
         offset[k + 1] = offset[k + 2] - length
 
 

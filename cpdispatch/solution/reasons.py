@@ -35,7 +35,8 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
     """Why a job does not start now, given what `left_free` says of the decision."""
     start = int(decision.start_s[position])
     if start == instance.now:
-        return "starts now"
+        late = decision.reason[position] == Reason.LATE
+        return "starts now, in front of the others: has waited too long" if late else "starts now"
     system, job = instance.system, instance.queue[position]
     reason = decision.reason[position]
     if reason == Reason.NEVER_FITS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from operator import gt
 from typing import TypeAlias
@@ -48,7 +49,8 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     if times and min(times) < now:
         found += _early(instance, start_s)
     starting = [k for k, time in zip(planned.tolist(), times, strict=True) if time == now]
-    if not starting and not positions and _is_plain(instance):
+    plain = _is_plain(instance) and decision.certificate.starvation is None
+    if not starting and not positions and plain:
         return found
     if len(positions) != len(starting) or set(positions) != set(starting):
         found += _astray(instance, decision, starting)
@@ -79,8 +81,9 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
         found += over_time(instance, [_planned(instance, *start) for start in sound])
     else:
         found += _overfull(instance, sound)
-    if instance.starvation is not None and decision.certificate.objective and not found:
-        found += starving(instance, _whole_plan(instance, decision))
+    bound = decision.certificate.starvation or instance.starvation
+    if bound is not None and decision.certificate.objective and not found:
+        found += starving(replace(instance, starvation=bound), _whole_plan(instance, decision))
     return found
 
 

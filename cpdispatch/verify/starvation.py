@@ -24,15 +24,17 @@ def starving(instance: Instance, plan: list[Planned]) -> list[Violation]:
     rule, now = instance.starvation, instance.now
     assert rule is not None
     submit_s = instance.queue.submit_s.tolist()
+    kept = {job.position: 1000 - rule.wide * _share(instance, job) // 1000 for job in plan}
     starts = {job.position: job.start_s for job in plan}
     instance = _lasting(instance)
     lasts_s = instance.queue.expected_s.tolist()
     starved = [
         replace(job, end_s=job.start_s + lasts_s[job.position])
         for job in plan
-        if now - submit_s[job.position] > rule.threshold_s
+        if now - submit_s[job.position] > rule.threshold_s * kept[job.position] // 1000
     ]
-    due = {j.position: submit_s[j.position] + rule.threshold_s + rule.bound_s for j in starved}
+    whole_s = rule.threshold_s + rule.bound_s
+    due = {j.position: submit_s[j.position] + whole_s * kept[j.position] // 1000 for j in starved}
     late = [job for job in starved if job.start_s > max(due[job.position], now)]
     beside = _Beside(instance, starved) if late else None
     found = []
@@ -47,6 +49,16 @@ def starving(instance: Instance, plan: list[Planned]) -> list[Violation]:
             )
             found.append(Violation(Kind.STARVATION, text))
     return found
+
+
+def _share(instance: Instance, job: Planned) -> int:
+    """What a job asks for of what the system has, in thousandths: the most of all types."""
+    total = instance.system.total.tolist()
+    shares = [
+        job.units * asked * 1000 // max(has, 1)
+        for asked, has in zip(job.request, total, strict=True)
+    ]
+    return int(min(max(shares), 1000))
 
 
 def _lasting(instance: Instance) -> Instance:

@@ -29,10 +29,10 @@ def read(
     ----------
     path : path
         ``.swf`` or ``.csv``, plain or packed (.gz, .xz, .zst), or ``.parquet``.
-    filter : {"all", "strong"}
+    filter : {"all", "strong", "drop"}
         See `cpdispatch.workloads.clean.clean`.
     processors : int, optional
-        Size of the machine for `strong`; else the log must state it.
+        Size of the machine for `strong` and `drop`; else the log must state it.
     restartable : str, optional
         The column of a table that says which jobs may be restarted, instead of ``restartable``.
 
@@ -86,7 +86,7 @@ def prepare(
     system : System or str, optional
         A system, or what `cpdispatch.system.find` knows; else a pool of as many processors as the
         log's machine has.
-    filter : {"all", "strong"}
+    filter : {"all", "strong", "drop"}
         Which jobs of a file to keep, see `read`.
     units : str, optional
         How a job's processors become units, see `cpdispatch.workloads.fit.fit`.

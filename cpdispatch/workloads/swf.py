@@ -60,10 +60,10 @@ def read(
     ----------
     path : path
         ``.swf``, plain or packed (.gz, .xz, .zst).
-    filter : {"all", "strong"}
+    filter : {"all", "strong", "drop"}
         See `cpdispatch.workloads.clean.clean`.
     processors : int, optional
-        Size of the machine for `strong`; else the header's MaxProcs or MaxNodes.
+        Size of the machine for `strong` and `drop`; else the header's MaxProcs or MaxNodes.
 
     Raises
     ------

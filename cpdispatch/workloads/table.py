@@ -69,10 +69,10 @@ def read(
     ----------
     path : path
         ``.csv``, plain or packed (.gz, .xz, .zst), or ``.parquet``.
-    filter : {"all", "strong"}
+    filter : {"all", "strong", "drop"}
         See `cpdispatch.workloads.clean.clean`; a job's size is its units times their cores.
     processors : int, optional
-        Size of the machine for `strong`.
+        Size of the machine for `strong` and `drop`.
     restartable : str
         The column that says which jobs may be restarted: 1 or 0.
 
@@ -104,10 +104,10 @@ def from_table(
         or a name stands for a column of equal values. Jobs may come in any order.
     name : str
         Name of the workload, also in error messages.
-    filter : {"all", "strong"}
+    filter : {"all", "strong", "drop"}
         See `cpdispatch.workloads.clean.clean`.
     processors : int, optional
-        Size of the machine for `strong`.
+        Size of the machine for `strong` and `drop`.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 from cpdispatch.catalogue import catalogue
 from cpdispatch.cli.app import app
 
-COLUMNS = "96"
+COLUMNS = "100"
 
 
 class Names(SphinxDirective):

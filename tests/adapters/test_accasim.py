@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -153,6 +154,21 @@ def test_after_a_job_without_runtime_accasim_dispatches_again_only_at_its_next_e
     theirs, _ = by_accasim(workload, ONE_NODE, "easy", tmp_path)
     assert [start for _, start, _, _ in ours] == [10, 10, 100]
     assert [start for _, start, _, _ in theirs] == [10, 100, 105]
+
+
+@needs_accasim
+def test_the_example_runs_its_jobs_in_accasim_s_loop_and_leaves_no_file(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "accasim_loop.py"
+    done = subprocess.run(
+        [sys.executable, script, "--dispatcher", "easy-saf-spf", "--jobs", "60"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert "Dispathing method: cpdispatch-easy-saf-spf" in said
+    assert "Total jobs: 60" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 # ------------------------------------------------------------- call by call, in this process

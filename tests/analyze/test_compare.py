@@ -28,7 +28,15 @@ def unrelated(
         **more,
     }
     figures = {"jobs": 5, "bounded_slowdown_mean": slowdown, "wait_s_mean": 100 * slowdown}
-    return {**compare.row(about, figures), "classes": CLASSES, "waits_of_users": users or {}}
+    return {
+        **compare.row(about, figures),
+        "seed": 0,
+        "draw": 0,
+        "submissions": "as they are",
+        "classes": CLASSES,
+        "waits_of_users": users or {},
+        "weeks": {0: (5, slowdown)},
+    }
 
 
 def runs(*rows: compare.Row) -> list[compare.Row]:

@@ -134,3 +134,20 @@ def test_the_summary_leaves_out_jobs_that_never_started_and_counts_them() -> Non
 def test_the_summary_of_nothing_started_has_no_made_up_figures() -> None:
     figures = metrics.summary(schedule([(0, -1, -1, 1)]), np.array([]))
     assert figures == {"jobs": 0, "jobs_never_started": 1, "decisions": 0}
+
+
+def test_a_job_belongs_to_the_week_of_its_submission() -> None:
+    week_s = metrics.WEEK_S
+    rows = [(50, 60, 70, 1), (49 + week_s, week_s + 49, week_s + 149, 1)]
+    rows.append((50 + week_s, 140 + week_s, 150 + week_s, 1))
+    found = metrics.by_week(schedule([*rows, (50 + 9 * week_s, -1, -1, 1)]))
+    assert found == {
+        0: {"jobs": 2, "wait_s_mean": 5, "bounded_slowdown_mean": 1.5},
+        1: {"jobs": 1, "wait_s_mean": 90, "bounded_slowdown_mean": 10},
+    }
+
+
+def test_weeks_far_apart_take_no_memory() -> None:
+    far_s = 2**52
+    found = metrics.by_week(schedule([(0, 0, 5, 1), (far_s, far_s, far_s + 5, 1)]))
+    assert list(found) == [0, far_s // metrics.WEEK_S]

@@ -228,6 +228,39 @@ def test_tables_and_pictures_are_kept(
     assert "belongs to another campaign" in capsys.readouterr().err
 
 
+class Ending:
+    """Ends its replay, since no guard around a predictor holds this exception."""
+
+    name = "ending"
+
+    def predict(self, job: Job, now: int) -> float:
+        raise SystemExit("no way")
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        pass
+
+
+def test_a_predictor_whose_replay_fails_hides_no_other(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    ending = f"{__name__}:Ending"
+    names = ["-p", "last2", "-p", ending, "-p", "walltime"]
+    command = ["predict", str(log), *names, "--cores", "2"]
+    assert run([*command, "--out", str(tmp_path / "out")]) == BAD_INPUT
+    out, err = capsys.readouterr()
+    assert "last2" in out
+    assert "walltime" in out
+    assert "ending" not in out
+    assert err.startswith(f"cpdispatch: 1 of 3 tasks failed: {ending}: SystemExit: no way")
+    with (tmp_path / "out" / "schedule.csv").open() as file:
+        assert [row["predictor"] for row in csv.DictReader(file)] == ["last2", "walltime"]
+    assert run([*command, "--json"]) == BAD_INPUT
+    told = json.loads(capsys.readouterr().out)
+    assert [row["predictor"] for row in told["predictors"]] == ["last2", "walltime"]
+    assert told["failed"][ending].startswith("SystemExit: no way")
+
+
 def test_pictures_are_drawn_where_there_are_no_figures(log: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"

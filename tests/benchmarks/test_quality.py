@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cpdispatch.errors import UsageError
+from cpdispatch.workloads.shake import shaken
 
 ROOT = Path(__file__).resolve().parents[2]
 KTH = "KTH-SP2-1996-2"
@@ -93,6 +94,23 @@ def test_figures_are_those_of_the_jobs_in_order_of_submission() -> None:
     assert sum(of["jobs"] for of in found.classes.values()) == 2 * 301
 
 
+def test_small_and_large_jobs_are_told_apart_by_the_median_runtime() -> None:
+    workload, system = bench.find("eurora-seed-0", Path())
+    run = bench.simulate(workload.take(np.arange(301)), system, "easy")
+    found = bench.figures(run).by_divider
+    runtime_s = np.sort(workload.runtime_s[:301])
+    assert found["small"]["jobs"] == np.count_nonzero(runtime_s <= runtime_s[150])
+    assert found["small"]["jobs"] + found["large"]["jobs"] == 301
+    mean = sum(of["jobs"] * of["bounded slowdown"] for of in found.values()) / 301
+    assert mean == pytest.approx(run.metrics["bounded_slowdown_mean"])
+    case = bench.Case(KTH, bench.SMALL, "class", idempotent=True, draw=3)
+    easy = bench.Case(KTH, "easy", "walltime", draw=3)
+    results = {case: replace(ONE, by_divider=found, restarts=4), easy: ONE}
+    (row,) = bench.small_rows(results, None)
+    assert row[:5] == [KTH, bench.SMALL, "class", "3", "20.0"]
+    assert (row[5], row[-1]) == (f"{found['small']['bounded slowdown']:.1f}", "4")
+
+
 def test_the_part_of_a_log_that_is_run_begins_where_its_jobs_wait() -> None:
     workload, system = bench.find("eurora-seed-0", Path())
     whole, part = (
@@ -104,16 +122,14 @@ def test_the_part_of_a_log_that_is_run_begins_where_its_jobs_wait() -> None:
     assert part.slowdown != pytest.approx(whole.slowdown)
 
 
-def test_a_draw_shifts_submissions_and_nothing_else() -> None:
-    workload, _ = bench.find("eurora-seed-0", Path())
-    one, same, other = (bench.shifted(workload, draw) for draw in (1, 1, 2))
-    later_s = one.table.submit_s - workload.table.submit_s
-    assert later_s.min() >= 0
-    assert 0 < later_s.max() < bench.SHIFT_S
-    assert (one.table.submit_s == same.table.submit_s).all()
-    assert (one.table.submit_s != other.table.submit_s).any()
-    assert (one.table.requested_s == workload.table.requested_s).all()
-    assert (one.table.id == workload.table.id).all()
+def test_a_draw_is_measured_on_shifted_submissions() -> None:
+    log = bench.find("eurora-seed-0", Path())
+    of = [bench.measure(log, bench.Case("", "easy", "walltime", 500, draw=k)) for k in range(3)]
+    first, system = log[0].take(np.arange(500)), log[1]
+    for draw, found in enumerate(of):
+        again = bench.simulate(shaken(first, draw), system, "easy").metrics
+        assert found.slowdown == pytest.approx(again["bounded_slowdown_mean"])
+    assert len({found.slowdown for found in of}) == 3
 
 
 def test_our_versions_are_beside_what_was_published() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 from cpdispatch import dispatch, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.best import Best
+from cpdispatch.bounded import Bounded
 from cpdispatch.decision import Reason
-from cpdispatch.instance import NO_NODES, Instance, Running
+from cpdispatch.heuristics.wait_bound import WaitBound
+from cpdispatch.instance import NO_NODES, Instance, Running, Starvation
 from cpdispatch.jobs import Job, JobTable, Workload, job_block
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
@@ -51,6 +54,11 @@ def moment(
     return Instance(NOW, system, free, table(*queue), runs, NO_NODES)
 
 
+def bounded(instance: Instance, threshold_s: int, wide: int = 0) -> Instance:
+    """An instance in which a job that has waited longer is starved, and at once overdue."""
+    return replace(instance, starvation=Starvation(threshold_s, 0, wide))
+
+
 def starting(best: Best, instance: Instance) -> list[int]:
     decision = best.dispatch(instance)
     assert verify.decision(instance, decision) == []
@@ -70,8 +78,11 @@ def test_with_a_width_the_narrow_one_of_two_equally_long_comes_first() -> None:
 
 def test_who_has_waited_beyond_the_threshold_comes_first() -> None:
     long, short = (NOW - 101, 2, 900, 900, 900), (NOW, 2, 9, 9, 9)
-    assert starting(Best(threshold_s=101), moment(2, [long, short])) == [1]
-    assert starting(Best(threshold_s=100), moment(2, [long, short])) == [0]
+    assert starting(Best(), bounded(moment(2, [long, short]), 101)) == [1]
+    assert starting(Best(), bounded(moment(2, [long, short]), 100)) == [0]
+    # It asks for the whole system: two thirds of the threshold are cut away.
+    assert starting(Best(), bounded(moment(2, [long, short]), 300, wide=667)) == [0]
+    assert starting(Best(), bounded(moment(3, [long, (NOW, 3, 9, 9, 9)]), 300, wide=667)) == [1]
 
 
 def test_a_reservation_rests_on_requested_times_and_backfilling_on_half_way_to_them() -> None:
@@ -87,8 +98,9 @@ def test_a_reservation_rests_on_requested_times_and_backfilling_on_half_way_to_t
 def test_once_a_job_has_waited_too_long_nothing_is_backfilled_but_by_its_requested_time() -> None:
     running = [(NOW - 10, 1, 510, 11, 11)]
     head, fits = (NOW - 101, 2, 10, 10, 10), (NOW, 1, 2_500, 50, 100)
-    assert starting(Best(strict_s=101), moment(2, [head, fits], running)) == [1]
-    assert starting(Best(strict_s=100), moment(2, [head, fits], running)) == []
+    instance = moment(2, [head, fits], running)
+    assert starting(Best(), bounded(instance, 101)) == [1]
+    assert starting(Best(), bounded(instance, 100)) == []
 
 
 def test_a_long_job_leaves_room_for_short_ones() -> None:
@@ -102,9 +114,10 @@ def test_a_long_job_leaves_room_for_short_ones() -> None:
 
 def test_room_is_not_asked_of_the_wide_and_the_late() -> None:
     wide, late = (NOW, 90, 9_999, 9_999, 9_999), (NOW - 200, 80, 9_999, 9_999, 9_999)
-    roomy = Best(long_s=5_000, keep=0.15, threshold_s=100)
-    assert starting(roomy, moment(100, [wide])) == [0]
-    assert starting(Best(long_s=5_000, keep=0.25, threshold_s=100), moment(100, [late])) == [0]
+    assert starting(Best(long_s=5_000, keep=0.15), moment(100, [wide])) == [0]
+    roomy = Best(long_s=5_000, keep=0.25)
+    assert starting(roomy, moment(110, [late], [(NOW - 10, 6, 510, 510, 510)])) == []
+    assert starting(roomy, bounded(moment(110, [late], [(NOW - 10, 6, 510, 510, 510)]), 100)) == [0]
 
 
 def test_a_long_job_that_has_to_leave_room_is_reserved_the_moment_when_it_can() -> None:
@@ -128,7 +141,7 @@ def test_with_limits_by_requested_times_predictions_order_the_queue_and_limit_no
 
 
 def test_it_brings_its_own_predictor() -> None:
-    assert dispatch.predictor_of(dispatch.make("best")) == "forest"
+    assert dispatch.predictor_of(dispatch.make("best")) == "mixture"
     assert dispatch.predictor_of(dispatch.make("easy")) == "walltime"
 
 
@@ -158,14 +171,12 @@ def cases(draw: st.DrawFn) -> tuple[Workload, System]:
     return draw(workloads(system)), system
 
 
-@given(cases(), st.booleans(), st.sampled_from(["instant", "event"]), st.integers(1, 20))
+@given(cases(), st.booleans(), st.sampled_from(["instant", "event"]), st.integers(1, 1000))
 def test_every_schedule_is_feasible_and_whole(
-    case: tuple[Workload, System], best_fit: bool, trigger: str, threshold_s: int
+    case: tuple[Workload, System], best_fit: bool, trigger: str, in_turn_after: int
 ) -> None:
-    best = Best(
-        threshold_s=threshold_s, strict_s=threshold_s + 5, long_s=4, keep=0.3, best_fit=best_fit
-    )
+    best = Bounded(Best(long_s=4, keep=0.3, best_fit=best_fit), WaitBound(in_turn_after))
     run = simulate(*case, best, predictor=Guess(), trigger=trigger)
     assert verify.run(run.jobs, case[1]) == []
     reasons: Any = run.job_table["reason"].to_pylist()
-    assert set(reasons) <= {"started", "backfilled", "never_fits"}
+    assert set(reasons) <= {"started", "backfilled", "late", "never_fits"}

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from cpdispatch import verify
 from cpdispatch.best import Best
-from cpdispatch.best.evaluation import Parameters
+from cpdispatch.bounded import Bounded
+from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.best.test_best import Guess, cases
 from tests.oracles import plain_best
+from tests.oracles.plain_best import Parameters
 
 
 def predicted(workload: Workload) -> list[tuple[int, int]]:
@@ -30,9 +32,9 @@ def predicted(workload: Workload) -> list[tuple[int, int]]:
 
 
 parameters = st.builds(
-    lambda threshold_s, more_s, *others: Parameters(threshold_s, threshold_s + more_s, *others),
-    st.integers(1, 25), st.integers(0, 15), st.integers(0, 12), st.sampled_from([0.0, 0.2, 0.5]),
-    st.sampled_from([0.0, 0.25, 1.0]),
+    Parameters, st.integers(0, 12), st.sampled_from([0.0, 0.2, 0.5]),
+    st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0, 200, 600, 1000]),
+    st.sampled_from([0, 700, 1000]),
 )  # fmt: skip
 
 
@@ -43,7 +45,9 @@ def test_the_schedule_is_the_plain_twins(
     compiled: bool, case: tuple[Workload, System], parameters: Parameters, best_fit: bool
 ) -> None:
     workload, system = case
-    best = Best(*parameters, adapt=False, best_fit=best_fit)
+    best: Best | Bounded = Best(*parameters[:3], best_fit=best_fit)
+    if parameters.in_turn_after:
+        best = Bounded(best, WaitBound(parameters.in_turn_after, parameters.wide))
     run = simulate(*case, best, predictor=Guess(), compiled=compiled)
     assert run.about["compiled"] == compiled
     assert verify.run(run.jobs, system) == []

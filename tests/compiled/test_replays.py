@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,23 @@ from hypothesis import strategies as st
 
 import cpdispatch
 from cpdispatch import verify
-from cpdispatch.best import Best, ended, evaluation
+from cpdispatch.best import Best
+from cpdispatch.bounded import Bounded
+from cpdispatch.compiled import shadow
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics import policies
 from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, SUMMARIES, find
 from cpdispatch.heuristics.priority_rule import Reject
+from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.simulator import Run, simulate
-from cpdispatch.simulator import compiled as compiled_simulation
 from cpdispatch.system import NodeGroup, System
 from tests.strategies import systems, workloads
 
 orders = st.one_of(
     st.sampled_from(sorted(SUMMARIES)).map(find),
+    st.sampled_from(["small+spf", "small+lpf", "small+lexp", "small+wfp3"]).map(find),
     st.sampled_from([{"wait": -1.0, "area": 0.5}, {"expansion": -1.0, "processors": 0.1}]).map(
         policies.mix
     ),
@@ -187,26 +189,22 @@ def test_of_jobs_that_are_taken_to_last_otherwise_than_expected(
 
 
 bests = st.builds(
-    lambda threshold_s, more_s, **others: partial(
-        Best, threshold_s=threshold_s, strict_s=threshold_s + more_s, **others
-    ),
-    st.integers(1, 25), st.integers(0, 15), long_s=st.integers(0, 12),
-    keep=st.sampled_from([0.0, 0.2, 0.5]), width=st.sampled_from([0.0, 0.25]),
-    best_fit=st.booleans(), adapt=st.booleans(),
+    lambda share, wide, **others: lambda: Bounded(Best(**others), WaitBound(share, wide)),
+    st.sampled_from([1, 300, 600, 1000]), st.sampled_from([0, 700, 1000]),
+    long_s=st.integers(0, 12), keep=st.sampled_from([0.0, 0.2, 0.5]),
+    width=st.sampled_from([0.0, 0.25]), best_fit=st.booleans(),
 )  # fmt: skip
 
 
 @settings(max_examples=1000)
 @given(st.booleans().flatmap(cases), bests, timing)
-def test_of_best(case: tuple[Workload, System], best: Callable[[], Best], rules: Any) -> None:
+def test_of_best(case: tuple[Workload, System], best: Callable[[], Bounded], rules: Any) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(evaluation, "EVERY_S", 4)
-        patched.setattr(evaluation, "FEWEST", 2)
-        patched.setattr(evaluation, "SURE", 99)
-        patched.setattr(compiled_simulation, "MOST", 5)
-        patched.setattr(ended, "MOST", 5)
+        patched.setattr(shadow, "FIRST_ROOM", 2)  # forgets and grows
         compiled, general = both_asking(case, best, {**rules, "trigger": "instant"})
     assert same(compiled, general)
+    if len(compiled.decision_table):
+        assert compiled.decision_table["easy_wait"].equals(general.decision_table["easy_wait"])
     assert verify.run(compiled.jobs, case[1]) == []
 
 
@@ -229,7 +227,7 @@ def test_best_by_event_takes_the_general_loop() -> None:
     from tests.simulator.cases import workload
 
     jobs = workload([(0, 1, 5, 5)])
-    runs = [simulate(jobs, System.pool(2), "best:adapt=off", predictor="last2", trigger=trigger)
+    runs = [simulate(jobs, System.pool(2), "best", predictor="last2", trigger=trigger)
             for trigger in ("instant", "event")]  # fmt: skip
     assert [run.about["compiled"] for run in runs] == [True, False]
 

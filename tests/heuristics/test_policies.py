@@ -68,6 +68,59 @@ def test_small_puts_what_is_expected_to_end_before_its_requested_time_first(
     assert order == sorted(range(len(queue)), key=lambda j: (not small[j], j))
 
 
+@pytest.mark.parametrize("within", sorted(set(plain.KEYS) - {"lin"}))
+@given(jobs, st.data(), st.integers(0, 10**6))
+def test_small_with_another_policy_orders_each_class_by_it_with_requested_times(
+    within: str, queue: list[Job], data: st.DataObject, later: int
+) -> None:
+    now = max((s for s, _, _ in queue), default=0) + later
+    block = block_of(queue)
+    spare = st.lists(st.integers(0, 2) | st.just(10**6), min_size=len(queue), max_size=len(queue))
+    block[Column.REQUESTED] += np.array(data.draw(spare), dtype=np.int64)
+    small = block[Column.EXPECTED] < block[Column.REQUESTED]
+    order = find(f"small+{within}").rank(now, block)
+    assert sorted(order.tolist()) == list(range(len(queue)))
+    assert (np.diff(small[order].astype(int)) <= 0).all()
+    for of_class in (order[small[order]], order[~small[order]]):
+        keys = [
+            plain.KEYS[within](s, int(block[Column.REQUESTED, j]), q, now - s)
+            for j in of_class.tolist()
+            for s, _, q in [queue[j]]
+        ]
+        assert in_order(keys)
+        for a, b in itertools.pairwise(of_class.tolist()):
+            if block[[Column.SUBMIT, Column.REQUESTED, Column.UNITS], a].tolist() == (
+                block[[Column.SUBMIT, Column.REQUESTED, Column.UNITS], b].tolist()
+            ):
+                assert a < b
+
+
+@pytest.mark.parametrize("within", ["spf", "wfp3", "unicef", "lexp", "f3"])
+def test_the_classes_stay_apart_whatever_the_jobs_are_like(within: str) -> None:
+    """The largest small job before the smallest large one, and the other way round."""
+    queue = [(0, 2**50, 2**61), (0, 1, 1), (10, 2**50, 2**61), (10, 1, 1)]
+    for small in ({0, 2}, {1, 3}):
+        block = block_of(queue)
+        block[Column.REQUESTED, sorted(small)] += 1
+        order = find(f"small+{within}").rank(2**62, block).tolist()
+        assert set(order[:2]) == small
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("small+sfp", r"unknown policy after small\+ 'sfp'; did you mean"),
+        ("small+", r"unknown policy after small\+ ''"),
+        ("small+small", "one of fcfs, .*, f4"),
+        ("small+lin", "one of fcfs, .*, f4"),
+        ("spf+saf", "policy spf\\+saf: only small has another policy within each class"),
+    ],
+)
+def test_what_small_cannot_be_followed_by_is_one_clear_error(name: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        find(name)
+
+
 @given(jobs, st.fixed_dictionaries(dict.fromkeys(FEATURES, weights)))
 def test_a_mix_is_the_weighted_sum_of_its_features(queue: list[Job], w: dict[str, float]) -> None:
     if not any(w.values()):
@@ -108,7 +161,10 @@ def test_the_published_polynomials_have_the_published_terms() -> None:
 
 def test_every_policy_has_a_summary_and_those_that_change_with_time_say_so() -> None:
     assert {find(name).name for name in SUMMARIES} == set(SUMMARIES)
-    assert {name for name in SUMMARIES if find(name).changes} == {"lexp", "sexp", "wfp3", "unicef"}
+    changing = {"lexp", "sexp", "wfp3", "unicef"}
+    assert {name for name in SUMMARIES if find(name).changes} == changing
+    within = {name: find(f"small+{name}").changes for name in set(plain.KEYS) - {"lin"}}
+    assert {name for name, changes in within.items() if changes} == changing
 
 
 def shortest(p: float, q: float, submit: float, now: float) -> float:

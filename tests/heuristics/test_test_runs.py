@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from cpdispatch import cli, dispatch, solution, verify
 from cpdispatch.analyze import compare
 from cpdispatch.best import Best
+from cpdispatch.bounded import Bounded
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment import RunSummary, tables
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.system import NodeGroup, System
@@ -116,6 +117,9 @@ def test_what_no_compiled_replay_does() -> None:
         (POOL, "easy:test=9", {"predictor": "eloss"}),
         (POOL, "easy:test=9,limits=upper", {}),
         (POOL, "best:test=9", {"predictor": "walltime"}),
+        (POOL, "best:test=9,wait=off", {"predictor": "walltime"}),
+        (POOL, "easy:test=9,wait=0.6", {}),
+        (POOL, "easy-saf-saf:test=9,tests=turn,wait=1", {"predictor": "last2"}),
         (nodes, "easy:test=9", {}),
     ):
         run = simulate(log, system, name, **how)  # type: ignore[arg-type]
@@ -222,10 +226,34 @@ def test_the_likeliest_to_end_in_time_is_tested_first() -> None:
          "groups": [{"name": "one", "nodes": 1, "capacity": [4]}], "queue": queue}
     )  # fmt: skip
     left, turn = WAYS["left"], WAYS["turn"]
-    assert candidates(instance, 20, NO_THRESHOLD, left).tolist() == [1, 3, 0, 2]
-    assert candidates(instance, 20, 57, left).tolist() == [3]
-    assert candidates(instance, 20, 57, turn).tolist() == [1, 3, 0, 2]
-    assert candidates(instance, 250, NO_THRESHOLD, left).tolist() == []
+    nobody, others = np.zeros(4, dtype=np.bool_), np.arange(4) < 3
+    assert candidates(instance, 20, nobody, left).tolist() == [1, 3, 0, 2]
+    assert candidates(instance, 20, others, left).tolist() == [3]
+    assert candidates(instance, 20, others, turn).tolist() == [1, 3, 0, 2]
+    assert candidates(instance, 250, nobody, left).tolist() == []
+
+
+@pytest.mark.parametrize(("threshold_s", "tested"), [(50, True), (49, False)])
+def test_no_starved_job_is_tested_under_a_bound(threshold_s: int, tested: bool) -> None:
+    """The first one has to wait for the job that runs, the second would delay it."""
+    instance = read(
+        {"format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+         "groups": [{"name": "one", "nodes": 1, "capacity": [4]}],
+         "running": [{"id": 1, "start": 0, "duration": 100, "units": 3, "unit": [1],
+                      "nodes": {"0": 3}}],
+         "queue": [{"id": 2, "submit": 1, "duration": 50, "units": 4, "unit": [1]},
+                   {"id": 3, "submit": 10, "duration": 500, "units": 1, "unit": [1],
+                    "restartable": True}]}
+    )  # fmt: skip
+    instance = replace(instance, starvation=Starvation(threshold_s, 10**6))
+    for dispatcher in (Backfill(bounded=True, test_s=20), Best(test_s=20)):
+        decision = dispatcher.dispatch(instance)
+        assert verify.decision(instance, decision) == []
+        assert (decision.start_s[1] == 60) == tested
+        assert (decision.bound_s is not None) == tested
+    # The threshold of the dispatcher itself plays no part.
+    decision = Backfill(bounded=True, threshold_s=1, test_s=20).dispatch(instance)
+    assert (decision.start_s[1] == 60) == tested
 
 
 def test_a_solution_keeps_the_bounds() -> None:
@@ -261,8 +289,7 @@ def crowd() -> list[Row]:
 def test_best_tests_too() -> None:
     nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
     log = mark(workload(crowd()), 1.0)
-    for adapt in (True, False):
-        best = Best(adapt=adapt, keep=0.0, test_s=9)
+    for best in (Best(keep=0.0, test_s=9), Bounded(Best(keep=0.0, test_s=9))):
         run = simulate(log, nodes, best, predictor=Guess())
         assert run.verify() == []
         assert {"none", "killed"} <= set(run.jobs["test"])
@@ -327,13 +354,19 @@ def test_the_command_says_what_is_missing(
     assert (lost["end"] - lost["start"] == lost["runtime_s"] + 3).all()
 
 
+def cold(dispatcher: dispatch.Dispatcher) -> list[Instance]:
+    """Nothing to warm up on."""
+    return []
+
+
 def test_names_and_what_is_wrong_with_them() -> None:
-    made = dispatch.make("easy:test=2min,tests=backfill", warm=())
+    made = dispatch.make("easy:test=2min,tests=backfill", warm=cold)
     assert isinstance(made, Backfill)
     assert (made.test_s, made.tests) == (120, "backfill")
-    best = dispatch.make("best:test=300,tests=turn", warm=())
-    assert isinstance(best, Best)
-    assert (best.backfill.test_s, best.backfill.tests) == (300, "turn")
+    best = dispatch.make("best:test=300,tests=turn", warm=cold)
+    assert isinstance(best, Bounded)
+    assert isinstance(best.inner, Best)
+    assert (best.inner.backfill.test_s, best.inner.backfill.tests) == (300, "turn")
     for name, problem in (
         ("easy:test=0", "1 or more whole seconds|a time as 90min"),
         ("easy:tests=first", "one of left, backfill, turn is needed"),
@@ -341,7 +374,7 @@ def test_names_and_what_is_wrong_with_them() -> None:
         ("conservative:test=120", "has no parameter 'test'"),
     ):
         with pytest.raises(UsageError, match=problem):
-            dispatch.make(name, warm=())
+            dispatch.make(name, warm=cold)
 
 
 def test_a_run_with_tests_that_was_stopped_goes_on_to_the_same_end(tmp_path: Any) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 
 from cpdispatch.cli import run
 from cpdispatch.cli.output import BAD_INPUT, DONE
+from cpdispatch.learn import tune
 from cpdispatch.workloads import swf
 from tests.learn.cases import bursts
 
@@ -77,6 +78,28 @@ def test_the_same_command_goes_on_and_another_one_is_refused(
     words = [str(log) if word == "LOG" else word for word in (*TUNE, *out)]
     assert run([*words, "--system", "5", "--cores", "1"]) == BAD_INPUT
     assert "its system is" in capsys.readouterr().err
+
+
+def test_a_week_that_fails_is_told_with_where_the_others_are_kept(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured, calls = tune._measured, []
+
+    def failing_once(common: object, week: object) -> object:
+        calls.append(week)
+        if len(calls) == 2:
+            raise ZeroDivisionError("no way")
+        return measured(common, week)  # type: ignore[arg-type]
+
+    failing_once.__module__, failing_once.__qualname__ = measured.__module__, measured.__qualname__
+    monkeypatch.setattr(tune, "_measured", failing_once)
+    out = tmp_path / "out"
+    assert call(log, TUNE, "--out", str(out)) == BAD_INPUT
+    err = capsys.readouterr().err
+    assert "1 of 4 tasks failed: tune-00001: ZeroDivisionError: no way" in err
+    assert f"what was done is saved in {out}: the same command goes on from there" in err
+    assert call(log, TUNE, "--out", str(out)) == DONE
+    assert len(calls) == 5
 
 
 def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:

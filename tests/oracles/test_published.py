@@ -86,6 +86,28 @@ def test_one_dispatch_an_instant_gives_slightly_other_slowdowns(
 
 @pytest.mark.log
 @pytest.mark.parametrize(
+    ("dispatcher", "trigger", "published", "wait"),
+    [
+        ("easy-sqf-sqf", "instant", 2090, "2089.67"),
+        ("easy-sqf-sqf", "event", 2090, "2089.68"),
+        ("easy-lexp-lexp", "instant", 3074, "3112.65"),
+        ("easy-lexp-lexp", "event", 3074, "3020.29"),
+    ],
+)
+def test_without_jobs_that_ran_too_long_the_published_waits_of_orders_come_out(
+    dispatcher: str, trigger: str, published: int, wait: str, trace: Trace,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:  # fmt: skip
+    """Lelong, Reis, Trystram, JSSPP 2017: to the second, or within 2 %."""
+    figures = simulate(
+        capsysbinary, str(trace(CTC)), "-d", dispatcher, "--filter", "drop", "--trigger", trigger
+    )
+    assert f"{figures['wait_s_mean']:.2f}" == wait
+    assert abs(figures["wait_s_mean"] / published - 1) < 0.02
+
+
+@pytest.mark.log
+@pytest.mark.parametrize(
     ("log", "processors", "wait"), [(CTC, "512", "6182.60"), (HPC2N, "240", "16189.15")]
 )
 def test_strict_fifo_gives_the_published_mean_wait(

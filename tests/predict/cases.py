@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-NEEDING_SCIKIT_LEARN = {"class", "forest"}
+NEEDING_SCIKIT_LEARN = {"class", "forest", "mixture"}
 
 
 def names(some: Iterable[str]) -> list[Any]:

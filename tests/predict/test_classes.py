@@ -5,6 +5,7 @@ import math
 import pickle
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpdispatch import predict
+from cpdispatch import predict, verify
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import UNKNOWN, Job
 from cpdispatch.predict import Bounding, classes
 from cpdispatch.predict.classes import (
+    CALENDAR,
     FEATURES,
     WEEK_S,
     Classes,
@@ -260,6 +262,132 @@ def test_the_report_has_all_weeks_and_the_features_by_importance(fortnight: Clas
     shares = [row["importance"] for row in features]
     assert shares == sorted(fortnight.importance.values(), reverse=True)
     assert Classes().report() == {"classes by week": [], "features": []}
+
+
+def test_the_clairvoyant_classifier_takes_each_job_for_what_it_is_by_the_divider() -> None:
+    runtimes_s = [100, 50, 200, 101, 100]
+    known = Classes(runtimes_s=dict(enumerate(runtimes_s)))
+    told = []
+    for number, runtime_s in enumerate(runtimes_s):
+        asked = job(number, number, 1)
+        told.append((known.divider_s, known.predict(asked, number), known.bound(asked)))
+        known.learn(asked, runtime_s)
+    requested_s = 8 * HOUR_S
+    # Before a job has ended there is no divider. The median of what has ended is 100, 50, 100, 100.
+    assert told[0] == (0, requested_s, None)
+    for (divider_s, expected_s, bound_s), small in zip(
+        told[1:], [True, False, False, True], strict=True
+    ):
+        assert (expected_s, bound_s) == ((divider_s, divider_s) if small else (requested_s, None))
+    week = total(known.weeks.values())
+    assert (week.jobs, week.accuracy, week.large_taken_for_small) == (4, 1.0, 0.0)
+    assert known.importance == {}
+    assert Classes(runtimes_s={0: 0}).bound(job(0, 0, 1)) is None
+
+
+def test_the_clairvoyant_classifier_needs_no_library_and_kills_no_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    log = workload([(n * 7, 1, 500, 1 + n * 37 % 90) for n in range(80)])
+    known = predict.make("class:clairvoyant=on", log)
+    assert known.name == "class:clairvoyant=on"
+    run = simulate(
+        log, System.pool(2), "easy-small+spf-small+spf", predictor=known, idempotent=True
+    )
+    assert verify.run(run.jobs, System.pool(2)) == []
+    assert isinstance(known, Classes)
+    found = total(known.weeks.values())
+    assert found.small_as_small > 10
+    assert found.large_as_large > 10
+    assert run.jobs.lost_start is None or not (run.jobs.lost_start >= 0).any()
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [("2024-02-29", (29, 9, 2, 1)), ("2025-12-31", (31, 1, 12, 4)), ("1970-07-01", (1, 27, 7, 3))],
+)
+def test_the_calendar_is_that_of_the_submission_on_the_wall(
+    day: str, expected: tuple[int, ...]
+) -> None:
+    start_s = int(np.datetime64(day, "s").astype(np.int64))
+    known = Classes(calendar_s=start_s - 10 * HOUR_S)
+    assert known.features == (*FEATURES, *CALENDAR)
+    for submit_s in (10 * HOUR_S, 34 * HOUR_S - 1):
+        asked = known._look_at(job(1, submit_s, 1)).features.tolist()
+        assert tuple(map(int, asked[len(FEATURES) :])) == expected
+    assert known._look_at(job(1, 34 * HOUR_S, 1)).features[-4:].tolist() != list(expected)
+    for absurd_s in (-(10**15), 10**15):
+        assert len(known._look_at(job(1, absurd_s, 1)).features) == len(known.features)
+
+
+def test_the_calendar_begins_where_the_header_of_the_log_says() -> None:
+    pytest.importorskip("sklearn")
+    log = replace(
+        workload([(5, 1, 9, 9)]),
+        header=("; UnixStartTime: 1700000000", "; TimeZoneString: Europe/Stockholm"),
+    )
+    known = predict.make("class:calendar=on", log)
+    assert isinstance(known, Classes)
+    assert known.calendar_s == 1_700_000_000 + HOUR_S
+
+
+def test_a_forest_is_trained_on_the_jobs_of_the_window() -> None:
+    pytest.importorskip("sklearn")
+    lessons: dict[int | None, int] = {}
+    for window in (40, 300, None):
+        known = Classes(window=window)
+        for number in range(14 * 24 + 5):
+            asked, runtime_s = submitted(number)
+            known.predict(asked, asked.submit_s)
+            known.learn(asked, runtime_s)
+            if known._lesson is not None:
+                lessons[window] = len(known._lesson[1])
+        runtimes_s = [runtime_s for _, runtime_s in map(submitted, range(14 * 24 + 5))]
+        if window is not None:
+            assert sorted(known._runtime_s.tolist()) == sorted(runtimes_s[-window:])
+    # The second training, at the end of the second week.
+    assert lessons == {40: 40, 300: 300, None: lessons[None]}
+    assert lessons[None] > 300
+
+
+def test_all_past_weeks_are_as_many_jobs_as_the_log_has() -> None:
+    pytest.importorskip("sklearn")
+    log = workload([(n, 1, 9, 9) for n in range(12)])
+    sizes = {
+        name: len(made._runtime_s)
+        for name in ("class", "class:window=5", "class:window=all")
+        if isinstance(made := predict.make(name, log), Classes)
+    }
+    assert sizes == {"class": classes.WINDOW, "class:window=5": 5, "class:window=all": 12}
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("class:vote=0.1", "predictor class has no parameter 'vote'; did you mean votes"),
+        ("class:votes=1", "predictor class, votes=1: a share of the votes, 0 or more and below 1"),
+        ("class:votes=nan", "a share of the votes"),
+        ("class:votes=few", "a share of the votes"),
+        ("class:window=0", "a number of jobs, 1 or more, or all, is needed"),
+        ("class:window=some", "a number of jobs, 1 or more, or all, is needed"),
+        ("class:calendar=yes", "predictor class, calendar=yes: on or off is needed"),
+        ("class:clairvoyant", "predictor class:clairvoyant: 'clairvoyant' is not of the form"),
+        ("class:window=1,window=2", "the parameter window is given twice"),
+        ("clas:window=2", "unknown predictor 'clas'; did you mean class"),
+        ("last2:window=2", "predictor last2 has no parameter 'window' .it has: none"),
+    ],
+)
+def test_a_wrong_parameter_is_one_clear_error(name: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        predict.make(name, workload([(0, 1, 5, 5)]))
+
+
+def test_fewer_votes_come_from_the_name() -> None:
+    pytest.importorskip("sklearn")
+    made = predict.make("class:votes=0.1", workload([(0, 1, 5, 5)]), 7)
+    assert isinstance(made, Classes)
+    assert (made.votes, made.seed, made.name) == (0.1, 7, "class:votes=0.1")
 
 
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

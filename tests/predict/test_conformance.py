@@ -21,9 +21,26 @@ def test_every_predictor_conforms(name: str, rule: str) -> None:
     check(lambda workload: make(name, workload), rule)
 
 
+OPTIONS = ("class:votes=0.1", "class:window=50", "class:window=all", "class:calendar=on")
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_conforms(name: str, rule: str) -> None:
+    pytest.importorskip("sklearn")
+    check(lambda workload: make(name, workload), rule)
+
+
 @pytest.mark.parametrize("rule", sorted(set(RULES) - {"labels"}))
-def test_the_clairvoyant_bound_conforms_but_for_labels(rule: str) -> None:
-    check(Actual.of, rule)
+@pytest.mark.parametrize("name", [CLAIRVOYANT, "class:clairvoyant=on"])
+def test_a_clairvoyant_bound_conforms_but_for_labels(name: str, rule: str) -> None:
+    check(lambda workload: make(name, workload), rule)
+
+
+@pytest.mark.parametrize("name", [CLAIRVOYANT, "class:clairvoyant=on"])
+def test_a_clairvoyant_bound_sees_labels(name: str) -> None:
+    with pytest.raises(ConformanceError, match="rule labels: "):
+        check(lambda workload: make(name, workload), "labels")
 
 
 class Wrong:

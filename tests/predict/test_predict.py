@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from cpdispatch import verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Column, Job, JobTable
-from cpdispatch.predict import PREDICTORS, make
+from cpdispatch.predict import PREDICTORS, Cautious, make
+from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.conformance import sample
 from cpdispatch.predict.profile import NO_PREFIX
-from cpdispatch.simulator import simulate
+from cpdispatch.simulator import Simulation, simulate
 from cpdispatch.system import System
 from tests.predict.cases import NEEDING_SCIKIT_LEARN, names
 from tests.simulator.cases import play, workload
@@ -31,6 +37,45 @@ def test_walltime_is_the_requested_time() -> None:
 def test_actual_is_the_real_runtime_capped_at_the_requested_time() -> None:
     sim, _ = play(ROWS, predictor="actual")
     assert sim.records.expected_s.tolist() == [7, 50, 30]
+
+
+def test_with_actual_jobs_request_what_they_run_in_what_dispatchers_see() -> None:
+    sim, met = play(ROWS, processors=5, predictor="actual")
+    for job, seconds in ((1, 7), (2, 50), (3, 30)):
+        tables = [each for one in met for each in (one.queue, one.running.jobs)]
+        for name in ("requested_s", "expected_s", "upper_s"):
+            seen = {
+                int(getattr(each, name)[each.id == job][0]) for each in tables if job in each.id
+            }
+            assert seen == {seconds}
+    assert sim.workload.table.requested_s.tolist() == [100, 50, 30]
+
+
+def test_actual_states_its_upper_duration() -> None:
+    log = workload(ROWS)
+    actual = Actual.of(log)
+    assert isinstance(actual, Cautious)
+    assert [actual.upper(job, job.submit_s) for job in log.table] == [7, 80, 30]
+
+
+@pytest.mark.parametrize(
+    "name", ["easy-spf-spf", "conservative", "best", "hcp:cp=off", "pcp:cp=off"]
+)
+def test_with_actual_no_dispatcher_plans_by_anything_but_the_runtime(name: str) -> None:
+    """The schedule is that of a log whose jobs request what they run."""
+    log = sample(60)
+    block = log.table.block.copy()
+    block[Column.REQUESTED] = np.clip(log.runtime_s, 1, log.table.requested_s)
+    exact = replace(log, table=JobTable(block))
+    system = System.pool(int(log.table.units.max()))
+    for compiled in (True, False):
+        known, told = (
+            simulate(one, system, name, predictor=predictor, compiled=compiled)
+            for one, predictor in ((log, "actual"), (exact, "walltime"))
+        )
+        assert verify.run(known.jobs, system) == []
+        assert known.jobs["start"].tolist() == told.jobs["start"].tolist()
+        assert known.jobs["requested_s"].tolist() == log.table.requested_s.tolist()
 
 
 def test_a_predictor_learns_a_runtime_only_when_the_job_has_ended() -> None:
@@ -73,6 +118,46 @@ def test_the_seed_of_a_run_is_that_of_a_predictor_that_draws_numbers(name: str) 
         for seed in (0, 1, 1)
     )
     assert second.tolist() == again.tolist() != first.tolist()
+
+
+OWN = """
+class Seeded:
+    name = "seeded"
+    def __init__(self, seed=7):
+        self.seed = seed
+    def predict(self, job, now):
+        return self.seed
+    def learn(self, job, runtime_s):
+        pass
+class Plain(Seeded):
+    def __init__(self):
+        super().__init__()
+def make(*, seed):
+    return Seeded(seed)
+ready = Seeded(8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "seed"), [("Seeded", 5), ("make", 5), ("Plain", 7), ("ready", 8)]
+)
+def test_what_makes_a_users_own_predictor_is_told_the_seed_if_it_takes_one(
+    attribute: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_seeded.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_seeded", raising=False)
+    name = f"own_seeded:{attribute}"
+    run = simulate(workload(ROWS), System.pool(10), predictor=name, settings=Settings(seed=5))
+    assert run.jobs["expected_s"].tolist() == [seed] * 3
+    alone: Any = Simulation(workload(ROWS), System.pool(10), predictor=name, seed=5).predictor
+    assert alone.seed == seed
+
+
+@pytest.mark.parametrize("name", names(NEEDING_SCIKIT_LEARN))
+def test_a_predictor_named_to_a_simulation_has_the_simulations_seed(name: str) -> None:
+    made: Any = Simulation(workload(ROWS), System.pool(10), predictor=name, seed=3).predictor
+    assert getattr(made, "predictor", made).seed == 3
 
 
 class Plodder:

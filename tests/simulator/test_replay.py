@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cpdispatch import verify
-from cpdispatch.best import evaluation
+from cpdispatch import dispatch, toys, verify
+from cpdispatch.compiled import shadow
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.instance import Starvation
@@ -116,7 +116,8 @@ def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
 @pytest.mark.parametrize(
     ("dispatcher", "pool"),
     [("easy", False), ("easy:allocate=best-fit,depth=3", False), ("easy-lexp-saf", True),
-     ("conservative", True), ("best:threshold=600,keep=0.2", False), ("best:width=1", True)],
+     ("conservative", True), ("best:keep=0.2", False), ("best:width=1", True),
+     ("easy-saf-wfp3:wait=0.4", True)],
 )  # fmt: skip
 @pytest.mark.parametrize("predictor", ["walltime", "last2", "confident", "eloss"])
 @pytest.mark.parametrize("moments", [1, 40])
@@ -127,8 +128,7 @@ def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
     monkeypatch.setattr("cpdispatch.simulator.replay._EVERY", 11)
     monkeypatch.setattr("cpdispatch.simulator.replay._MOMENT_S", 1e9)
     monkeypatch.setattr(_Replay, "_some_compiled", lambda self, simulation: simulation.go(11))
-    monkeypatch.setattr(evaluation, "EVERY_S", 600)
-    monkeypatch.setattr(evaluation, "FEWEST", 50)
+    monkeypatch.setattr(shadow, "FIRST_ROOM", 20)
     machine, jobs = EURORA, eurora_sample(400, seed=1)
     if pool:
         machine = System.pool(1024)
@@ -423,3 +423,20 @@ def test_a_damaged_run_folder_is_one_clear_error(
         jobs.write_bytes(jobs.read_bytes()[:1000])
     with pytest.raises(InputError, match=str(tmp_path)):
         Run.load(tmp_path)
+
+
+def test_a_named_dispatcher_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry, made = dispatch.REGISTRY["easy"], []
+
+    def make(settings: Settings, given: dict[str, Any]) -> dispatch.Dispatcher:
+        made.append(entry.make(settings, given))
+        return made[-1]
+
+    monkeypatch.setattr(
+        dispatch, "REGISTRY", {**dispatch.REGISTRY, "easy": replace(entry, make=make)}
+    )
+    monkeypatch.setattr(toys, "simulated", lambda: [])  # throw-away dispatchers decide on these
+    for compiled in (True, False):
+        made.clear()
+        simulate(eurora_sample(20), EURORA, "easy", compiled=compiled)
+        assert len(made) == 1

@@ -111,6 +111,8 @@ def test_a_saved_model_makes_what_the_log_does(
     assert first.read_bytes() == second.read_bytes()
     err = refused(capsys, "generate", model, "--jobs", 5, "--out", second)
     assert "does not say how large its machine is: give --system" in err
+    err = refused(capsys, "generate", model, *made, "--out", second, "--filter", "strong")
+    assert "--filter goes with a log, a saved model was learned from one" in err
 
 
 def test_a_slower_logs_machine_makes_less_work(
@@ -191,6 +193,7 @@ def test_a_missing_matplotlib_is_told_before_there_is_any_work(
             "--request-limits is for",
         ),
         (["generate", "lublin", "--jobs", "9", "--save-model", "m.json"], "--save-model is for"),
+        (["generate", "lublin", "--jobs", "9", "--filter", "strong"], "--filter is for jobs like"),
         (["generate", "LOG", "--jobs", "9", "--request-limits", "core=a..b"], "NAME=LEAST..MOST"),
         (
             ["generate", "LOG", "--jobs", "9", "--request-limits", "core"],

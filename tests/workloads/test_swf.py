@@ -16,6 +16,7 @@ from cpdispatch.workloads.clean import (
     REQUEST_COPIED,
     ROUNDED,
     RUNTIME_CUT,
+    RUNTIME_EXCEEDS,
     RUNTIME_UNKNOWN,
     RUNTIME_ZERO,
     SIZE_COPIED,
@@ -222,6 +223,7 @@ def test_the_filter_all_keeps_runtimes_of_zero_and_beyond_the_request(
     assert workload.notes == {}
 
 
+@pytest.mark.parametrize("filter", ["strong", "drop"])
 @pytest.mark.parametrize(
     ("changed", "rule"),
     [
@@ -235,11 +237,11 @@ def test_the_filter_all_keeps_runtimes_of_zero_and_beyond_the_request(
         ({"f2": -5}, SUBMIT_UNKNOWN),
     ],
 )
-def test_the_filter_strong_drops_by_its_rules(
-    log: Callable[..., Path], changed: dict[str, int], rule: str
+def test_the_published_filters_drop_by_the_same_rules(
+    log: Callable[..., Path], changed: dict[str, int], rule: str, filter: str
 ) -> None:
     path = log("; MaxProcs: 16\n" + job(**changed) + job(f1=2))
-    workload = swf.read(path, "strong")
+    workload = swf.read(path, filter)
     assert workload.table.id.tolist() == [2]
     assert workload.notes == {rule: 1}
 
@@ -252,6 +254,16 @@ def test_the_filter_strong_copies_sizes_and_cuts_runtimes(log: Callable[..., Pat
     assert workload.notes == {SIZE_COPIED: 2, RUNTIME_CUT: 1}
 
 
+def test_the_filter_drop_drops_jobs_that_ran_longer_than_requested(
+    log: Callable[..., Path],
+) -> None:
+    text = job(f4=101, f5=-1) + job(f1=2, f4=100) + job(f1=3, f4=99, f5=-1)
+    workload = swf.read(log("; MaxProcs: 16\n" + text), "drop")
+    assert workload.table.id.tolist() == [2, 3]
+    assert workload.runtime_s.tolist() == [100, 99]
+    assert workload.notes == {RUNTIME_EXCEEDS: 1, SIZE_COPIED: 1}
+
+
 def test_the_number_of_processors_given_goes_before_the_header(log: Callable[..., Path]) -> None:
     path = log("; MaxProcs: 3\n" + job())
     assert len(swf.read(path, "strong", processors=4)) == 1
@@ -259,15 +271,16 @@ def test_the_number_of_processors_given_goes_before_the_header(log: Callable[...
         swf.read(path, "strong")
 
 
-def test_the_filter_strong_asks_for_the_machine_when_nobody_states_it(
-    log: Callable[..., Path],
+@pytest.mark.parametrize("filter", ["strong", "drop"])
+def test_a_published_filter_asks_for_the_machine_when_nobody_states_it(
+    log: Callable[..., Path], filter: str
 ) -> None:
-    with pytest.raises(InputError, match=r"log\.swf.*give --system"):
-        swf.read(log(job()), "strong")
+    with pytest.raises(InputError, match=rf"log\.swf.*the filter `{filter}`.*give --system"):
+        swf.read(log(job()), filter)
 
 
 def test_an_unknown_filter_is_refused(log: Callable[..., Path]) -> None:
-    with pytest.raises(UsageError, match="unknown filter 'strict': all or strong"):
+    with pytest.raises(UsageError, match="unknown filter 'strict': all, strong or drop"):
         swf.read(log(job()), "strict")
 
 
@@ -411,23 +424,24 @@ def test_a_workload_of_nodes_is_written_in_processors_with_their_memory(tmp_path
 
 @pytest.mark.log
 @pytest.mark.parametrize(
-    ("name", "processors", "every", "strong"),
+    ("name", "processors", "every", "strong", "drop"),
     [
-        ("KTH-SP2-1996-2", 100, 28_489, 28_481),
-        ("KTH-SP2-1996-2.1-cln", 100, 28_475, 28_467),
-        ("CTC-SP2-1996-3.1-cln", 338, 77_222, 77_199),
-        ("HPC2N-2002-2.2-cln", 240, 202_871, 202_871),
-        ("UniLu-Gaia-2014-1", 2_004, 51_860, 51_859),
-        ("SDSC-BLUE-2000-4.1-cln", 1_152, 232_568, 232_542),
+        ("KTH-SP2-1996-2", 100, 28_489, 28_481, 28_006),
+        ("KTH-SP2-1996-2.1-cln", 100, 28_475, 28_467, 27_992),
+        ("CTC-SP2-1996-3.1-cln", 338, 77_222, 77_199, 70_025),
+        ("HPC2N-2002-2.2-cln", 240, 202_871, 202_871, 188_054),
+        ("UniLu-Gaia-2014-1", 2_004, 51_860, 51_859, 50_359),
+        ("SDSC-BLUE-2000-4.1-cln", 1_152, 232_568, 232_542, 209_108),
     ],
 )
 def test_a_real_log_keeps_the_known_number_of_jobs(
-    trace: Callable[[str], Path], name: str, processors: int, every: int, strong: int
+    trace: Callable[[str], Path], name: str, processors: int, every: int, strong: int, drop: int
 ) -> None:
     path = trace(name)
     workload = swf.read(path)
     assert (len(workload), workload.processors) == (every, processors)
     assert len(swf.read(path, "strong")) == strong
+    assert len(swf.read(path, "drop")) == drop
     assert workload.name == name
 
 

@@ -1,0 +1,206 @@
+"""What a site gets by default: replays of cuts of logs on which nothing was chosen.
+
+    python benchmarks/untuned.py --traces DIR --out untuned.jsonl     # then docs/tables.py --write
+
+Every log in the folder is cut into parts of 1,024, 4,096 and 16,384 jobs, of which ten at most,
+evenly spread, are replayed, each from time 0 and with nothing learned before; and whole. A line of
+the file is one replay; what is there is not replayed again. At the end the means over the cuts go
+to ``docs/data/untuned.csv``.
+
+The rules have the same bound on waits as `best`. Slowdowns and longest waits are relative to those
+under EASY on the same cut; cuts on which no job waits for ten minutes under EASY are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cpdispatch.campaign import Shared, Task, Workers, completed
+from cpdispatch.dispatch import Settings
+from cpdispatch.files import write_bytes
+from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.simulator import simulate
+from cpdispatch.system import System
+from cpdispatch.workloads import prepare
+
+CSV = Path(__file__).resolve().parents[1] / "docs" / "data" / "untuned.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log, its machine (None: as its header says), and the filter that it is read with."""
+
+    file: str
+    system: str | None = None
+    filter: str = "all"
+
+
+LOGS = {
+    "KTH": Log("KTH-SP2-1996-2.swf.gz", "100", "strong"),
+    "CTC": Log("CTC-SP2-1996-3.1-cln.swf.gz", "338", "strong"),
+    "SDSC-BLUE": Log("SDSC-BLUE-2000-4.1-cln.swf.gz", "1152", "strong"),
+    "HPC2N": Log("HPC2N-2002-2.2-cln.swf.gz", "240", "strong"),
+    "Curie": Log("CEA-Curie-2011-2.1-cln.swf.gz", "80640", "strong"),
+    "RICC": Log("RICC-2010-2.swf.gz", "ricc"),
+    "Gaia": Log("UniLu-Gaia-2014-1.swf.gz", "gaia"),
+    "NASA": Log("NASA-iPSC-1993-3.1-cln.swf.gz"),
+    "lublin_256": Log("lublin_256.swf.gz"),
+    "alea-wagap": Log("alea-wagap-2013.swf.gz", "metacentrum"),
+}
+SIZES = (1_024, 4_096, 16_384)
+CUTS = 10
+EASY, BEST = "easy", "best"
+RULES = tuple(f"easy-{order}-{order}:wait=0.6" for order in ("spf", "saf", "f1"))
+MODEL = "hcp:limit=0.05"
+MODEL_JOBS = 1_024
+WAITS_S = 600
+"""Cuts on which no job waits for so long under EASY say nothing of waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A replay of one cut; all of the log where ``size`` is 0."""
+
+    log: str
+    size: int
+    cut: int
+    dispatcher: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    jobs: int
+    slowdown: float
+    wait_s_max: int
+    wait_s_mean: float
+    decisions: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    case: Case
+    figures: Figures
+
+
+def part(workload: Workload, size: int, cut: int) -> Workload:
+    """A cut of a log, whose first job is submitted at time 0."""
+    if not size:
+        return workload
+    found = workload.take(np.arange(cut * size, (cut + 1) * size))
+    block = found.table.block.copy()
+    block[Column.SUBMIT] -= block[Column.SUBMIT, 0]
+    return replace(found, table=JobTable(block, found.table.labels))
+
+
+def cuts(jobs: int, size: int) -> list[int]:
+    """Which cuts of a log are replayed."""
+    if not size:
+        return [0]
+    whole = jobs // size
+    spread = np.linspace(0, whole - 1, min(whole, CUTS))
+    return [] if not whole else np.unique(spread.astype(int)).tolist()
+
+
+def measure(log: tuple[Workload, System], case: Case) -> Figures:
+    """Make one replay."""
+    workload, system = log
+    jobs = part(workload, case.size, case.cut)
+    predictor = "forest" if case.dispatcher.startswith("hcp") else None
+    settings = Settings(seed=case.cut)
+    run = simulate(jobs, system, case.dispatcher, predictor=predictor, settings=settings)
+    found = run.metrics
+    return Figures(
+        int(found["jobs"]), found["bounded_slowdown_mean"], int(found["wait_s_max"]),
+        found["wait_s_mean"], len(run.decision_table), run.about["seconds"],
+    )  # fmt: skip
+
+
+def load(path: Path) -> dict[Case, Figures]:
+    """The replays that have been made."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    found = (msgspec.json.decode(text, type=Line) for text in lines)
+    return {line.case: line.figures for line in found}
+
+
+def cases(name: str, jobs: int, dispatchers: list[str], sizes: list[int]) -> Iterator[Case]:
+    """All replays of a log."""
+    for size in sizes:
+        for cut in cuts(jobs, size):
+            for dispatcher in dispatchers:
+                if not dispatcher.startswith("hcp") or size == MODEL_JOBS:
+                    yield Case(name, size, cut, dispatcher)
+
+
+HEAD = (
+    "log", "size", "dispatcher", "cuts", "slowdown", "slowdown_low", "slowdown_high",
+    "wait_max", "wait_max_worst", "above", "decision_ms",
+)  # fmt: skip
+
+
+def rows(results: Mapping[Case, Figures]) -> Iterator[list[str]]:
+    """Means over the cuts, each relative to EASY; logs and sizes by themselves and together."""
+    groups: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
+    for case, got in results.items():
+        easy = results.get(Case(case.log, case.size, case.cut, EASY))
+        if case.dispatcher == EASY or easy is None or easy.wait_s_max < WAITS_S:
+            continue
+        ms = 1e3 * got.seconds / max(got.decisions, 1)
+        pair = got.slowdown / easy.slowdown, got.wait_s_max / easy.wait_s_max, ms
+        for log, size in ((case.log, str(case.size)), ("all", str(case.size)), ("all", "all")):
+            groups.setdefault((log, size, case.dispatcher), []).append(pair)
+    for (log, size, dispatcher), pairs in sorted(groups.items()):
+        slowdown, wait, ms = np.array(pairs).T
+        logs = np.log(slowdown)
+        half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
+        mean = logs.mean()
+        yield [
+            log, size, dispatcher, str(len(pairs)),
+            *(f"{np.exp(value):.3f}" for value in (mean, mean - half, mean + half)),
+            f"{np.exp(np.log(np.maximum(wait, 1e-3)).mean()):.2f}", f"{wait.max():.2f}",
+            str(int((wait > 1.3).sum())), f"{np.median(ms):.3f}",
+        ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("untuned.jsonl"))
+    parser.add_argument("--logs", nargs="+", default=list(LOGS))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[*SIZES, 0], help="0: whole logs")
+    parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, BEST, MODEL])
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    done = load(given.out)
+    for name in given.logs:
+        log = LOGS[name]
+        prepared = prepare(given.traces / log.file, log.system, filter=log.filter)
+        todo = cases(name, len(prepared[0]), given.dispatchers, given.sizes)
+        tasks = [Task(str(c), (Shared("log"), c)) for c in todo if c not in done]
+        of_key = {str(c): c for c in cases(name, len(prepared[0]), given.dispatchers, given.sizes)}
+        outcomes = completed(
+            tasks, measure, shared={"log": prepared}, workers=Workers(given.workers)
+        )
+        with given.out.open("ab") as stream:
+            for key, found in outcomes:
+                stream.write(msgspec.json.encode(Line(of_key[key], found)) + b"\n")
+                stream.flush()
+                done[of_key[key]] = found
+    text = io.StringIO()
+    table = list(rows(done))
+    csv.writer(text, lineterminator="\n").writerows([HEAD, *table])
+    write_bytes(CSV, text.getvalue().encode())
+    for row in table:
+        print("  ".join(row))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The dispatcher for users who want none of the choices: predictions, used with care."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from cpdispatch.decision import Decision
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.limits import cautious
+from cpdispatch.heuristics.policies import risk
+from cpdispatch.instance import Instance
+
+
+@dataclass(slots=True)
+class Best:
+    """Takes predictions for what they are, an order and a risk.
+
+    **Order.** By sqrt(m u) q^width, where m is the expected duration of a job, u half way, in
+    orders of magnitude, from what it will probably not exceed to its requested time (`cautious`),
+    and q its processors: what is short for sure comes before what may be. Jobs that the instance
+    calls starved come first, by submission: those that have waited for a good part of the longest
+    wait that EASY would have led to, see `cpdispatch.bounded.Bounded`.
+
+    **EASY backfilling.** Running jobs are taken to end at their requested times, so that a
+    reservation never rests on a prediction. A job that may be backfilled is taken to last u, so
+    that one that lasts longer delays the reserved job, but not beyond its requested time. Once a
+    job has waited for so long that it is starved, all are taken to last as requested.
+
+    **Room for short jobs.** A job that is expected to run longer than ``long_s`` leaves a share
+    ``keep`` of the system's capacity free when it starts: no job, however short, waits for
+    the end of long ones only. This does not hold for starved jobs, or those too wide for it.
+
+    Attributes
+    ----------
+    long_s : int
+    keep, width : float
+    best_fit : bool
+        Fullest feasible node first, instead of nodes by index.
+    test_s : int
+        How long a test run lasts; 0 for none. See `cpdispatch.heuristics.backfill.Backfill`.
+    tests : str
+        When tests come: ``left``, ``backfill`` or ``turn``.
+    name : str
+    predictor : str
+        The predictor that a simulation takes when none is named.
+    """
+
+    long_s: int = 14_400
+    keep: float = 0.03
+    width: float = 0.0
+    best_fit: bool = False
+    test_s: int = 0
+    tests: str = "left"
+    name: str = "best"
+    predictor: ClassVar[str] = "mixture"
+    backfill: Backfill = field(init=False, repr=False)
+    """Decides, for predictions that are `cautious` already."""
+
+    def __post_init__(self) -> None:
+        order = risk(self.width)
+        self.backfill = Backfill(
+            order, order, limits="upper", bounded=True, keep=self.keep, long_s=self.long_s,
+            best_fit=self.best_fit, test_s=self.test_s, tests=self.tests, name=self.name,
+        )  # fmt: skip
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Answer one instance."""
+        return self.backfill.dispatch(cautious(instance))

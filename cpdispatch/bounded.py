@@ -1,0 +1,267 @@
+"""Dispatchers under which no job waits much longer than EASY would have led to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compiled import shadow as easy
+from cpdispatch.decision import Decision, Reason
+from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.test_runs import going_on
+from cpdispatch.heuristics.wait_bound import WaitBound
+from cpdispatch.instance import Instance
+from cpdispatch.jobs import Column, JobTable, on_pool
+from cpdispatch.toys import play
+
+Times = TypeVar("Times", int, IntArray)
+
+
+def ended_s(before_s: Times, now: Times, start_s: Times, expected_s: Times) -> IntArray:
+    """When jobs ended that ran at the decision before and run no more now, seconds.
+
+    When exactly, between two decisions, a dispatcher does not see: the prediction says it, or the
+    decision that is next to it.
+    """
+    least = np.maximum(before_s, start_s)
+    found: IntArray = np.minimum(np.maximum(least, start_s + expected_s), now)
+    return found
+
+
+class _Seen(NamedTuple):
+    """A job that a dispatcher has met."""
+
+    number: int
+    processors: int
+    requested_s: int
+    expected_s: int
+
+
+@dataclass(slots=True)
+class EasyShadow:
+    """EASY backfilling on the same jobs, followed from decision to decision.
+
+    It sees what the dispatcher sees: a job has ended when it runs no more, see `ended_s`.
+
+    Attributes
+    ----------
+    longest_s : int
+        The longest wait that EASY would have led to so far, seconds.
+    """
+
+    longest_s: int = 0
+    _shadow: easy.Shadow | None = field(default=None, repr=False)
+    _count: int = field(default=0, repr=False)
+    _queued: dict[int, _Seen] = field(default_factory=dict, repr=False)
+    _running: dict[int, tuple[_Seen, int]] = field(default_factory=dict, repr=False)
+    """Jobs that run, and when they started."""
+    _before_s: int = field(default=0, repr=False)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has met no instance yet."""
+        return self._shadow is None
+
+    def look(self, instance: Instance) -> int:
+        """Follow EASY up to the time of an instance; ``longest_s``."""
+        if self._shadow is None:
+            self._shadow = easy.fresh(int(instance.system.total[0]))
+        queue, running, now = instance.queue, instance.running, instance.now
+        waiting = dict(zip(queue.id.tolist(), range(len(queue)), strict=True))
+        runs = dict(zip(running.jobs.id.tolist(), running.start_s.tolist(), strict=True))
+        stopped = () if instance.stopped is None else queue.id[instance.stopped.position].tolist()
+        # Whether a stopped job goes on is not decided yet.
+        self._ended(waiting, runs.keys() | set(stopped), now)
+        for id, seen in list(self._queued.items()):
+            if id in runs:
+                self._runs(id, runs[id])
+            elif id not in waiting:
+                easy.withdraw(self._shadow, seen.number)
+                del self._queued[id]
+        self._find_running(instance, runs)
+        self._submit(instance, [k for id, k in waiting.items() if not self._knows(id)])
+        self.longest_s = int(easy.follow(self._shadow, now))
+        self._before_s = now
+        return self.longest_s
+
+    def started(self, instance: Instance, decision: Decision) -> None:
+        """Take note of the jobs that a decision starts, and of stopped ones that it kills."""
+        held = {} if instance.stopped is None else instance.stopped.held()
+        stay = going_on(instance, decision.start_s, decision.placements)
+        for position in held.keys() - stay:
+            self._waits(int(instance.queue.id[position]))
+        for position in np.flatnonzero(decision.start_s == instance.now).tolist():
+            id = int(instance.queue.id[position])
+            if id in self._queued:
+                self._runs(id, held[position][0] if position in stay else instance.now)
+
+    def _runs(self, id: int, start_s: int) -> None:
+        assert self._shadow is not None
+        seen = self._queued.pop(id)
+        self._running[id] = seen, start_s
+        easy.starts(self._shadow, seen.number, start_s)
+
+    def _waits(self, id: int) -> None:
+        """Take note that a job that ran is to start again."""
+        assert self._shadow is not None
+        if id in self._running:
+            seen, _ = self._running.pop(id)
+            self._queued[id] = seen
+            easy.starts(self._shadow, seen.number, -1)
+
+    def _knows(self, id: int) -> bool:
+        return id in self._queued or id in self._running
+
+    def _ended(self, waiting: dict[int, int], runs: Set[int], now: int) -> None:
+        """Take note of the jobs that run no more."""
+        assert self._shadow is not None
+        for id in sorted(self._running.keys() - runs):
+            if id in waiting:  # it was not started after all, or is to start again
+                self._waits(id)
+                continue
+            seen, start_s = self._running.pop(id)
+            end_s = int(ended_s(self._before_s, now, start_s, seen.expected_s))
+            runtime_s = max(end_s - start_s, 1)
+            easy.ends(self._shadow, seen.number, runtime_s, seen.processors, seen.requested_s)
+
+    def _submit(self, instance: Instance, positions: list[int]) -> None:
+        """Take note of the jobs that can start, at these positions of the queue."""
+        new = np.array(positions, dtype=np.int64)
+        if instance.dependencies is not None:
+            new = new[instance.eligible()[new]]
+        new = new[system_fits(instance.system, instance.queue.take(new))]
+        if not len(new):
+            return
+        jobs = instance.queue.take(new)
+        submit_s = jobs.submit_s
+        if instance.dependencies is not None:
+            submit_s = np.maximum(submit_s, instance.dependencies.earliest_s[new])
+        self._enter(jobs, submit_s, instance.system.total)
+
+    def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
+        """Take note of jobs that ran before they were met: what is left of them is in the way."""
+        jobs, now = instance.running.jobs, instance.now
+        new = np.array([k for k, id in enumerate(runs) if id not in self._running], dtype=np.int64)
+        if not len(new):
+            return
+        block = jobs.take(new).block.copy()
+        times = [Column.REQUESTED, Column.EXPECTED]
+        block[times] = np.maximum(block[times] - (now - instance.running.start_s[new]), 1)
+        found = JobTable(block)
+        self._enter(found, np.full(len(new), now), instance.system.total)
+        for id in found.id.tolist():
+            self._runs(id, now)
+
+    def _enter(self, jobs: JobTable, submit_s: IntArray, total: IntArray) -> None:
+        """Let jobs queue here, since when they say."""
+        assert self._shadow is not None
+        if not easy.has_room(self._shadow, len(jobs)):
+            self._shadow = easy.grown(self._shadow, len(jobs))
+        columns = jobs.block[[Column.ID, Column.REQUESTED, Column.EXPECTED]].T.tolist()
+        processors = on_pool(jobs, total).tolist()
+        for (id, *times), since_s, many in zip(columns, submit_s.tolist(), processors, strict=True):
+            self._queued[id] = seen = _Seen(self._count, many, *times)
+            self._count += 1
+            easy.submit(self._shadow, seen.number, since_s, many, seen.requested_s)
+
+
+class Boundable(Protocol):
+    """A dispatcher that keeps to the starvation bound of its instances."""
+
+    name: str
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Decide which queued jobs start now, and where."""
+        ...
+
+
+@dataclass(slots=True)
+class Bounded:
+    """A dispatcher under which jobs that wait too long come first, see `WaitBound`.
+
+    What is too long is measured on line by what EASY would have led to (`EasyShadow`). An instance
+    that has a starvation bound of its own keeps that, if the dispatcher's plans keep to it.
+
+    Attributes
+    ----------
+    inner : Boundable
+    bound : WaitBound
+    """
+
+    inner: Boundable
+    bound: WaitBound = field(default_factory=WaitBound)
+    shadow: EasyShadow = field(default_factory=EasyShadow, repr=False)
+
+    @property
+    def name(self) -> str:
+        """That of the dispatcher."""
+        return self.inner.name
+
+    @property
+    def predictor(self) -> str:
+        """The predictor that a simulation takes when none is named."""
+        return str(getattr(self.inner, "predictor", "walltime"))
+
+    @property
+    def faults(self) -> Counter[str]:
+        """What went wrong inside the dispatcher so far, and how often."""
+        return Counter(getattr(self.inner, "faults", {}))
+
+    @property
+    def keeps_starvation_bound(self) -> bool | None:
+        """Whether the dispatcher's plans keep to the starvation bound of an instance."""
+        kept: bool | None = getattr(self.inner, "keeps_starvation_bound", None)
+        return kept
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has met no instance yet."""
+        return self.shadow.fresh and bool(getattr(self.inner, "fresh", True))
+
+    @property
+    def rules(self) -> dict[str, int | None]:
+        """What a run tells of the bound, in thousandths of the longest wait under EASY so far.
+
+        ``in_turn_after`` and ``wide`` of the `WaitBound`; and ``first_after``: of the jobs past
+        the first, the one that was submitted first starts after so much of it wherever it fits.
+        That is None where nothing is certain, because promises to other jobs come first.
+        """
+        inner = getattr(self.inner, "backfill", self.inner)
+        first_after: int | None = None
+        if self.keeps_starvation_bound:
+            first_after = 1000
+        elif isinstance(inner, Backfill) and inner.bounded and inner.depth <= 1:
+            first_after = self.bound.in_turn_after
+        return {**asdict(self.bound), "first_after": first_after}
+
+    def renamed(self, name: str) -> Bounded:
+        """The same under another name."""
+        return replace(self, inner=replace(self.inner, name=name))  # type: ignore[type-var]
+
+    def warm_up(self, instances: Sequence[Instance]) -> None:
+        """Compile what decisions call, or load it from the cache."""
+        warm_up: Any = getattr(self.inner, "warm_up", None)
+        if warm_up is not None:
+            warm_up(instances)
+        else:
+            play(lambda: replace(self.inner), instances)  # type: ignore[type-var]
+        easy.warm_up()
+
+    def dispatch(self, instance: Instance) -> Decision:
+        """Answer one instance."""
+        if instance.starvation is not None and self.keeps_starvation_bound:
+            return self.inner.dispatch(instance)
+        bound = self.bound.at(self.shadow.look(instance))
+        instance = replace(instance, starvation=bound)
+        decision = self.inner.dispatch(instance)
+        self.shadow.started(instance, decision)
+        in_turn = (decision.start_s == instance.now) & (decision.reason == Reason.STARTED)
+        reason = np.where(in_turn & instance.starved(), np.int8(Reason.LATE), decision.reason)
+        certificate = replace(decision.certificate, starvation=bound)
+        return replace(decision, reason=reason, certificate=certificate)

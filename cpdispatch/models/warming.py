@@ -1,0 +1,103 @@
+"""The engine's kernels, compiled by two processes at the same time.
+
+Run as a program (``python -m cpdispatch.models.warming``), this module compiles the kernels of the
+bounds into the cache, which is half of the work; the process that starts it compiles the others
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import joblib  # type: ignore[import-untyped]
+import numpy as np
+
+from cpdispatch import toys
+from cpdispatch.compile import is_kept
+from cpdispatch.heuristics.limits import limited
+from cpdispatch.heuristics.order_search import OrderSearch, improve
+from cpdispatch.models import objective
+from cpdispatch.models.bounds import FOREVER_S, area, priced
+from cpdispatch.models.families import families
+from cpdispatch.models.part import Part, parts_of, select
+from cpdispatch.models.prices import climb
+
+_KICK, _STEPS, _ROUNDS = 6, 100, 2
+
+
+def compile_kernels() -> None:
+    """Compile the kernels of the engine, where the cache does not have them yet.
+
+    The cache is all that is changed: decisions find the kernels there, in this process and in
+    others. Without a second core, or where no process can be started, this one compiles all.
+    """
+    if is_kept(improve) and is_kept(climb):
+        return
+    with _another():
+        play_search()
+    play_bounds()
+
+
+def play_search() -> None:
+    """Call the kernels of list schedules, of the search over orders, and of the pool."""
+    for part in _parts():
+        search = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)
+        search.run(1)
+        search.kick(_KICK)
+        part.generator.earliest()
+        start_s, pool = part.generator.schedule(part.first_order).start_s, part.pool()
+        pool.improve(start_s, part.weights, _STEPS)
+        pool.holds(start_s)
+        pool.earliest()
+
+
+def play_bounds() -> None:
+    """Call the kernels of the bounds."""
+    for part in _parts():
+        given = families(part.instance, part.position)
+        limits = part.jobs, part.weights, np.full(len(part), part.instance.now, dtype=np.int64)
+        area(given, *limits)
+        priced(given, *limits, upper=FOREVER_S, rounds=_ROUNDS)
+
+
+def _parts() -> Iterator[Part]:
+    """All jobs of each toy, in parts."""
+    for toy in toys.every_kind():
+        jobs = len(toy.queue)
+        seen = limited(toy, "upper")
+        selection = select(seen, np.arange(jobs), m=jobs, reserve=jobs)
+        yield from parts_of(seen, selection, objective.of("slowdown", toy.queue))
+
+
+@contextmanager
+def _another() -> Iterator[None]:
+    """Have another process compile the kernels of the bounds in the meantime."""
+    if joblib.cpu_count() == 1:
+        yield
+        return
+    path = os.pathsep.join(entry for entry in sys.path if isinstance(entry, str))
+    process = None
+    with suppress(OSError, ValueError):
+        process = subprocess.Popen(
+            (sys.executable or "python3", "-P", "-m", "cpdispatch.models.warming"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    try:
+        yield
+        if process is not None:
+            process.wait()
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    play_bounds()

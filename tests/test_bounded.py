@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import dispatch, verify
+from cpdispatch.bounded import Bounded, EasyShadow
+from cpdispatch.compiled import shadow as kernels
+from cpdispatch.decision import NO_START, Decision
+from cpdispatch.errors import UsageError
+from cpdispatch.heuristics.wait_bound import WaitBound
+from cpdispatch.instance import Instance, Starvation, Stopped, dump, load, loads
+from cpdispatch.jobs import Workload
+from cpdispatch.simulator import Run, simulate
+from cpdispatch.system import System
+from cpdispatch.verify import Kind
+from tests.oracles.plain_shadow import PlainShadow
+from tests.simulator.cases import starting
+from tests.strategies import systems, workloads
+
+RULES = (
+    "easy-saf-saf:wait=0.6", "easy-spf-fcfs:wait=1", "easy-wfp3-saf:wait=0.4",
+    "easy-unicef-f1:wait=0.6,allocate=best-fit", "easy-lqf-wfp3:wait=0.3,limits=upper",
+    "easy-saf-saf:wait=0.5,depth=3", "conservative:wait=0.6",
+)  # fmt: skip
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Workload, System]:
+    system = draw(systems(max_nodes=4))
+    return draw(workloads(system)), system
+
+
+def easy_waits(run: Run) -> list[float]:
+    """The bound on waits at each decision."""
+    table = run.decision_table
+    return table["easy_wait"].to_pylist() if len(table) else []
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=60)
+@given(cases(), st.sampled_from(["walltime", "last2"]))
+def test_compiled_replays_and_the_general_loop_bound_waits_alike(
+    rule: str, case: tuple[Workload, System], predictor: str
+) -> None:
+    runs = [simulate(*case, rule, predictor=predictor, compiled=how) for how in (True, False)]
+    assert [run.about["compiled"] for run in runs] == [True, False]
+    for run in runs:
+        assert verify.run(run.jobs, case[1]) == []
+    assert runs[0].job_table.equals(runs[1].job_table)
+    assert easy_waits(runs[0]) == easy_waits(runs[1])
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(1, 6),
+    st.lists(
+        st.tuples(
+            st.integers(0, 9), st.integers(1, 6), st.integers(1, 30), st.integers(0, 9),
+            st.integers(1, 40),
+        ),
+        min_size=1, max_size=40,
+    ),
+    st.integers(1, 4),
+)  # fmt: skip
+def test_the_shadow_is_its_plain_twin_also_when_it_forgets_and_grows(
+    processors: int, jobs: list[tuple[int, int, int, int, int]], room: int
+) -> None:
+    """Jobs of (time since the one before, processors, requested, wait in reality, runtime)."""
+    fast, plain = kernels.fresh(processors, room), PlainShadow(processors)
+    submit = np.cumsum([job[0] for job in jobs]).tolist()
+    events = sorted(
+        (time, kind, k)
+        for k, (_, _, _, wait, runtime) in enumerate(jobs)
+        for kind, time in (
+            ("submit", submit[k]), ("starts", submit[k] + wait), ("z", submit[k] + wait + runtime)
+        )
+    )  # fmt: skip
+    events.sort(key=lambda event: (event[0], event[1] != "submit", event[1], event[2]))
+    for time, kind, k in events:
+        _, need, requested, _, runtime = jobs[k]
+        need = min(need, processors)
+        if kind == "submit":
+            if not kernels.has_room(fast, 1):
+                fast = kernels.grown(fast, 1)
+            kernels.submit(fast, k, time, need, requested)
+            plain.submit(k, time, need, requested)
+        elif kind == "starts":
+            kernels.starts(fast, k, time)
+            plain.starts(k, time)
+        elif k % 7 == 3:
+            kernels.withdraw(fast, k)
+            plain.withdraw(k)
+        else:
+            kernels.ends(fast, k, runtime, need, requested)
+            plain.ends(k, runtime)
+        assert kernels.follow(fast, time) == plain.follow(time)
+
+
+def test_it_forgets_what_has_ended() -> None:
+    fast = kernels.fresh(1, 8)
+    for k in range(1_000):
+        assert kernels.has_room(fast, 1)
+        kernels.submit(fast, k, 10 * k, 1, 5)
+        kernels.follow(fast, 10 * k)
+        kernels.ends(fast, k, 5, 1, 5)
+        kernels.follow(fast, 10 * k + 9)
+
+
+POOL = {"resources": ["core"], "groups": [{"name": "pool", "nodes": 1, "capacity": [4]}]}
+
+
+def at(time: int, queue: list[dict[str, object]], running: list[dict[str, object]]) -> Instance:
+    waiting = [{"units": 2, "unit": [1], "duration": 10, "requested": 10, **job} for job in queue]
+    held = [
+        {"units": 4, "unit": [1], "duration": 100, "requested": 100, "nodes": {"0": 4}, **job}
+        for job in running
+    ]
+    file = {"format": "cpdispatch-instance/2", "time": time, **POOL}
+    return loads(msgspec.json.encode({**file, "queue": waiting, "running": held}))
+
+
+def test_jobs_that_ran_before_it_came_are_in_the_way_here_too() -> None:
+    easy, running = EasyShadow(), [{"id": 1, "start": 0}]
+    assert easy.look(at(50, [{"id": 2, "submit": 50}], running)) == 0
+    # It has run for 50 s: the shadow believes that it will for 50 s more, and longer from then on.
+    assert easy.look(at(70, [{"id": 2, "submit": 50}], running)) == 20
+    assert easy.look(at(71, [{"id": 2, "submit": 50}], [])) == 21
+    assert easy.look(at(90, [{"id": 2, "submit": 50}], [])) == 21
+
+
+def test_a_job_that_leaves_the_queue_waits_no_more() -> None:
+    easy, running = EasyShadow(), [{"id": 1, "start": 0}]
+    easy.look(at(1, [{"id": 2, "submit": 1}, {"id": 3, "submit": 1}], running))
+    for time in range(2, 9):
+        longest_s = easy.look(at(time, [{"id": 3, "submit": 1}], running))
+    assert longest_s == 7
+    assert easy.look(at(9, [], [])) == 8
+    assert easy.look(at(50, [{"id": 4, "submit": 50}], [])) == 8
+
+
+def test_a_start_that_did_not_happen_is_taken_back() -> None:
+    easy = EasyShadow()
+    instance = at(5, [{"id": 2, "submit": 5}], [])
+    easy.look(instance)
+    easy.started(instance, dispatch.make("easy").dispatch(instance))
+    easy.look(at(6, [{"id": 2, "submit": 5}], []))
+    assert 2 in easy._queued
+    assert not easy._running
+
+
+@pytest.mark.parametrize(("goes_on", "ran_s"), [(True, 9), (False, 5)])
+def test_a_stopped_job_has_not_ended_and_a_killed_one_starts_anew(
+    goes_on: bool, ran_s: int
+) -> None:
+    easy, job = EasyShadow(), {"id": 2, "submit": 0, "restartable": True, "units": 4}
+    first = at(0, [job], [])
+    easy.look(first)
+    easy.started(first, starting(first, [0], {0: 4}))
+    halted = replace(at(3, [job], []), stopped=Stopped.of({0: (0, {0: 4})}))
+    easy.look(halted)
+    assert 2 in easy._running
+    easy.started(halted, starting(halted, [0] * goes_on, {0: 4}))
+    assert (2 in easy._running) == goes_on
+    if not goes_on:
+        again = at(4, [job], [])
+        easy.look(again)
+        easy.started(again, starting(again, [0], {0: 4}))
+    easy.look(at(9, [], []))
+    assert easy._shadow is not None
+    worked = easy._shadow.book - kernels.fresh(4).book
+    assert worked[[kernels.TOLD, kernels.WORKED]].tolist() == [1, 4 * ran_s]
+
+
+def test_where_nobody_waits_under_easy_nobody_is_late() -> None:
+    easy = EasyShadow()
+    bound = WaitBound().at(easy.look(at(5, [{"id": 2, "submit": 5}], [])))
+    assert bound == Starvation(0, 0, 700)
+    assert not replace(at(5, [{"id": 2, "submit": 5}], []), starvation=bound).starved().any()
+
+
+class _Ignores:
+    """Plans the job that has waited longest last."""
+
+    name = "ignores"
+
+    def dispatch(self, instance: Instance) -> Decision:
+        decision = dispatch.make("hcp:wait=off,cp=off").dispatch(instance)
+        start_s = decision.start_s.copy()
+        start_s[start_s != NO_START] = instance.now + 1_000
+        return replace(
+            decision, start_s=start_s, placements=replace(decision.placements).of({}),
+            certificate=replace(decision.certificate, objective="slowdown"),
+        )  # fmt: skip
+
+
+def test_a_plan_that_ignores_the_bound_is_found() -> None:
+    instance = at(500, [{"id": 2, "submit": 0}], [])
+    bounded = Bounded(_Ignores())
+    bounded.shadow.look(at(0, [{"id": 2, "submit": 0}], [{"id": 1, "start": 0}]))
+    found = verify.decision(instance, bounded.dispatch(instance))
+    assert [violation.kind for violation in found] == [Kind.STARVATION]
+    kept = Bounded(dispatch.make("hcp:wait=off,cp=off"))  # type: ignore[arg-type]
+    assert verify.decision(instance, kept.dispatch(instance)) == []
+
+
+def test_an_instance_keeps_how_much_less_the_wide_may_wait(tmp_path: Path) -> None:
+    instance = replace(at(5, [{"id": 2, "submit": 0}], []), starvation=Starvation(4, 2, 500))
+    dump(instance, tmp_path / "instance.json")
+    again = load(tmp_path / "instance.json")
+    assert again.starvation == Starvation(4, 2, 500)
+    # It asks for half of the system: three quarters of the times hold for it.
+    assert again.starved().tolist() == [True]
+    assert again.latest_s().tolist() == [5]
+    assert again.overdue().tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("easy:wait=2", "a share of EASY's longest wait, above 0 and 1 at most, or off, is needed"),
+        ("best:threshold=24h", "the parameter threshold is gone"),
+        ("best:adapt=off", "the parameter adapt is gone"),
+        ("hcp:wait=soon", "is needed"),
+    ],
+)
+def test_bad_bounds_are_refused(spec: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        dispatch.make(spec)
+
+
+def test_names_and_predictors_are_those_of_the_dispatcher() -> None:
+    assert dispatch.make("best").name == "best"
+    assert dispatch.make("hcp:wait=0.5").name == "hcp:wait=0.5"
+    assert dispatch.predictor_of(dispatch.make("best")) == "mixture"
+    assert not isinstance(dispatch.make("hcp:wait=off"), Bounded)

@@ -127,7 +127,7 @@ def weeks_of(workload: Workload, count: int, system: System) -> list[Week]:
 def dispatcher(primary: str, backfill: str, threshold_s: int) -> Backfill:
     """EASY with two orders."""
     threshold = f":threshold={threshold_s}" if threshold_s else ""
-    made = dispatch.make(f"easy-{primary}-{backfill}{threshold}", warm=())
+    made = dispatch.make(f"easy-{primary}-{backfill}{threshold}", warm=lambda made: ())
     assert isinstance(made, Backfill)
     return made
 

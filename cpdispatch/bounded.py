@@ -252,6 +252,8 @@ class Bounded:
         else:
             play(lambda: replace(self.inner), instances)  # type: ignore[type-var]
         easy.warm_up()
+        for instance in instances:
+            EasyShadow().look(instance)
 
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance."""

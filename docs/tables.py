@@ -449,7 +449,7 @@ def untuned() -> list[str]:
     """Cuts of logs that nothing was chosen on, by size and by log; each relative to EASY."""
     named = {
         "easy-spf-spf:wait=0.6": "`easy-spf-spf`", "easy-saf-saf:wait=0.6": "`easy-saf-saf`",
-        "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`", "hcp:limit=0.05": "`hcp`",
+        "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`",
     }  # fmt: skip
     every = rows("untuned")
     lines = []

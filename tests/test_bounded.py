@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance, Starvation, Stopped, dump, load, loads
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
-from cpdispatch.system import System
+from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
 from tests.oracles.plain_shadow import PlainShadow
 from tests.simulator.cases import starting
@@ -52,7 +53,7 @@ def test_compiled_replays_and_the_general_loop_bound_waits_alike(
     runs = [simulate(*case, rule, predictor=predictor, compiled=how) for how in (True, False)]
     assert [run.about["compiled"] for run in runs] == [True, False]
     for run in runs:
-        assert verify.run(run.jobs, case[1]) == []
+        assert run.verify() == []
     assert runs[0].job_table.equals(runs[1].job_table)
     assert easy_waits(runs[0]) == easy_waits(runs[1])
 
@@ -208,6 +209,59 @@ def test_a_plan_that_ignores_the_bound_is_found() -> None:
     assert [violation.kind for violation in found] == [Kind.STARVATION]
     kept = Bounded(dispatch.make("hcp:wait=off,cp=off"))  # type: ignore[arg-type]
     assert verify.decision(instance, kept.dispatch(instance)) == []
+
+
+def four(*jobs: tuple[int, int, int]) -> pd.DataFrame:
+    """A schedule on four cores of jobs of (submit, cores, start), 50 s each."""
+    rows = [
+        {"id": k, "submit": submit, "start": start, "end": start + 50, "requested_s": 50,
+         "runtime_s": 50, "killed": False, "units": cores, "request_core": 1, "nodes": [0],
+         "node_units": [cores], "reason": "started"}
+        for k, (submit, cores, start) in enumerate(jobs)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+FOUR = System("four", ("core",), (NodeGroup("cpu", 1, (4,)),))
+RULE = {"in_turn_after": 600, "wide": 0, "first_after": 1000}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "easy_wait", "rule", "words"),
+    [
+        # Job 1 has waited for 100 s at 100, and may wait for 90.
+        ([(0, 4, 0), (0, 2, 150), (0, 4, 100)], 90, {}, "job 1, submitted at 0, does not start at"),
+        ([(0, 4, 0), (0, 2, 100), (0, 4, 150)], 90, {}, None),
+        ([(0, 4, 0), (0, 2, 150), (0, 4, 100)], 100, {}, None),
+        ([(0, 4, 0), (0, 2, 150), (0, 4, 100)], 100, {"first_after": 600}, "allowed 60 s"),
+        ([(0, 4, 0), (0, 2, 150), (0, 4, 100)], 100, {"first_after": None}, None),
+        # Half of the system: its time is shorter by a quarter.
+        ([(0, 4, 0), (0, 2, 150), (0, 4, 100)], 130, {"wide": 500}, "allowed 97 s"),
+        # It does not fit beside what runs.
+        ([(0, 4, 90), (0, 2, 150), (0, 4, 200)], 90, {}, None),
+    ],
+)
+def test_a_late_job_that_was_passed_over_is_found(
+    jobs: list[tuple[int, int, int]], easy_wait: int, rule: dict[str, int | None], words: str | None
+) -> None:
+    decisions = pd.DataFrame({"time": [0, 100], "easy_wait": [0, easy_wait]})
+    found = verify.run(four(*jobs), FOUR, decisions=decisions, wait=RULE | rule)
+    assert [violation.kind for violation in found] == [Kind.LATE] * (words is not None)
+    assert words is None or words in found[0].text
+
+
+def test_the_longest_wait_under_easy_never_falls() -> None:
+    decisions = pd.DataFrame({"time": [0, 100], "easy_wait": [7, 6]})
+    found = verify.run(four((0, 4, 0)), FOUR, decisions=decisions, wait=RULE)
+    assert [violation.text for violation in found] == ["easy_wait falls from 7 to 6 at 100"]
+
+
+def test_of_many_waits_past_the_bound_the_first_are_named() -> None:
+    jobs = [(0, 4, 0), (0, 2, 2000)] + [(0, 4, 50 * k) for k in range(1, 31)]
+    decisions = pd.DataFrame({"time": [50 * k for k in range(31)], "easy_wait": [1] * 31})
+    found = verify.run(four(*jobs), FOUR, decisions=decisions, wait=RULE)
+    assert len(found) == 10
+    assert found[-1].text.endswith("more of late")
 
 
 def test_an_instance_keeps_how_much_less_the_wide_may_wait(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from cpdispatch import campaign, cli
 from cpdispatch import compile as compiling_of
 from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
-from cpdispatch.compile import ANNOUNCED
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 from cpdispatch.experiment import runs
 from cpdispatch.simulator import Run
@@ -587,16 +586,3 @@ def test_on_a_cluster_too_a_task_that_kills_every_worker_is_named(there: Workers
                        "more memory, or fewer processes"):  # fmt: skip
         gathered(found, 4, killed_late, there)
     assert found == {f"number {n}": n for n in (0, 2, 3)}
-
-
-def _somebody_has_announced() -> bool:
-    return Path(os.environ[ANNOUNCED]).exists()
-
-
-@pytest.mark.parametrize("announced", [True, False])
-def test_workers_do_not_say_again_that_kernels_are_compiled(
-    announced: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "has_announced", lambda: announced)
-    found = run([Task("a")], _somebody_has_announced, workers=TWO)
-    assert found == {"a": announced}

@@ -101,6 +101,8 @@ class Run:
             dependencies=self.about.get("dependencies", False),
             restarts=self.restarts,
             restart_cost_s=self.about.get("restart_cost_s", 0),
+            decisions=self.decisions if self.about.get("wait") else None,
+            wait=self.about.get("wait"),
         )
 
     def by_class(self) -> dict[str, dict[str, float]]:
@@ -185,6 +187,14 @@ class Run:
         return cls(about, jobs, decisions)
 
 
+class _Wait(msgspec.Struct):
+    """By what waits were bounded, see `cpdispatch.bounded.Bounded.rules`."""
+
+    in_turn_after: int
+    wide: int
+    first_after: int | None
+
+
 class _About(msgspec.Struct):
     """What others read of run.json; what else it tells is theirs who look at it."""
 
@@ -203,6 +213,7 @@ class _About(msgspec.Struct):
     seed: int = 0
     draw: int = 0
     place: int | None = None
+    wait: _Wait | None = None
 
 
 def _with_restarts(restartable: int, idempotent: bool) -> bool:

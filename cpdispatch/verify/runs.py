@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
 from cpdispatch.verify.violation import Violation
+from cpdispatch.verify.waits import WaitRules, waits
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def run(
-    jobs: pd.DataFrame,
-    system: System,
-    *,
-    dependencies: bool = False,
-    restarts: bool = False,
-    restart_cost_s: int = 0,
-) -> list[Violation]:
+    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, restarts: bool = False,
+    restart_cost_s: int = 0, decisions: pd.DataFrame | None = None,
+    wait: Mapping[str, Any] | None = None,
+) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
     Parameters
@@ -44,6 +43,12 @@ def run(
         jobs could; without that column all could.
     restart_cost_s : int
         How long the nodes of a killed job stayed busy, and so much longer it ran again.
+    decisions : DataFrame, optional
+        One row a dispatch: ``time`` and ``easy_wait``, seconds. Needed to check waits.
+    wait : mapping, optional
+        By what waits were bounded, as the run tells it: ``in_turn_after``, ``wide`` and
+        ``first_after``. Waits are checked in a schedule that is feasible, see
+        `cpdispatch.verify.waits`.
 
     Returns
     -------
@@ -93,7 +98,13 @@ def run(
         if restarts
         else None,
     )
-    return schedule(table, system)
+    found = schedule(table, system)
+    if found or wait is None or decisions is None or "easy_wait" not in decisions.columns:
+        return found
+    if "time" not in decisions.columns:
+        raise InputError("the table of dispatches lacks this column", field="time")
+    time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
+    return waits(table, system, time_s, easy_wait_s, WaitRules(**wait))
 
 
 def _restartable(jobs: pd.DataFrame) -> BoolArray:
@@ -122,6 +133,14 @@ def _numbers(column: pd.Series[Any]) -> IntArray:
         return np.asarray(column.fillna(-1).to_numpy(dtype=np.int64), dtype=np.int64)
     except (TypeError, ValueError) as error:
         raise InputError(f"not whole numbers: {error}", field=str(column.name)) from error
+
+
+def _seconds(column: pd.Series[Any]) -> FloatArray:
+    """A column of seconds; what is missing is NaN."""
+    try:
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"not numbers: {error}", field=str(column.name)) from error
 
 
 def _flat(column: pd.Series[Any]) -> tuple[IntArray, IntArray]:

@@ -46,6 +46,8 @@ class Kind(StrEnum):
     """A job starts before the jobs that it comes after have ended, or before its earliest start."""
     STARVATION = "starvation"
     """A starved job is planned later than its bound though it could start earlier."""
+    LATE = "late"
+    """A job that had waited too long was passed over, or the measure of that fell."""
     OBJECTIVE = "objective"
     """The objective is unknown, or there is none for a value."""
     VALUE = "value"

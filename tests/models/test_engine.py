@@ -163,8 +163,9 @@ def optimum(instance: Instance, one: Engine) -> float:
         for part in one.parts(instance, one.select(instance))
         for position, latest in zip(part.position.tolist(), part.latest_s.tolist(), strict=True)
     }
+    kept = "requested" if instance.overdue().any() else one.limits
     tree = _Precedence(
-        instance, one.limits, list(latest_s), one.objective,
+        instance, kept, list(latest_s), one.objective,
         lambda plan: all(start <= latest_s[k] for k, (start, _) in plan.items()),
     )  # fmt: skip
     tree.search({}, Fraction(0), (0, -1))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cpdispatch import verify
+from cpdispatch.bounded import Bounded
 from cpdispatch.cli import run
 from cpdispatch.dispatch import Settings, make
 from cpdispatch.errors import InputError
@@ -177,8 +178,9 @@ def test_the_choice_is_explained_on_the_command_line(
 
 def test_the_registry_passes_settings_on() -> None:
     hyper = make("hyper:limit=0.3,objective=wait,reserve=0", Settings(seed=7))
-    assert isinstance(hyper, Hyper)
-    engine = hyper.engine(Choice("pcp:model=counts", 0.1))
+    assert isinstance(hyper, Bounded)
+    assert isinstance(hyper.inner, Hyper)
+    engine = hyper.inner.engine(Choice("pcp:model=counts", 0.1))
     assert (engine.limit_s, engine.seed, engine.objective, engine.reserve) == (
         pytest.approx(0.05), 7, "wait", 0,
     )  # fmt: skip

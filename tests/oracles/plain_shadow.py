@@ -56,18 +56,20 @@ class PlainShadow:
     def follow(self, until: int) -> int:
         while True:
             self.now = min([job.stop for job in self.running] + [until])
-            for job in [job for job in self.running if job.stop <= self.now]:
-                self._stop(job, until)
+            ends = [job for job in self.running if job.stop <= self.now]
+            ended = [self._stop(job, until) for job in ends]
             if self.now == until:
                 self.queue += self.new
                 self.new = []
-            self._dispatch()
+            if any(ended) or self.now == until:
+                self._dispatch()
             if self.now == until:
                 break
         self.longest = max([self.longest] + [until - job.submit for job in self.queue[:1]])
         return self.longest
 
-    def _stop(self, job: Followed, until: int) -> None:
+    def _stop(self, job: Followed, until: int) -> bool:
+        """Whether it ends here; it runs on if it runs for longer in reality."""
         ran, longer = self.now - job.start, 0
         if job.known:
             longer = job.lasts
@@ -76,9 +78,10 @@ class PlainShadow:
             longer = max(min(2 * real, job.requested), real + 1)
         if longer > ran:
             job.lasts, job.stop = longer, job.start + longer
-        else:
-            self.running.remove(job)
-            self.free += job.need
+            return False
+        self.running.remove(job)
+        self.free += job.need
+        return True
 
     def _dispatch(self) -> None:
         while self.queue and self.queue[0].need <= self.free:

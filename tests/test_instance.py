@@ -415,6 +415,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (part("queue", restartable=True), "queue[0].restartable", "has no restarts (found True)"),
     (part("running", restartable=True), "running[0].restartable", "state 'cpdispatch-instance/2'"),
     ({"restart_cost": 5}, "restart_cost", "has no restarts (found 5)"),
+    (part("running", bound=5), "running[0].bound", "has no restarts (found 5)"),
+    (SECOND | part("running", bound=-5), "running[0].bound", "-5"),
     (SECOND | {"restart_cost": -5}, "restart_cost", "-5"),
     (stopped(restartable=False), "queue[0].stopped", "may not be restarted (found 77)"),
     (stopped(start=97999), "queue[0].stopped.start", "must be 98000 or more (found 97999)"),

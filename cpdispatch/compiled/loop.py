@@ -89,7 +89,7 @@ from cpdispatch.compiled.queue import (
 )
 from cpdispatch.compiled.running import complete, correct, lasts
 from cpdispatch.compiled.shadow import TOLD, ends, follow, has_room, starts, submit
-from cpdispatch.compiled.test_runs import settle, stop, stops_next
+from cpdispatch.compiled.test_runs import no_test_any_more, settle, stop, stops_next
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
 
@@ -141,6 +141,8 @@ def go(
                     )  # fmt: skip
             if not stopping:
                 ended = complete(at, given, fate, run, memory)
+                if trials is not None:
+                    no_test_any_more(trials, ended)
                 if nodes is not None:
                     on_nodes.end(at, fate, given, nodes, ended)
             completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
@@ -339,7 +341,7 @@ def dispatch(
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
     if trials is not None:
-        settle(at, given, fate, run, trials)
+        settle(at, fate, trials)
     if at[SERIAL] > serial:
         if care is not None:
             on_nodes.settle(at, given, fate, run, nodes, serial)

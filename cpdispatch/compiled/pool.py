@@ -30,12 +30,13 @@ from cpdispatch.compiled.layout import (
     WIDE_ONES,
 )
 from cpdispatch.compiled.queue import is_late
-from cpdispatch.compiled.running import lasts
 from cpdispatch.compiled.test_runs import (
     LENGTH,
     WAY,
     Trials,
     choose,
+    due_of,
+    expect_ends,
     start,
     start_in_turn_or_test,
     test,
@@ -98,7 +99,6 @@ def backfill(
     ``shadow`` is when that one starts, -1 when it has not been found out yet, and ``extra`` what is
     then left. Returns what is left afterwards.
     """
-    now = at[NOW]
     for k in range(size):
         if at[FREE] + ending == 0:
             return extra
@@ -113,7 +113,7 @@ def backfill(
         if shadow < 0:
             wanted, spare = given[NEED, blocked], _leaves(at, given, fate, care, blocked)
             shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
-        if now + lasts(at, fate, care, job) > shadow:
+        if due_of(at, fate, care, trials, job) > shadow:
             if need > extra:
                 continue
             extra -= need
@@ -131,6 +131,7 @@ def backfill_and_test(
     if at[FREE] + ending == 0:
         return
     length, wanted = trials.rule[LENGTH], given[NEED, blocked]
+    expect_ends(at, given, fate, run, trials, rule, blocked)
     shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, 0)
     for testing in (trials.rule[WAY] != LEFT, trials.rule[WAY] == LEFT):
         if not testing:

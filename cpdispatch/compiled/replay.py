@@ -227,8 +227,8 @@ class Replay:
             assert prepared.is_pool, "jobs are tested on a pool only"
             assert not self.careful, "jobs are tested where they are taken to last as expected"
             self.trials = trials_of(
-                restartable[prepared.rows], prepared.given[layout.REQUESTED], dispatcher.test_s,
-                dispatcher.tests,
+                prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
+                prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests,
             )  # fmt: skip
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None

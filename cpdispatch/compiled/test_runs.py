@@ -31,6 +31,7 @@ from cpdispatch.compiled.layout import (
     SECONDARY,
     SECONDARY_CHANGES,
     START,
+    SUBMIT,
     THRESHOLD,
     WAITS,
     WHO,
@@ -40,22 +41,27 @@ from cpdispatch.compiled.queue import insert, is_late, key_under, without_starte
 from cpdispatch.compiled.running import (
     begin,
     begin_until,
+    lasts,
     leave,
     place_of,
     pop,
     run_until,
 )
 from cpdispatch.heuristics.kernels import TURN
+from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WAYS
 
-# Scalars: how long a test lasts, when tests come (see `kernels.LEFT`), and how many jobs have been
-# stopped since the last dispatch.
-LENGTH, WAY, STOPPED = range(3)
+_FCFS = int(Policy.FCFS)
+
+# Scalars: how long a test lasts, when tests come (see `kernels.LEFT`), how many jobs have been
+# stopped since the last dispatch, and how many are under test.
+LENGTH, WAY, STOPPED, TESTED = range(4)
 
 # What becomes of each job: whether it has a test to come; whether its present start is a test; when
 # it started, and why, if it has just been stopped (else -1); what became of its test; the attempt
-# that was killed; what was expected at its submission. Then the jobs that have just been stopped.
-TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, LIST = range(9)
+# that was killed; what was expected at its submission; its id. Then the jobs that have just been
+# stopped, and those under test.
+TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, ID, LIST, UNDER = range(11)
 
 NO_TEST, ENDED, WENT_ON, KILLED = range(4)
 """What became of a test, as `cpdispatch.simulator.records.Test` has it."""
@@ -72,13 +78,16 @@ class Trials(NamedTuple):
     key: FloatArray
 
 
-def trials_of(restartable: IntArray, requested_s: IntArray, test_s: int, tests: str) -> Trials:
+def trials_of(
+    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, tests: str
+) -> Trials:
     """No job tested yet."""
     jobs = len(restartable)
-    of = np.zeros((LIST + 1, jobs), dtype=np.int64)
+    of = np.zeros((UNDER + 1, jobs), dtype=np.int64)
+    of[ID] = id
     of[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
     of[[BEGAN, LOST_START, LOST_END]] = -1
-    rule = np.array([test_s, WAYS[tests], 0], dtype=np.int64)
+    rule = np.array([test_s, WAYS[tests], 0, 0], dtype=np.int64)
     return Trials(rule, of, np.empty(jobs, dtype=np.int64), np.empty(jobs))
 
 
@@ -90,8 +99,64 @@ def test(
     """Start a job with the length of a test as its bound."""
     of, length = trials.of, trials.rule[LENGTH]
     of[TO_COME, job], of[TESTING, job], of[FATE, job] = 0, 1, ENDED
+    of[UNDER, trials.rule[TESTED]] = job
+    trials.rule[TESTED] += 1
     end = at[NOW] + min(length, given[RUNTIME, job])
     begin_until(at, given, fate, run, job, reason, at[NOW] + length, end)
+
+
+@inlined
+def no_test_any_more(trials: Trials, job: int) -> None:
+    """Take note that a job is not under test, or not any more."""
+    of = trials.of
+    if not of[TESTING, job]:
+        return
+    of[TESTING, job] = 0
+    trials.rule[TESTED] -= 1
+    last, k = of[UNDER, trials.rule[TESTED]], 0
+    while of[UNDER, k] != job:
+        k += 1
+    of[UNDER, k] = last
+
+
+@inlined
+def due_of(at: IntArray, fate: IntArray, care: Any, trials: Any, job: int) -> int:
+    """When a waiting job ends as expected if it starts now. One that was stopped goes on."""
+    since = at[NOW]
+    if trials is not None and trials.of[BEGAN, job] >= 0:
+        since = trials.of[BEGAN, job]
+    return int(since + lasts(at, fate, care, job))
+
+
+@inlined
+def _goes_on(
+    at: IntArray, given: IntArray, trials: Trials, rule: IntArray, job: int, blocked: int
+) -> bool:
+    """Whether a job under test goes on for sure before another starts, see `Turns`."""
+    late = is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE])
+    if late != is_late(given, blocked, at[NOW], rule[THRESHOLD], rule[WIDE]):
+        return bool(late)
+    if not late and rule[PRIMARY] != _FCFS:
+        return False
+    if given[SUBMIT, job] != given[SUBMIT, blocked]:
+        return bool(given[SUBMIT, job] < given[SUBMIT, blocked])
+    return bool(trials.of[ID, job] < trials.of[ID, blocked])
+
+
+@inlined
+def expect_ends(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials, rule: IntArray,
+    blocked: int,
+) -> None:  # fmt: skip
+    """Expect the ends of the jobs under test as the reservation of the blocked job counts them."""
+    for k in range(trials.rule[TESTED]):
+        job = trials.of[UNDER, k]
+        due = fate[START, job] + trials.rule[LENGTH]
+        if _goes_on(at, given, trials, rule, job, blocked):
+            due = max(due, fate[START, job] + fate[EXPECTED, job])
+        if due != fate[DUE_OF, job]:
+            leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
+            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
 
 
 @inlined
@@ -103,8 +168,8 @@ def start(
     if trials is None or trials.of[BEGAN, job] < 0:
         begin(at, given, fate, run, care, job, reason)
     else:
-        due, end = at[NOW] + fate[EXPECTED, job], trials.of[BEGAN, job] + given[RUNTIME, job]
-        begin_until(at, given, fate, run, job, reason, due, end)
+        end = trials.of[BEGAN, job] + given[RUNTIME, job]
+        begin_until(at, given, fate, run, job, reason, due_of(at, fate, care, trials, job), end)
 
 
 @inlined
@@ -142,7 +207,7 @@ def stop(
     leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
     at[RUNNING] -= 1
     at[FREE] += given[NEED, job]
-    of[TESTING, job] = 0
+    no_test_any_more(trials, job)
     of[BEGAN, job], of[BECAUSE, job] = fate[START, job], fate[REASON, job]
     of[LIST, trials.rule[STOPPED]] = job
     trials.rule[STOPPED] += 1
@@ -171,7 +236,7 @@ def stop(
 
 
 @inlined
-def settle(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials) -> None:
+def settle(at: IntArray, fate: IntArray, trials: Trials) -> None:
     """After a decision: the stopped jobs that it started go on, the others are killed."""
     of = trials.of
     for k in range(trials.rule[STOPPED]):
@@ -182,9 +247,6 @@ def settle(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials:
             of[LOST_START, job], of[LOST_END, job] = began, at[NOW]
         else:
             of[FATE, job] = WENT_ON
-            leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
-            due = began + fate[EXPECTED, job]
-            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
             fate[START, job], fate[REASON, job] = began, of[BECAUSE, job]
         of[BEGAN, job] = -1
     trials.rule[STOPPED] = 0

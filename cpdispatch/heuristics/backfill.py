@@ -16,6 +16,7 @@ from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
+from cpdispatch.jobs import JobTable
 
 FCFS = find("fcfs")
 ALL = int(np.iinfo(np.int64).max)
@@ -124,19 +125,19 @@ class Backfill:
                 threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
                 secondary = self.secondary.rank(now, block, threshold_s)
         seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
-        late, tests = self._late(instance), _NO_TESTS
+        late, tests = self._late(instance, instance.queue), _NO_TESTS
         if self.test_s:
             way = test_runs.WAYS[self.tests]
             tests = test_runs.candidates(instance, self.test_s, late, way)
         leaves = self._leaves(instance, late)
         start_s, reason, bound_s, placements = self._backfilled(
-            seen, primary, secondary, leaves, tests
+            seen, primary, secondary, leaves, late, tests
         )
         while killed := test_runs.killed(seen, start_s, placements):
             seen = test_runs.with_busy_nodes(seen, killed)
             primary, secondary = (order[~np.isin(order, killed)] for order in (primary, secondary))
             start_s, reason, bound_s, placements = self._backfilled(
-                seen, primary, secondary, leaves, tests
+                seen, primary, secondary, leaves, late, tests
             )
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         certificate = Certificate(self.name, phases_ms=phases)
@@ -150,11 +151,11 @@ class Backfill:
             strict_s = bound.threshold_s
         return bool((instance.now - instance.queue.submit_s).max(initial=0) > strict_s)
 
-    def _late(self, instance: Instance) -> BoolArray:
-        """Whether each job has waited too long, shape (jobs,)."""
+    def _late(self, instance: Instance, jobs: JobTable) -> BoolArray:
+        """Whether each job, queued or running, was submitted too long ago, shape (jobs,)."""
         if self.bounded:
-            return instance.starved()
-        late: BoolArray = instance.now - instance.queue.submit_s > self.threshold_s
+            return instance.starved_among(jobs)
+        late: BoolArray = instance.now - jobs.submit_s > self.threshold_s
         return late
 
     def _leaves(self, instance: Instance, late: BoolArray) -> IntArray:
@@ -173,6 +174,7 @@ class Backfill:
         primary: IntArray,
         secondary: IntArray,
         leaves: IntArray,
+        late: BoolArray,
         tests: IntArray,
     ) -> tuple[IntArray, ByteArray, IntArray, Placements]:
         """Starts, reasons, bounds and placements, with the queue in these orders of positions."""
@@ -182,6 +184,10 @@ class Backfill:
             placements = as_placements(placed)
             bound = np.zeros(len(instance.queue), dtype=np.int64)
         else:
+            turns = test_runs.no_turns(instance)
+            if self.test_s:
+                late_running = self._late(instance, instance.running.jobs)
+                turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
             start, reason, bound, jobs, packed = kernels.easy(
                 now,
                 instance.free,
@@ -204,6 +210,7 @@ class Backfill:
                 self.test_s,
                 test_runs.WAYS[self.tests],
                 test_runs.homes(instance),
+                *turns,
             )
             placements = from_packed(jobs, packed)
         if self.depth > 1:

@@ -40,6 +40,7 @@ class Homes(NamedTuple):
 
     of: IntArray
     """Which of the stopped jobs each queued job is, -1 for none; empty when nobody is stopped."""
+    start_s: IntArray
     offset: IntArray
     node: IntArray
     units: IntArray
@@ -341,10 +342,16 @@ def _reserve(
     job_units: int,
     job_watts: int,
     job_spare: IntArray,
+    job_turn: int,
     block: IntArray,
+    short: IntArray,
+    turn: IntArray,
+    due: IntArray,
     placed: Placed,
     run_block: IntArray,
     run_end: IntArray,
+    run_whole_end: IntArray,
+    run_turn: IntArray,
     offset: IntArray,
     node: IntArray,
     units: IntArray,
@@ -353,15 +360,20 @@ def _reserve(
     """Shadow time of a job that does not fit now, and what will be free then.
 
     Adds the expected ends, of the running jobs and of those ``placed`` in this pass, to a copy of
-    ``free``, instant by instant, until the job fits. Returns (shadow time, free capacity, free
+    ``free``, instant by instant, until the job fits. Tests of jobs whose turn comes before end
+    when those do, see `test_runs.Turns`. Returns (shadow time, free capacity, free
     watts) at that instant; shadow time -1 when it never fits.
     """
     running = run_end.shape[0]
     end = np.empty(running + placed.jobs, dtype=np.int64)
     for k in range(running):
-        end[k] = run_end[k]
+        end[k] = run_whole_end[k] if run_turn[k] < job_turn else run_end[k]
     for k in range(placed.jobs):
-        end[running + k] = now + block[_EXPECTED, placed.position[k]]
+        j = placed.position[k]
+        end[running + k] = due[j]
+        if short[_EXPECTED, j] != block[_EXPECTED, j]:
+            tested = now + short[_EXPECTED, j]
+            end[running + k] = max(due[j], tested) if turn[j] < job_turn else tested
     L = free.copy()
     pool = _pool(L)
     by_end = np.argsort(end, kind="mergesort")
@@ -400,6 +412,7 @@ def _is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> bo
 
 @kernel
 def _start(
+    now: int,
     placed: Placed,
     job: int,
     usable: IntArray,
@@ -409,6 +422,7 @@ def _start(
     ask: IntArray,
     units: int,
     best_fit: bool,
+    due: IntArray,
     homes: Homes,
 ) -> Placed:
     """Start a job that fits ``usable``: where it is if it can go on there, else anywhere."""
@@ -426,6 +440,7 @@ def _start(
     placed = Placed(placed.jobs + 1, placed.position, placed.offset, node, units_at)
     change(F, ask, node[low : low + entries], units_at[low : low + entries], -1)
     pool -= units * ask
+    due[job] -= now - homes.start_s[homes.of[job]]
     return placed
 
 
@@ -445,6 +460,7 @@ def _in_turn(
     start: IntArray,
     reason: ByteArray,
     placed: Placed,
+    due: IntArray,
     homes: Homes,
 ) -> tuple[int, Placed, int]:
     """Start jobs in the primary order, from its ``first`` on, until one does not fit now.
@@ -458,7 +474,7 @@ def _in_turn(
         watts = watts_of(ask, units, power_unit)
         enough = watts <= watts_free and pool_keeps(pool, ask, units, spare[j])
         if enough and fits(F, ask, units):
-            placed = _start(placed, j, F, F, pool, capacity, ask, units, best_fit, homes)
+            placed = _start(now, placed, j, F, F, pool, capacity, ask, units, best_fit, due, homes)
             watts_free -= watts
             start[j], reason[j] = now, _STARTED
         elif fits(capacity, ask, units):
@@ -486,6 +502,7 @@ def _backfill(
     start: IntArray,
     reason: ByteArray,
     placed: Placed,
+    due: IntArray,
     homes: Homes,
 ) -> tuple[Placed, int, int]:
     """Start, in the secondary order, waiting jobs that do not delay the reserved one.
@@ -503,10 +520,12 @@ def _backfill(
         if watts > watts_free or not pool_keeps(pool, ask, units, spare[j]):
             continue
         outlives = now + block[_EXPECTED, j] > shadow
+        if outlives and _is_home_free(F, ask, homes, j):
+            outlives = homes.start_s[homes.of[j]] + block[_EXPECTED, j] > shadow
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):
             continue
-        placed = _start(placed, j, usable, F, pool, capacity, ask, units, best_fit, homes)
+        placed = _start(now, placed, j, usable, F, pool, capacity, ask, units, best_fit, due, homes)
         watts_free -= watts
         low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
         if outlives:
@@ -542,6 +561,9 @@ def easy(
     test_s: int,
     way: int,
     homes: Homes,
+    turn: IntArray,
+    run_turn: IntArray,
+    run_whole_end: IntArray,
 ) -> tuple[IntArray, ByteArray, IntArray, int, IntArray]:
     """One pass with a reservation depth of 0 (none, strict order) or 1 (EASY).
 
@@ -562,11 +584,14 @@ def easy(
         How long a test lasts, seconds.
     way : int
         `LEFT`, `BEFORE` or `TURN`.
+    turn, run_turn, run_whole_end : int64 array, shapes (jobs,), (running,) and (running,)
+        See `test_runs.Turns`.
     """
     jobs = block.shape[1]
     start = np.full(jobs, _NO_START, dtype=np.int64)
     reason = np.full(jobs, _WAITS, dtype=np.int8)
     bound = np.zeros(jobs, dtype=np.int64)
+    due = now + block[_EXPECTED]
     placed = nothing_placed(jobs)
     F = free.copy()
     pool = _pool(F)
@@ -578,7 +603,7 @@ def easy(
     while shadow < 0:
         blocked, placed, watts_free = _in_turn(
             now, blocked, primary, F, pool, watts_free,
-            capacity, block, best_fit, leaves, power_unit, start, reason, placed, homes,
+            capacity, block, best_fit, leaves, power_unit, start, reason, placed, due, homes,
         )  # fmt: skip
         if blocked == primary.shape[0] or depth == 0:
             break
@@ -586,9 +611,9 @@ def easy(
         ask, need = block[_REQUEST:, head], block[_UNITS, head]
         watts = watts_of(ask, need, power_unit)
         shadow, L, watts_then = _reserve(
-            now, F, watts_free, ask, need, watts, spare[head],
-            short if way == TURN else block, placed,
-            run_block, run_end, offset, node, units, power_unit,
+            now, F, watts_free, ask, need, watts, spare[head], turn[head],
+            block, short if way == TURN else block, turn, due, placed,
+            run_block, run_end, run_whole_end, run_turn, offset, node, units, power_unit,
         )  # fmt: skip
         if shadow < 0:
             blocked += 1
@@ -606,14 +631,14 @@ def easy(
         if not testing:
             placed, watts_free, watts_then = _backfill(
                 now, shadow, secondary, F, L, pool, watts_free, watts_then,
-                capacity, block, best_fit, spare, power_unit, start, reason, placed, homes,
+                capacity, block, best_fit, spare, power_unit, start, reason, placed, due, homes,
             )  # fmt: skip
         elif tests.shape[0] > 0:
             before = placed.jobs
             placed, watts_free, watts_then = _backfill(
                 now, shadow, tests, F, L, pool, watts_free, watts_then,
                 capacity, short, best_fit, np.zeros_like(spare), power_unit, start, reason, placed,
-                homes,
+                due, homes,
             )  # fmt: skip
             bound[placed.position[before : placed.jobs]] = test_s
     return start, reason, bound, placed.jobs, packed(placed)

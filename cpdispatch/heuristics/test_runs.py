@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,7 @@ UNKNOWN_PROBABILITY = 0.05
 """The probability that a job ends in its test, where nobody predicts anything."""
 
 _NONE: IntArray = sealed(np.empty(0, dtype=np.int64))
-NO_HOMES = Homes(_NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
+NO_HOMES = Homes(_NONE, _NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
 
 
 def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> FloatArray:
@@ -77,6 +78,67 @@ def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
     return sealed(short)
 
 
+class Turns(NamedTuple):
+    """Which tests go on for sure before a job starts that fits only later.
+
+    A job goes on where its turn is sure to come first: it has waited too long, or the queue is in
+    the order of submission. Then it will be first in the queue when its test is over, and its
+    nodes are free. A reservation that counted on them would not stand. It is the same with a job
+    that is being killed: it starts anew.
+
+    Attributes
+    ----------
+    queued : int64 array, shape (queued,)
+    running : int64 array, shape (running,)
+        A running job with a smaller number than a queued one goes on before that starts.
+    whole_end_s : int64 array, shape (running,)
+        The expected ends of the running jobs if they go on.
+    """
+
+    queued: IntArray
+    running: IntArray
+    whole_end_s: IntArray
+
+
+def no_turns(instance: Instance) -> Turns:
+    """Of a dispatcher that makes no tests."""
+    running = instance.running
+    queued, runs = (np.zeros(len(of), dtype=np.int64) for of in (instance.queue, running))
+    return Turns(queued, runs, running.end_s)
+
+
+def turns(
+    instance: Instance, late: BoolArray, late_running: BoolArray, by_submission: bool
+) -> Turns:
+    """Whose turn comes first.
+
+    Parameters
+    ----------
+    instance : Instance
+    late, late_running : bool array, shapes (queued,) and (running,)
+        The jobs that have waited too long.
+    by_submission : bool
+        Whether the others start in the order of their submission.
+    """
+    queue, jobs, whole_end_s = instance.queue, instance.running.jobs, instance.running.whole_end_s()
+    place = np.searchsorted(queue.submit_s, jobs.submit_s)
+    for k in np.flatnonzero(whole_end_s > instance.running.end_s).tolist():
+        while (
+            place[k] < len(queue)
+            and queue.submit_s[place[k]] == jobs.submit_s[k]
+            and queue.id[place[k]] < jobs.id[k]
+        ):
+            place[k] += 1
+    after = 2 * len(queue) + 1
+    queued, running = 2 * np.arange(len(queue)) + 1, 2 * place
+    others = (after + queued, after + running) if by_submission else (after, after)
+    return Turns(
+        np.where(late, queued, others[0]),
+        np.where(late_running, running, others[1]),
+        whole_end_s,
+    )
+
+
 def homes(instance: Instance) -> Homes:
     """Where the stopped jobs are."""
     stopped = instance.stopped
@@ -84,7 +146,7 @@ def homes(instance: Instance) -> Homes:
         return NO_HOMES
     of = np.full(len(instance.queue), -1, dtype=np.int64)
     of[stopped.position] = np.arange(len(stopped.position))
-    return Homes(sealed(of), stopped.offset, stopped.node, stopped.units)
+    return Homes(sealed(of), stopped.start_s, stopped.offset, stopped.node, stopped.units)
 
 
 def going_on(instance: Instance, start_s: IntArray, placements: Placements) -> set[int]:
@@ -131,8 +193,11 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
     start_s = np.array([held[position][0] for position in killed], dtype=np.int64)
     until_s = np.full(len(killed), instance.now + instance.restart_cost_s, dtype=np.int64)
     block = queue.block[:, list(killed)].copy()
-    block[[Column.REQUESTED, Column.EXPECTED]] = until_s - start_s
+    block[[Column.REQUESTED, Column.EXPECTED]] += until_s - start_s + instance.restart_cost_s
     more = np.cumsum(lengths, dtype=np.int64) + running.offset[-1]
+    bound_s = running.bound_s
+    if bound_s is None:
+        bound_s = np.zeros(len(running), dtype=np.int64)
     busy = Running(
         JobTable(np.concatenate((running.jobs.block, block), axis=1), running.jobs.labels),
         sealed(np.concatenate((running.start_s, start_s))),
@@ -141,6 +206,7 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
         sealed(np.concatenate((running.offset, more))),
         sealed(np.concatenate((running.node, np.array(node, dtype=np.int64)))),
         sealed(np.concatenate((running.units, np.array(units, dtype=np.int64)))),
+        sealed(np.concatenate((bound_s, instance.now - start_s))),
     )
     left = {position: of for position, of in held.items() if position not in killed}
     return replace(

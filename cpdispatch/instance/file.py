@@ -51,6 +51,7 @@ class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     queue: str = ""
     requested: int | None = None
     restartable: bool = False
+    bound: int = 0
 
 
 class _Stopped(msgspec.Struct, forbid_unknown_fields=True):
@@ -176,6 +177,7 @@ class _FileCheck(Check):
         fields += [
             (f"running[{k}].restartable", job.restartable) for k, job in enumerate(read.running)
         ]
+        fields += [(f"running[{k}].bound", job.bound) for k, job in enumerate(read.running)]
         for field, value in fields:
             self.need(
                 read.format == FORMAT_OF_RESTARTS or not value, field, value,
@@ -318,9 +320,11 @@ class _FileCheck(Check):
             self.need(job.start <= read.time, f"{field}.start", job.start, "starts in the future")
             entries.append(self.placement(job.nodes, job.units, field, system.nodes))
             requested.append(self.requested(job, field))
+            self.number(job.bound, f"{field}.bound", 0)
         start = np.array([job.start for job in jobs], dtype=np.int64)
         duration = np.array([job.duration for job in jobs], dtype=np.int64)
-        end = start + duration
+        bound = np.array([job.bound for job in jobs], dtype=np.int64)
+        end = start + np.where(bound > 0, bound + read.restart_cost, duration)
         offset = np.cumsum([0, *(len(entry) for entry in entries)], dtype=np.int64)
         running = Running(
             JobTable(
@@ -343,6 +347,7 @@ class _FileCheck(Check):
             sealed(offset),
             sealed(np.array([n for entry in entries for n, _ in entry], dtype=np.int64)),
             sealed(np.array([u for entry in entries for _, u in entry], dtype=np.int64)),
+            sealed(bound) if bound.any() else None,
         )
         over = running.usage(system.nodes) > system.capacity
         if over.any():
@@ -481,12 +486,13 @@ def _running_file(running: Running, k: int) -> _RunningJob:
     low, high = int(running.offset[k]), int(running.offset[k + 1])
     nodes = zip(running.node[low:high].tolist(), running.units[low:high].tolist(), strict=True)
     start, end = int(running.start_s[k]), int(running.end_s[k])
-    duration = job.expected_s if running.overdue[k] else end - start
+    bound = 0 if running.bound_s is None else int(running.bound_s[k])
+    duration = job.expected_s if running.overdue[k] or bound else end - start
     return _RunningJob(
         job.id, start, duration, job.units, list(job.request),
         {str(node): units for node, units in sorted(nodes)}, job.submit_s,
         running.jobs.label("user", k), running.jobs.label("queue", k),
-        _unless(duration, job.requested_s), bool(job.restartable),
+        _unless(duration, job.requested_s), bool(job.restartable), bound,
     )  # fmt: skip
 
 

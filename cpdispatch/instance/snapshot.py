@@ -36,6 +36,11 @@ class Running:
         The k-th job's entries are ``offset[k]:offset[k + 1]``.
     node, units : int64 array, shape (entries,)
         A node and the number of the job's units there.
+    bound_s : int64 array, shape (running,), or None
+        How long each job may run before it is stopped, see `Stopped`; 0 for jobs that run until
+        they end. Where a job has one, its expected end is when its nodes are free if it is
+        killed then. A job that is being killed keeps its bound; its expected duration ends with
+        its next run. None when no job has one.
     """
 
     jobs: JobTable
@@ -45,9 +50,24 @@ class Running:
     offset: IntArray
     node: IntArray
     units: IntArray
+    bound_s: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.start_s)
+
+    def whole_end_s(self) -> IntArray:
+        """The expected ends if no job is stopped at its bound, shape (running,)."""
+        if self.bound_s is None:
+            return self.end_s
+        whole_s = np.maximum(self.end_s, self.start_s + self.jobs.expected_s)
+        return sealed(np.where(self.bound_s > 0, whole_s, self.end_s))
+
+    def requested_end_s(self) -> IntArray:
+        """The ends by the requested times, and by the bounds; none is before the expected end."""
+        end_s = np.maximum(self.end_s, self.start_s + self.jobs.requested_s)
+        return sealed(
+            end_s if self.bound_s is None else np.where(self.bound_s > 0, self.end_s, end_s)
+        )
 
     def usage(self, nodes: int) -> IntArray:
         """What the running jobs hold, shape (nodes, resources)."""
@@ -287,10 +307,15 @@ class Instance:
 
     def starved(self) -> BoolArray:
         """Whether each queued job has waited beyond the starvation threshold, shape (queued,)."""
+        return self.starved_among(self.queue)
+
+    def starved_among(self, jobs: JobTable) -> BoolArray:
+        """Whether these jobs, queued or running, were submitted before the starvation threshold."""
         if self.starvation is None:
-            return np.zeros(len(self.queue), dtype=np.bool_)
-        threshold_s = self.starvation.shortened_s(self.starvation.threshold_s, self._share())
-        starved: BoolArray = self.now - self.queue.submit_s > threshold_s
+            return np.zeros(len(jobs), dtype=np.bool_)
+        share = largest_share(jobs, self.system.total)
+        threshold_s = self.starvation.shortened_s(self.starvation.threshold_s, share)
+        starved: BoolArray = self.now - jobs.submit_s > threshold_s
         return starved
 
     def overdue(self) -> BoolArray:

@@ -401,7 +401,7 @@ class Simulation:
             else:
                 end_s = self.now + self.restart_cost_s
                 self._state.hold(self.now, position, held, end_s, end_s)
-                self._state.prolong(row, end_s)
+                self._state.prolong(row, end_s, anew=True)
                 closing.append(position)
         return np.array(closing, dtype=np.int64)
 

@@ -40,7 +40,8 @@ def correct(
     """Give running jobs that outlived their expected end a new one, later than ``now``.
 
     See `corrected`. A job that really ends now is left alone. Rows of ``times`` are start,
-    expected end, and whether it is overdue. Returns the earliest expected end.
+    expected end, whether it is overdue, and the bound of its start. Returns the earliest expected
+    end.
     """
     earliest = _NEVER
     for i in range(count):
@@ -85,7 +86,8 @@ def begin(
         i = running + k
         for row in range(run.shape[0]):
             run[row, i] = queue[row, j]
-        times[0, i], times[1, i], times[2, i] = now, now + queue[_EXPECTED, j], 0
+        times[0, i], times[1, i] = now, now + queue[_EXPECTED, j]
+        times[2, i] = times[3, i] = 0
         earliest = min(earliest, times[1, i])
         run_hidden[ROW, i], run_hidden[STEP, i] = queue_hidden[ROW, j], 0
         run_hidden[REAL_END, i] = real_end[k]
@@ -207,7 +209,7 @@ class State:
         self.queue_hidden = np.empty((2, 64), dtype=np.int64)
         self.queued = 0
         self.run = np.empty((rows, 64), dtype=np.int64)
-        self.times = np.empty((3, 64), dtype=np.int64)
+        self.times = np.empty((4, 64), dtype=np.int64)
         self.run_hidden = np.empty((3, 64), dtype=np.int64)
         self.running = 0
         self.next_end = _NEVER
@@ -256,8 +258,7 @@ class State:
     ) -> None:
         """Start queued jobs where they were placed; they stay in the queue until `remove`.
 
-        A job with a bound, s, is taken to hold its nodes until then, and until it has been killed:
-        that is its requested time meanwhile.
+        A job with a bound, s, is taken to hold its nodes until then, and until it has been killed.
         """
         count = self.running + len(placements)
         while count > self.run.shape[1]:
@@ -275,8 +276,7 @@ class State:
         if bound_s is not None:
             for k in np.flatnonzero(bound_s != NO_BOUND).tolist():
                 at, holds_s = self.running + k, int(bound_s[k]) + self.restart_cost_s
-                self.run[[_REQUESTED, _EXPECTED], at] = holds_s
-                self.times[1, at] = now + holds_s
+                self.times[1, at], self.times[3, at] = now + holds_s, bound_s[k]
                 earliest = min(earliest, now + holds_s)
         self.running = count
         self.next_end = min(self.next_end, earliest)
@@ -311,11 +311,17 @@ class State:
         self.queue[_RESTARTABLE, position] = 0
         self._queue_seen = None
 
-    def prolong(self, row: int, end_s: int) -> None:
-        """Let a running job hold its nodes until then, for sure."""
+    def prolong(self, row: int, end_s: int, anew: bool = False) -> None:
+        """Let a running job hold its nodes until then, for sure.
+
+        If it is to start ``anew`` then, that is how long its start was bounded, and what is
+        expected of it, killing included, comes on top.
+        """
         at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
-        self.times[1:, at] = end_s, 0
-        self.run[[_REQUESTED, _EXPECTED], at] = end_s - self.times[0, at]
+        held_s, times = end_s - self.times[0, at], [_REQUESTED, _EXPECTED]
+        self.times[1:, at] = end_s, 0, held_s - self.restart_cost_s if anew else 0
+        again_s = self.run[times, at] + self.restart_cost_s if anew else 0
+        self.run[times, at] = held_s + again_s
         self.run_hidden[REAL_END, at] = end_s
         self.next_end = min(self.next_end, end_s)
         self._running_seen = None
@@ -404,8 +410,9 @@ class State:
         for array in (free, times, offset, entries):
             sealed(array)
         return free, Running(
-            JobTable(run, self.labels), times[0], times[1], times[2], offset, entries[0], entries[1]
-        )
+            JobTable(run, self.labels), times[0], times[1], times[2], offset, entries[0],
+            entries[1], times[3] if times[3].any() else None,
+        )  # fmt: skip
 
     def __getstate__(self) -> dict[str, object]:
         """Everything but the last snapshot: read-only arrays would come back writeable."""

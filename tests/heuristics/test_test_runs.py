@@ -160,6 +160,38 @@ def test_no_test_moves_a_promised_start(
     assert simulate(*case, follows, restart_cost_s=cost_s).verify() == []
 
 
+def test_a_reservation_counts_what_goes_on_in_its_turn() -> None:
+    """Job 2 is under test until 70 and was submitted before job 4, but after job 3."""
+    file = {
+        "format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+        "groups": [{"name": "one", "nodes": 1, "capacity": [4]}],
+        "running": [{"id": 2, "start": 50, "submit": 5, "duration": 100, "requested": 300,
+                     "bound": 20, "units": 3, "unit": [1], "restartable": True,
+                     "nodes": {"0": 3}}],
+    }  # fmt: skip
+
+    def start_s(instance: Instance, **how: Any) -> int:
+        decision = Backfill(test_s=20, **how).dispatch(instance)
+        assert verify.decision(instance, decision) == []
+        return int(decision.start_s[0])
+
+    def queued(**fields: int) -> Instance:
+        job = {"duration": 50, "units": 4, "unit": [1]} | fields
+        return read(file | {"queue": [job]})
+
+    before, after = queued(id=3, submit=4), queued(id=4, submit=6)
+    assert (start_s(before), start_s(after)) == (70, 150)
+    assert (start_s(queued(id=1, submit=5)), start_s(queued(id=3, submit=5))) == (70, 150)
+    assert start_s(after, limits="requested") == 350
+    # Under another order it goes on for sure only if it has waited too long.
+    assert start_s(after, primary=find("saf")) == 70
+    assert start_s(after, primary=find("saf"), threshold_s=54) == 150
+    assert start_s(after, primary=find("saf"), threshold_s=50) == 150
+    assert start_s(before, primary=find("saf"), threshold_s=50) == 70
+    starved = replace(after, starvation=Starvation(54, 10**6))
+    assert start_s(starved, primary=find("saf"), bounded=True) == 150
+
+
 def tried(rows: list[Row], dispatcher: Backfill, **how: Any) -> Run:
     run = simulate(mark(workload(rows), 1.0), POOL, dispatcher, **how)
     assert run.verify() == []

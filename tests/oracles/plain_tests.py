@@ -47,11 +47,6 @@ class Testable(PlainJob):
         """When its present start ends, one way or the other."""
         return self.start + (min(test, self.runtime) if self.testing else self.runtime)
 
-    def planned_end(self, now: int, test: int) -> int:
-        if self.testing:
-            return self.start + test  # with what killing takes
-        return max(self.start + self.expected, now + 1)
-
 
 def replay(
     workload: Workload, system: System, rules: Rules, expected: list[int]
@@ -93,7 +88,7 @@ def replay(
         killed: list[Testable] = []
         while True:
             seen = [list(row) for row in free]
-            busy: list[tuple[int, PlainJob, Nodes]] = list(clearing)
+            busy: list[tuple[int, Testable, Nodes]] = list(clearing)
             for job in killed:
                 assert job.home is not None
                 take(seen, job, job.home)
@@ -146,29 +141,34 @@ def stop(job: Testable, test: int) -> None:
 
 def decide(
     now: int, free: Matrix, capacity: Matrix, queue: list[Testable], running: list[Testable],
-    busy: list[tuple[int, PlainJob, Nodes]], rules: Rules,
+    busy: list[tuple[int, Testable, Nodes]], rules: Rules,
 ) -> dict[int, tuple[Nodes, bool]]:  # fmt: skip
     """Nodes of each job that starts now, by row, and whether it is tested."""
     started: dict[int, tuple[Nodes, bool]] = {}
-    ends = [(job.planned_end(now, rules.test + rules.cost), job, job.nodes) for job in running]
-    ends += [(end, job, nodes) for end, job, nodes in busy]  # type: ignore[misc]
+    begun = [(job.start, job, job.nodes, job.testing) for job in running]
 
     def testable(job: Testable) -> bool:
         late = now - job.submit > rules.threshold and rules.tests != "turn"
         return job.restartable and job.home is None and not late and job.requested > 2 * rules.test
 
-    def lasts(job: Testable, testing: bool) -> int:
-        return rules.test + rules.cost if testing else job.expected
+    def due(job: Testable, testing: bool, where: Matrix) -> int:
+        if testing:
+            return now + rules.test + rules.cost
+        return (job.first_start if is_home_free(job, where) else now) + job.expected
+
+    def is_home_free(job: Testable, where: Matrix) -> bool:
+        home = job.home
+        return home is not None and all(on_node(where[n], job.ask, u) >= u for n, u in home.items())
 
     def start(job: Testable, where: Matrix, testing: bool) -> None:
-        home = job.home
-        if home is not None and all(on_node(where[n], job.ask, u) >= u for n, u in home.items()):
-            nodes = home
+        home, since = job.home, now
+        if home is not None and is_home_free(job, where):
+            nodes, since = home, job.first_start
         else:
             nodes = choose(where, capacity, job, rules.best_fit)
         take(free, job, nodes)
         started[job.row] = nodes, testing
-        ends.append((now + lasts(job, testing), job, nodes))
+        begun.append((since, job, nodes, testing))
 
     head = None
     for job in ranked(queue, rules.primary, now, rules.threshold):  # type: ignore[arg-type]
@@ -179,6 +179,26 @@ def decide(
         start(job, free, rules.tests == "turn" and testable(job))
     if head is None:
         return started
+
+    def is_late(job: Testable) -> bool:
+        return now - job.submit > rules.threshold
+
+    def goes_on(job: Testable) -> bool:
+        """Whether it comes before the reserved job for sure when its test is over."""
+        if is_late(job) != is_late(head):
+            return is_late(job)
+        return (is_late(job) or rules.primary == "fcfs") and job.row < head.row
+
+    ends: list[tuple[int, Testable, Nodes]] = []
+    for end, job, nodes in busy:  # they start anew
+        anew = job.expected + (rules.cost if job.home is not None else 0)
+        ends.append((end + anew if goes_on(job) else end, job, nodes))
+    for since, job, nodes, testing in begun:
+        end = max(since + job.expected, now + 1)
+        if testing:
+            short = since + rules.test + rules.cost
+            end = max(short, since + job.expected) if goes_on(job) else short
+        ends.append((end, job, nodes))
     later = [list(row) for row in free]
     for shadow in sorted({end for end, _, _ in ends}):
         for end, job, nodes in ends:
@@ -200,7 +220,7 @@ def decide(
             assert isinstance(job, Testable)
             if job is head or job.row in started:
                 continue
-            if now + lasts(job, testing) <= shadow:
+            if due(job, testing, free) <= shadow:
                 if fits(free, job):
                     start(job, free, testing)
             else:

@@ -14,7 +14,7 @@ from cpdispatch import verify
 from cpdispatch.decision import NO_BOUND, NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, loads, to_json
 from cpdispatch.jobs import Job
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.system import NodeGroup, System
@@ -100,15 +100,22 @@ def test_a_job_that_ends_by_its_bound_is_not_stopped() -> None:
     assert run.jobs["end"].tolist() == [10]
 
 
-def test_while_it_runs_the_bound_is_its_requested_time() -> None:
+def test_while_it_runs_it_is_taken_to_end_at_its_bound() -> None:
     script = {0: {1: {0: 3}}, 4: {}, 10: {1: {0: 3}}, 12: {}, 50: {2: {0: 1}, 3: {0: 1}}}
     run, seen = bounding_run([(0, 3, 100, 50), (4, 1, 5, 5), (12, 1, 5, 5)], script, {1: 10})
     bounded, going_on = seen[1].running, seen[3].running
     assert bounded.end_s.tolist() == [10]
-    assert bounded.jobs.requested_s.tolist() == [10]
+    assert bounded.requested_end_s().tolist() == [10]
+    assert bounded.whole_end_s().tolist() == [100]
+    assert bounded.bound_s is not None
+    assert bounded.bound_s.tolist() == [10]
+    again = loads(to_json(seen[1])).running
+    assert again.bound_s is not None
+    assert (again.bound_s.tolist(), again.whole_end_s().tolist()) == ([10], [100])
     assert bounded.jobs.restartable.tolist() == [1]
     assert going_on.start_s.tolist() == [0]
     assert going_on.end_s.tolist() == [100]
+    assert going_on.bound_s is None
     assert going_on.jobs.requested_s.tolist() == [100]
     assert run.verify() == []
 
@@ -138,7 +145,8 @@ def test_where_killing_takes_time_the_nodes_are_busy_and_the_next_run_is_longer(
     assert busy.queue.id.tolist() == [3]
     assert busy.running.jobs.id.tolist() == [1, 2]
     assert busy.running.end_s.tolist() == [17, 20]
-    assert (busy.running.start_s + busy.running.jobs.requested_s).tolist() == [17, 20]
+    assert busy.running.requested_end_s().tolist() == [17, 20]
+    assert busy.running.whole_end_s().tolist() == [124, 20]  # it is to start anew
     assert {instance.restart_cost_s for instance in seen} == {7}
     assert seen[1].running.end_s.tolist() == [17]
     again = next(instance for instance in seen if instance.now == 17)

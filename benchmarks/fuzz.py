@@ -252,7 +252,7 @@ def _run_folder() -> dict[str, bytes]:
 
 
 def _run(changed: str, data: bytes, folder: Path) -> None:
-    from cpdispatch import experiment, verify
+    from cpdispatch import experiment
     from cpdispatch.analyze import compare
     from cpdispatch.simulator.run import Run
 
@@ -265,11 +265,7 @@ def _run(changed: str, data: bytes, folder: Path) -> None:
         compare.verdict(rows)
         compare.notes(rows)
     run.by_class()
-    about = run.about
-    verify.run(
-        run.jobs, run.system, dependencies=about.get("dependencies", False),
-        idempotent=about.get("idempotent", False),
-    )  # fmt: skip
+    run.verify()
 
 
 def run_about(data: bytes, folder: Path) -> None:

@@ -37,6 +37,10 @@ class Best:
     keep, width : float
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
+    test_s : int
+        How long a test run lasts; 0 for none. See `cpdispatch.heuristics.backfill.Backfill`.
+    tests : str
+        When tests come: ``left``, ``backfill`` or ``turn``.
     name : str
     predictor : str
         The predictor that a simulation takes when none is named.
@@ -46,6 +50,8 @@ class Best:
     keep: float = 0.03
     width: float = 0.0
     best_fit: bool = False
+    test_s: int = 0
+    tests: str = "left"
     name: str = "best"
     predictor: ClassVar[str] = "mixture"
     backfill: Backfill = field(init=False, repr=False)
@@ -55,7 +61,7 @@ class Best:
         order = risk(self.width)
         self.backfill = Backfill(
             order, order, limits="upper", bounded=True, keep=self.keep, long_s=self.long_s,
-            best_fit=self.best_fit, name=self.name,
+            best_fit=self.best_fit, test_s=self.test_s, tests=self.tests, name=self.name,
         )  # fmt: skip
 
     def dispatch(self, instance: Instance) -> Decision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from cpdispatch.compiled import shadow as easy
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable, on_pool
@@ -74,7 +75,9 @@ class EasyShadow:
         queue, running, now = instance.queue, instance.running, instance.now
         waiting = dict(zip(queue.id.tolist(), range(len(queue)), strict=True))
         runs = dict(zip(running.jobs.id.tolist(), running.start_s.tolist(), strict=True))
-        self._ended(waiting, runs, now)
+        stopped = () if instance.stopped is None else queue.id[instance.stopped.position].tolist()
+        # Whether a stopped job goes on is not decided yet.
+        self._ended(waiting, runs.keys() | set(stopped), now)
         for id, seen in list(self._queued.items()):
             if id in runs:
                 self._runs(id, runs[id])
@@ -82,16 +85,21 @@ class EasyShadow:
                 easy.withdraw(self._shadow, seen.number)
                 del self._queued[id]
         self._find_running(instance, runs)
-        self._submit(instance, [k for id, k in waiting.items() if id not in self._queued])
+        self._submit(instance, [k for id, k in waiting.items() if not self._knows(id)])
         self.longest_s = int(easy.follow(self._shadow, now))
         self._before_s = now
         return self.longest_s
 
     def started(self, instance: Instance, decision: Decision) -> None:
-        """Take note of the jobs that a decision starts."""
-        for id in instance.queue.id[decision.start_s == instance.now].tolist():
+        """Take note of the jobs that a decision starts, and of stopped ones that it kills."""
+        held = {} if instance.stopped is None else instance.stopped.held()
+        stay = going_on(instance, decision.start_s, decision.placements)
+        for position in held.keys() - stay:
+            self._waits(int(instance.queue.id[position]))
+        for position in np.flatnonzero(decision.start_s == instance.now).tolist():
+            id = int(instance.queue.id[position])
             if id in self._queued:
-                self._runs(id, instance.now)
+                self._runs(id, held[position][0] if position in stay else instance.now)
 
     def _runs(self, id: int, start_s: int) -> None:
         assert self._shadow is not None
@@ -99,15 +107,25 @@ class EasyShadow:
         self._running[id] = seen, start_s
         easy.starts(self._shadow, seen.number, start_s)
 
-    def _ended(self, waiting: dict[int, int], runs: dict[int, int], now: int) -> None:
+    def _waits(self, id: int) -> None:
+        """Take note that a job that ran is to start again."""
+        assert self._shadow is not None
+        if id in self._running:
+            seen, _ = self._running.pop(id)
+            self._queued[id] = seen
+            easy.starts(self._shadow, seen.number, -1)
+
+    def _knows(self, id: int) -> bool:
+        return id in self._queued or id in self._running
+
+    def _ended(self, waiting: dict[int, int], runs: Set[int], now: int) -> None:
         """Take note of the jobs that run no more."""
         assert self._shadow is not None
-        for id in sorted(self._running.keys() - runs.keys()):
-            seen, start_s = self._running.pop(id)
+        for id in sorted(self._running.keys() - runs):
             if id in waiting:  # it was not started after all, or is to start again
-                self._queued[id] = seen
-                easy.starts(self._shadow, seen.number, -1)
+                self._waits(id)
                 continue
+            seen, start_s = self._running.pop(id)
             end_s = int(ended_s(self._before_s, now, start_s, seen.expected_s))
             runtime_s = max(end_s - start_s, 1)
             easy.ends(self._shadow, seen.number, runtime_s, seen.processors, seen.requested_s)

@@ -12,6 +12,7 @@ from cpdispatch.arrays import ByteArray, IntArray
 from cpdispatch.jobs import Starvation
 
 NO_START = -1
+NO_BOUND = 0
 
 
 class Reason(IntEnum):
@@ -135,9 +136,14 @@ class Decision:
     placements : Placements
         Nodes of every job that starts now; of planned jobs too where the plan has them.
     certificate : Certificate
+    bound_s : int64 array, shape (queued,), or None
+        How long each job that starts now may run, in seconds; `NO_BOUND` for as long as it takes.
+        A job that outlives its bound is stopped, see `cpdispatch.instance.Stopped`. Only jobs
+        that may be restarted can have a bound. None when no start has one.
     """
 
     start_s: IntArray
     reason: ByteArray
     placements: Placements
     certificate: Certificate
+    bound_s: IntArray | None = None

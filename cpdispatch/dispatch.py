@@ -215,6 +215,14 @@ def _limits(value: Any) -> str:
     return str(value)
 
 
+def _tests(value: Any) -> str:
+    from cpdispatch.heuristics.test_runs import WAYS
+
+    if value not in WAYS:
+        raise ValueError(f"one of {', '.join(WAYS)} is needed")
+    return str(value)
+
+
 def _share(value: Any) -> float:
     number = _number(value, "a share of the limit, above 0 and 1 at most,")
     if not 0 < number <= 1:
@@ -306,7 +314,10 @@ def _bounded(dispatcher: Any, in_turn_after: float) -> Dispatcher:
 
 
 def _backfill(**fixed: Any) -> Make:
-    renamed = {"backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit"}
+    renamed = {
+        "backfill": "secondary", "threshold": "threshold_s", "allocate": "best_fit",
+        "test": "test_s",
+    }  # fmt: skip
 
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
         from cpdispatch.heuristics.backfill import Backfill
@@ -334,7 +345,7 @@ def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.best import Best
 
     wait = given.pop("wait", WAIT)
-    renamed = {"long": "long_s", "allocate": "best_fit"}
+    renamed = {"long": "long_s", "allocate": "best_fit", "test": "test_s"}
     return _bounded(Best(**{renamed.get(key, key): value for key, value in given.items()}), wait)
 
 
@@ -380,6 +391,7 @@ _ORDERS = {
     "primary": _policy, "backfill": _policy, "threshold": _seconds, "allocate": _allocation,
     "limits": _limits, "wait": _wait,
 }  # fmt: skip
+_TESTS = {"test": _seconds, "tests": _tests}
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
@@ -405,7 +417,7 @@ _THESIS = {
 REGISTRY: Mapping[str, Entry] = {
     "easy": Entry(
         "EASY backfilling; easy-P-B has its own orders of the queue and of backfilling",
-        {**_ORDERS, "depth": _depth},
+        {**_ORDERS, "depth": _depth, **_TESTS},
         _backfill(),
     ),
     "conservative": Entry(
@@ -421,7 +433,7 @@ REGISTRY: Mapping[str, Entry] = {
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
     "best": Entry("EASY by predicted durations, used with care; waits bounded by EASY's longest",
                   {"long": _seconds, "keep": _part, "width": _real, "allocate": _allocation,
-                   "wait": _wait}, _best),
+                   "wait": _wait, **_TESTS}, _best),
     "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
                  {"allocate": _allocation}, _priority_rule),
     "reject": Entry("refuses every job: measures the simulator", {}, _reject),

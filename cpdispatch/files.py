@@ -275,7 +275,7 @@ def parse_json(
     type: builtins.type[Struct],
     what: str,
     file: str | os.PathLike[str],
-    format: str | None = None,
+    format: str | tuple[str, ...] | None = None,
 ) -> Struct:
     """Read JSON of a known structure.
 
@@ -288,8 +288,8 @@ def parse_json(
         What that is called in errors, such as ``an instance file``.
     file : path
         Where it was read.
-    format : str, optional
-        What the key ``format`` must have as its value.
+    format : str or tuple of str, optional
+        What the key ``format`` must have as its value: this, or one of these.
 
     Raises
     ------
@@ -320,7 +320,7 @@ def _misread(
     error: Exception,
     what: str,
     file: str | os.PathLike[str],
-    format: str | None,
+    format: str | tuple[str, ...] | None,
 ) -> InputError:
     """What is wrong with JSON that is not of the structure that was expected."""
     if _plain(content) is None:
@@ -372,13 +372,18 @@ def parse_toml(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
 
 
 def _of_format(
-    content: bytes | str, what: str, file: str | os.PathLike[str], format: str | None
+    content: bytes | str,
+    what: str,
+    file: str | os.PathLike[str],
+    format: str | tuple[str, ...] | None,
 ) -> InputError | None:
     """The error for JSON that says that it is of another format; None when it does not."""
     found = None if format is None else _found(content, ".format")
-    if not isinstance(found, str) or found == format:
+    known = (format,) if isinstance(format, str) else format or ()
+    if not isinstance(found, str) or found in known:
         return None
-    return InputError(f"not {what}: expected {format!r}", file=file, field="format", value=found)
+    expected = " or ".join(map(repr, known))
+    return InputError(f"not {what}: expected {expected}", file=file, field="format", value=found)
 
 
 class _Pairs(list[tuple[str, Any]]):

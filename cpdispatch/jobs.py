@@ -31,7 +31,8 @@ class Column(IntEnum):
     QUEUE = 9
     EXECUTABLE = 10
     PARTITION = 11
-    REQUEST = 12
+    RESTARTABLE = 12
+    REQUEST = 13
 
 
 _BETWEEN = Column.REQUEST - Column.REQUESTED
@@ -64,6 +65,8 @@ class Job:
         Expected waiting time of the job's queue, seconds.
     user, group, queue, executable, partition : int
         The log's number, or the index of the name in the table's ``labels``; -1 when unknown.
+    restartable : int
+        1 if the job may be killed and queued again, which happens once at most; else 0.
     """
 
     id: int
@@ -79,6 +82,7 @@ class Job:
     queue: int
     executable: int
     partition: int
+    restartable: int = 0
 
 
 class JobTable:
@@ -175,6 +179,11 @@ class JobTable:
         return self.column(Column.EWT)
 
     @property
+    def restartable(self) -> IntArray:
+        """1 for each job that may still be killed and queued again, else 0; shape (jobs,)."""
+        return self.column(Column.RESTARTABLE)
+
+    @property
     def request(self) -> IntArray:
         """Per-unit requests, shape (jobs, resources)."""
         return np.asarray(self.columns[Column.REQUEST :]).T
@@ -260,6 +269,7 @@ def job_block(
     queue: Any = UNKNOWN,
     executable: Any = UNKNOWN,
     partition: Any = UNKNOWN,
+    restartable: Any = 0,
 ) -> IntArray:
     """Build a job block from columns; scalars stand for constant columns.
 
@@ -276,7 +286,7 @@ def job_block(
     columns = (
         id, submit_s, units, requested_s, requested_s if expected_s is None else expected_s,
         requested_s if upper_s is None else upper_s, ewt_s,
-        user, group, queue, executable, partition,
+        user, group, queue, executable, partition, restartable,
     )  # fmt: skip
     for row, values in enumerate(columns):
         block[row] = values

@@ -16,12 +16,13 @@ from cpdispatch.compiled import shadow as kernels
 from cpdispatch.decision import NO_START, Decision
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.wait_bound import WaitBound
-from cpdispatch.instance import Instance, Starvation, dump, load, loads
+from cpdispatch.instance import Instance, Starvation, Stopped, dump, load, loads
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
 from tests.oracles.plain_shadow import PlainShadow
+from tests.simulator.cases import starting
 from tests.strategies import systems, workloads
 
 RULES = (
@@ -52,8 +53,7 @@ def test_compiled_replays_and_the_general_loop_bound_waits_alike(
     runs = [simulate(*case, rule, predictor=predictor, compiled=how) for how in (True, False)]
     assert [run.about["compiled"] for run in runs] == [True, False]
     for run in runs:
-        checked = {"decisions": run.decisions, "wait": run.about["wait"]}
-        assert verify.run(run.jobs, case[1], **checked) == []
+        assert run.verify() == []
     assert runs[0].job_table.equals(runs[1].job_table)
     assert easy_waits(runs[0]) == easy_waits(runs[1])
 
@@ -123,7 +123,7 @@ def at(time: int, queue: list[dict[str, object]], running: list[dict[str, object
         {"units": 4, "unit": [1], "duration": 100, "requested": 100, "nodes": {"0": 4}, **job}
         for job in running
     ]
-    file = {"format": "cpdispatch-instance/1", "time": time, **POOL}
+    file = {"format": "cpdispatch-instance/2", "time": time, **POOL}
     return loads(msgspec.json.encode({**file, "queue": waiting, "running": held}))
 
 
@@ -154,6 +154,29 @@ def test_a_start_that_did_not_happen_is_taken_back() -> None:
     easy.look(at(6, [{"id": 2, "submit": 5}], []))
     assert 2 in easy._queued
     assert not easy._running
+
+
+@pytest.mark.parametrize(("goes_on", "ran_s"), [(True, 9), (False, 5)])
+def test_a_stopped_job_has_not_ended_and_a_killed_one_starts_anew(
+    goes_on: bool, ran_s: int
+) -> None:
+    easy, job = EasyShadow(), {"id": 2, "submit": 0, "restartable": True, "units": 4}
+    first = at(0, [job], [])
+    easy.look(first)
+    easy.started(first, starting(first, [0], {0: 4}))
+    halted = replace(at(3, [job], []), stopped=Stopped.of({0: (0, {0: 4})}))
+    easy.look(halted)
+    assert 2 in easy._running
+    easy.started(halted, starting(halted, [0] * goes_on, {0: 4}))
+    assert (2 in easy._running) == goes_on
+    if not goes_on:
+        again = at(4, [job], [])
+        easy.look(again)
+        easy.started(again, starting(again, [0], {0: 4}))
+    easy.look(at(9, [], []))
+    assert easy._shadow is not None
+    worked = easy._shadow.book - kernels.fresh(4).book
+    assert worked[[kernels.TOLD, kernels.WORKED]].tolist() == [1, 4 * ran_s]
 
 
 def test_where_nobody_waits_under_easy_nobody_is_late() -> None:

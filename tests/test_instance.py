@@ -18,6 +18,7 @@ from cpdispatch import instance as instances_module
 from cpdispatch.errors import InputError
 from cpdispatch.instance import (
     FORMAT,
+    FORMAT_OF_RESTARTS,
     NO_LATEST_S,
     Instance,
     Power,
@@ -361,6 +362,30 @@ def test_arrays_of_dependencies_cannot_be_changed() -> None:
             array[...] = 0
 
 
+def test_a_stopped_job_is_queued_and_holds_nodes_that_count_as_free() -> None:
+    instance = read(FILE | stopped() | {"restart_cost": 30})
+    assert instance.free[1].tolist() == [16, 2, 0, 16]
+    assert instance.queue.restartable.tolist() == [1]
+    assert instance.running.jobs.restartable.tolist() == [0]
+    assert instance.stopped is not None
+    assert instance.stopped.held() == {0: (99800, {1: 2})}
+    assert instance.restart_cost_s == 30
+    assert instance.stopped.among(np.array([0])).held() == {0: (99800, {1: 2})}  # type: ignore[union-attr]
+    assert instance.stopped.among(np.array([], dtype=np.int64)) is None
+    again = loads(to_json(instance))
+    assert to_json(again) == to_json(instance)
+    assert again.stopped is not None
+    assert again.stopped.held() == instance.stopped.held()
+
+
+def test_the_first_format_is_written_where_no_job_may_be_restarted() -> None:
+    assert json.loads(to_json(read(FILE)))["format"] == FORMAT
+    assert to_json(read(FILE | SECOND)) == to_json(read(FILE))
+    running = read(FILE | SECOND | part("running", restartable=True))
+    assert json.loads(to_json(running))["format"] == FORMAT_OF_RESTARTS
+    assert loads(to_json(running)).running.jobs.restartable.tolist() == [1]
+
+
 # -------------------------------------------------------------------------- bad input
 
 
@@ -369,9 +394,37 @@ def part(key: str, **fields: Any) -> dict[str, Any]:
     return {key: [FILE[key][0] | fields]}
 
 
+SECOND = {"format": FORMAT_OF_RESTARTS}
+
+
+def stopped(
+    start: int = 99800, nodes: dict[str, int] | None = None, restartable: bool = True
+) -> dict[str, Any]:
+    """The file in which the queued job has been stopped."""
+    held = {"start": start, "nodes": {"1": 2} if nodes is None else nodes}
+    return SECOND | part("queue", restartable=restartable, stopped=held)
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({"format": "cpdispatch-instance/2"}, "format", "cpdispatch-instance/2"),
-    ({"format": "cpdispatch-solution/1"}, "format", "expected 'cpdispatch-instance/1'"),
+    ({"format": "cpdispatch-instance/3"}, "format", "cpdispatch-instance/3"),
+    (
+        {"format": "cpdispatch-solution/1"},
+        "format",
+        "expected 'cpdispatch-instance/1' or 'cpdispatch-instance/2'",
+    ),
+    (part("queue", restartable=True), "queue[0].restartable", "has no restarts (found True)"),
+    (part("running", restartable=True), "running[0].restartable", "state 'cpdispatch-instance/2'"),
+    ({"restart_cost": 5}, "restart_cost", "has no restarts (found 5)"),
+    (part("running", bound=5), "running[0].bound", "has no restarts (found 5)"),
+    (SECOND | part("running", bound=-5), "running[0].bound", "-5"),
+    (SECOND | {"restart_cost": -5}, "restart_cost", "-5"),
+    (stopped(restartable=False), "queue[0].stopped", "may not be restarted (found 77)"),
+    (stopped(start=97999), "queue[0].stopped.start", "must be 98000 or more (found 97999)"),
+    (stopped(start=100000), "queue[0].stopped.start", "starts in the future (found 100000)"),
+    (stopped(nodes={"1": 1}), "queue[0].stopped.nodes", "the job has 2 units"),
+    (stopped(nodes={"64": 2}), "queue[0].stopped.nodes.64", "no such node"),
+    (stopped(nodes={"0": 1, "1": 1}), "queue[0].stopped.nodes.0", "less that counts as free"),
+    (stopped(nodes={"17": 2}), "queue[0].stopped.nodes.17", "less that counts as free"),
     ({"colour": "red"}, "field colour", "red"),
     ({"time": -1}, "time", "-1"),
     ({"time": 1.5}, "time", "1.5"),

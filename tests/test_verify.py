@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from cpdispatch import verify
 from cpdispatch.decision import Certificate, Decision, Placements
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.instance import FORMAT, Instance, digest
+from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, digest, to_json
 from cpdispatch.solution import Solution, SolvedJob
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
@@ -203,6 +204,74 @@ def test_a_job_s_units_on_one_node_are_one_entry_now_and_later(start: int) -> No
     start_s = np.array([start, -1, -1])
     found = verify.decision(on, Decision(start_s, np.zeros(3, np.int8), places, Certificate("x")))
     assert texts(found) == ["node: job 7 names node 1 2 times"]
+
+
+def halted(cost_s: int) -> Instance:
+    """Jobs 7 and 9 may be restarted; job 7 has been stopped on node 1."""
+    on = instance()
+    queue = [
+        {"id": 7, "submit": 80, "duration": 40, "units": 2, "unit": [2, 1], "restartable": True,
+         "stopped": {"start": 90, "nodes": {"1": 2}}},
+        {"id": 9, "submit": 95, "duration": 20, "units": 2, "unit": [2, 0], "restartable": True},
+        {"id": 10, "submit": 95, "duration": 20, "units": 2, "unit": [2, 0]},
+    ]  # fmt: skip
+    more = {"format": FORMAT_OF_RESTARTS, "queue": queue, "restart_cost": cost_s}
+    return read(json.loads(to_json(on)) | more)
+
+
+def deciding(
+    on: Instance, places: dict[int, dict[int, int]], bound_s: list[int] | None = None
+) -> list[str]:
+    start = np.full(len(on.queue), -1, dtype=np.int64)
+    start[list(places)] = on.now
+    decision = Decision(
+        start, np.zeros(len(start), dtype=np.int8), Placements.of(places), Certificate("test"),
+        None if bound_s is None else np.array(bound_s),
+    )  # fmt: skip
+    return texts(verify.decision(on, decision))
+
+
+def test_only_a_start_of_a_job_that_may_be_restarted_has_a_bound() -> None:
+    on = halted(0)
+    assert deciding(on, {0: {1: 2}, 1: {2: 2}}, [0, 5, 0]) == []
+    assert deciding(on, {0: {1: 2}}, [5, 0, 0]) == [
+        "restart: job 7 has a bound of 5 s and has been stopped once"
+    ]
+    assert deciding(on, {2: {2: 2}}, [0, 0, 5]) == [
+        "restart: job 10 has a bound of 5 s and may not be restarted"
+    ]
+    assert deciding(on, {}, [0, 5, 0]) == [
+        "restart: job 9 has a bound of 5 s and does not start now"
+    ]
+    assert deciding(on, {1: {2: 2}}, [0, -5, 0]) == [
+        "restart: job 9 has a bound of -5 s, at least 1 s is allowed"
+    ]
+    assert "bound_s has shape (2,)" in deciding(on, {}, [0, 5])[0]
+
+
+def test_the_nodes_of_a_stopped_job_are_free_and_busy_where_killing_it_takes_time() -> None:
+    for cost_s in (0, 30):
+        assert deciding(halted(cost_s), {0: {1: 2}}) == []
+        assert deciding(halted(cost_s), {2: {2: 2}}) == []
+    assert deciding(halted(0), {1: {1: 2}, 0: {2: 2}}) != []  # node 2 has no GPU
+    assert deciding(halted(0), {1: {1: 2}}) == []
+    assert deciding(halted(30), {1: {1: 2}}) == [
+        "capacity: node 1 (gpu), core at 100: 8 needed by jobs 7, 9, 4 free"
+    ]
+
+
+def test_a_job_that_is_being_killed_does_not_start_elsewhere() -> None:
+    def moved(cost_s: int) -> list[str]:
+        on = halted(cost_s)
+        queue = json.loads(to_json(on))["queue"]
+        queue[0] |= {"unit": [1, 0]}
+        on = read(json.loads(to_json(on)) | {"queue": queue})
+        return deciding(on, {0: {2: 2}})
+
+    assert moved(0) == []
+    assert moved(30) == [
+        "restart: job 7 is killed and starts elsewhere at 100, allowed from 130 on"
+    ]
 
 
 def test_offsets_that_fall_are_reported() -> None:

@@ -370,6 +370,7 @@ class Bridge:
         for name in LABELLED:
             value = getattr(job, _NAMED_AS.get(name, name), None)
             column[Column[name.upper()]] = self._label(name, value)
+        column[Column.RESTARTABLE] = 0  # AccaSim cannot kill a job and queue it again
         column[Column.REQUEST :] = request
         return column
 

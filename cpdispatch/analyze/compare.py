@@ -76,14 +76,20 @@ _FIGURES = (
     _Figure("bounded_slowdown_p95", "  95th percentile", lambda v: f"{v:,.1f}", -1),
     _Figure("utilisation", "utilisation", lambda v: f"{v:.1%}", 1),
     _Figure("backfilled", "jobs backfilled", lambda v: f"{v:,.0f}"),
+    _Figure("tests", "jobs tested", lambda v: f"{v:,.0f}"),
+    _Figure("tests_ended", "  ended in their test", lambda v: f"{v:,.0f}"),
+    _Figure("tests_went_on", "  went on right then", lambda v: f"{v:,.0f}"),
     _Figure("restarts", "jobs restarted", lambda v: f"{v:,.0f}"),
     _Figure("wasted_processor_s", "  processor hours lost", lambda v: f"{v / 3600:,.0f}"),
+    _Figure("wasted_share", "  share of the work", lambda v: f"{v:.2%}"),
     _Figure("decisions", "decisions", lambda v: f"{v:,.0f}"),
     _Figure("decision_ms_mean", "ms a decision", _ms),
     _Figure("decision_ms_p99", "  99th percentile", _ms),
     _Figure("seconds", "seconds in all", lambda v: f"{v:,.1f}"),
 )
-_IF_ANY = ("restarts", "wasted_processor_s")
+_IF_ANY = (
+    "tests", "tests_ended", "tests_went_on", "restarts", "wasted_processor_s", "wasted_share"
+)  # fmt: skip
 """Figures that are shown only when there are any."""
 _OF_USERS = "users.wait_s_mean"
 _SLOWDOWN = "bounded_slowdown_mean"
@@ -353,7 +359,7 @@ def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
         now = figures[key] if times is None else times * before
         ends = (f"{key}_times_low", f"{key}_times_high")
         interval = [figures[end] for end in ends if end in figures]
-        if not now > max(GROWTH * before, before + GROWTH_S) or (interval and interval[0] <= 1):
+        if not _grown(now, before) or (interval and interval[0] <= 1):
             return
         much = "longer than" if not before else f"{_rounded(now / before)} times as long as"
         surely = f"; {_times(interval[0])} {_up_to(interval[1])}" if interval else ""
@@ -376,6 +382,58 @@ def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
         more = f"{never:,.0f} jobs never start, {before:,.0f} under {run['first']}"
         found.append(("jobs that never start", more))
     return found
+
+
+def tests_told(rows: Sequence[Row]) -> list[str]:
+    """What test runs bring and cost, a sentence or more for each run that has one without them.
+
+    The two differ by the parameters ``test`` and ``tests`` of the dispatcher alone.
+    """
+    found = []
+    for run in rows:
+        without = _without_tests(run, rows)
+        key = "bounded_slowdown_mean"
+        if without is None or key not in run or key not in without:
+            continue
+        now, before = run[key], without[key]
+        moves = "falls" if now < before else "rises"
+        of, stopped = run["jobs"], run["tests_killed"]
+        kills = f"1 job in {of / stopped:,.0f} is" if stopped else "No job is"
+        text = (
+            f"With test runs ({_name(run, rows)}) the mean bounded slowdown {moves} from "
+            f"{before:,.1f} to {now:,.1f}. {kills} stopped in its test and started again later. "
+            f"{run['wasted_share']:.1%} of the work is lost. "
+        )
+        pay = [
+            name for name in CLASSES_S
+            if min(run["classes"][name]["jobs"], without["classes"][name]["jobs"]) >= JOBS_MIN
+            and _grown(run["classes"][name]["wait_s_mean"], without["classes"][name]["wait_s_mean"])
+        ]  # fmt: skip
+        much = f"more than {GROWTH - 1:.0%} longer"
+        found.append(
+            text + (f"{' and '.join(pay)} jobs wait {much}." if pay
+                    else f"No class of jobs by length waits {much}.")
+        )  # fmt: skip
+    return found
+
+
+def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
+    """The run that differs by its test runs alone."""
+    if not run.get("tests"):
+        return None
+    name, _, given = run["dispatcher"].partition(":")
+    rest = ",".join(p for p in given.split(",") if p.partition("=")[0] not in ("test", "tests"))
+    plain = f"{name}:{rest}" if rest else name
+    alike = (
+        peer for peer in rows
+        if setting(peer) == setting(run) and _kind(peer) == (plain, *_kind(run)[1:])
+    )  # fmt: skip
+    return next(alike, None)
+
+
+def _grown(now: float, before: float) -> bool:
+    """Whether a wait has grown by more than a tenth, and by more than means nothing."""
+    return now > max(GROWTH * before, before + GROWTH_S)
 
 
 def _up_to(times: float) -> str:

@@ -40,6 +40,9 @@ class ScheduleColumns:
         Of the whole system.
     lost_s : int64 array, shape (jobs,), or None
         Time on the nodes before a restart, 0 for most; None when no job could be restarted.
+    test : array of str, shape (jobs,), or None
+        What became of the test run of each job: ``none``, ``ended``, ``went_on`` or ``killed``;
+        None when no job was tested.
     """
 
     submit_s: IntArray
@@ -50,6 +53,7 @@ class ScheduleColumns:
     backfilled: NDArray[np.bool_]
     capacity: IntArray
     lost_s: IntArray | None = None
+    test: NDArray[np.object_] | None = None
 
     @property
     def started(self) -> NDArray[np.bool_]:
@@ -76,6 +80,7 @@ class ScheduleColumns:
             self.backfilled[which],
             self.capacity,
             None if self.lost_s is None else self.lost_s[which],
+            None if self.test is None else self.test[which],
         )
 
 
@@ -132,6 +137,13 @@ def per_processor_bounded_slowdown(schedule: ScheduleColumns) -> FloatArray:
 def wasted_processor_s(schedule: ScheduleColumns) -> int:
     """Processors times seconds of what jobs did before they were restarted, of all jobs."""
     return 0 if schedule.lost_s is None else int(processors(schedule) @ schedule.lost_s)
+
+
+def wasted_share(schedule: ScheduleColumns) -> float:
+    """Lost processor seconds over those of all attempts, lost and not, of the jobs that started."""
+    ran = schedule.take(schedule.started)
+    used = int(processors(ran) @ runtime_s(ran))
+    return wasted_processor_s(schedule) / max(used + wasted_processor_s(schedule), 1)
 
 
 def makespan_s(schedule: ScheduleColumns) -> int:
@@ -298,6 +310,11 @@ def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, flo
     if whole.lost_s is not None:
         figures["restarts"] = int((whole.lost_s > 0).sum())
         figures["wasted_processor_s"] = wasted_processor_s(whole)
+        figures["wasted_share"] = wasted_share(whole)
+    if whole.test is not None:
+        figures["tests"] = int((whole.test != "none").sum())
+        for fate in ("ended", "went_on", "killed"):
+            figures[f"tests_{fate}"] = int((whole.test == fate).sum())
     figures["decisions"] = len(decision_ms)
     if len(decision_ms):
         figures["decision_ms_mean"] = float(decision_ms.mean())

@@ -79,10 +79,13 @@ class LogOptions:
     since: Annotated[str, Parameter("--from", show_default=False)] = ""
     until: Annotated[str, Parameter("--to", show_default=False)] = ""
 
-    def read(self, trace: str | None, seed: int) -> tuple[Workload, System]:
+    def read(
+        self, trace: str | None, seed: int, restartable: str | None = None
+    ) -> tuple[Workload, System]:
         """The workload, fitted to the machine, and the machine."""
         part: dict[str, Any] = {
             "units": self.units, "jobs": self.jobs, "since": self.since, "until": self.until,
+            "restartable": restartable, "seed": seed,
         }  # fmt: skip
         if trace is None and self.filter != "all":
             raise UsageError(
@@ -97,6 +100,35 @@ class LogOptions:
                 part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
                 return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
             return prepare(trace, self.system or None, filter=self.filter, **part)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartOptions:
+    """Which jobs may be killed and queued again, and what that costs.
+
+    Parameters
+    ----------
+    restartable
+        Jobs that may be killed, once, and queued again: all, none, those of a share of the users
+        (0.2, drawn by --seed), or a column of a table that holds 1 for such jobs and 0 for
+        others. Default: what the log says; none if it says nothing.
+    restart_cost
+        The nodes of a killed job stay busy so long, and so much longer it runs again, as 30s.
+    """
+
+    restartable: Annotated[str | None, Parameter(show_default=False)] = None
+    restart_cost: Annotated[str, Parameter(show_default=False)] = ""
+
+    def cost_s(self) -> int:
+        """How long the nodes of a killed job stay busy, seconds."""
+        cost = self.restart_cost.strip()
+        if cost in ("", "0", "0s"):
+            return 0
+        found = seconds(cost)
+        if found != int(found):
+            raise UsageError(f"--restart-cost {cost}: whole seconds are needed")
+        return int(found)
 
 
 @Parameter(name="*")
@@ -120,7 +152,8 @@ class ReplayOptions:
         THRESHOLD,BOUND as 24h,2h: plans start a job that has waited longer than the threshold
         within the bound after that, where it is possible.
     idempotent
-        Jobs may be restarted: kill one that outlives what the predictor class took it for.
+        Kill a job that may be restarted when it outlives what the predictor class took it for;
+        all may be, unless the log or --restartable says which.
     limit
         Time limit of each decision, as 500ms or 1s.
     seed

@@ -64,10 +64,12 @@ def print_runs(
             console.print(table)
         sentence = compare.verdict(rows)
         warnings = compare.warnings(rows)
-        if sentence or warnings:
+        if sentence or warnings or compare.tests_told(rows):
             console.print()
         if sentence:
             console.print(sentence)
+        for line in compare.tests_told(rows):
+            console.print(line, soft_wrap=True)
         for difference in compare.differences(rows):
             if difference["low"] is not None:
                 console.print(Text(difference["text"]), soft_wrap=True)

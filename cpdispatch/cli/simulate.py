@@ -11,6 +11,7 @@ from cpdispatch.cli.options import (
     LogOptions,
     OutputOptions,
     ReplayOptions,
+    RestartOptions,
     Whole,
     WorkerOptions,
 )
@@ -33,6 +34,7 @@ def simulate(
     shake: Whole = 1,
     log: LogOptions = LogOptions(),
     rules: ReplayOptions = ReplayOptions(),
+    restarts: RestartOptions = RestartOptions(),
     output: OutputOptions = OutputOptions(),
     where: WorkerOptions = WorkerOptions(),
     json: Json = False,
@@ -74,11 +76,17 @@ def simulate(
     workers = Workers(where.cores, where.cluster)
     names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     numbers = range(rules.seed, rules.seed + seeds)
-    logs = [log.read(trace, rules.seed) for trace in traces]
-    made = logs or [log.read(None, k) for k in numbers]
+    logs = [log.read(trace, rules.seed, restarts.restartable) for trace in traces]
+    made = logs or [log.read(None, k, restarts.restartable) for k in numbers]
     experiment = Experiment(made, names, numbers, of_seed=not traces, draws=shake)
-    limit_s = seconds(rules.limit)
-    plans = experiment.plans(output.plan(limit_s, rules.of_runs()))
+    limit_s, cost_s = seconds(rules.limit), restarts.cost_s()
+    may_restart = rules.idempotent or any(log.table.restartable.any() for log, _ in made)
+    if cost_s and not may_restart:
+        raise UsageError(
+            f"--restart-cost {restarts.restart_cost}: no job may be restarted; say which may, as "
+            "--restartable all"
+        )
+    plans = experiment.plans(output.plan(limit_s, rules.of_runs() | {"restart_cost_s": cost_s}))
     with status("checking names"):
         experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
     output.claim(plan for _, plan in plans)

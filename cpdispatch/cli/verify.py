@@ -43,14 +43,7 @@ def verify(
         found = {}
         for folder, r in load_runs([run], refused):
             with refused.reading(folder), status(f"checking {folder}"):
-                found[str(folder)] = checker.run(
-                    r.jobs,
-                    r.system,
-                    dependencies=r.about.get("dependencies", False),
-                    idempotent=r.about.get("idempotent", False),
-                    decisions=r.decisions if r.about.get("wait") else None,
-                    wait=r.about.get("wait"),
-                )
+                found[str(folder)] = r.verify()
     elif instance is None or solution is None:
         raise UsageError("verify needs INSTANCE SOLUTION or --run DIR")
     else:

@@ -128,10 +128,12 @@ def fresh(
     lasts: int,
     followed: bool,
     asked: bool,
+    tested: bool = False,
     bounded: bool = False,
 ) -> State:
     """The state before the first event. What is never touched costs no memory."""
     jobs = given.shape[1]
+    starts = 2 * jobs if tested else jobs
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
     at[LASTS], at[PREDICTED] = lasts, 0 if asked else jobs
@@ -147,7 +149,7 @@ def fresh(
         np.empty(jobs),
         np.empty((2, others), dtype=np.int64),
         np.empty(others),
-        np.empty((BEFORE + 1 if followed else BY_SERIAL + 1, jobs), dtype=np.int64),
-        np.empty(2 * jobs if recorded else 0, dtype=np.int64),
-        np.empty((3 + bounded, 2 * jobs if recorded else 0), dtype=np.int32),
+        np.empty((BEFORE + 1 if followed else BY_SERIAL + 1, starts), dtype=np.int64),
+        np.empty(jobs + starts if recorded else 0, dtype=np.int64),
+        np.empty((3 + bounded, jobs + starts if recorded else 0), dtype=np.int32),
     )

@@ -89,6 +89,7 @@ from cpdispatch.compiled.queue import (
 )
 from cpdispatch.compiled.running import complete, correct, lasts
 from cpdispatch.compiled.shadow import TOLD, ends, follow, has_room, starts, submit
+from cpdispatch.compiled.test_runs import no_test_any_more, settle, stop, stops_next
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
 
@@ -98,7 +99,8 @@ def go(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, shadow: Any,
+    events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any,
+    shadow: Any,
 ) -> int:  # fmt: skip
     """Go on for about so many events, or until somebody else has to act; why it stopped.
 
@@ -106,7 +108,8 @@ def go(
 
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
     policies; ``nodes`` on a processor pool; ``deep`` up to one reservation; ``care`` where jobs are
-    taken to last as expected; ``shadow`` where no wait is bounded.
+    taken to last as expected; ``trials`` where no job is tested; ``shadow`` where no wait is
+    bounded.
     """
     jobs = given.shape[1]
     while events > 0:
@@ -114,7 +117,8 @@ def go(
             at[PAUSED] = 0
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
-                first_weights, second_weights, own_first, own_second, nodes, deep, care, shadow,
+                first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
+                shadow,
             )  # fmt: skip
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
@@ -126,10 +130,21 @@ def go(
         completing = end == now and not (by_event and submitting)
         events -= 1
         while completing:
-            ended = complete(at, given, fate, run, memory)
             at[BLOCKED] = -1
-            if nodes is not None:
-                on_nodes.end(at, fate, given, nodes, ended)
+            stopping = False
+            if trials is not None:
+                stopping = stops_next(given, run, trials)
+                if stopping:
+                    stop(
+                        at, given, fate, first, first_key, second, second_key, run, rule,
+                        first_weights, second_weights, own_first, own_second, trials,
+                    )  # fmt: skip
+            if not stopping:
+                ended = complete(at, given, fate, run, memory)
+                if trials is not None:
+                    no_test_any_more(trials, ended)
+                if nodes is not None:
+                    on_nodes.end(at, fate, given, nodes, ended)
             completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
         fits = True
         while submitting:
@@ -178,7 +193,8 @@ def go(
                 return NO_ROOM
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
-                first_weights, second_weights, own_first, own_second, nodes, deep, care, shadow,
+                first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
+                shadow,
             )  # fmt: skip
     return USED_UP
 
@@ -245,7 +261,7 @@ def dispatch(
     second: IntArray, second_key: FloatArray, run: IntArray, times: IntArray,
     counts: NDArray[np.int32],
     rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
-    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, shadow: Any,
+    own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any, shadow: Any,
 ) -> None:  # fmt: skip
     """One pass: start in the primary order, reserve, backfill in the secondary order."""
     now, queued, serial = at[NOW], at[QUEUED], at[SERIAL]
@@ -291,7 +307,7 @@ def dispatch(
         if not rule[SAME]:
             without_started(at, fate, second, second_key, SECOND_SIZE)
     elif nodes is None:
-        on_pool.start_in_turn(at, given, fate, run, care, first, ending)
+        on_pool.start_in_turn(at, given, fate, run, care, trials, first, ending)
     else:
         on_nodes.lend(at, fate, given, run, nodes, ended, 1)
         on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, best_fit)
@@ -309,7 +325,14 @@ def dispatch(
                 at, given, fate, run, first, queue, nodes, deep, care, rule[DEPTH], best_fit, ended
             )
         elif nodes is None:
-            on_pool.backfill(at, given, fate, run, care, queue, size, blocked, ended, ending)
+            if trials is None:
+                on_pool.backfill(
+                    at, given, fate, run, care, None, queue, size, blocked, ended, ending, -1, 0
+                )
+            else:
+                on_pool.backfill_and_test(
+                    at, given, fate, run, trials, first, queue, size, blocked, ended, ending, rule
+                )
         else:
             low = at[HEAD] if rule[SAME] else 0
             on_nodes.backfill(
@@ -317,6 +340,8 @@ def dispatch(
             )
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
+    if trials is not None:
+        settle(at, fate, trials)
     if at[SERIAL] > serial:
         if care is not None:
             on_nodes.settle(at, given, fate, run, nodes, serial)
@@ -339,6 +364,6 @@ def dispatch(
 
 
 WITH_OWN = (
-    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, lasting_key, key_under, key_of
+    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, stop, lasting_key, key_under, key_of
 )  # fmt: skip
 """Kernels that are compiled anew for a user's own policy."""

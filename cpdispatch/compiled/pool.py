@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import inlined
+from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BACKFILLED,
     DUE,
@@ -30,7 +30,18 @@ from cpdispatch.compiled.layout import (
     WIDE_ONES,
 )
 from cpdispatch.compiled.queue import is_late
-from cpdispatch.compiled.running import begin, lasts
+from cpdispatch.compiled.test_runs import (
+    LENGTH,
+    WAY,
+    Trials,
+    choose,
+    due_of,
+    expect_ends,
+    start,
+    start_in_turn_or_test,
+    test,
+)
+from cpdispatch.heuristics.kernels import LEFT
 
 
 @inlined
@@ -48,7 +59,7 @@ def _leaves(at: IntArray, given: IntArray, fate: IntArray, care: Any, job: int) 
 
 @inlined
 def start_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
     first: IntArray, ending: int,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
@@ -58,7 +69,7 @@ def start_in_turn(
             need = first[WANTS, at[HEAD]] + _leaves(at, given, fate, care, job)
             if need > at[FREE] + ending:
                 break
-            begin(at, given, fate, run, care, job, IN_TURN)
+            start_in_turn_or_test(at, given, fate, run, care, trials, job, IN_TURN)
         at[HEAD] += 1
 
 
@@ -80,14 +91,17 @@ def _shadow(
 
 @inlined
 def backfill(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any,
-    queue: IntArray, size: int, blocked: int, ended: int, ending: int,
-) -> None:  # fmt: skip
-    """Start, in the secondary order, jobs that fit and do not delay the one that is blocked."""
-    now, shadow, extra = at[NOW], -1, 0
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
+    queue: IntArray, size: int, blocked: int, ended: int, ending: int, shadow: int, extra: int,
+) -> int:  # fmt: skip
+    """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
+
+    ``shadow`` is when that one starts, -1 when it has not been found out yet, and ``extra`` what is
+    then left. Returns what is left afterwards.
+    """
     for k in range(size):
         if at[FREE] + ending == 0:
-            return
+            return extra
         need = queue[WANTS, k]
         if need > at[FREE] + ending:
             continue
@@ -99,8 +113,41 @@ def backfill(
         if shadow < 0:
             wanted, spare = given[NEED, blocked], _leaves(at, given, fate, care, blocked)
             shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
-        if now + lasts(at, fate, care, job) > shadow:
+        if due_of(at, fate, care, trials, job) > shadow:
             if need > extra:
                 continue
             extra -= need
-        begin(at, given, fate, run, care, job, BACKFILLED)
+        start(at, given, fate, run, care, trials, job, BACKFILLED)
+    return extra
+
+
+@kernel
+def backfill_and_test(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials,
+    first: IntArray, queue: IntArray, size: int, blocked: int, ended: int, ending: int,
+    rule: IntArray,
+) -> None:  # fmt: skip
+    """Backfill, and test jobs where they do not delay the one that is blocked."""
+    if at[FREE] + ending == 0:
+        return
+    length, wanted = trials.rule[LENGTH], given[NEED, blocked]
+    expect_ends(at, given, fate, run, trials, rule, blocked)
+    shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, 0)
+    for testing in (trials.rule[WAY] != LEFT, trials.rule[WAY] == LEFT):
+        if not testing:
+            extra = backfill(
+                at, given, fate, run, None, trials, queue, size, blocked, ended, ending, shadow,
+                extra,
+            )  # fmt: skip
+            continue
+        room = at[FREE] + ending
+        for k in range(choose(at, given, fate, first, trials, blocked, room, rule)):
+            job = trials.chosen[k]
+            need = given[NEED, job]
+            if need > at[FREE] + ending:
+                continue
+            if at[NOW] + length > shadow:
+                if need > extra:
+                    continue
+                extra -= need
+            test(at, given, fate, run, trials, job, BACKFILLED)

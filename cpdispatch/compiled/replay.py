@@ -19,6 +19,7 @@ from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.compiled.nodes import Nodes, nodes_of
+from cpdispatch.compiled.test_runs import Trials, trials_of
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
@@ -77,7 +78,7 @@ class Replays:
         one = _number([self.given[layout.SHAPE], units], self.given[layout.KIND])
         self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one]
         self.walltime = given(self.given[layout.REQUESTED])
-        self.is_pool = system.capacity.shape == (1, 1) and bool((self.given[layout.NEED] > 0).all())
+        self.is_pool = is_pool(workload, system)
 
     def bound_waits(self) -> None:
         """Write what the bound on waits needs to know of the jobs."""
@@ -122,6 +123,13 @@ class Replays:
         start = np.full(len(self.workload), -1, dtype=np.int64)
         start[self.rows] = replay.state.fate[layout.START]
         return start
+
+
+def is_pool(workload: Workload, system: System) -> bool:
+    """Whether a system is one pool of processors, and each job asks for some of them."""
+    return system.capacity.shape == (1, 1) and bool(
+        (workload.table.columns[Column.REQUEST] > 0).all()
+    )
 
 
 def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:
@@ -205,7 +213,7 @@ class Replay:
         self.state = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
             lasts=layout.LASTING[dispatcher.limits], followed=followed or bound is not None,
-            asked=asked, bounded=bound is not None,
+            asked=asked, tested=dispatcher.test_s > 0, bounded=bound is not None,
         )  # fmt: skip
         self.shadow: easy.Shadow | None = None
         if bound is not None:
@@ -213,6 +221,15 @@ class Replay:
             self.shadow = easy.fresh(int(total[0]))
         if self.careful:
             self.state.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
+        self.trials: Trials | None = None
+        restartable = prepared.workload.table.restartable
+        if dispatcher.test_s and restartable.any():
+            assert prepared.is_pool, "jobs are tested on a pool only"
+            assert not self.careful, "jobs are tested where they are taken to last as expected"
+            self.trials = trials_of(
+                prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
+                prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests,
+            )  # fmt: skip
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
         if dispatcher.depth > 1 or not prepared.is_pool:
@@ -308,6 +325,8 @@ class Replay:
             parts["nodes"] = (
                 nodes.free, nodes.pool, nodes.kinds, nodes.node[:used], nodes.units[:used]
             )  # fmt: skip
+        if self.trials is not None:
+            parts["trials"] = (self.trials.rule, self.trials.of)
         if self.shadow is not None:
             parts["shadow"] = self.shadow, self.rule, self.care
         if self.deep is not None:
@@ -334,6 +353,8 @@ class Replay:
                 array[: len(part)] = part
             # What is derived of them is computed anew.
             state.at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
+        if self.trials is not None:
+            self.trials.rule[:], self.trials.of[:] = saved["trials"]
         if self.shadow is not None:
             self.shadow, self.rule, self.care = saved["shadow"]
         if self.deep is not None:
@@ -346,8 +367,9 @@ class Replay:
         while True:
             why = int(
                 loop.go(
-                    *self.state, self.memory, self.rule, first.vector, second.vector,
-                    events, first.own, second.own, self.nodes, self.deep, self.care, self.shadow,
+                    *self.state, self.memory, self.rule, first.vector, second.vector, events,
+                    first.own, second.own, self.nodes, self.deep, self.care, self.trials,
+                    self.shadow,
                 )
             )  # fmt: skip
             if why != layout.NO_ROOM:

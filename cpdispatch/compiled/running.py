@@ -162,12 +162,22 @@ def begin(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, job: int, reason: int
 ) -> None:
     """Start a job: it holds its processors until it ends."""
-    now, need = at[NOW], given[NEED, job]
-    fate[START, job], fate[REASON, job] = now, reason
-    run_until(run, fate, at[RUNNING], job, need, now + lasts(at, fate, care, job))
+    due, end = at[NOW] + lasts(at, fate, care, job), at[NOW] + given[RUNTIME, job]
+    begin_until(at, given, fate, run, job, reason, due, end)
+
+
+@inlined
+def begin_until(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, job: int, reason: int, due: int,
+    end: int,
+) -> None:  # fmt: skip
+    """Start a job that is expected to end when it is due, and ends at its end."""
+    need = given[NEED, job]
+    fate[START, job], fate[REASON, job] = at[NOW], reason
+    run_until(run, fate, at[RUNNING], job, need, due)
     at[RUNNING] += 1
     run[BY_SERIAL, at[SERIAL]] = job
-    push(run, at[PENDING], now + given[RUNTIME, job], at[SERIAL])
+    push(run, at[PENDING], end, at[SERIAL])
     at[SERIAL] += 1
     at[PENDING] += 1
     at[FREE] -= need

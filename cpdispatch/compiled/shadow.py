@@ -276,10 +276,13 @@ def follow(shadow: Shadow, until: int) -> int:
             at[SEEN] += 1
         serial = at[SERIAL]
         gone, ending = correct(at, given, fate, run, MINIMAL)
-        start_in_turn(at, given, fate, run, None, first, ending)
+        start_in_turn(at, given, fate, run, None, None, first, ending)
         if at[HEAD] < at[FIRST_SIZE]:
             blocked = first[WHO, at[HEAD]]
-            backfill(at, given, fate, run, None, first, at[FIRST_SIZE], blocked, gone, ending)
+            backfill(
+                at, given, fate, run, None, None, first, at[FIRST_SIZE], blocked, gone, ending, -1,
+                0,
+            )  # fmt: skip
         for k in range(serial, at[SERIAL]):
             book[LONGEST] = max(book[LONGEST], now - given[SUBMIT, run[BY_SERIAL, k]])
         if at[SERIAL] > serial:

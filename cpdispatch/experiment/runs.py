@@ -164,8 +164,19 @@ class Experiment:
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:
                 predict.bounding(known)
+            if getattr(made, "test_s", 0):
+                self._check_restartable(dispatcher)
         if starvation:
             _check_starvation(kept)
+
+    def _check_restartable(self, dispatcher: str) -> None:
+        """Raise where test runs are wanted and no job may be restarted."""
+        for workload, _ in self.logs:
+            if not workload.table.restartable.any():
+                raise UsageError(
+                    f"dispatcher {dispatcher} makes test runs, and no job of {workload.name} may "
+                    "be restarted: say which may, as --restartable all"
+                )
 
     def plans(self, plan: RunPlan) -> list[tuple[int, RunPlan]]:
         """The log and the plan of each run; each has a folder in that of the given one."""

@@ -9,16 +9,19 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, ByteArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements
-from cpdispatch.heuristics import kernels, plan
+from cpdispatch.errors import UsageError, unknown
+from cpdispatch.heuristics import kernels, plan, test_runs
 from cpdispatch.heuristics.allocate import as_placements, from_packed, holds, power_unit
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
+from cpdispatch.jobs import JobTable
 
 FCFS = find("fcfs")
 ALL = int(np.iinfo(np.int64).max)
 """The reservation depth of conservative backfilling."""
+_NO_TESTS: IntArray = sealed(np.empty(0, dtype=np.int64))
 
 
 @dataclass(slots=True)
@@ -57,6 +60,12 @@ class Backfill:
         to run longer than ``long_s``, has not waited longer than the threshold, and is not too
         wide for it. It plays no part where capacity is planned over time.
     long_s : int
+    test_s : int
+        How long a test run lasts; 0 for none. Tests need a depth of 1, and are not made where
+        capacity is planned over time. See `cpdispatch.heuristics.test_runs`.
+    tests : str
+        When tests come: after all backfilling (``left``), before it (``backfill``), or before it
+        and instead of starts in turn (``turn``).
     name : str
 
     References
@@ -76,8 +85,16 @@ class Backfill:
     bounded: bool = False
     keep: float = 0.0
     long_s: int = 0
+    test_s: int = 0
+    tests: str = "left"
     name: str = "easy"
     _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.tests not in test_runs.WAYS:
+            raise unknown("way of tests", self.tests, test_runs.WAYS)
+        if self.test_s and self.depth != 1:
+            raise UsageError(f"test={self.test_s}: tests need depth=1, and not depth={self.depth}")
 
     @property
     def fresh(self) -> bool:
@@ -108,11 +125,24 @@ class Backfill:
                 threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
                 secondary = self.secondary.rank(now, block, threshold_s)
         seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
-        start_s, reason, placements = self._backfilled(
-            seen, primary, secondary, self._leaves(instance)
+        late, tests = self._late(instance, instance.queue), _NO_TESTS
+        if self.test_s:
+            way = test_runs.WAYS[self.tests]
+            tests = test_runs.candidates(instance, self.test_s, late, way)
+        leaves = self._leaves(instance, late)
+        start_s, reason, bound_s, placements = self._backfilled(
+            seen, primary, secondary, leaves, late, tests
         )
+        while killed := test_runs.killed(seen, start_s, placements):
+            seen = test_runs.with_busy_nodes(seen, killed)
+            primary, secondary = (order[~np.isin(order, killed)] for order in (primary, secondary))
+            start_s, reason, bound_s, placements = self._backfilled(
+                seen, primary, secondary, leaves, late, tests
+            )
         phases = {"heuristic": (perf_counter() - began) * 1e3}
-        return Decision(start_s, reason, placements, Certificate(self.name, phases_ms=phases))
+        certificate = Certificate(self.name, phases_ms=phases)
+        bounded = bound_s if bound_s.any() else None
+        return Decision(start_s, reason, placements, certificate, bounded)
 
     def _is_strict(self, instance: Instance) -> bool:
         """Whether a job has waited so long that all are taken to last as requested."""
@@ -121,29 +151,44 @@ class Backfill:
             strict_s = bound.threshold_s
         return bool((instance.now - instance.queue.submit_s).max(initial=0) > strict_s)
 
-    def _leaves(self, instance: Instance) -> IntArray:
+    def _late(self, instance: Instance, jobs: JobTable) -> BoolArray:
+        """Whether each job, queued or running, was submitted too long ago, shape (jobs,)."""
+        if self.bounded:
+            return instance.starved_among(jobs)
+        late: BoolArray = instance.now - jobs.submit_s > self.threshold_s
+        return late
+
+    def _leaves(self, instance: Instance, late: BoolArray) -> IntArray:
         """What each job leaves free when it starts, shape (jobs, resources)."""
         queue, total = instance.queue, instance.system.total
         leaves = np.zeros((len(queue), len(total)), dtype=np.int64)
         if self.keep > 0:
             spare = self.spare(total)
             roomy = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
-            late = instance.now - queue.submit_s > self.threshold_s
-            if self.bounded:
-                late = instance.starved()
             leaves[roomy & ~late & (queue.expected_s > self.long_s)] = spare
         return leaves
 
     def _backfilled(
-        self, instance: Instance, primary: IntArray, secondary: IntArray, leaves: IntArray
-    ) -> tuple[IntArray, ByteArray, Placements]:
-        """Starts, reasons and placements, if the queue is taken in these orders of positions."""
+        self,
+        instance: Instance,
+        primary: IntArray,
+        secondary: IntArray,
+        leaves: IntArray,
+        late: BoolArray,
+        tests: IntArray,
+    ) -> tuple[IntArray, ByteArray, IntArray, Placements]:
+        """Starts, reasons, bounds and placements, with the queue in these orders of positions."""
         block, now = instance.queue.block, instance.now
         if self.depth > 1 or instance.reservations or len(instance.down):
             start, reason, placed = self._plan(instance, primary, secondary)
             placements = as_placements(placed)
+            bound = np.zeros(len(instance.queue), dtype=np.int64)
         else:
-            start, reason, jobs, packed = kernels.easy(
+            turns = test_runs.no_turns(instance)
+            if self.test_s:
+                late_running = self._late(instance, instance.running.jobs)
+                turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
+            start, reason, bound, jobs, packed = kernels.easy(
                 now,
                 instance.free,
                 instance.system.capacity,
@@ -160,11 +205,17 @@ class Backfill:
                 power_unit(instance),
                 instance.power_free(),
                 leaves,
+                test_runs.shortened(block, tests, self.test_s + instance.restart_cost_s),
+                tests,
+                self.test_s,
+                test_runs.WAYS[self.tests],
+                test_runs.homes(instance),
+                *turns,
             )
             placements = from_packed(jobs, packed)
         if self.depth > 1:
             self._remember(instance, start, placements)
-        return start, reason, placements
+        return start, reason, bound, placements
 
     def _plan(
         self, instance: Instance, primary: IntArray, secondary: IntArray

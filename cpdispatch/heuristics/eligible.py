@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.decision import NO_START, Decision, Reason
+from cpdispatch.decision import NO_BOUND, NO_START, Decision, Reason
 from cpdispatch.instance import Instance
 
 Rule = TypeVar("Rule")
@@ -30,7 +30,8 @@ def eligible_only(
             return dispatch(rule, instance)
         positions = np.flatnonzero(instance.eligible())
         queue = instance.queue.take(positions)
-        seen = replace(instance, queue=queue, dependencies=None)
+        stopped = None if instance.stopped is None else instance.stopped.among(positions)
+        seen = replace(instance, queue=queue, dependencies=None, stopped=stopped)
         return _of_whole_queue(dispatch(rule, seen), positions, len(instance.queue))
 
     return of_eligible
@@ -42,4 +43,8 @@ def _of_whole_queue(decision: Decision, positions: IntArray, jobs: int) -> Decis
     reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
     start_s[positions], reason[positions] = decision.start_s, decision.reason
     placements = replace(decision.placements, position=positions[decision.placements.position])
-    return replace(decision, start_s=start_s, reason=reason, placements=placements)
+    bound_s = None
+    if decision.bound_s is not None:
+        bound_s = np.full(jobs, NO_BOUND, dtype=np.int64)
+        bound_s[positions] = decision.bound_s
+    return replace(decision, start_s=start_s, reason=reason, placements=placements, bound_s=bound_s)

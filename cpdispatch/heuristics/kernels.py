@@ -32,6 +32,24 @@ class Placed(NamedTuple):
     units: IntArray
 
 
+class Homes(NamedTuple):
+    """The nodes of the queued jobs that have just been stopped, see `cpdispatch.instance.Stopped`.
+
+    They are preferred to all others: there the job goes on.
+    """
+
+    of: IntArray
+    """Which of the stopped jobs each queued job is, -1 for none; empty when nobody is stopped."""
+    start_s: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+
+LEFT, BEFORE, TURN = range(3)
+"""When tests come: after all backfilling, before it, or instead of starts in turn, too."""
+
+
 # ------------------------------------------------------------------------- fitting and placing
 
 
@@ -330,10 +348,16 @@ def _reserve(
     job_units: int,
     job_watts: int,
     job_spare: IntArray,
+    job_turn: int,
     block: IntArray,
+    short: IntArray,
+    turn: IntArray,
+    due: IntArray,
     placed: Placed,
     run_block: IntArray,
     run_end: IntArray,
+    run_whole_end: IntArray,
+    run_turn: IntArray,
     offset: IntArray,
     node: IntArray,
     units: IntArray,
@@ -342,15 +366,20 @@ def _reserve(
     """Shadow time of a job that does not fit now, and what will be free then.
 
     Adds the expected ends, of the running jobs and of those ``placed`` in this pass, to a copy of
-    ``free``, instant by instant, until the job fits. Returns (shadow time, free capacity, free
+    ``free``, instant by instant, until the job fits. Tests of jobs whose turn comes before end
+    when those do, see `test_runs.Turns`. Returns (shadow time, free capacity, free
     watts) at that instant; shadow time -1 when it never fits.
     """
     running = run_end.shape[0]
     end = np.empty(running + placed.jobs, dtype=np.int64)
     for k in range(running):
-        end[k] = run_end[k]
+        end[k] = run_whole_end[k] if run_turn[k] < job_turn else run_end[k]
     for k in range(placed.jobs):
-        end[running + k] = now + block[_EXPECTED, placed.position[k]]
+        j = placed.position[k]
+        end[running + k] = due[j]
+        if short[_EXPECTED, j] != block[_EXPECTED, j]:
+            tested = now + short[_EXPECTED, j]
+            end[running + k] = max(due[j], tested) if turn[j] < job_turn else tested
     L = free.copy()
     pool = _pool(L)
     by_end = np.argsort(end, kind="mergesort")
@@ -376,6 +405,52 @@ def _reserve(
 
 
 @kernel
+def _is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> bool:
+    """Whether a job that has just been stopped can go on where it is."""
+    if homes.of.shape[0] == 0 or homes.of[job] < 0:
+        return False
+    for e in range(homes.offset[homes.of[job]], homes.offset[homes.of[job] + 1]):
+        for r in range(ask.shape[0]):
+            if homes.units[e] * ask[r] > max(usable[homes.node[e], r], 0):
+                return False
+    return True
+
+
+@kernel
+def _start(
+    now: int,
+    placed: Placed,
+    job: int,
+    usable: IntArray,
+    F: IntArray,
+    pool: IntArray,
+    capacity: IntArray,
+    ask: IntArray,
+    units: int,
+    best_fit: bool,
+    due: IntArray,
+    homes: Homes,
+) -> Placed:
+    """Start a job that fits ``usable``: where it is if it can go on there, else anywhere."""
+    if not _is_home_free(usable, ask, homes, job):
+        return start_job(placed, job, usable, F, pool, capacity, ask, units, best_fit)
+    first, low = homes.offset[homes.of[job]], placed.offset[placed.jobs]
+    entries = homes.offset[homes.of[job] + 1] - first
+    node, units_at = placed.node, placed.units
+    if low + entries > node.shape[0]:
+        node, units_at = _grown(node, 2 * (low + entries)), _grown(units_at, 2 * (low + entries))
+    for e in range(entries):
+        node[low + e], units_at[low + e] = homes.node[first + e], homes.units[first + e]
+    placed.position[placed.jobs] = job
+    placed.offset[placed.jobs + 1] = low + entries
+    placed = Placed(placed.jobs + 1, placed.position, placed.offset, node, units_at)
+    change(F, ask, node[low : low + entries], units_at[low : low + entries], -1)
+    pool -= units * ask
+    due[job] -= now - homes.start_s[homes.of[job]]
+    return placed
+
+
+@kernel
 def _in_turn(
     now: int,
     first: int,
@@ -391,6 +466,8 @@ def _in_turn(
     start: IntArray,
     reason: ByteArray,
     placed: Placed,
+    due: IntArray,
+    homes: Homes,
 ) -> tuple[int, Placed, int]:
     """Start jobs in the primary order, from its ``first`` on, until one does not fit now.
 
@@ -403,7 +480,7 @@ def _in_turn(
         watts = watts_of(ask, units, power_unit)
         enough = watts <= watts_free and pool_keeps(pool, ask, units, spare[j])
         if enough and fits(F, ask, units):
-            placed = start_job(placed, j, F, F, pool, capacity, ask, units, best_fit)
+            placed = _start(now, placed, j, F, F, pool, capacity, ask, units, best_fit, due, homes)
             watts_free -= watts
             start[j], reason[j] = now, _STARTED
         elif fits(capacity, ask, units):
@@ -431,10 +508,13 @@ def _backfill(
     start: IntArray,
     reason: ByteArray,
     placed: Placed,
-) -> Placed:
+    due: IntArray,
+    homes: Homes,
+) -> tuple[Placed, int, int]:
     """Start, in the secondary order, waiting jobs that do not delay the reserved one.
 
-    ``L`` is what the reserved job leaves free at its ``shadow`` time.
+    ``L`` is what the reserved job leaves free at its ``shadow`` time. Returns the placements, and
+    the watts that are left now and then.
     """
     M = np.minimum(F, L)
     for k in range(secondary.shape[0]):
@@ -446,10 +526,12 @@ def _backfill(
         if watts > watts_free or not pool_keeps(pool, ask, units, spare[j]):
             continue
         outlives = now + block[_EXPECTED, j] > shadow
+        if outlives and _is_home_free(F, ask, homes, j):
+            outlives = homes.start_s[homes.of[j]] + block[_EXPECTED, j] > shadow
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):
             continue
-        placed = start_job(placed, j, usable, F, pool, capacity, ask, units, best_fit)
+        placed = _start(now, placed, j, usable, F, pool, capacity, ask, units, best_fit, due, homes)
         watts_free -= watts
         low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
         if outlives:
@@ -459,7 +541,7 @@ def _backfill(
             for r in range(F.shape[1]):
                 M[placed.node[e], r] = min(F[placed.node[e], r], L[placed.node[e], r])
         start[j], reason[j] = now, _BACKFILLED
-    return placed
+    return placed, watts_free, watts_then
 
 
 @kernel
@@ -480,46 +562,89 @@ def easy(
     power_unit: IntArray,
     watts_free: int,
     spare: IntArray,
-) -> tuple[IntArray, ByteArray, int, IntArray]:
+    short: IntArray,
+    tests: IntArray,
+    test_s: int,
+    way: int,
+    homes: Homes,
+    turn: IntArray,
+    run_turn: IntArray,
+    run_whole_end: IntArray,
+) -> tuple[IntArray, ByteArray, IntArray, int, IntArray]:
     """One pass with a reservation depth of 0 (none, strict order) or 1 (EASY).
 
     Returns the start of each job (now, the shadow time for the reserved one, or none), its reason,
-    the number of jobs that start now, and their placements, see `packed`.
+    its bound, the number of jobs that start now, and their placements, see `packed`.
 
     Parameters
     ----------
+    primary : int64 array, shape (orders,)
+        The jobs that may start, in the primary order.
     spare : int64 array, shape (jobs, resources)
         What each job, if it asks for the resource at all, has to leave free when it starts.
+    short : int64 array
+        ``block`` in which jobs that may be tested last as long as their tests hold nodes.
+    tests : int64 array, shape (tests,)
+        The jobs that may be tested, in the order of tests. They leave nothing free.
+    test_s : int
+        How long a test lasts, seconds.
+    way : int
+        `LEFT`, `BEFORE` or `TURN`.
+    turn, run_turn, run_whole_end : int64 array, shapes (jobs,), (running,) and (running,)
+        See `test_runs.Turns`.
     """
     jobs = block.shape[1]
     start = np.full(jobs, _NO_START, dtype=np.int64)
     reason = np.full(jobs, _WAITS, dtype=np.int8)
+    bound = np.zeros(jobs, dtype=np.int64)
+    due = now + block[_EXPECTED]
     placed = nothing_placed(jobs)
     F = free.copy()
     pool = _pool(F)
-    blocked = 0
-    while True:
+    leaves = spare
+    if way == TURN:
+        leaves = spare.copy()
+        leaves[tests] = 0
+    blocked, shadow = 0, -1
+    while shadow < 0:
         blocked, placed, watts_free = _in_turn(
             now, blocked, primary, F, pool, watts_free,
-            capacity, block, best_fit, spare, power_unit, start, reason, placed,
+            capacity, block, best_fit, leaves, power_unit, start, reason, placed, due, homes,
         )  # fmt: skip
-        if blocked == jobs or depth == 0:
-            return start, reason, placed.jobs, packed(placed)
+        if blocked == primary.shape[0] or depth == 0:
+            break
         head = primary[blocked]
         ask, need = block[_REQUEST:, head], block[_UNITS, head]
         watts = watts_of(ask, need, power_unit)
         shadow, L, watts_then = _reserve(
-            now, F, watts_free, ask, need, watts, spare[head], block, placed,
-            run_block, run_end, offset, node, units, power_unit,
+            now, F, watts_free, ask, need, watts, spare[head], turn[head],
+            block, short if way == TURN else block, turn, due, placed,
+            run_block, run_end, run_whole_end, run_turn, offset, node, units, power_unit,
         )  # fmt: skip
-        if shadow >= 0:
-            break
-        blocked += 1
+        if shadow < 0:
+            blocked += 1
+    if way == TURN:
+        for k in range(tests.shape[0]):
+            if start[tests[k]] == now:
+                bound[tests[k]] = test_s
+    if shadow < 0:
+        return start, reason, bound, placed.jobs, packed(placed)
     start[head], reason[head] = shadow, _RESERVED
     held = place_next(nothing_placed(1), 0, L, capacity, ask, need, best_fit)
     change(L, ask, held.node[: held.offset[1]], held.units[: held.offset[1]], -1)
-    placed = _backfill(
-        now, shadow, secondary, F, L, pool, watts_free, watts_then - watts,
-        capacity, block, best_fit, spare, power_unit, start, reason, placed,
-    )  # fmt: skip
-    return start, reason, placed.jobs, packed(placed)
+    watts_then -= watts
+    for testing in (way != LEFT, way == LEFT):
+        if not testing:
+            placed, watts_free, watts_then = _backfill(
+                now, shadow, secondary, F, L, pool, watts_free, watts_then,
+                capacity, block, best_fit, spare, power_unit, start, reason, placed, due, homes,
+            )  # fmt: skip
+        elif tests.shape[0] > 0:
+            before = placed.jobs
+            placed, watts_free, watts_then = _backfill(
+                now, shadow, tests, F, L, pool, watts_free, watts_then,
+                capacity, short, best_fit, np.zeros_like(spare), power_unit, start, reason, placed,
+                due, homes,
+            )  # fmt: skip
+            bound[placed.position[before : placed.jobs]] = test_s
+    return start, reason, bound, placed.jobs, packed(placed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import IntArray
 from cpdispatch.errors import unknown
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
@@ -49,7 +49,11 @@ def limited(instance: Instance, limits: str) -> Instance:
     queue, running, given = instance.queue, instance.running, instance.dependencies
     block = queue.block.copy()
     block[Column.EXPECTED] = np.maximum(queue.expected_s, block[column])
-    end_s = sealed(np.maximum(running.end_s, running.start_s + running.jobs.requested_s))
+    end_s = running.requested_end_s()
+    if running.bound_s is not None:
+        runs = running.jobs.block.copy()
+        runs[Column.EXPECTED] = np.maximum(running.jobs.expected_s, running.jobs.requested_s)
+        running = replace(running, jobs=JobTable(runs, running.jobs.labels))
     return replace(
         instance,
         queue=JobTable(block, queue.labels),

@@ -1,6 +1,15 @@
 """One dispatch problem: the snapshot that a dispatcher answers, and the files it travels in."""
 
-from cpdispatch.instance.file import FORMAT, digest, dump, is_number, load, loads, to_json
+from cpdispatch.instance.file import (
+    FORMAT,
+    FORMAT_OF_RESTARTS,
+    digest,
+    dump,
+    is_number,
+    load,
+    loads,
+    to_json,
+)
 from cpdispatch.instance.snapshot import (
     NO_LATEST_S,
     NO_NODES,
@@ -9,12 +18,13 @@ from cpdispatch.instance.snapshot import (
     Power,
     Reservation,
     Running,
+    Stopped,
     free_capacity,
 )
 from cpdispatch.jobs import Starvation
 
 __all__ = [
-    "FORMAT", "NO_LATEST_S", "NO_NODES", "Dependencies", "Instance", "Power", "Reservation",
-    "Running", "Starvation", "digest", "dump", "free_capacity", "is_number", "load", "loads",
-    "to_json",
+    "FORMAT", "FORMAT_OF_RESTARTS", "NO_LATEST_S", "NO_NODES", "Dependencies", "Instance", "Power",
+    "Reservation", "Running", "Starvation", "Stopped", "digest", "dump", "free_capacity",
+    "is_number", "load", "loads", "to_json",
 ]  # fmt: skip

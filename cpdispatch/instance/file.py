@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -21,12 +22,15 @@ from cpdispatch.instance.snapshot import (
     Power,
     Reservation,
     Running,
+    Stopped,
     free_capacity,
 )
 from cpdispatch.jobs import JobTable, Starvation, job_block
 from cpdispatch.system import LIMIT, NodeGroup, System
 
 FORMAT = "cpdispatch-instance/1"
+FORMAT_OF_RESTARTS = "cpdispatch-instance/2"
+"""Of an instance with jobs that may be restarted. All others are written in the first format."""
 
 
 class _Group(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,6 +50,13 @@ class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     user: str = ""
     queue: str = ""
     requested: int | None = None
+    restartable: bool = False
+    bound: int = 0
+
+
+class _Stopped(msgspec.Struct, forbid_unknown_fields=True):
+    start: int
+    nodes: dict[str, int]
 
 
 class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,6 +73,8 @@ class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     after: list[int] = []
     think: int = 0
     earliest: int | None = None
+    restartable: bool = False
+    stopped: _Stopped | None = None
 
 
 class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,6 +106,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     reservations: list[_Reservation] = []
     power: _Power | None = None
     starvation: _Starvation | None = None
+    restart_cost: int = 0
 
 
 def load(path: str | os.PathLike[str]) -> Instance:
@@ -109,7 +123,7 @@ def load(path: str | os.PathLike[str]) -> Instance:
 
 def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> Instance:
     """Read an instance from the content of a file, see `load`."""
-    read = parse_json(content, _File, "an instance file", name, FORMAT)
+    read = parse_json(content, _File, "an instance file", name, (FORMAT, FORMAT_OF_RESTARTS))
     return _FileCheck(name).instance(read)
 
 
@@ -147,10 +161,49 @@ class _FileCheck(Check):
         if power is not None:
             self.draws(jobs, power)
         free = free_capacity(system, running, down, reservations, read.time)
+        stopped = self.stopped(read, queue, system, free)
         return Instance(
             read.time, system, free, queue, running, down, reservations, power,
-            self.dependencies(read, queue, running), starvation,
+            self.dependencies(read, queue, running), starvation, stopped, read.restart_cost,
         )  # fmt: skip
+
+    def stopped(
+        self, read: _File, queue: JobTable, system: System, free: IntArray
+    ) -> Stopped | None:
+        """What the jobs' `stopped` say; None when they say nothing."""
+        self.number(read.restart_cost, "restart_cost", 0)
+        fields: list[tuple[str, int]] = [("restart_cost", read.restart_cost)]
+        fields += [(f"queue[{k}].restartable", job.restartable) for k, job in enumerate(read.queue)]
+        fields += [
+            (f"running[{k}].restartable", job.restartable) for k, job in enumerate(read.running)
+        ]
+        fields += [(f"running[{k}].bound", job.bound) for k, job in enumerate(read.running)]
+        for field, value in fields:
+            self.need(
+                read.format == FORMAT_OF_RESTARTS or not value, field, value,
+                f"the format {FORMAT} has no restarts", f"state {FORMAT_OF_RESTARTS!r} as format",
+            )  # fmt: skip
+        position = {id: k for k, id in enumerate(queue.id.tolist())}
+        held: dict[int, tuple[int, dict[int, int]]] = {}
+        left = free.copy()
+        for k, job in enumerate(read.queue):
+            if job.stopped is None:
+                continue
+            field = f"queue[{k}].stopped"
+            advice = f"set restartable, or leave {field} out"
+            self.need(job.restartable, field, job.id, "the job may not be restarted", advice)
+            self.number(job.stopped.start, f"{field}.start", job.submit)
+            early = job.stopped.start < read.time
+            self.need(early, f"{field}.start", job.stopped.start, "starts in the future")
+            entries = self.placement(job.stopped.nodes, job.units, field, system.nodes)
+            for node, units in entries:
+                left[node] -= units * np.array(job.unit, dtype=np.int64)
+                enough = bool((left[node] >= 0).all())
+                self.need(
+                    enough, f"{field}.nodes.{node}", units, "the node has less that counts as free"
+                )
+            held[position[job.id]] = job.stopped.start, dict(entries)
+        return Stopped.of(held) if held else None
 
     def dependencies(self, read: _File, queue: JobTable, running: Running) -> Dependencies | None:
         """What the jobs' `after`, `think` and `earliest` say; None when they say nothing."""
@@ -265,11 +318,13 @@ class _FileCheck(Check):
             self.job(job, field, len(system.resources), seen)
             self.number(job.start, f"{field}.start")
             self.need(job.start <= read.time, f"{field}.start", job.start, "starts in the future")
-            entries.append(self.placement(job, field, system.nodes))
+            entries.append(self.placement(job.nodes, job.units, field, system.nodes))
             requested.append(self.requested(job, field))
+            self.number(job.bound, f"{field}.bound", 0)
         start = np.array([job.start for job in jobs], dtype=np.int64)
         duration = np.array([job.duration for job in jobs], dtype=np.int64)
-        end = start + duration
+        bound = np.array([job.bound for job in jobs], dtype=np.int64)
+        end = start + np.where(bound > 0, bound + read.restart_cost, duration)
         offset = np.cumsum([0, *(len(entry) for entry in entries)], dtype=np.int64)
         running = Running(
             JobTable(
@@ -282,6 +337,7 @@ class _FileCheck(Check):
                     request=np.array([job.unit for job in jobs]).reshape(-1, len(system.resources)),
                     user=[names.user[job.user] for job in jobs],
                     queue=[names.queue[job.queue] for job in jobs],
+                    restartable=[job.restartable for job in jobs],
                 ),
                 names.labels,
             ),
@@ -291,6 +347,7 @@ class _FileCheck(Check):
             sealed(offset),
             sealed(np.array([n for entry in entries for n, _ in entry], dtype=np.int64)),
             sealed(np.array([u for entry in entries for _, u in entry], dtype=np.int64)),
+            sealed(bound) if bound.any() else None,
         )
         over = running.usage(system.nodes) > system.capacity
         if over.any():
@@ -300,16 +357,18 @@ class _FileCheck(Check):
             self.need(False, "running", held, what)
         return running
 
-    def placement(self, job: _RunningJob, field: str, nodes: int) -> list[tuple[int, int]]:
+    def placement(
+        self, units_of: dict[str, int], wanted: int, field: str, nodes: int
+    ) -> list[tuple[int, int]]:
         entries = []
-        for name, units in job.nodes.items():
+        for name, units in units_of.items():
             where = f"{field}.nodes.{name}"
             known = is_number(name) and int(name) < nodes
             self.need(known, where, name, f"no such node, 0 to {nodes - 1}")
             self.need(units > 0, where, units, "must be 1 or more units")
             entries.append((int(name), units))
         placed = sum(units for _, units in entries)
-        self.need(placed == job.units, f"{field}.nodes", placed, f"the job has {job.units} units")
+        self.need(placed == wanted, f"{field}.nodes", placed, f"the job has {wanted} units")
         return sorted(entries)
 
     def queue(self, read: _File, kinds: int, names: _Names, seen: set[int]) -> JobTable:
@@ -334,6 +393,7 @@ class _FileCheck(Check):
                 ewt_s=[job.ewt for job in jobs],
                 user=[names.user[job.user] for job in jobs],
                 queue=[names.queue[job.queue] for job in jobs],
+                restartable=[job.restartable for job in jobs],
             ),
             names.labels,
         )
@@ -371,14 +431,17 @@ def to_json(instance: Instance) -> bytes:
     running, system, queue = instance.running, instance.system, instance.queue
     started = np.lexsort((running.jobs.id, running.start_s)).tolist()
     submitted = np.lexsort((queue.id, queue.submit_s)).tolist()
+    held = {} if instance.stopped is None else instance.stopped.held()
+    restarts = bool(queue.restartable.any() or running.jobs.restartable.any())
+    restarts |= instance.restart_cost_s > 0
     file = _File(
-        format=FORMAT,
+        format=FORMAT_OF_RESTARTS if restarts else FORMAT,
         time=instance.now,
         resources=list(system.resources),
         groups=[_Group(g.name, g.nodes, list(g.capacity)) for g in system.groups],
         down=instance.down.tolist(),
         running=[_running_file(running, k) for k in started],
-        queue=[_queued_file(instance, k) for k in submitted],
+        queue=[_queued_file(instance, k, held) for k in submitted],
         reservations=[
             _Reservation(r.start_s, r.duration_s, list(r.nodes), list(r.capacity))
             for r in instance.reservations
@@ -389,11 +452,14 @@ def to_json(instance: Instance) -> bytes:
         starvation=None
         if instance.starvation is None
         else _Starvation(*astuple(instance.starvation)),
+        restart_cost=instance.restart_cost_s,
     )  # fmt: skip
     return json_lines(msgspec.to_builtins(file))
 
 
-def _queued_file(instance: Instance, k: int) -> _QueuedJob:
+def _queued_file(
+    instance: Instance, k: int, held: Mapping[int, tuple[int, Mapping[int, int]]]
+) -> _QueuedJob:
     job, given = instance.queue[k], instance.dependencies
     file = _QueuedJob(
         job.id, job.submit_s, job.expected_s, job.units, list(job.request),
@@ -408,6 +474,10 @@ def _queued_file(instance: Instance, k: int) -> _QueuedJob:
         file.think = int(given.think_s[k])
         if given.stated_s[k] > instance.now:
             file.earliest = int(given.stated_s[k])
+    file.restartable = bool(job.restartable)
+    if k in held:
+        start, nodes = held[k]
+        file.stopped = _Stopped(start, {str(node): units for node, units in nodes.items()})
     return file
 
 
@@ -416,12 +486,13 @@ def _running_file(running: Running, k: int) -> _RunningJob:
     low, high = int(running.offset[k]), int(running.offset[k + 1])
     nodes = zip(running.node[low:high].tolist(), running.units[low:high].tolist(), strict=True)
     start, end = int(running.start_s[k]), int(running.end_s[k])
-    duration = job.expected_s if running.overdue[k] else end - start
+    bound = 0 if running.bound_s is None else int(running.bound_s[k])
+    duration = job.expected_s if running.overdue[k] or bound else end - start
     return _RunningJob(
         job.id, start, duration, job.units, list(job.request),
         {str(node): units for node, units in sorted(nodes)}, job.submit_s,
         running.jobs.label("user", k), running.jobs.label("queue", k),
-        _unless(duration, job.requested_s),
+        _unless(duration, job.requested_s), bool(job.restartable), bound,
     )  # fmt: skip
 
 

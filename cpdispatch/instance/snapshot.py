@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,11 @@ class Running:
         The k-th job's entries are ``offset[k]:offset[k + 1]``.
     node, units : int64 array, shape (entries,)
         A node and the number of the job's units there.
+    bound_s : int64 array, shape (running,), or None
+        How long each job may run before it is stopped, see `Stopped`; 0 for jobs that run until
+        they end. Where a job has one, its expected end is when its nodes are free if it is
+        killed then. A job that is being killed keeps its bound; its expected duration ends with
+        its next run. None when no job has one.
     """
 
     jobs: JobTable
@@ -45,9 +50,24 @@ class Running:
     offset: IntArray
     node: IntArray
     units: IntArray
+    bound_s: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.start_s)
+
+    def whole_end_s(self) -> IntArray:
+        """The expected ends if no job is stopped at its bound, shape (running,)."""
+        if self.bound_s is None:
+            return self.end_s
+        whole_s = np.maximum(self.end_s, self.start_s + self.jobs.expected_s)
+        return sealed(np.where(self.bound_s > 0, whole_s, self.end_s))
+
+    def requested_end_s(self) -> IntArray:
+        """The ends by the requested times, and by the bounds; none is before the expected end."""
+        end_s = np.maximum(self.end_s, self.start_s + self.jobs.requested_s)
+        return sealed(
+            end_s if self.bound_s is None else np.where(self.bound_s > 0, self.end_s, end_s)
+        )
 
     def usage(self, nodes: int) -> IntArray:
         """What the running jobs hold, shape (nodes, resources)."""
@@ -55,6 +75,65 @@ class Running:
         owner = np.repeat(np.arange(len(self)), np.diff(self.offset))
         np.add.at(held, self.node, self.jobs.request[owner] * self.units[:, None])
         return held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stopped:
+    """The queued jobs whose bounded start is over: each still holds its nodes, which count as free.
+
+    A decision that starts such a job now on just these nodes lets it go on as if it had never been
+    stopped. Any other decision kills it: its work is lost, and it runs anew when it starts.
+
+    Attributes
+    ----------
+    position : int64 array, shape (stopped,)
+        Queue positions, ascending.
+    start_s : int64 array, shape (stopped,)
+        When each started.
+    offset : int64 array, shape (stopped + 1,)
+        The k-th job's entries are ``offset[k]:offset[k + 1]``.
+    node, units : int64 array, shape (entries,)
+        A node and the number of the job's units there; nodes ascend within a job.
+    """
+
+    position: IntArray
+    start_s: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+    @classmethod
+    def of(cls, held: Mapping[int, tuple[int, Mapping[int, int]]]) -> Stopped:
+        """From the start and the units by node of each job, by queue position."""
+        position = sorted(held)
+        entries = [sorted(held[k][1].items()) for k in position]
+        return cls(
+            sealed(np.array(position, dtype=np.int64)),
+            sealed(np.array([held[k][0] for k in position], dtype=np.int64)),
+            sealed(np.cumsum([0, *map(len, entries)], dtype=np.int64)),
+            sealed(np.array([node for job in entries for node, _ in job], dtype=np.int64)),
+            sealed(np.array([units for job in entries for _, units in job], dtype=np.int64)),
+        )
+
+    def held(self) -> dict[int, tuple[int, dict[int, int]]]:
+        """The start of each job and its units by node, by queue position."""
+        node, units, offset = self.node.tolist(), self.units.tolist(), self.offset.tolist()
+        return {
+            position: (start_s, dict(zip(node[low:high], units[low:high], strict=True)))
+            for position, start_s, low, high in zip(
+                self.position.tolist(), self.start_s.tolist(), offset, offset[1:], strict=False
+            )
+        }
+
+    def among(self, positions: IntArray) -> Stopped | None:
+        """Those of the jobs at these ascending queue positions, by their places among these."""
+        held, places = self.held(), np.searchsorted(positions, self.position)
+        kept = {
+            int(place): held[position]
+            for place, position in zip(places.tolist(), self.position.tolist(), strict=True)
+            if place < len(positions) and positions[place] == position
+        }
+        return Stopped.of(kept) if kept else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +264,10 @@ class Instance:
     dependencies : Dependencies or None
         None when any queued job may start as soon as it fits.
     starvation : Starvation or None
+    stopped : Stopped or None
+        None when no job's bounded start is over just now.
+    restart_cost_s : int
+        How long the nodes of a job that is killed stay busy. Its next start is later.
 
     Raises
     ------
@@ -202,6 +285,8 @@ class Instance:
     power: Power | None = None
     dependencies: Dependencies | None = None
     starvation: Starvation | None = None
+    stopped: Stopped | None = None
+    restart_cost_s: int = 0
 
     def __post_init__(self) -> None:
         if self.reservations or self.power is not None or self.starvation is not None:
@@ -222,10 +307,15 @@ class Instance:
 
     def starved(self) -> BoolArray:
         """Whether each queued job has waited beyond the starvation threshold, shape (queued,)."""
+        return self.starved_among(self.queue)
+
+    def starved_among(self, jobs: JobTable) -> BoolArray:
+        """Whether these jobs, queued or running, were submitted before the starvation threshold."""
         if self.starvation is None:
-            return np.zeros(len(self.queue), dtype=np.bool_)
-        threshold_s = self.starvation.shortened_s(self.starvation.threshold_s, self._share())
-        starved: BoolArray = self.now - self.queue.submit_s > threshold_s
+            return np.zeros(len(jobs), dtype=np.bool_)
+        share = largest_share(jobs, self.system.total)
+        threshold_s = self.starvation.shortened_s(self.starvation.threshold_s, share)
+        starved: BoolArray = self.now - jobs.submit_s > threshold_s
         return starved
 
     def overdue(self) -> BoolArray:

@@ -64,6 +64,15 @@ class Watching(Predictor, Protocol):
 
 
 @runtime_checkable
+class Restarting(Predictor, Protocol):
+    """A predictor that is told when a running job is killed and queued again."""
+
+    def restart(self, job: Job, now: int) -> None:
+        """Take note of a job that is killed and queued again ``now``, a time in seconds."""
+        ...
+
+
+@runtime_checkable
 class Refreshing(Predictor, Protocol):
     """A predictor that is asked again about jobs that run, see the correction ``refresh``."""
 

@@ -192,6 +192,15 @@ class Forest:
                 history.running += 1
                 history.start_s = now
 
+    def restart(self, job: Job, now: int) -> None:
+        """Count the job among the queued ones again."""
+        asked = self._asked.get(job.id)
+        if asked is not None and asked.start_s is not None:
+            asked.start_s = None
+            for history in asked.histories:
+                history.queued += 1
+                history.running -= 1
+
     def learn(self, job: Job, runtime_s: int) -> None:
         """Keep the runtime; grow a new forest when it is time."""
         asked = self._asked.pop(job.id)

@@ -11,7 +11,15 @@ import msgspec
 import numpy as np
 
 from cpdispatch.jobs import Job
-from cpdispatch.predict import Cautious, Predictor, Reporting, Tables, Watching
+from cpdispatch.predict import (
+    Cautious,
+    Predictor,
+    Refreshing,
+    Reporting,
+    Restarting,
+    Tables,
+    Watching,
+)
 
 SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
@@ -49,6 +57,8 @@ class Guard:
         self._learning_s = 0.0
         self._watching = isinstance(predictor, Watching)
         self._cautious = isinstance(predictor, Cautious)
+        self._refreshing = isinstance(predictor, Refreshing)
+        self._restarting = isinstance(predictor, Restarting)
 
     def predict(self, job: Job, now: int) -> int:
         """Expected duration in seconds of a job that is submitted ``now``."""
@@ -69,6 +79,23 @@ class Guard:
     def refresh(self, job: Job, elapsed_s: int) -> int:
         """Expected total duration in seconds of a job that has run ``elapsed_s``."""
         return self._seconds("refresh", job, elapsed_s)
+
+    def outlived(self, job: Job, elapsed_s: int, expected_s: int, upper_s: int) -> tuple[int, int]:
+        """Expected and upper duration, s, of a job that has run ``elapsed_s`` and is stopped.
+
+        What was said at its submission holds where it is longer; else a predictor that can be
+        asked about running jobs says what is; else the requested time is.
+        """
+        if self._refreshing:
+            expected_s = self.refresh(job, elapsed_s)
+        if expected_s <= elapsed_s:
+            expected_s = job.requested_s
+        return expected_s, max(expected_s, upper_s if upper_s > elapsed_s else job.requested_s)
+
+    def restart(self, job: Job, now: int) -> None:
+        """Tell a predictor that wants to know it that a job is killed and queued again ``now``."""
+        if self._restarting:
+            self._call("restart", job, now)
 
     def start(self, job: Job, now: int) -> None:
         """Tell a predictor that watches that a job starts ``now``."""

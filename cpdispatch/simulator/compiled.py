@@ -9,9 +9,9 @@ import numpy as np
 
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
-from cpdispatch.compiled import layout
+from cpdispatch.compiled import layout, test_runs
 from cpdispatch.compiled.memory import take
-from cpdispatch.compiled.replay import Replay, Replays
+from cpdispatch.compiled.replay import Replay, Replays, is_pool
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.limits import wary_s
@@ -25,8 +25,37 @@ from cpdispatch.simulator.simulation import check
 from cpdispatch.system import System
 
 
+def tests_replayable(
+    dispatcher: object, trigger: str, workload: Workload, system: System, predictor: Predictor,
+    learned: bool,
+) -> bool:  # fmt: skip
+    """Whether compiled code makes the test runs of a dispatcher, or there are none to make.
+
+    It does under EASY on a processor pool, where jobs are taken to last as expected and no wait is
+    bounded, with a predictor that compiled code knows, and with the trigger ``instant``.
+    """
+    inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
+    if not isinstance(inner, Backfill | Best) or not inner.test_s:
+        return True
+    if not workload.table.restartable.any():
+        return True
+    return (
+        isinstance(dispatcher, Backfill)
+        and not dispatcher.bounded
+        and dispatcher.limits == "expected"
+        and trigger == "instant"
+        and is_pool(workload, system)
+        and _knows(predictor, learned)
+    )
+
+
+def _knows(predictor: Predictor, learned: bool) -> bool:
+    """Whether compiled code does the work of a predictor."""
+    return isinstance(predictor, Remembering) and not (learned or isinstance(predictor, Cautious))
+
+
 def replayable(dispatcher: object, trigger: str) -> bool:
-    """Whether compiled code gives the same schedule as the general loop.
+    """Whether compiled code gives the same schedule as the general loop, test runs apart.
 
     It does for a dispatcher of the backfilling family that has met no instance yet and whose keys
     are compiled. Jobs that are not taken to last as expected, and waits that are bounded, need the
@@ -104,7 +133,7 @@ class CompiledSimulation:
         self._one_by_one = trigger == "event"
         self._told: _Told | None = None
         memory = prepared.walltime
-        if isinstance(predictor, Remembering) and not (learned or isinstance(predictor, Cautious)):
+        if isinstance(predictor, Remembering) and _knows(predictor, learned):
             memory = take(predictor.memory(workload), prepared.rows)
         else:
             self._told = _Told(predictor)
@@ -177,7 +206,7 @@ class CompiledSimulation:
         """Make the records of what was replayed, the largest thing in memory, which goes."""
         replay, self._replay = self._replay, None
         assert replay is not None
-        at, fate, nodes = replay.state.at, replay.state.fate, replay.nodes
+        at, fate, nodes, trials = replay.state.at, replay.state.fate, replay.nodes, replay.trials
         times, counts, prepared = replay.state.times, replay.state.counts, replay.prepared
         rows, runnable = prepared.rows, prepared.runnable
         del replay, prepared
@@ -187,6 +216,9 @@ class CompiledSimulation:
             np.greater(self.workload.runtime_s, table.requested_s, out=records.killed)
         records.reason[~runnable] = Reason.NEVER_FITS
         records.expected_s[rows] = fate[layout.EXPECTED]
+        if trials is not None:
+            said_s = trials.of[test_runs.SAID]
+            records.expected_s[rows] = np.where(said_s > 0, said_s, fate[layout.EXPECTED])
         records.start_s[rows] = fate[layout.START]
         records.end_s[rows] = fate[layout.END]
         records.reason[rows] = fate[layout.REASON]
@@ -197,6 +229,9 @@ class CompiledSimulation:
             one = started.astype(np.int64)
             units = table.units[started]
             records.all_placed(slice(None), np.cumsum(one) - one, one, 0 * units, units)
+            if trials is not None:
+                lost_s = trials.of[[test_runs.LOST_START, test_runs.LOST_END]]
+                records.all_tested(rows, trials.of[test_runs.FATE], lost_s)
         else:
             used = int(at[layout.ENTRIES])
             records.all_placed(

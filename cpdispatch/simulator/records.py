@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,19 @@ EASY_WAIT = "easy_wait"
 """The column of the longest wait under EASY so far, by which waits are bounded."""
 _JOBS = 1 << 16  # whose placements are put in order at once
 _DISPATCHES = 1 << 10  # that are put into the columns at once
+
+
+class Test(IntEnum):
+    """What becomes of a test run: a start with a bound."""
+
+    NONE = 0
+    """The job was not tested."""
+    ENDED = 1
+    """The job ended by itself within its bound."""
+    WENT_ON = 2
+    """The job was started right then, and so went on."""
+    KILLED = 3
+    """The job was killed and queued again."""
 
 
 @kernel
@@ -48,18 +62,19 @@ class Records:
     reason : int8 array, shape (jobs,)
         The `Reason` with which each job started, or why it never did.
     lost_start_s, lost_end_s : int64 array, shape (jobs,)
-        The attempt at each job that was killed for a restart; -1 for none. Empty unless jobs may
-        be restarted.
+        The attempt at each job that was killed for a restart, until its nodes were free; -1 for
+        none. Empty unless a job may be restarted.
+    test : int8 array, shape (jobs,)
+        What became of the test run of each job, a `Test`. Empty unless a job may be restarted.
 
     Parameters
     ----------
     workload : Workload
-    idempotent : bool
-        Whether jobs may be restarted.
     """
 
-    def __init__(self, workload: Workload, *, idempotent: bool = False) -> None:
-        jobs, restartable = len(workload), len(workload) if idempotent else 0
+    def __init__(self, workload: Workload) -> None:
+        jobs = len(workload)
+        restartable = jobs if workload.table.restartable.any() else 0
         self.start_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.end_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.expected_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
@@ -69,6 +84,8 @@ class Records:
         self.lost_end_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
         self._first, self._count = np.zeros((2, jobs), dtype=np.int64)
         self._lost_first, self._lost_count = np.zeros((2, restartable), dtype=np.int64)
+        self.test = np.full(restartable, Test.NONE, dtype=np.int8)
+        self._lost_reason = np.full(restartable, Reason.WAITS, dtype=np.int8)
         # Growing arrays; after a compiled replay, whole ones of NumPy.
         self._node: Any = array("i")
         self._units: Any = array("i")
@@ -100,12 +117,20 @@ class Records:
         self._node.frombytes(placements.node.astype(np.int32).tobytes())
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
 
-    def restarted(self, row: int, now: int) -> None:
-        """Remember the attempt at a job that is killed, as if it had not started otherwise."""
+    def lost(self, row: int, now: int) -> None:
+        """Remember the attempt at a job as one that is killed, as if it had not started before."""
         self.lost_start_s[row], self.lost_end_s[row] = self.start_s[row], now
         self._lost_first[row], self._lost_count[row] = self._first[row], self._count[row]
+        self._lost_reason[row], self.reason[row] = self.reason[row], Reason.WAITS
         self.start_s[row], self._count[row] = NOT_STARTED, 0
-        self.reason[row] = Reason.WAITS
+
+    def goes_on(self, row: int) -> None:
+        """Take an attempt for the job's only one after all."""
+        self.start_s[row], self.reason[row] = self.lost_start_s[row], self._lost_reason[row]
+        self._first[row], self._count[row] = self._lost_first[row], self._lost_count[row]
+        self.lost_start_s[row] = self.lost_end_s[row] = NOT_STARTED
+        self._lost_count[row] = 0
+        self.test[row] = Test.WENT_ON
 
     def all_placed(
         self, rows: IntArray | slice, first: IntArray, count: IntArray,
@@ -114,6 +139,16 @@ class Records:
         """Remember the nodes of all jobs at once: each has ``count`` entries from ``first`` on."""
         self._first[rows], self._count[rows] = first, count
         self._node, self._units = (part.astype(np.int32, copy=False) for part in (node, units))
+
+    def all_tested(self, rows: IntArray | slice, test: IntArray, lost_s: IntArray) -> None:
+        """Remember all tests at once; the attempts that were lost held what the jobs hold.
+
+        ``lost_s`` has starts and ends of these attempts, -1 for none, shape (2, jobs).
+        """
+        self.test[rows] = test
+        self.lost_start_s[rows], self.lost_end_s[rows] = lost_s
+        self._lost_first[:] = self._first
+        self._lost_count[:] = np.where(self.lost_start_s >= 0, self._count, 0)
 
     def replayed(self, model: str, times: IntArray, counts: NDArray[np.int32]) -> None:
         """Remember all dispatches at once: when, and jobs queued, running and started.

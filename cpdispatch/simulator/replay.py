@@ -8,6 +8,7 @@ import pickle
 import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from math import inf
 from pathlib import Path
@@ -25,11 +26,11 @@ from cpdispatch.files import read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulator.compiled import CompiledSimulation, replayable
+from cpdispatch.simulator.compiled import CompiledSimulation, replayable, tests_replayable
 from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of, system_as_dict
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
@@ -93,6 +94,7 @@ def simulate(
     dependencies: bool = False,
     starvation: Starvation | None = None,
     idempotent: bool = False,
+    restart_cost_s: int = 0,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -106,7 +108,8 @@ def simulate(
     system : System
     dispatcher : str or Dispatcher
         A name as on the command line, or an object with ``name`` and ``dispatch(instance)``.
-    predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent
+    predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent, \
+    restart_cost_s
         See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
     settings : Settings
         Time limit of a dispatcher that is given by name, and seed of it and of a predictor that is
@@ -133,6 +136,7 @@ def simulate(
         "dependencies": dependencies,
         "starvation": starvation,
         "idempotent": idempotent,
+        "restart_cost_s": restart_cost_s,
     }
     compiled = compiled and watch.seen is None and not any(general.values())
     replay, known = _begun(
@@ -164,6 +168,17 @@ def _begun(
     allowed and gives the same schedule.
     """
 
+    @cache
+    def named(predictor: str) -> Predictor:
+        return predict.make(predictor, workload, settings.seed)
+
+    def predictor_for(made: Dispatcher) -> Predictor:
+        chosen = dispatch.predictor_of(made) if predictor is None else predictor
+        return named(chosen) if isinstance(chosen, str) else chosen
+
+    # A predictor of the user's may have learned something already.
+    learned = not (predictor is None or isinstance(predictor, str))
+
     def by_kernels(made: Dispatcher) -> TypeGuard[Backfill | Reject | Best | Bounded]:
         """Whether the replay is a compiled one."""
         return (
@@ -171,6 +186,9 @@ def _begun(
             and isinstance(made, Backfill | Reject | Best | Bounded)
             and replayable(made, rules["trigger"])
             and rules["correction"] != "refresh"
+            and tests_replayable(
+                made, rules["trigger"], workload, system, predictor_for(made), learned
+            )
         )
 
     made = (
@@ -180,17 +198,9 @@ def _begun(
         if isinstance(dispatcher, str)
         else dispatcher
     )
-    if predictor is None:
-        predictor = dispatch.predictor_of(made)
-    known = (
-        predict.make(predictor, workload, settings.seed)
-        if isinstance(predictor, str)
-        else predictor
-    )
+    known = predictor_for(made)
     simulation: Simulation | CompiledSimulation
     if by_kernels(made):
-        # A predictor of the user's may have learned something already.
-        learned = not isinstance(predictor, str)
         simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
     else:
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
@@ -198,6 +208,7 @@ def _begun(
     if isinstance(made, Bounded):
         names["wait"] = made.rules
     about = _about(workload, system, names | rules | general, settings)
+    about["restartable"] = int(simulation.workload.table.restartable.sum())
     return _Replay(about, simulation, made), known
 
 
@@ -414,7 +425,10 @@ def finished(run: Run, folder: Path) -> None:
 def fingerprint(workload: Workload, dependencies: bool = False) -> str:
     """SHA-256 of what a workload's jobs are, and of what they depend on where that matters."""
     digest = hashlib.sha256(repr(workload.resources).encode())
-    columns = [*workload.table.columns, workload.runtime_s]
+    columns = list(workload.table.columns)
+    if not workload.table.restartable.any():
+        del columns[Column.RESTARTABLE]  # as in versions that did not have it
+    columns.append(workload.runtime_s)
     if dependencies:
         columns += [workload.preceding, workload.think_s]
     for column in columns:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import numpy as np
 
+from cpdispatch import verify
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.decision import Reason
@@ -19,6 +20,7 @@ from cpdispatch.files import parse_json, read_parquet, read_text, replacing, wri
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
+from cpdispatch.simulator.records import Test
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import LIMIT, System, SystemFile, from_file
 from cpdispatch.workloads import swf
@@ -43,9 +45,10 @@ class Run:
     job_table : pyarrow.Table
         One row a job: id, submit, start, end (s; -1 when it never started), units, nodes,
         node_units, requested_s, runtime_s, expected_s, killed, reason, and the per-unit requests;
-        preceding and think_s when the run honoured dependencies; lost_start, lost_end, lost_nodes
-        and lost_node_units, of the attempt that was killed for a restart (-1: none), when jobs
-        could be restarted.
+        preceding and think_s when the run honoured dependencies; when jobs could be restarted,
+        lost_start, lost_end, lost_nodes and lost_node_units, of the attempt that was killed for a
+        restart (-1: none), restartable unless all were, and test, what became of the test run
+        (none, ended, went_on or killed), when a job was tested.
     decision_table : pyarrow.Table
         One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
         ms and the phases in ms.
@@ -85,6 +88,23 @@ class Run:
             del found["decision_ms_p99"], found["decision_ms_max"]
         return found
 
+    @property
+    def restarts(self) -> bool:
+        """Whether jobs could be restarted."""
+        return _with_restarts(self.about.get("restartable", 0), self.about.get("idempotent", False))
+
+    def verify(self) -> list[verify.Violation]:
+        """What is wrong with the schedule, see `cpdispatch.verify.run`."""
+        return verify.run(
+            self.jobs,
+            self.system,
+            dependencies=self.about.get("dependencies", False),
+            restarts=self.restarts,
+            restart_cost_s=self.about.get("restart_cost_s", 0),
+            decisions=self.decisions if self.about.get("wait") else None,
+            wait=self.about.get("wait"),
+        )
+
     def by_class(self) -> dict[str, dict[str, float]]:
         """Jobs, mean wait and mean bounded slowdown of short, medium and long jobs."""
         return figures.by_class(self.schedule())
@@ -114,7 +134,10 @@ class Run:
             backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
             capacity=self.system.total,
             lost_s=arrow.array(table.column("lost_end")) - arrow.array(table.column("lost_start"))
-            if self.about.get("idempotent")
+            if self.restarts
+            else None,
+            test=np.array(table.column("test").to_pylist(), dtype=object)
+            if "test" in table.column_names
             else None,
         )
 
@@ -183,6 +206,8 @@ class _About(msgspec.Struct):
     seconds: float
     dependencies: bool = False
     idempotent: bool = False
+    restartable: int = 0
+    restart_cost_s: int = 0
     compiled: bool = False
     workload_sha256: str | None = None
     seed: int = 0
@@ -191,13 +216,19 @@ class _About(msgspec.Struct):
     wait: _Wait | None = None
 
 
+def _with_restarts(restartable: int, idempotent: bool) -> bool:
+    """Whether a run's jobs could be restarted: the first versions said ``idempotent`` alone."""
+    return restartable > 0 or idempotent
+
+
 def _job_columns(about: _About) -> dict[str, str]:
     """The columns that a table of jobs needs, and what each holds."""
     numbers = ["id", "submit", "start", "end", "units", "requested_s", "runtime_s", "expected_s"]
     numbers += [f"request_{name}" for name in about.system.resources]
     numbers += ["preceding", "think_s"] * about.dependencies
-    numbers += ["lost_start", "lost_end"] * about.idempotent
-    lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * about.idempotent]
+    restarts = _with_restarts(about.restartable, about.idempotent)
+    numbers += ["lost_start", "lost_end"] * restarts
+    lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * restarts]
     kinds = dict.fromkeys(numbers, "whole number") | dict.fromkeys(lists, "list of whole numbers")
     return {**kinds, "killed": "truth value", "reason": "text"}
 
@@ -270,13 +301,13 @@ def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -
     """The run that a simulation has recorded."""
     return Run(
         {**about, "system": system_as_dict(simulation.system)},
-        _job_table(simulation, about.get("idempotent", False)),
+        _job_table(simulation),
         _decision_table(simulation),
         simulation.workload,
     )
 
 
-def _job_table(simulation: Simulation | CompiledSimulation, idempotent: bool) -> pa.Table:
+def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
     import pyarrow as pa
 
     table, records = simulation.workload.table, simulation.records
@@ -298,8 +329,12 @@ def _job_table(simulation: Simulation | CompiledSimulation, idempotent: bool) ->
     if simulation.dependencies:
         columns["preceding"] = arrow.numbers(simulation.workload.preceding)
         columns["think_s"] = arrow.numbers(simulation.workload.think_s)
-    if idempotent:
+    if table.restartable.any():
         offset, node, units = records.lost_placements()
+        if not table.restartable.all():
+            columns["restartable"] = arrow.flags(table.restartable == 1)
+        if records.test.any():
+            columns["test"] = arrow.texts(records.test, [test.name.lower() for test in Test])
         columns["lost_start"] = arrow.numbers(records.lost_start_s)
         columns["lost_end"] = arrow.numbers(records.lost_end_s)
         columns["lost_nodes"] = arrow.lists(offset, node)

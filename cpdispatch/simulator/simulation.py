@@ -16,20 +16,22 @@ from time import perf_counter
 import numpy as np
 
 from cpdispatch import verify
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
-from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
+from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.precedence import Precedence
-from cpdispatch.simulator.records import Records
-from cpdispatch.simulator.state import ROW, State
+from cpdispatch.simulator.records import NOT_STARTED, Records, Test
+from cpdispatch.simulator.state import ROW, Held, State
 from cpdispatch.system import System
+from cpdispatch.workloads.restarts import mark
 
 TRIGGERS = ("instant", "event")
 _REJECTED = int(Reason.REJECTED)
@@ -70,8 +72,12 @@ class Simulation:
     starvation : Starvation, optional
         The bound that every instance carries.
     idempotent : bool
-        Jobs may be restarted: one that outlives the bound that the predictor gave it at its
-        submission is killed, once, and queued again, see `cpdispatch.predict.Bounding`.
+        A job that may be restarted, and outlives the bound that the predictor gave it at its
+        submission, is killed and queued again, see `cpdispatch.predict.Bounding`. If the workload
+        has no job that may be restarted, all may.
+    restart_cost_s : int
+        The nodes of a killed job stay busy so long before it is queued again, and its next run is
+        so much longer.
 
     Attributes
     ----------
@@ -94,8 +100,13 @@ class Simulation:
         dependencies: bool = False,
         starvation: Starvation | None = None,
         idempotent: bool = False,
+        restart_cost_s: int = 0,
     ) -> None:
         check(workload, system, trigger, correction)
+        if restart_cost_s < 0:
+            raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
+        if idempotent and not workload.table.restartable.any():
+            workload = mark(workload, 1.0)
         self.workload = workload
         self.system = system
         self.predictor = (
@@ -111,9 +122,9 @@ class Simulation:
         self._known_s = known_s(self.predictor, workload)
         self.trigger = trigger
         self.now = 0
-        self.records = Records(workload, idempotent=idempotent)
+        self.records = Records(workload)
         self._event_by_event = trigger == "event"
-        self._state = State(workload, system, correction, starvation)
+        self._state = State(workload, system, correction, starvation, restart_cost_s)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
         self._runtime_s = np.minimum(workload.runtime_s, limit)
         self.records.killed[:] = self._runtime_s < workload.runtime_s
@@ -124,7 +135,20 @@ class Simulation:
         if idempotent:
             bounding(self.predictor)
         self._idempotent = idempotent
-        self._bound_s = np.full(len(workload), _NEVER, dtype=np.int64)
+        self.restart_cost_s = restart_cost_s
+        self._restarts = bool(workload.table.restartable.any())
+        """Whether a job may be restarted at all."""
+        restartable = len(workload) if self._restarts else 0
+        self._bound_s = np.full(restartable, _NEVER, dtype=np.int64)
+        """After how many seconds of running each job turns out to be misjudged."""
+        self._test_s = np.full(restartable, _NEVER, dtype=np.int64)
+        """After how many seconds each running job is stopped, by the decision that started it."""
+        self._stopped: dict[int, Held] = {}
+        """The jobs that the next decision lets go on or kills, and what they hold."""
+        self._again_s: dict[int, tuple[int, int]] = {}
+        """Expected and upper durations of jobs that were stopped and may start anew."""
+        self._closing: set[int] = set()
+        """The killed jobs whose nodes are still busy."""
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -185,11 +209,15 @@ class Simulation:
                 f"{decision.certificate.model} answered with an infeasible decision at time "
                 f"{self.now}: {violations[0]}"
             )
-        queue, running = len(instance.queue), len(instance.running)
+        queue, running, started = len(instance.queue), len(instance.running), 0
+        closing = _NO_POSITIONS
+        if instance.stopped is not None:
+            closing = self._end_tests(instance, decision)
         starting = _NO_POSITIONS
         if len(decision.placements.position):
             starting = (decision.start_s == self.now).nonzero()[0]
-        if len(starting):
+            started = len(starting)
+        if started:
             self._start(starting, decision)
         # A search for the byte costs a tenth of a comparison, and most decisions refuse nothing.
         if _REJECTED in decision.reason.tobytes() and len(
@@ -202,10 +230,12 @@ class Simulation:
             if self._precedence is not None:
                 for row in rows.tolist():
                     self._wake_after(row, self._precedence, rejected=True)
-            self._state.remove(np.union1d(starting, refused))
-        elif len(starting):
+            starting = np.union1d(starting, refused)
+        if len(closing):
+            starting = np.union1d(starting, closing)
+        if len(starting):
             self._state.remove(starting)
-        self.records.dispatched(self.now, queue, running, decision, len(starting), ms)
+        self.records.dispatched(self.now, queue, running, decision, started, ms)
 
     # ------------------------------------------------------------------------------ the events
 
@@ -249,8 +279,10 @@ class Simulation:
         upper_s = max(expected_s, self._guard.upper(job, self.now))
         self._state.submit(row, column, expected_s, upper_s)
         self._live[row] = job
-        if self._idempotent and (bound_s := self._guard.bound(job)) is not None:
-            self._bound_s[row] = bound_s
+        if self._idempotent and job.restartable:
+            bound_s = self._guard.bound(job)
+            if bound_s is not None:
+                self._bound_s[row] = bound_s
         return job
 
     def _next_job(self) -> tuple[int, IntArray]:
@@ -267,44 +299,140 @@ class Simulation:
         now, _, row = heapq.heappop(self._completions)
         if row == _WAKE:
             return
-        self._state.end(row)
-        if self._idempotent and self._bound_s[row] < self._runtime_s[row]:
-            self._queue_again(row)
+        if self._restarts and self._outlives(row):
             return
+        self._state.end(row)
         self.records.end_s[row] = now
         self._guard.learn(self._live.pop(row), self._runtime_s.item(row))
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 
-    def _queue_again(self, row: int) -> None:
-        """Put a job that outlived its bound where it was in the queue: any runtime will do now."""
-        self._bound_s[row] = _NEVER
-        self.records.restarted(row, self.now)
-        column = self.workload.table.values(row)
-        requested_s = int(column[Column.REQUESTED])
-        self._state.submit(row, column, requested_s, requested_s)
-
     def _start(self, starting: IntArray, decision: Decision) -> None:
+        """Start jobs that are not on their nodes already."""
         placements = decision.placements
-        if len(placements.position) > len(starting):
-            placements = _now_only(placements, decision.start_s, self.now)
+        new = decision.start_s[placements.position] == self.now
+        if self._stopped:
+            rows = self._state.queue_hidden[ROW, placements.position]
+            new &= ~np.isin(rows, list(self._stopped))
+            self._stopped.clear()
+        if not new.all():
+            placements = _only(placements, new)
+        if not len(placements):
+            return
         rows = self._state.queue_hidden[ROW, placements.position]
-        ends = self.now + self._runtime_s[rows]
-        self._state.start(self.now, placements, ends)
+        runs_s, bound_s = self._runtime_s[rows], None
+        ends = self.now + runs_s
+        if self._restarts and decision.bound_s is not None:
+            bound_s = decision.bound_s[placements.position]
+            self._test_s[rows] = np.where(bound_s == NO_BOUND, _NEVER, bound_s)
+            runs_s = np.minimum(runs_s, self._test_s[rows])
+            self.records.test[rows[bound_s != NO_BOUND]] = Test.ENDED
+        self._state.start(self.now, placements, ends, bound_s)
         if self._idempotent:
-            ends = self.now + np.minimum(self._runtime_s[rows], self._bound_s[rows])
+            runs_s = np.minimum(runs_s, self._bound_s[rows])
         self.records.started(self.now, rows, decision, placements)
-        for row, end in zip(rows.tolist(), ends.tolist(), strict=True):
-            heapq.heappush(self._completions, (end, self._created, row))
-            self._created += 1
+        for row, run_s in zip(rows.tolist(), runs_s.tolist(), strict=True):
+            self._complete_at(self.now + run_s, row)
             self._guard.start(self._live[row], self.now)
+
+    def _complete_at(self, end_s: int, row: int) -> None:
+        heapq.heappush(self._completions, (end_s, self._created, row))
+        self._created += 1
+
+    # --------------------------------------------------------------------------- the restarts
+
+    def _outlives(self, row: int) -> bool:
+        """Deal with what a job holds that does not end by itself now; whether there is any."""
+        if row in self._closing:
+            self._closing.remove(row)
+            self._state.end(row)
+            if row in self._live:  # else the dispatcher refused it meanwhile
+                self._queue_again(row)
+            return True
+        if min(self._bound_s[row], self._test_s[row]) >= self._runtime_s[row]:
+            return False
+        if self._test_s[row] < self._bound_s[row]:
+            self._stop(row)
+            return True
+        self._killed(row)
+        if self.restart_cost_s:
+            self._state.prolong(row, self.now + self.restart_cost_s)
+        else:
+            self._state.end(row)
+            self._queue_again(row)
+        return True
+
+    def _stop(self, row: int) -> None:
+        """Put a job whose bound is over into the queue: the next decision lets it go on or not."""
+        held, upper_s = self._state.stop(row)
+        self.records.lost(row, self.now)
+        self._stopped[row] = held
+        self._test_s[row] = _NEVER
+        job, said_s = self._live[row], int(self.records.expected_s[row])
+        expected_s, upper_s = self._guard.outlived(job, self.now - held[0], said_s, upper_s)
+        self._again_s[row] = expected_s, upper_s
+        self._state.submit(row, self.workload.table.values(row), expected_s, upper_s)
+
+    def _end_tests(self, instance: Instance, decision: Decision) -> IntArray:
+        """Let stopped jobs go on that start where they are, and kill the others.
+
+        Returns the queue positions of those whose nodes stay busy: they leave the queue meanwhile.
+        ``_stopped`` is left with those that go on.
+        """
+        stopped, stay = instance.stopped, going_on(instance, decision.start_s, decision.placements)
+        assert stopped is not None
+        rows = self._state.queue_hidden[ROW, stopped.position].tolist()
+        closing = []
+        for position, row in zip(stopped.position.tolist(), rows, strict=True):
+            held = self._stopped[row]
+            if position in stay:
+                self.records.goes_on(row)
+                end_s = held[0] + self._runtime_s.item(row)
+                due_s = held[0] + self._again_s.pop(row)[0]
+                self._state.hold(self.now, position, held, due_s, end_s)
+                self._complete_at(min(end_s, held[0] + self._bound_s.item(row)), row)
+                continue
+            del self._stopped[row]
+            self.records.test[row] = Test.KILLED
+            self._killed(row)
+            self._state.restart_no_more(position)
+            if not self.restart_cost_s:
+                del self._again_s[row]
+            else:
+                end_s = self.now + self.restart_cost_s
+                self._state.hold(self.now, position, held, end_s, end_s)
+                self._state.prolong(row, end_s, anew=True)
+                closing.append(position)
+        return np.array(closing, dtype=np.int64)
+
+    def _killed(self, row: int) -> None:
+        """Note that an attempt at a job is lost."""
+        cost_s = self.restart_cost_s
+        self._bound_s[row] = self._test_s[row] = _NEVER
+        if self.records.start_s[row] != NOT_STARTED:
+            self.records.lost(row, self.now)
+        self.records.lost_end_s[row] = self.now + cost_s
+        self._guard.restart(self._live[row], self.now)
+        self._runtime_s[row] += cost_s
+        if cost_s:
+            self._closing.add(row)
+            self._complete_at(self.now + cost_s, row)
+
+    def _queue_again(self, row: int) -> None:
+        """Put a killed job where it was in the queue; one that was misjudged may run for long."""
+        column = self.workload.table.values(row).copy()
+        requested_s, cost_s = int(column[Column.REQUESTED]), self.restart_cost_s
+        expected_s, upper_s = self._again_s.pop(row, (requested_s, requested_s))
+        column[Column.RESTARTABLE] = 0
+        column[Column.REQUESTED] += cost_s
+        self._state.submit(row, column, expected_s + cost_s, upper_s + cost_s)
 
     def _snapshot(self) -> Instance:
         if self._refreshing:
             self._state.refresh(
                 self.now, lambda row, elapsed_s: self._guard.refresh(self._live[row], elapsed_s)
             )
-        return self._state.snapshot(self.now)
+        return self._state.snapshot(self.now, self._stopped)
 
     # ------------------------------------------------------------------------ the dependencies
 
@@ -370,9 +498,8 @@ def check(workload: Workload, system: System, trigger: str, correction: str) -> 
         )
 
 
-def _now_only(placements: Placements, start_s: IntArray, now: int) -> Placements:
-    """The placements of the jobs that start now."""
-    keep = start_s[placements.position] == now
+def _only(placements: Placements, keep: BoolArray) -> Placements:
+    """Some of the placements, shape (placed,)."""
     count = np.diff(placements.offset)
     entry = np.repeat(keep, count)
     return Placements(

@@ -6,15 +6,16 @@ hidden rows that no snapshot holds: a job's row in the workload, and when it wil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
 from cpdispatch.compiled.correction import CORRECTIONS, MINIMAL, corrected
-from cpdispatch.decision import Placements
-from cpdispatch.instance import NO_NODES, Instance, Running, Starvation
+from cpdispatch.decision import NO_BOUND, Placements
+from cpdispatch.instance import NO_NODES, Instance, Running, Starvation, Stopped
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import System
 
@@ -24,7 +25,12 @@ _SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.
 _EXPECTED, _UPPER = int(Column.EXPECTED), int(Column.UPPER)
 _EWT, _REQUEST = int(Column.EWT), int(Column.REQUEST)
 
+_RESTARTABLE = int(Column.RESTARTABLE)
+
 _NEVER = int(np.iinfo(np.int64).max)
+
+Held: TypeAlias = tuple[int, dict[int, int]]
+"""The start of a job, and its units by node."""
 
 
 @kernel
@@ -34,7 +40,8 @@ def correct(
     """Give running jobs that outlived their expected end a new one, later than ``now``.
 
     See `corrected`. A job that really ends now is left alone. Rows of ``times`` are start,
-    expected end, and whether it is overdue. Returns the earliest expected end.
+    expected end, whether it is overdue, and the bound of its start. Returns the earliest expected
+    end.
     """
     earliest = _NEVER
     for i in range(count):
@@ -79,7 +86,8 @@ def begin(
         i = running + k
         for row in range(run.shape[0]):
             run[row, i] = queue[row, j]
-        times[0, i], times[1, i], times[2, i] = now, now + queue[_EXPECTED, j], 0
+        times[0, i], times[1, i] = now, now + queue[_EXPECTED, j]
+        times[2, i] = times[3, i] = 0
         earliest = min(earliest, times[1, i])
         run_hidden[ROW, i], run_hidden[STEP, i] = queue_hidden[ROW, j], 0
         run_hidden[REAL_END, i] = real_end[k]
@@ -179,6 +187,8 @@ class State:
         See `correct`.
     starvation : Starvation or None
         What every snapshot says of it.
+    restart_cost_s : int
+        How long the nodes of a killed job stay busy.
     """
 
     def __init__(
@@ -187,8 +197,10 @@ class State:
         system: System,
         correction: str,
         starvation: Starvation | None = None,
+        restart_cost_s: int = 0,
     ) -> None:
         self.system = system
+        self.restart_cost_s = restart_cost_s
         self.starvation = starvation
         self.labels = workload.table.labels
         self.correction = CORRECTIONS[correction]
@@ -197,7 +209,7 @@ class State:
         self.queue_hidden = np.empty((2, 64), dtype=np.int64)
         self.queued = 0
         self.run = np.empty((rows, 64), dtype=np.int64)
-        self.times = np.empty((3, 64), dtype=np.int64)
+        self.times = np.empty((4, 64), dtype=np.int64)
         self.run_hidden = np.empty((3, 64), dtype=np.int64)
         self.running = 0
         self.next_end = _NEVER
@@ -241,8 +253,13 @@ class State:
         self.queued = end + 1
         self._queue_seen = None
 
-    def start(self, now: int, placements: Placements, real_end: IntArray) -> None:
-        """Start queued jobs where they were placed; they stay in the queue until `remove`."""
+    def start(
+        self, now: int, placements: Placements, real_end: IntArray, bound_s: IntArray | None = None
+    ) -> None:
+        """Start queued jobs where they were placed; they stay in the queue until `remove`.
+
+        A job with a bound, s, is taken to hold its nodes until then, and until it has been killed.
+        """
         count = self.running + len(placements)
         while count > self.run.shape[1]:
             self.run, self.times = _wider(self.run), _wider(self.times)
@@ -256,9 +273,57 @@ class State:
             placements.position, real_end, placements.offset, placements.node, placements.units,
             self._wait_sum, self._wait_count,
         )  # fmt: skip
+        if bound_s is not None:
+            for k in np.flatnonzero(bound_s != NO_BOUND).tolist():
+                at, holds_s = self.running + k, int(bound_s[k]) + self.restart_cost_s
+                self.times[1, at], self.times[3, at] = now + holds_s, bound_s[k]
+                earliest = min(earliest, now + holds_s)
         self.running = count
         self.next_end = min(self.next_end, earliest)
         self._ewt_is_old = True
+        self._running_seen = None
+
+    def stop(self, row: int) -> tuple[Held, int]:
+        """End a running job as `end` does; what it held, and its upper duration in seconds."""
+        at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
+        node, units = self.entries[:, self.offset[at] : self.offset[at + 1]].tolist()
+        held = int(self.times[0, at]), dict(zip(node, units, strict=True))
+        upper_s = int(self.run[_UPPER, at])
+        self.end(row)
+        return held, upper_s
+
+    def hold(self, now: int, position: int, held: Held, due_s: int, real_end_s: int) -> None:
+        """Let a queued job hold again what it held when it was stopped; it has waited once.
+
+        It stays in the queue until `remove`. ``due_s`` is its expected end.
+        """
+        start_s, nodes = held
+        self.start(now, Placements.of({position: nodes}), np.array([real_end_s]))
+        at = self.running - 1
+        self.times[:2, at] = start_s, due_s
+        self.next_end = min(self.next_end, due_s)
+        code = self.queue_hidden[QUEUE_CODE, position]
+        self._wait_sum[code] -= now - self.queue[_SUBMIT, position]
+        self._wait_count[code] -= 1
+
+    def restart_no_more(self, position: int) -> None:
+        """Note that a queued job has been killed: that happens once."""
+        self.queue[_RESTARTABLE, position] = 0
+        self._queue_seen = None
+
+    def prolong(self, row: int, end_s: int, anew: bool = False) -> None:
+        """Let a running job hold its nodes until then, for sure.
+
+        If it is to start ``anew`` then, that is how long its start was bounded, and what is
+        expected of it, killing included, comes on top.
+        """
+        at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
+        held_s, times = end_s - self.times[0, at], [_REQUESTED, _EXPECTED]
+        self.times[1:, at] = end_s, 0, held_s - self.restart_cost_s if anew else 0
+        again_s = self.run[times, at] + self.restart_cost_s if anew else 0
+        self.run[times, at] = held_s + again_s
+        self.run_hidden[REAL_END, at] = end_s
+        self.next_end = min(self.next_end, end_s)
         self._running_seen = None
 
     def remove(self, positions: IntArray) -> None:
@@ -291,8 +356,8 @@ class State:
             if asked_s > elapsed_s:
                 due[i] = start[i] + asked_s
 
-    def snapshot(self, now: int) -> Instance:
-        """An immutable copy for a dispatcher.
+    def snapshot(self, now: int, stopped: Mapping[int, Held] | None = None) -> Instance:
+        """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row.
 
         Jobs that end at this very instant, just as expected, count as ended: only the trigger
         ``event`` dispatches while there are any. ``next_end``, never later than the earliest
@@ -310,8 +375,16 @@ class State:
             self._running_seen = self._free_and_running(now)
         free, running = self._running_seen
         return Instance(
-            now, self.system, free, self._queue_seen, running, NO_NODES, starvation=self.starvation
-        )
+            now, self.system, free, self._queue_seen, running, NO_NODES,
+            starvation=self.starvation, stopped=self._stopped(stopped or {}),
+            restart_cost_s=self.restart_cost_s,
+        )  # fmt: skip
+
+    def _stopped(self, held: Mapping[int, Held]) -> Stopped | None:
+        if not held:
+            return None
+        rows = self.queue_hidden[ROW, : self.queued]
+        return Stopped.of({int(np.searchsorted(rows, row)): of for row, of in held.items()})
 
     def _free_and_running(self, now: int) -> tuple[IntArray, Running]:
         """Free capacity and running jobs at this instant; expected ends are later than it."""
@@ -337,8 +410,9 @@ class State:
         for array in (free, times, offset, entries):
             sealed(array)
         return free, Running(
-            JobTable(run, self.labels), times[0], times[1], times[2], offset, entries[0], entries[1]
-        )
+            JobTable(run, self.labels), times[0], times[1], times[2], offset, entries[0],
+            entries[1], times[3] if times[3].any() else None,
+        )  # fmt: skip
 
     def __getstate__(self) -> dict[str, object]:
         """Everything but the last snapshot: read-only arrays would come back writeable."""

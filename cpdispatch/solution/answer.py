@@ -26,12 +26,15 @@ class SolvedJob:
         the system's pooled capacity.
     reason : str
         Why it has no start; empty when it has one.
+    bound : int or None
+        How long it may run, seconds, if it starts now with a bound; None for as long as it takes.
     """
 
     id: int
     start: int | None
     nodes: Mapping[int, int] | None = None
     reason: str = ""
+    bound: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ def from_decision(
             reason = explain_waiting(instance, decision, position, left)
             jobs.append(SolvedJob(id, None, None, reason))
         else:
-            jobs.append(SolvedJob(id, start, places.get(position)))
+            bound = None if decision.bound_s is None else int(decision.bound_s[position]) or None
+            jobs.append(SolvedJob(id, start, places.get(position), bound=bound))
     return Solution(
         digest(instance),
         certificate.model,

@@ -21,6 +21,7 @@ class _Job(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     start: int | None
     nodes: dict[str, int] | None = None
     reason: str = ""
+    bound: int | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -68,7 +69,10 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<solution>") -> 
         need(0 <= job.id <= LIMIT, f"{field}.id", job.id, "no such number in an instance")
         if job.start is None:
             need(job.nodes is None, f"{field}.nodes", job.nodes, "nodes of a job without a start")
+            need(job.bound is None, f"{field}.bound", job.bound, "a bound of a job without a start")
             continue
+        if job.bound is not None:
+            need(0 < job.bound <= LIMIT, f"{field}.bound", job.bound, "no bound in seconds")
         need(abs(job.start) <= LIMIT, f"{field}.start", job.start, "no time in seconds")
         need(
             not job.reason, f"{field}.reason", job.reason, "a reason to wait for a job that starts"
@@ -85,7 +89,7 @@ def loads(content: bytes | str, name: str | os.PathLike[str] = "<solution>") -> 
 
 def _job(read: _Job) -> SolvedJob:
     nodes = None if read.nodes is None else {int(node): n for node, n in read.nodes.items()}
-    return SolvedJob(read.id, read.start, nodes, read.reason)
+    return SolvedJob(read.id, read.start, nodes, read.reason, read.bound)
 
 
 def to_json(solution: Solution) -> bytes:
@@ -94,7 +98,8 @@ def to_json(solution: Solution) -> bytes:
     for job in solution.jobs:
         nodes = job.nodes
         written = None if nodes is None else {str(node): nodes[node] for node in sorted(nodes)}
-        jobs.append(_Job(job.id, job.start, written, job.reason if job.start is None else ""))
+        reason = job.reason if job.start is None else ""
+        jobs.append(_Job(job.id, job.start, written, reason, job.bound))
     file = _File(
         FORMAT, solution.instance, solution.model, solution.status, solution.objective,
         solution.value, solution.bound, solution.wall_ms, solution.limit_ms, jobs,

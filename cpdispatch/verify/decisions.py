@@ -11,12 +11,13 @@ from typing import TypeAlias
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.decision import NO_START, Decision, Placements
+from cpdispatch.decision import NO_BOUND, NO_START, Decision, Placements
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column
 from cpdispatch.verify.dependencies import depending
 from cpdispatch.verify.placement import early_start, misplaced
 from cpdispatch.verify.plan import Planned, hold, over_time
+from cpdispatch.verify.restarts import killed, wrong_bounds
 from cpdispatch.verify.starvation import starving
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text
 
@@ -29,16 +30,21 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     be sound in themselves. It is called at every dispatch: in the usual case, without
     reservations and power cap, it looks only at the entries of the jobs that start. No job, started
     or planned, comes before those that it depends on; the starvation bound holds for a plan that
-    has an objective: the reservations of a queue rule are forecasts.
+    has an objective: the reservations of a queue rule are forecasts. Only jobs that may be
+    restarted start with a bound. Where killing a stopped job takes time, its nodes are busy.
     """
     start_s, places, now = decision.start_s, decision.placements, instance.now
     positions, offset = places.position.tolist(), places.offset.tolist()
     if wrong := _misshapen(len(instance.queue), decision, offset):
         return [Violation(Kind.SHAPE, wrong)]
+    found: list[Violation] = []
+    if decision.bound_s is not None:
+        bounded = (decision.bound_s != NO_BOUND).nonzero()[0].tolist()
+        bounds = {k: int(decision.bound_s[k]) for k in bounded}
+        found += wrong_bounds(instance, dict(enumerate(start_s.tolist())), bounds)
     planned = (start_s != NO_START).nonzero()[0]
     if not len(planned) and not positions:
-        return []
-    found: list[Violation] = []
+        return found
     times = start_s[planned].tolist()
     if times and min(times) < now:
         found += _early(instance, start_s)
@@ -60,6 +66,14 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
             found += wrongs
         else:
             sound.append((position, job, here, there))
+    if instance.stopped is not None:
+        placed = {k: dict(zip(here, there, strict=True)) for k, _, here, there in sound}
+        again, busy = killed(instance, dict.fromkeys(placed, now), placed)
+        found += again
+        for position, held in busy.items():
+            job = instance.queue.block[:, position].tolist()
+            job[Column.EXPECTED] = instance.restart_cost_s
+            sound.append((position, job, list(held), list(held.values())))
     if instance.dependencies is not None:
         ahead = start_s.tolist()
         found += depending(instance, {k: s for k, s in enumerate(ahead) if s != NO_START})
@@ -95,6 +109,8 @@ def _misshapen(jobs: int, decision: Decision, offset: list[int]) -> str:
         for name, array in (("start_s", decision.start_s), ("reason", decision.reason)):
             if array.shape != (jobs,):
                 return f"{name} has shape {array.shape}, the queue has {jobs} jobs"
+    if decision.bound_s is not None and decision.bound_s.shape != (jobs,):
+        return f"bound_s has shape {decision.bound_s.shape}, the queue has {jobs} jobs"
     if entries != len(places.units):
         return f"{entries} nodes, {len(places.units)} counts of units"
     if len(offset) != len(places.position) + 1:

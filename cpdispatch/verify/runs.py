@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, idempotent: bool = False,
-    decisions: pd.DataFrame | None = None, wait: Mapping[str, Any] | None = None,
+    jobs: pd.DataFrame, system: System, *, dependencies: bool = False, restarts: bool = False,
+    restart_cost_s: int = 0, decisions: pd.DataFrame | None = None,
+    wait: Mapping[str, Any] | None = None,
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
@@ -36,9 +37,12 @@ def run(
         The machine on which it ran.
     dependencies : bool
         Whether the run honoured dependencies, which the columns ``preceding`` and ``think_s`` hold.
-    idempotent : bool
+    restarts : bool
         Whether jobs could be restarted: the columns ``lost_start``, ``lost_end``, ``lost_nodes``
-        and ``lost_node_units`` hold the attempts that were killed.
+        and ``lost_node_units`` hold the attempts that were killed, and ``restartable`` says which
+        jobs could; without that column all could.
+    restart_cost_s : int
+        How long the nodes of a killed job stayed busy, and so much longer it ran again.
     decisions : DataFrame, optional
         One row a dispatch: ``time`` and ``easy_wait``, seconds. Needed to check waits.
     wait : mapping, optional
@@ -60,7 +64,7 @@ def run(
         "id", "submit", "start", "end", "units", "requested_s", "runtime_s", "killed", "reason",
         *(f"request_{name}" for name in system.resources), "nodes", "node_units",
         *(("preceding", "think_s") if dependencies else ()),
-        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if idempotent else ()),
+        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if restarts else ()),
     ]  # fmt: skip
     for name in needed:
         if name not in jobs.columns:
@@ -88,8 +92,10 @@ def run(
             _numbers(jobs["lost_start"]),
             _numbers(jobs["lost_end"]),
             *_entries(jobs, "lost_nodes", "lost_node_units"),
+            _restartable(jobs),
+            restart_cost_s,
         )
-        if idempotent
+        if restarts
         else None,
     )
     found = schedule(table, system)
@@ -99,6 +105,12 @@ def run(
         raise InputError("the table of dispatches lacks this column", field="time")
     time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
     return waits(table, system, time_s, easy_wait_s, WaitRules(**wait))
+
+
+def _restartable(jobs: pd.DataFrame) -> BoolArray:
+    if "restartable" not in jobs.columns:
+        return np.ones(len(jobs), dtype=np.bool_)
+    return jobs["restartable"].to_numpy(dtype=np.bool_, na_value=False)
 
 
 def _entries(jobs: pd.DataFrame, nodes: str, units: str) -> tuple[IntArray, IntArray, IntArray]:

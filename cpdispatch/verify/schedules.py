@@ -70,6 +70,11 @@ class Attempts:
         -1 for none.
     offset, node, node_units : int64 array
         As in `Schedule`.
+    restartable : bool array, shape (jobs,)
+        Which jobs could be restarted.
+    cost_s : int
+        How long the nodes of a killed job stay busy, up to ``end_s``, and so much longer the
+        job runs when it starts again.
     """
 
     start_s: IntArray
@@ -77,12 +82,14 @@ class Attempts:
     offset: IntArray
     node: IntArray
     node_units: IntArray
+    restartable: BoolArray
+    cost_s: int = 0
 
 
 class _Findings:
     """Violations as they are found: the first few of each kind, and how many there were."""
 
-    EACH = 9  # with the 9 kinds that a schedule can break: at most 100 lines
+    EACH = 9  # with the 10 kinds that a schedule can break: at most 100 lines
 
     def __init__(self) -> None:
         self.listed: list[Violation] = []
@@ -107,8 +114,9 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     holds no more of any resource than it has; and a job that never started fits no empty system.
     Where the run honoured dependencies, a job starts after the end, and the think time, of the one
     that it comes after, if that one stands before it in the table and ran. Where jobs could be
-    restarted, an attempt that was killed lies between the job's submission and its start, is
-    shorter than its runtime, and holds its nodes as any job does.
+    restarted, an attempt that was killed is one at a job that may be, lies between its submission
+    and its start, is shorter than its runtime, and holds its nodes as any job does; where
+    killing takes time, until that is over, and the job runs so much longer afterwards.
     """
     found = _Findings()
     _lives(table, found)
@@ -140,6 +148,8 @@ def _lives(table: Schedule, found: _Findings) -> None:
         lambda k: f"job {t.id[k]} starts at {t.start_s[k]}, submitted at {t.submit_s[k]}",
     )
     lasted = t.end_s - t.start_s
+    if t.lost is not None:
+        lasted = lasted - np.where(t.lost.start_s >= 0, t.lost.cost_s, 0)
     cut = t.killed & (t.requested_s < t.runtime_s)
     amiss = lasted != np.where(t.killed, t.requested_s, t.runtime_s)
     found.add(
@@ -173,7 +183,12 @@ def _restarts(table: Schedule, lost: Attempts, found: _Findings) -> None:
         (tried & (t.start_s >= 0) & (t.start_s < lost.end_s)).nonzero()[0],
         lambda k: f"job {t.id[k]} starts again at {t.start_s[k]}, killed at {lost.end_s[k]}",
     )
-    lasted = lost.end_s - lost.start_s
+    found.add(
+        Kind.RESTART,
+        (tried & ~lost.restartable).nonzero()[0],
+        lambda k: f"job {t.id[k]} is killed at {lost.end_s[k]} and may not be restarted",
+    )
+    lasted = lost.end_s - lost.start_s - lost.cost_s
     runs = np.where(t.killed, t.requested_s, t.runtime_s)
     found.add(
         Kind.DURATION,

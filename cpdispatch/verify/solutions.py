@@ -12,6 +12,7 @@ from cpdispatch.verify.dependencies import depending
 from cpdispatch.verify.objectives import OBJECTIVES, objective_value
 from cpdispatch.verify.placement import early_start, misplaced
 from cpdispatch.verify.plan import Planned, hold, over_time
+from cpdispatch.verify.restarts import killed, wrong_bounds
 from cpdispatch.verify.starvation import starving
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -53,7 +54,16 @@ def solution(instance: Instance, solution: Solution) -> list[Violation]:
     for id in ids:
         if id not in times:
             found.append(Violation(Kind.MISSING_JOB, f"queued job {id} is not named"))
-    found += over_time(instance, plan)
+    bounds = {positions[j.id]: j.bound for j in solution.jobs if j.id in positions and j.bound}
+    found += wrong_bounds(instance, starts, bounds)
+    again, busy = killed(instance, starts, {job.position: job.nodes for job in plan})
+    found += again
+    closing: list[Planned] = []
+    for position, held in busy.items():
+        column = instance.queue.block[:, position].tolist()
+        column[Column.EXPECTED] = instance.restart_cost_s
+        closing.append(hold(position, column, instance.now, held))
+    found += over_time(instance, plan + closing)
     if instance.dependencies is not None:
         found += depending(instance, starts)
     if instance.starvation is not None and solution.objective:
@@ -81,6 +91,8 @@ def _solved(
         found.append(Violation(Kind.PLACEMENT, text))
     if found:
         return found, []
+    if job.bound is not None:
+        column[Column.EXPECTED] = job.bound + instance.restart_cost_s
     nodes_of = None if job.nodes is None else dict(job.nodes)
     return [], [hold(position, column, job.start, nodes_of)]
 

@@ -66,9 +66,10 @@ def _lasting(instance: Instance) -> Instance:
     queue, running = instance.queue, instance.running
     block = queue.block.copy()
     block[Column.EXPECTED] = np.maximum(queue.expected_s, queue.requested_s)
-    end_s = np.maximum(running.end_s, running.start_s + running.jobs.requested_s)
     return replace(
-        instance, queue=JobTable(block, queue.labels), running=replace(running, end_s=end_s)
+        instance,
+        queue=JobTable(block, queue.labels),
+        running=replace(running, end_s=running.requested_end_s()),
     )
 
 

@@ -58,6 +58,8 @@ class Kind(StrEnum):
     """The status is unknown, or optimality is claimed with a gap."""
     DURATION = "duration"
     """A job did not run for its runtime, or was not cut at its limit."""
+    RESTART = "restart"
+    """A job is stopped or killed that may not be restarted, or the bound of a start is none."""
     NEVER_STARTED = "never started"
     """A job was left out though it could have been started."""
     MORE = "more"

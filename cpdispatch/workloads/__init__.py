@@ -8,7 +8,7 @@ from pathlib import Path
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System, find
-from cpdispatch.workloads import fit, select, swf, table
+from cpdispatch.workloads import fit, restarts, select, swf, table
 from cpdispatch.workloads.table import from_table
 
 __all__ = ["READERS", "from_table", "prepare", "read"]
@@ -18,7 +18,10 @@ READERS = {".swf": swf.read, ".csv": table.read, ".parquet": table.read}
 
 
 def read(
-    path: str | os.PathLike[str], filter: str = "all", processors: int | None = None
+    path: str | os.PathLike[str],
+    filter: str = "all",
+    processors: int | None = None,
+    restartable: str | None = None,
 ) -> Workload:
     """Read a workload, in the format that the file's extension says.
 
@@ -30,9 +33,13 @@ def read(
         See `cpdispatch.workloads.clean.clean`.
     processors : int, optional
         Size of the machine for `strong` and `drop`; else the log must state it.
+    restartable : str, optional
+        The column of a table that says which jobs may be restarted, instead of ``restartable``.
 
     Raises
     ------
+    UsageError
+        When a column is named and the file is no table.
     InputError
         When the extension is unknown, the file cannot be read, or no job is left.
     """
@@ -48,7 +55,14 @@ def read(
             file=path,
             advice=f"logs are {', '.join(READERS)}; .swf and .csv also with .gz, .xz or .zst",
         )
-    return reader(path, filter, processors)
+    if restartable is None:
+        return reader(path, filter, processors)
+    if reader is not table.read:
+        raise UsageError(
+            f"restartable {restartable}: {path} is no table and has no column of that name; "
+            "say all, none, or a share as 0.2"
+        )
+    return table.read(path, filter, processors, restartable)
 
 
 def prepare(
@@ -60,6 +74,8 @@ def prepare(
     jobs: int | None = None,
     since: str = "",
     until: str = "",
+    restartable: str | None = None,
+    seed: int = 0,
 ) -> tuple[Workload, System]:
     """Make a log ready to be simulated: read it, select a part of it, fit that to a system.
 
@@ -78,6 +94,12 @@ def prepare(
         Only the first so many jobs of those from ``since`` until ``until``.
     since, until : str
         Dates or date-times, see `cpdispatch.workloads.select.select`.
+    restartable : str, optional
+        Which jobs may be restarted: ``all``, ``none``, the share of the users whose jobs may, see
+        `cpdispatch.workloads.restarts.mark`, or the column of a table that says it. Else what the
+        log says; where it says nothing, no job may.
+    seed : int
+        Of the draw of users.
 
     Returns
     -------
@@ -100,13 +122,17 @@ def prepare(
     (2, 1)
     """
     machine = find(str(system)) if isinstance(system, str | int) else system
+    share = None if restartable is None else restarts.share_of(restartable)
+    column = restartable if share is None else None
     if isinstance(log, Workload):
         if filter != "all":
             raise UsageError(f"filter {filter!r} is for a file: filter the log when it is read")
+        if column is not None:
+            raise UsageError(f"restartable {column}: all, none or a share; a column is for a file")
         workload, name = log, log.name
     else:
         processors = None if machine is None else machine.processors
-        workload, name = read(log, filter, processors), os.fspath(log)
+        workload, name = read(log, filter, processors, column), os.fspath(log)
     if machine is None:
         if workload.processors is None:
             raise UsageError(
@@ -114,5 +140,7 @@ def prepare(
                 "(in Python: the argument system)"
             )
         machine = System.pool(workload.processors)
+    if share is not None:
+        workload = restarts.mark(workload, share, seed)
     part = select.select(workload, jobs, since, until)
     return fit.fit(part, machine, units), machine

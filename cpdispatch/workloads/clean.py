@@ -55,6 +55,8 @@ class RawLog:
         Jobs of which a fraction was rounded.
     notes : mapping of str to int
         What the reader left out or repaired: rule -> number of jobs.
+    restartable : int64 array or None
+        1 for jobs that may be restarted, else 0; None where the log does not say.
     """
 
     path: Path
@@ -76,6 +78,7 @@ class RawLog:
     memory_unit_kb: int | None = None
     per_processor: bool = False
     notes: Mapping[str, int] = field(default_factory=dict)
+    restartable: IntArray | None = None
 
 
 def log_name(path: str | os.PathLike[str]) -> str:
@@ -244,6 +247,7 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         Column.UPPER: requested_s,
         Column.EWT: column(1),
         **{Column[name.upper()]: column(raw.named.get(name), UNKNOWN) for name in LABELLED},
+        Column.RESTARTABLE: column(0 if raw.restartable is None else raw.restartable),
     }
     table = [columns[which] for which in Column if which != Column.REQUEST]
     return Workload(

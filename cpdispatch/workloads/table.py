@@ -10,6 +10,7 @@ One row a job, with the columns
 ``user``, ``group``, ``queue``,           optional; a number or a name each
 ``executable``, ``partition``
 ``preceding``, ``think``                  optional; the job to wait for, seconds after its end
+``restartable``                           optional; 1 if the job may be killed and queued again
 any other                                 a resource type: what each unit asks for, an integer
 ========================================= =======================================================
 
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("id", "submit", "runtime", "units")
 TIMES = ("requested", "preceding", "think")
-RESERVED = (*NEEDED, *TIMES, *LABELLED)
+RESTARTABLE = "restartable"
+RESERVED = (*NEEDED, *TIMES, *LABELLED, RESTARTABLE)
 MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
 _INTEGER = re.compile(r"-?\d{1,15}")
@@ -56,7 +58,10 @@ _CHUNK = 1 << 16
 
 
 def read(
-    path: str | os.PathLike[str], filter: str = "all", processors: int | None = None
+    path: str | os.PathLike[str],
+    filter: str = "all",
+    processors: int | None = None,
+    restartable: str = RESTARTABLE,
 ) -> Workload:
     """Read a table of jobs, see the module's description.
 
@@ -68,6 +73,8 @@ def read(
         See `cpdispatch.workloads.clean.clean`; a job's size is its units times their cores.
     processors : int, optional
         Size of the machine for `strong` and `drop`.
+    restartable : str
+        The column that says which jobs may be restarted: 1 or 0.
 
     Raises
     ------
@@ -76,9 +83,10 @@ def read(
         (file, line, column and value are named), or no job is left.
     """
     path = Path(path)
-    if path.suffix == ".parquet":
-        return clean(_Reader(path, _read_parquet(path)).raw(), filter, processors)
-    return clean(_Reader(path, _read_csv(path), is_text=True).raw(), filter, processors)
+    is_text = path.suffix != ".parquet"
+    frame = _read_csv(path, restartable) if is_text else _read_parquet(path, restartable)
+    raw = _Reader(path, frame, is_text=is_text, restartable=restartable).raw()
+    return clean(raw, filter, processors)
 
 
 def from_table(
@@ -130,7 +138,7 @@ def from_table(
     return replace(clean(_Reader(Path(name), frame).raw(), filter, processors), name=name)
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
     import pandas as pd
 
     text = _text(path)
@@ -141,7 +149,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
         raise InputError(f"cannot be parsed as CSV: {error}", file=path, line=1) from error
     if resembles(text) not in ("", "an empty file", "a table (CSV)"):
         raise InputError(f"not a table of jobs{unlike(text, 'a table (CSV)')}", file=path)
-    _check_columns(names, path)
+    _check_columns(names, path, restartable=restartable)
     try:
         with warnings.catch_warnings(action="ignore", category=pd.errors.ParserWarning):
             frame = pd.read_csv(
@@ -202,7 +210,7 @@ def _check_widths(text: bytes, columns: int, path: Path) -> None:
             )
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, restartable: str) -> pd.DataFrame:
     table = read_parquet(path)
     try:
         frame: pd.DataFrame = table.to_pandas()
@@ -211,11 +219,13 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     frame.columns = frame.columns.astype(str)
-    _check_columns(list(frame.columns), path)
+    _check_columns(list(frame.columns), path, restartable=restartable)
     return frame
 
 
-def _check_columns(names: list[str], path: Path, line: int | None = 1) -> None:
+def _check_columns(
+    names: list[str], path: Path, line: int | None = 1, restartable: str = RESTARTABLE
+) -> None:
     found = f"the columns are {', '.join(names)}" if names else "the file has no column"
     for name, times in Counter(names).items():
         if times > 1 or not name:
@@ -223,14 +233,15 @@ def _check_columns(names: list[str], path: Path, line: int | None = 1) -> None:
             raise InputError(
                 f"a column {problem}; {found}", file=path, line=line, field=name or None
             )
-    for name in NEEDED:
+    asked = () if restartable == RESTARTABLE else (restartable,)
+    for name in (*NEEDED, *asked):
         if name not in names:
             raise InputError(f"the column is missing; {found}", file=path, line=line, field=name)
     memory = [name for name in names if name in {"mem", *MEMORY_COLUMNS}]
     if len(memory) > 1:
         problem = f"memory is stated twice, in {' and '.join(memory)}"
         raise InputError(problem, file=path, line=line, advice="leave one")
-    if not set(names) - set(RESERVED):
+    if not set(names) - {*RESERVED, restartable}:
         raise InputError(
             f"no resource type; {found}",
             file=path,
@@ -251,8 +262,17 @@ def _as_float(value: Any) -> float:
 class _Reader:
     """Turns a parsed table into columns of integers, naming the first cell that is none."""
 
-    def __init__(self, path: Path, frame: pd.DataFrame, *, is_text: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        frame: pd.DataFrame,
+        *,
+        is_text: bool = False,
+        restartable: str = RESTARTABLE,
+    ) -> None:
         self.path = path
+        self.restartable = restartable
+        self.reserved = {*RESERVED, restartable}
         self.is_text = is_text
         self.frame = frame
         self.rounded: BoolArray = np.zeros(len(frame), dtype=np.bool_)
@@ -263,7 +283,7 @@ class _Reader:
         request: dict[str, IntArray | int] = {}
         memory_unit_kb = None
         for name in self.frame.columns:
-            if name not in RESERVED:
+            if name not in self.reserved:
                 memory_unit_kb = MEMORY_COLUMNS.get(name, memory_unit_kb)
                 request["mem" if name in MEMORY_COLUMNS else name] = self.numbers(name)
         return RawLog(
@@ -282,7 +302,17 @@ class _Reader:
             rounded=self.rounded,
             labels=self.labels,
             memory_unit_kb=memory_unit_kb,
+            restartable=self.restarts(),
         )
+
+    def restarts(self) -> IntArray | None:
+        """1 for jobs that may be restarted, else 0, also where nothing is said; or None."""
+        if self.restartable not in self.frame:
+            return None
+        values = np.maximum(self.numbers(self.restartable), 0)
+        if values.max(initial=0) > 1:
+            raise self.wrong(self.restartable, int(np.argmax(values > 1)), "neither 0 nor 1")
+        return values
 
     def numbers(self, name: str) -> IntArray:
         """One column as integers, -1 for what is unknown."""
@@ -302,7 +332,7 @@ class _Reader:
         with np.errstate(invalid="ignore"):
             good = np.abs(values) < LIMIT // MEMORY_COLUMNS.get(name, 1)
             fraction = good & (whole != values)
-        if name in RESERVED:
+        if name in self.reserved:
             good |= empty
         else:
             good &= values >= 0
@@ -339,7 +369,9 @@ class _Reader:
         # The last entry is what the code -1 of an empty cell takes.
         return np.array([*numbers, UNKNOWN], dtype=np.int64)[codes]
 
-    def wrong(self, name: str, row: int) -> InputError:
+    def wrong(
+        self, name: str, row: int, problem: str = "not a whole number in range"
+    ) -> InputError:
         """Say where the cell stands in the file and how to correct it."""
         column = list(self.frame.columns).index(name)
         if not self.is_text:
@@ -349,7 +381,7 @@ class _Reader:
             rows, where = _rows(_text(self.path), self.path), name
             line, cells = next(islice(rows, row, None), (None, []))
             value = cells[column] if column < len(cells) else self.frame.iat[row, column]
-        if name in RESERVED:
+        if name in self.reserved:
             advice = "correct it, or leave it empty if it is unknown"
         else:
             advice = (
@@ -358,7 +390,7 @@ class _Reader:
             )
         found = value if isinstance(value, str) else str(value)
         return InputError(
-            "not a whole number in range", file=self.path, line=line, field=where, value=found,
+            problem, file=self.path, line=line, field=where, value=found,
             advice=advice,
         )  # fmt: skip
 
@@ -413,7 +445,8 @@ def _named_columns(workload: Workload) -> dict[str, IntArray]:
             columns[name] = column
     optional = {name: table.column(Column[name.upper()]) for name in LABELLED}
     optional |= {"preceding": workload.preceding, "think": workload.think_s}
-    return columns | {name: column for name, column in optional.items() if np.any(column >= 0)}
+    columns |= {name: column for name, column in optional.items() if np.any(column >= 0)}
+    return columns | ({RESTARTABLE: table.restartable} if table.restartable.any() else {})
 
 
 def _frame(workload: Workload, columns: dict[str, IntArray], part: slice) -> pd.DataFrame:

@@ -16,7 +16,7 @@ pytest.importorskip("sklearn")
 
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Job
-from cpdispatch.predict import Cautious, Refreshing, Watching
+from cpdispatch.predict import Cautious, Refreshing, Restarting, Watching
 from cpdispatch.predict import forest as module
 from cpdispatch.predict.forest import FEWEST, Errors, Forest
 from cpdispatch.simulator import simulate
@@ -51,7 +51,7 @@ LATER_S = 20_000 * 2 * FEWEST
 
 
 def test_it_keeps_to_all_protocols() -> None:
-    assert all(isinstance(FOREST, each) for each in (Watching, Refreshing, Cautious))
+    assert all(isinstance(FOREST, each) for each in (Watching, Restarting, Refreshing, Cautious))
 
 
 @pytest.mark.parametrize("user", range(4))
@@ -59,6 +59,21 @@ def test_users_are_told_apart(user: int) -> None:
     one = job(id=10**6 + user, submit_s=LATER_S, user=user)
     most_s = 10 ** (1 + user)
     assert most_s / 2 <= FOREST.predict(one, LATER_S) <= FOREST.upper(one, LATER_S) <= 1.3 * most_s
+
+
+def test_a_job_that_is_killed_counts_among_the_queued_ones_again() -> None:
+    forest, one = Forest(), job(id=1, submit_s=0)
+    forest.predict(one, 0)
+    user = forest._histories.get((0, one.user))
+    for _ in range(2):
+        forest.start(one, 5)
+        assert (user.queued, user.running) == (0, 1)
+        forest.restart(one, 9)
+        assert (user.queued, user.running) == (1, 0)
+    forest.restart(one, 9)
+    forest.start(one, 20)
+    forest.learn(one, 30)
+    assert (user.queued, user.running, user.end_s) == (0, 0, 50)
 
 
 def test_everything_is_the_requested_time_before_enough_jobs_have_ended() -> None:

@@ -53,7 +53,7 @@ def restarted(rows: list[Row], **how: Any) -> Run:
 
 
 def sound(run: Run) -> bool:
-    return verify.run(run.jobs, run.system, idempotent=True) == []
+    return verify.run(run.jobs, run.system, restarts=True) == []
 
 
 def test_a_job_that_outlives_its_bound_is_killed_and_runs_in_full_later() -> None:
@@ -124,7 +124,7 @@ def test_a_job_whose_successor_waits_for_its_real_end() -> None:
         run = simulate(log, POOL, "easy", predictor=Judge(), trigger=trigger, dependencies=True,
                        idempotent=True)  # fmt: skip
         assert run.jobs["start"].tolist() == [10, 40], trigger
-        assert verify.run(run.jobs, POOL, dependencies=True, idempotent=True) == []
+        assert verify.run(run.jobs, POOL, dependencies=True, restarts=True) == []
 
 
 def test_a_job_that_the_dispatcher_refuses_the_second_time_was_lost_all_the_same() -> None:
@@ -165,7 +165,7 @@ def test_every_schedule_with_restarts_is_sound(
         jobs, predictor=Judge(bound_s), dispatcher=dispatcher, trigger=trigger,
         kill_at_limit=kill_at_limit,
     )  # fmt: skip
-    assert verify.run(run.jobs, POOL, idempotent=True) == []
+    assert verify.run(run.jobs, POOL, restarts=True) == []
     table = run.jobs[run.jobs["start"] >= 0]
     runs_s = np.minimum(table["runtime_s"], table["requested_s"] if kill_at_limit else 2**62)
     lost = (table["requested_s"] > bound_s) & (runs_s > bound_s)
@@ -192,17 +192,17 @@ def test_an_attempt_that_cannot_have_been_is_found(change: dict[str, Any], compl
     jobs = restarted(SOUND).jobs.astype({"lost_nodes": object, "lost_node_units": object})
     for name, value in change.items():
         jobs.at[0, name] = value
-    found = [str(violation) for violation in verify.run(jobs, POOL, idempotent=True)]
+    found = [str(violation) for violation in verify.run(jobs, POOL, restarts=True)]
     assert any(complaint in line for line in found) if complaint else found == []
 
 
 def test_the_nodes_of_an_attempt_are_counted() -> None:
     jobs = restarted(SOUND).jobs
     jobs.loc[2, ["start", "end"]] = 5, 10
-    assert any("4 allowed" in str(v) for v in verify.run(jobs, POOL, idempotent=True))
+    assert any("4 allowed" in str(v) for v in verify.run(jobs, POOL, restarts=True))
     assert verify.run(jobs, POOL) == []
     with pytest.raises(InputError, match="lacks this column"):
-        verify.run(jobs.drop(columns="lost_nodes"), POOL, idempotent=True)
+        verify.run(jobs.drop(columns="lost_nodes"), POOL, restarts=True)
 
 
 def test_a_run_with_restarts_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:

@@ -1,0 +1,281 @@
+"""Test runs inside a compiled replay of EASY on a processor pool, see `heuristics.test_runs`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.compile import inlined, kernel
+from cpdispatch.compiled.layout import (
+    BY_SERIAL,
+    DUE_OF,
+    EXPECTED,
+    FIRST_SIZE,
+    FREE,
+    HEAP_SERIAL,
+    LATE,
+    NEED,
+    NOW,
+    PENDING,
+    PRIMARY,
+    PRIMARY_CHANGES,
+    QUEUED,
+    REASON,
+    REQUESTED,
+    RUNNING,
+    RUNTIME,
+    SAME,
+    SECOND_SIZE,
+    SECONDARY,
+    SECONDARY_CHANGES,
+    START,
+    SUBMIT,
+    THRESHOLD,
+    WAITS,
+    WHO,
+    WIDE,
+)
+from cpdispatch.compiled.queue import insert, is_late, key_under, without_started
+from cpdispatch.compiled.running import (
+    begin,
+    begin_until,
+    lasts,
+    leave,
+    place_of,
+    pop,
+    run_until,
+)
+from cpdispatch.heuristics.kernels import TURN
+from cpdispatch.heuristics.policies import Policy
+from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WAYS
+
+_FCFS = int(Policy.FCFS)
+
+# Scalars: how long a test lasts, when tests come (see `kernels.LEFT`), how many jobs have been
+# stopped since the last dispatch, and how many are under test.
+LENGTH, WAY, STOPPED, TESTED = range(4)
+
+# What becomes of each job: whether it has a test to come; whether its present start is a test; when
+# it started, and why, if it has just been stopped (else -1); what became of its test; the attempt
+# that was killed; what was expected at its submission; its id. Then the jobs that have just been
+# stopped, and those under test.
+TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, ID, LIST, UNDER = range(11)
+
+NO_TEST, ENDED, WENT_ON, KILLED = range(4)
+"""What became of a test, as `cpdispatch.simulator.records.Test` has it."""
+
+
+class Trials(NamedTuple):
+    """The test runs of a replay."""
+
+    rule: IntArray
+    of: IntArray
+    """Rows from `TO_COME` on, shape (rows, jobs)."""
+    chosen: IntArray
+    """Room for the jobs that may be tested, and for the keys of their tests."""
+    key: FloatArray
+
+
+def trials_of(
+    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, tests: str
+) -> Trials:
+    """No job tested yet."""
+    jobs = len(restartable)
+    of = np.zeros((UNDER + 1, jobs), dtype=np.int64)
+    of[ID] = id
+    of[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
+    of[[BEGAN, LOST_START, LOST_END]] = -1
+    rule = np.array([test_s, WAYS[tests], 0, 0], dtype=np.int64)
+    return Trials(rule, of, np.empty(jobs, dtype=np.int64), np.empty(jobs))
+
+
+@inlined
+def test(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Any, job: int,
+    reason: int,
+) -> None:  # fmt: skip
+    """Start a job with the length of a test as its bound."""
+    of, length = trials.of, trials.rule[LENGTH]
+    of[TO_COME, job], of[TESTING, job], of[FATE, job] = 0, 1, ENDED
+    of[UNDER, trials.rule[TESTED]] = job
+    trials.rule[TESTED] += 1
+    end = at[NOW] + min(length, given[RUNTIME, job])
+    begin_until(at, given, fate, run, job, reason, at[NOW] + length, end)
+
+
+@inlined
+def no_test_any_more(trials: Trials, job: int) -> None:
+    """Take note that a job is not under test, or not any more."""
+    of = trials.of
+    if not of[TESTING, job]:
+        return
+    of[TESTING, job] = 0
+    trials.rule[TESTED] -= 1
+    last, k = of[UNDER, trials.rule[TESTED]], 0
+    while of[UNDER, k] != job:
+        k += 1
+    of[UNDER, k] = last
+
+
+@inlined
+def due_of(at: IntArray, fate: IntArray, care: Any, trials: Any, job: int) -> int:
+    """When a waiting job ends as expected if it starts now. One that was stopped goes on."""
+    since = at[NOW]
+    if trials is not None and trials.of[BEGAN, job] >= 0:
+        since = trials.of[BEGAN, job]
+    return int(since + lasts(at, fate, care, job))
+
+
+@inlined
+def _goes_on(
+    at: IntArray, given: IntArray, trials: Trials, rule: IntArray, job: int, blocked: int
+) -> bool:
+    """Whether a job under test goes on for sure before another starts, see `Turns`."""
+    late = is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE])
+    if late != is_late(given, blocked, at[NOW], rule[THRESHOLD], rule[WIDE]):
+        return bool(late)
+    if not late and rule[PRIMARY] != _FCFS:
+        return False
+    if given[SUBMIT, job] != given[SUBMIT, blocked]:
+        return bool(given[SUBMIT, job] < given[SUBMIT, blocked])
+    return bool(trials.of[ID, job] < trials.of[ID, blocked])
+
+
+@inlined
+def expect_ends(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials, rule: IntArray,
+    blocked: int,
+) -> None:  # fmt: skip
+    """Expect the ends of the jobs under test as the reservation of the blocked job counts them."""
+    for k in range(trials.rule[TESTED]):
+        job = trials.of[UNDER, k]
+        due = fate[START, job] + trials.rule[LENGTH]
+        if _goes_on(at, given, trials, rule, job, blocked):
+            due = max(due, fate[START, job] + fate[EXPECTED, job])
+        if due != fate[DUE_OF, job]:
+            leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
+            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
+
+
+@inlined
+def start(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
+    job: int, reason: int,
+) -> None:  # fmt: skip
+    """Start a job in full. One that has just been stopped ends as if it had never been."""
+    if trials is None or trials.of[BEGAN, job] < 0:
+        begin(at, given, fate, run, care, job, reason)
+    else:
+        end = trials.of[BEGAN, job] + given[RUNTIME, job]
+        begin_until(at, given, fate, run, job, reason, due_of(at, fate, care, trials, job), end)
+
+
+@inlined
+def start_in_turn_or_test(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
+    job: int, reason: int,
+) -> None:  # fmt: skip
+    """Start a job whose turn it is: as a test where those come first and it has one to come."""
+    if trials is None:
+        begin(at, given, fate, run, care, job, reason)
+    elif trials.rule[WAY] == TURN and trials.of[TO_COME, job]:
+        test(at, given, fate, run, trials, job, reason)
+    else:
+        start(at, given, fate, run, care, trials, job, reason)
+
+
+@inlined
+def stops_next(given: IntArray, run: IntArray, trials: Trials) -> bool:
+    """Whether the next completion is that of a test that the job outlives."""
+    job = run[BY_SERIAL, run[HEAP_SERIAL, 0]]
+    return bool(trials.of[TESTING, job] and given[RUNTIME, job] > trials.rule[LENGTH])
+
+
+@kernel
+def stop(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, run: IntArray, rule: IntArray,
+    first_weights: FloatArray, second_weights: FloatArray, own_first: Any, own_second: Any,
+    trials: Trials,
+) -> None:  # fmt: skip
+    """Put the job of the next completion into the queue: its test is over, and it still runs."""
+    of = trials.of
+    job = run[BY_SERIAL, pop(run, at[PENDING])]
+    at[PENDING] -= 1
+    leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
+    at[RUNNING] -= 1
+    at[FREE] += given[NEED, job]
+    no_test_any_more(trials, job)
+    of[BEGAN, job], of[BECAUSE, job] = fate[START, job], fate[REASON, job]
+    of[LIST, trials.rule[STOPPED]] = job
+    trials.rule[STOPPED] += 1
+    # The gap that it left when it started is closed before it is in the queue again.
+    without_started(at, fate, first, first_key, FIRST_SIZE)
+    if not rule[SAME]:
+        without_started(at, fate, second, second_key, SECOND_SIZE)
+    fate[START, job], fate[REASON, job] = -1, WAITS
+    if fate[EXPECTED, job] <= trials.rule[LENGTH]:
+        of[SAID, job] = fate[EXPECTED, job]
+        fate[EXPECTED, job] = given[REQUESTED, job]
+    key = 0.0
+    if not rule[PRIMARY_CHANGES]:
+        key = key_under(at, given, fate, rule[PRIMARY], first_weights, job, own_first)
+        if job < at[LATE]:
+            key = -np.inf
+    insert(first, first_key, 0, at[FIRST_SIZE], key, job, given[NEED, job])
+    at[FIRST_SIZE] += 1
+    if not rule[SAME]:
+        key = 0.0
+        if not rule[SECONDARY_CHANGES]:
+            key = key_under(at, given, fate, rule[SECONDARY], second_weights, job, own_second)
+        insert(second, second_key, 0, at[SECOND_SIZE], key, job, given[NEED, job])
+        at[SECOND_SIZE] += 1
+    at[QUEUED] += 1
+
+
+@inlined
+def settle(at: IntArray, fate: IntArray, trials: Trials) -> None:
+    """After a decision: the stopped jobs that it started go on, the others are killed."""
+    of = trials.of
+    for k in range(trials.rule[STOPPED]):
+        job = of[LIST, k]
+        began = of[BEGAN, job]
+        if fate[START, job] < 0:
+            of[FATE, job] = KILLED
+            of[LOST_START, job], of[LOST_END, job] = began, at[NOW]
+        else:
+            of[FATE, job] = WENT_ON
+            fate[START, job], fate[REASON, job] = began, of[BECAUSE, job]
+        of[BEGAN, job] = -1
+    trials.rule[STOPPED] = 0
+
+
+@kernel
+def choose(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, trials: Trials, blocked: int,
+    room: int, rule: IntArray,
+) -> int:  # fmt: skip
+    """List the waiting jobs that may be tested and fit into so many processors, in order."""
+    count, of, length = 0, trials.of, trials.rule[LENGTH]
+    for k in range(at[FIRST_SIZE]):
+        job = first[WHO, k]
+        if fate[START, job] >= 0 or not of[TO_COME, job] or given[NEED, job] > room:
+            continue
+        late = is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE])
+        if (late and trials.rule[WAY] != TURN) or job == blocked:
+            continue
+        chance = UNKNOWN_PROBABILITY
+        if fate[EXPECTED, job] < given[REQUESTED, job]:
+            chance = length / (length + float(max(fate[EXPECTED, job], 1)))
+        key = length / np.sqrt(chance)
+        i = count
+        while i > 0 and (
+            trials.key[i - 1] > key or (trials.key[i - 1] == key and trials.chosen[i - 1] > job)
+        ):
+            trials.key[i], trials.chosen[i] = trials.key[i - 1], trials.chosen[i - 1]
+            i -= 1
+        trials.key[i], trials.chosen[i] = key, job
+        count += 1
+    return count

@@ -1,0 +1,217 @@
+"""Test runs: which jobs are tried for a short time where nothing else fits, and in which order.
+
+A job that may be restarted runs for at most a test's length where capacity is free that no job may
+take in full without delaying the reserved one. Most of those that a user expected to last for
+hours and that fail at once have ended by then.
+
+References
+----------
+D. Perkovic, P. J. Keleher, "Randomization, speculation, and adaptation in batch schedulers",
+SC 2000. S.-H. Chiang, A. Arpaci-Dusseau, M. K. Vernon, "The impact of more accurate requested
+runtimes on production job scheduling performance", JSSPP 2002. O. Thebe, D. P. Bunde, V. J. Leung,
+"Scheduling restartable jobs with short test runs", JSSPP 2009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
+from cpdispatch.decision import Placements
+from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
+from cpdispatch.instance import Instance, Running, Stopped
+from cpdispatch.jobs import Column, JobTable
+
+WAYS: Mapping[str, int] = {"left": LEFT, "backfill": BEFORE, "turn": TURN}
+"""When tests come, by name: after all backfilling, before it, or instead of starts in turn, too."""
+
+LENGTHS_MIN = 2
+"""A job is tested if its requested time is above so many lengths of a test."""
+
+UNKNOWN_PROBABILITY = 0.05
+"""The probability that a job ends in its test, where nobody predicts anything."""
+
+_NONE: IntArray = sealed(np.empty(0, dtype=np.int64))
+NO_HOMES = Homes(_NONE, _NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
+
+
+def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> FloatArray:
+    """The probability that each job ends in a test of so many seconds, shape (jobs,).
+
+    The runtime of a predicted job is taken to be log-logistic with the shape 1 and the expected
+    duration as its median. A job that is expected to last as requested has not been predicted.
+    """
+    known: FloatArray = test_s / (test_s + np.maximum(expected_s, 1).astype(np.float64))
+    return np.where(expected_s < requested_s, known, UNKNOWN_PROBABILITY)
+
+
+def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> IntArray:
+    """The queue positions of the jobs that may be tested, in the order of tests; shape (tests,).
+
+    They may be restarted, have not been stopped, and ask for more than `LENGTHS_MIN` lengths of a
+    test. Except where jobs in turn are tested, they are not among the ``late`` ones, shape
+    (queued,). The key of a test is its length over the square root of the probability that the job
+    ends in it; of equal keys, what was submitted first comes first.
+    """
+    queue = instance.queue
+    may = (queue.restartable > 0) & (queue.requested_s > LENGTHS_MIN * test_s)
+    if instance.stopped is not None:
+        may[instance.stopped.position] = False
+    if way != TURN:
+        may &= ~late
+    found = np.flatnonzero(may)
+    expected_s, requested_s = queue.expected_s[found], queue.requested_s[found]
+    key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))
+    return sealed(found[np.argsort(key, kind="stable")])
+
+
+def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
+    """The block in which the jobs that may be tested last so long."""
+    if not len(tests):
+        return block
+    short = block.copy()
+    short[Column.EXPECTED, tests] = test_s
+    return sealed(short)
+
+
+class Turns(NamedTuple):
+    """Which tests go on for sure before a job starts that fits only later.
+
+    A job goes on where its turn is sure to come first: it has waited too long, or the queue is in
+    the order of submission. Then it will be first in the queue when its test is over, and its
+    nodes are free. A reservation that counted on them would not stand. It is the same with a job
+    that is being killed: it starts anew.
+
+    Attributes
+    ----------
+    queued : int64 array, shape (queued,)
+    running : int64 array, shape (running,)
+        A running job with a smaller number than a queued one goes on before that starts.
+    whole_end_s : int64 array, shape (running,)
+        The expected ends of the running jobs if they go on.
+    """
+
+    queued: IntArray
+    running: IntArray
+    whole_end_s: IntArray
+
+
+def no_turns(instance: Instance) -> Turns:
+    """Of a dispatcher that makes no tests."""
+    running = instance.running
+    queued, runs = (np.zeros(len(of), dtype=np.int64) for of in (instance.queue, running))
+    return Turns(queued, runs, running.end_s)
+
+
+def turns(
+    instance: Instance, late: BoolArray, late_running: BoolArray, by_submission: bool
+) -> Turns:
+    """Whose turn comes first.
+
+    Parameters
+    ----------
+    instance : Instance
+    late, late_running : bool array, shapes (queued,) and (running,)
+        The jobs that have waited too long.
+    by_submission : bool
+        Whether the others start in the order of their submission.
+    """
+    queue, jobs, whole_end_s = instance.queue, instance.running.jobs, instance.running.whole_end_s()
+    place = np.searchsorted(queue.submit_s, jobs.submit_s)
+    for k in np.flatnonzero(whole_end_s > instance.running.end_s).tolist():
+        while (
+            place[k] < len(queue)
+            and queue.submit_s[place[k]] == jobs.submit_s[k]
+            and queue.id[place[k]] < jobs.id[k]
+        ):
+            place[k] += 1
+    after = 2 * len(queue) + 1
+    queued, running = 2 * np.arange(len(queue)) + 1, 2 * place
+    others = (after + queued, after + running) if by_submission else (after, after)
+    return Turns(
+        np.where(late, queued, others[0]),
+        np.where(late_running, running, others[1]),
+        whole_end_s,
+    )
+
+
+def homes(instance: Instance) -> Homes:
+    """Where the stopped jobs are."""
+    stopped = instance.stopped
+    if stopped is None:
+        return NO_HOMES
+    of = np.full(len(instance.queue), -1, dtype=np.int64)
+    of[stopped.position] = np.arange(len(stopped.position))
+    return Homes(sealed(of), stopped.start_s, stopped.offset, stopped.node, stopped.units)
+
+
+def going_on(instance: Instance, start_s: IntArray, placements: Placements) -> set[int]:
+    """The queue positions of the stopped jobs that start now just where they are."""
+    if instance.stopped is None:
+        return set()
+    here = placements.as_dict()
+    return {
+        position
+        for position, (_, nodes) in instance.stopped.held().items()
+        if start_s[position] == instance.now and here.get(position) == nodes
+    }
+
+
+def killed(instance: Instance, start_s: IntArray, placements: Placements) -> list[int]:
+    """The queue positions of the stopped jobs that do not go on, if killing them takes time."""
+    if instance.stopped is None or not instance.restart_cost_s:
+        return []
+    stay = going_on(instance, start_s, placements)
+    return [k for k in instance.stopped.position.tolist() if k not in stay]
+
+
+def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
+    """The instance in which the nodes of these stopped jobs are busy, as killing them takes time.
+
+    Parameters
+    ----------
+    instance : Instance
+    killed : sequence of int
+        Queue positions of jobs that have been stopped.
+    """
+    stopped, running, queue = instance.stopped, instance.running, instance.queue
+    assert stopped is not None
+    held = stopped.held()
+    free = instance.free.copy()
+    node, units, lengths = [], [], []
+    for position in killed:
+        nodes = held[position][1]
+        for at, many in nodes.items():
+            free[at] -= many * queue.request[position]
+        node += list(nodes)
+        units += list(nodes.values())
+        lengths.append(len(nodes))
+    start_s = np.array([held[position][0] for position in killed], dtype=np.int64)
+    until_s = np.full(len(killed), instance.now + instance.restart_cost_s, dtype=np.int64)
+    block = queue.block[:, list(killed)].copy()
+    block[[Column.REQUESTED, Column.EXPECTED]] += until_s - start_s + instance.restart_cost_s
+    more = np.cumsum(lengths, dtype=np.int64) + running.offset[-1]
+    bound_s = running.bound_s
+    if bound_s is None:
+        bound_s = np.zeros(len(running), dtype=np.int64)
+    busy = Running(
+        JobTable(np.concatenate((running.jobs.block, block), axis=1), running.jobs.labels),
+        sealed(np.concatenate((running.start_s, start_s))),
+        sealed(np.concatenate((running.end_s, until_s))),
+        sealed(np.concatenate((running.overdue, np.zeros(len(killed), dtype=np.int64)))),
+        sealed(np.concatenate((running.offset, more))),
+        sealed(np.concatenate((running.node, np.array(node, dtype=np.int64)))),
+        sealed(np.concatenate((running.units, np.array(units, dtype=np.int64)))),
+        sealed(np.concatenate((bound_s, instance.now - start_s))),
+    )
+    left = {position: of for position, of in held.items() if position not in killed}
+    return replace(
+        instance,
+        free=sealed(free),
+        running=busy,
+        stopped=Stopped.of(left) if left else None,
+    )

@@ -1,0 +1,436 @@
+"""Test runs: the rules against a plain twin, and what they may never do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import cli, dispatch, solution, verify
+from cpdispatch.analyze import compare
+from cpdispatch.best import Best
+from cpdispatch.bounded import Bounded
+from cpdispatch.errors import UsageError
+from cpdispatch.experiment import RunSummary, tables
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.policies import NO_THRESHOLD, find
+from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
+from cpdispatch.instance import Instance, Starvation
+from cpdispatch.jobs import Workload
+from cpdispatch.simulator import Run, Watch, simulate
+from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads.restarts import mark
+from tests.best.test_best import Guess
+from tests.oracles import plain_tests
+from tests.simulator.cases import Row, workload
+from tests.strategies import read, systems, workloads
+
+POOL = System.pool(4)
+
+
+@st.composite
+def cases(draw: st.DrawFn, pool: bool, upper_bounds: bool = False) -> tuple[Workload, System]:
+    """Crowded systems; the jobs of about some users may be restarted."""
+    system = System.pool(draw(st.integers(2, 9))) if pool else draw(systems(max_nodes=5))
+    log = draw(workloads(system, max_jobs=25, upper_bounds=upper_bounds))
+    return mark(log, draw(st.sampled_from([0.5, 1.0, 1.0])), draw(st.integers(0, 9))), system
+
+
+dispatchers = st.builds(
+    lambda test_s, tests, order, threshold_s, best_fit: Backfill(
+        find(order[0]), find(order[1]), threshold_s, best_fit=best_fit, test_s=test_s, tests=tests
+    ),
+    st.integers(1, 6), st.sampled_from(sorted(WAYS)),
+    st.sampled_from([("fcfs", "fcfs"), ("fcfs", "spf"), ("saf", "saf"), ("spf", "lqf")]),
+    st.sampled_from([NO_THRESHOLD, 5, 20]), st.booleans(),
+)  # fmt: skip
+
+
+def as_twin(dispatcher: Backfill, cost: int = 0) -> plain_tests.Rules:
+    return plain_tests.Rules(
+        dispatcher.test_s, dispatcher.tests, dispatcher.primary.name, dispatcher.secondary.name,
+        dispatcher.threshold_s, dispatcher.best_fit, cost,
+    )  # fmt: skip
+
+
+def outcome(run: Run) -> dict[int, Any]:
+    """What became of the jobs that run, as the twin says it."""
+    table = run.jobs
+    found = {}
+    for row in np.flatnonzero(table["start"] >= 0).tolist():
+        nodes, units = list(table["nodes"][row]), list(table["node_units"][row])
+        lost = None
+        if run.restarts and table["lost_start"][row] >= 0:
+            lost = int(table["lost_start"][row]), int(table["lost_end"][row])
+        fate = table["test"][row] if "test" in table else "none"
+        start = int(table["start"][row])
+        found[row] = (start, dict(zip(nodes, units, strict=True)), lost, fate)
+    return found
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    st.booleans().flatmap(cases), dispatchers, st.sampled_from([0, 0, 3]),
+    st.sampled_from(["walltime", "last2"]),
+)  # fmt: skip
+def test_the_schedule_is_the_plain_twins(
+    case: tuple[Workload, System], dispatcher: Backfill, cost_s: int, predictor: str
+) -> None:
+    run = simulate(*case, dispatcher, restart_cost_s=cost_s, compiled=False, predictor=predictor)
+    assert run.verify() == []
+    expected = run.jobs["expected_s"].tolist()
+    twin = plain_tests.replay(*case, as_twin(dispatcher, cost_s), expected)
+    assert outcome(run) == {row: of for row, of in twin.items() if of[0] >= 0}
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    cases(pool=True), dispatchers, st.sampled_from(["walltime", "last2", "profile", "confident"]),
+    st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
+)  # fmt: skip
+def test_compiled_replays_make_the_same_tests(
+    case: tuple[Workload, System], dispatcher: Backfill, predictor: str, correction: str,
+    kill_at_limit: bool,
+) -> None:  # fmt: skip
+    how: dict[str, Any] = {
+        "predictor": predictor, "correction": correction, "kill_at_limit": kill_at_limit,
+    }  # fmt: skip
+    compiled = simulate(*case, replace(dispatcher), **how)
+    general = simulate(*case, replace(dispatcher), compiled=False, **how)
+    assert compiled.about["compiled"]
+    assert compiled.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+    told = ["time", "queue", "running", "started", "model", "status"]
+    assert compiled.decision_table.select(told).equals(general.decision_table.select(told))
+
+
+def test_what_no_compiled_replay_does() -> None:
+    log = mark(workload(crowd()), 1.0)
+    nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
+    for system, name, how in (
+        (POOL, "easy:test=9", {"trigger": "event"}),
+        (POOL, "easy:test=9", {"restart_cost_s": 2}),
+        (POOL, "easy:test=9", {"predictor": "eloss"}),
+        (POOL, "easy:test=9,limits=upper", {}),
+        (POOL, "best:test=9", {"predictor": "walltime"}),
+        (POOL, "best:test=9,wait=off", {"predictor": "walltime"}),
+        (POOL, "easy:test=9,wait=0.6", {}),
+        (POOL, "easy-saf-saf:test=9,tests=turn,wait=1", {"predictor": "last2"}),
+        (nodes, "easy:test=9", {}),
+    ):
+        run = simulate(log, system, name, **how)  # type: ignore[arg-type]
+        assert not run.about["compiled"], (name, how)
+        assert "test" in run.jobs
+        assert run.verify() == []
+
+
+class Promises:
+    """Follows what is promised to the first job of the queue."""
+
+    def __init__(self, dispatcher: Backfill) -> None:
+        self.dispatcher, self.name = dispatcher, dispatcher.name
+        self.promised: dict[int, int] = {}
+
+    def dispatch(self, instance: Instance) -> Any:
+        decision = self.dispatcher.dispatch(instance)
+        later = np.flatnonzero(decision.start_s > instance.now)
+        for position in later.tolist():
+            id, start_s = int(instance.queue.id[position]), int(decision.start_s[position])
+            assert start_s <= self.promised.get(id, start_s)
+            self.promised[id] = start_s
+        for position in np.flatnonzero(decision.start_s == instance.now).tolist():
+            id = int(instance.queue.id[position])
+            assert instance.now <= self.promised.get(id, instance.now)
+        return decision
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    cases(pool=True, upper_bounds=True), st.integers(1, 6), st.sampled_from(["left", "backfill"]),
+    st.sampled_from([0, 3]),
+)  # fmt: skip
+def test_no_test_moves_a_promised_start(
+    case: tuple[Workload, System], test_s: int, tests: str, cost_s: int
+) -> None:
+    follows = Promises(Backfill(test_s=test_s, tests=tests))
+    assert simulate(*case, follows, restart_cost_s=cost_s).verify() == []
+
+
+def test_a_reservation_counts_what_goes_on_in_its_turn() -> None:
+    """Job 2 is under test until 70 and was submitted before job 4, but after job 3."""
+    file = {
+        "format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+        "groups": [{"name": "one", "nodes": 1, "capacity": [4]}],
+        "running": [{"id": 2, "start": 50, "submit": 5, "duration": 100, "requested": 300,
+                     "bound": 20, "units": 3, "unit": [1], "restartable": True,
+                     "nodes": {"0": 3}}],
+    }  # fmt: skip
+
+    def start_s(instance: Instance, **how: Any) -> int:
+        decision = Backfill(test_s=20, **how).dispatch(instance)
+        assert verify.decision(instance, decision) == []
+        return int(decision.start_s[0])
+
+    def queued(**fields: int) -> Instance:
+        job = {"duration": 50, "units": 4, "unit": [1]} | fields
+        return read(file | {"queue": [job]})
+
+    before, after = queued(id=3, submit=4), queued(id=4, submit=6)
+    assert (start_s(before), start_s(after)) == (70, 150)
+    assert (start_s(queued(id=1, submit=5)), start_s(queued(id=3, submit=5))) == (70, 150)
+    assert start_s(after, limits="requested") == 350
+    # Under another order it goes on for sure only if it has waited too long.
+    assert start_s(after, primary=find("saf")) == 70
+    assert start_s(after, primary=find("saf"), threshold_s=54) == 150
+    assert start_s(after, primary=find("saf"), threshold_s=50) == 150
+    assert start_s(before, primary=find("saf"), threshold_s=50) == 70
+    starved = replace(after, starvation=Starvation(54, 10**6))
+    assert start_s(starved, primary=find("saf"), bounded=True) == 150
+
+
+def tried(rows: list[Row], dispatcher: Backfill, **how: Any) -> Run:
+    run = simulate(mark(workload(rows), 1.0), POOL, dispatcher, **how)
+    assert run.verify() == []
+    return run
+
+
+# Job 1 holds 3 of 4 processors until 100; job 2 needs all of them: its reservation. Job 3 asks for
+# more time than there is before it.
+LEFT_OVER = [(0, 3, 100, 100), (1, 4, 50, 50), (2, 1, 500, 30)]
+
+
+def test_what_may_not_start_in_full_is_tested_and_killed_where_it_would_delay() -> None:
+    run = tried(LEFT_OVER, Backfill(test_s=10))
+    assert run.jobs["start"].tolist() == [0, 100, 150]
+    assert run.jobs["lost_start"].tolist() == [-1, -1, 2]
+    assert run.jobs["lost_end"].tolist() == [-1, -1, 12]
+    run = tried(LEFT_OVER, Backfill(test_s=30))
+    assert run.jobs["start"].tolist() == [0, 100, 2]
+    assert run.jobs["test"].tolist() == ["none", "none", "ended"]
+
+
+def test_a_tested_job_goes_on_when_it_would_be_started_right_then() -> None:
+    rows = [(0, 3, 100, 5), (1, 4, 50, 50), (2, 1, 500, 30)]
+    # At 5 s nobody runs beside the test. Its end is sure, at 6 s: the reservation stands.
+    run = tried(rows, Backfill(test_s=4))
+    assert run.jobs["start"].tolist() == [0, 6, 56]
+    rows = [(0, 3, 100, 100), (1, 4, 50, 50), (2, 1, 500, 30)]
+    spare = simulate(mark(workload(rows), 1.0), System.pool(5), Backfill(test_s=4))
+    assert "test" not in spare.jobs  # it fits beside both
+
+
+def test_jobs_that_ask_for_little_time_or_may_not_be_restarted_are_not_tested() -> None:
+    for test_s, fate in ((249, "ended"), (250, None)):
+        run = simulate(
+            mark(workload([(0, 3, 400, 400), *LEFT_OVER[1:]]), 1.0), POOL,
+            Backfill(test_s=test_s),
+        )  # fmt: skip
+        assert list(run.jobs.get("test", [None] * 3))[2] == fate
+    run = simulate(mark(workload(LEFT_OVER), 0.0), POOL, Backfill(test_s=30))
+    assert run.about["compiled"]
+    assert "test" not in run.jobs
+
+
+def test_tests_before_backfills_take_the_place_of_those() -> None:
+    rows = [(0, 3, 100, 100), (1, 4, 50, 50), (2, 1, 500, 9), (2, 1, 70, 70)]
+    left, before = (tried(rows, Backfill(test_s=10, tests=way)) for way in ("left", "backfill"))
+    assert left.jobs["start"].tolist() == [0, 100, 72, 2]
+    assert before.jobs["start"].tolist() == [0, 100, 2, 11]
+    turn = tried([(0, 2, 100, 100)], Backfill(test_s=10, tests="turn"))
+    assert turn.jobs["test"].tolist() == ["went_on"]
+    assert turn.jobs["end"].tolist() == [100]
+
+
+def test_the_likeliest_to_end_in_time_is_tested_first() -> None:
+    expected, requested = np.array([100, 40, 500, 90]), np.array([500] * 4)
+    chance = probability(expected, requested, 20)
+    assert chance.round(3).tolist() == [0.167, 0.333, 0.05, 0.182]
+    queue = [
+        {"id": k, "submit": k, "duration": d, "requested": 500, "units": 1, "unit": [1],
+         "restartable": True} for k, d in enumerate(expected.tolist())
+    ]  # fmt: skip
+    instance = read(
+        {"format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+         "groups": [{"name": "one", "nodes": 1, "capacity": [4]}], "queue": queue}
+    )  # fmt: skip
+    left, turn = WAYS["left"], WAYS["turn"]
+    nobody, others = np.zeros(4, dtype=np.bool_), np.arange(4) < 3
+    assert candidates(instance, 20, nobody, left).tolist() == [1, 3, 0, 2]
+    assert candidates(instance, 20, others, left).tolist() == [3]
+    assert candidates(instance, 20, others, turn).tolist() == [1, 3, 0, 2]
+    assert candidates(instance, 250, nobody, left).tolist() == []
+
+
+@pytest.mark.parametrize(("threshold_s", "tested"), [(50, True), (49, False)])
+def test_no_starved_job_is_tested_under_a_bound(threshold_s: int, tested: bool) -> None:
+    """The first one has to wait for the job that runs, the second would delay it."""
+    instance = read(
+        {"format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+         "groups": [{"name": "one", "nodes": 1, "capacity": [4]}],
+         "running": [{"id": 1, "start": 0, "duration": 100, "units": 3, "unit": [1],
+                      "nodes": {"0": 3}}],
+         "queue": [{"id": 2, "submit": 1, "duration": 50, "units": 4, "unit": [1]},
+                   {"id": 3, "submit": 10, "duration": 500, "units": 1, "unit": [1],
+                    "restartable": True}]}
+    )  # fmt: skip
+    instance = replace(instance, starvation=Starvation(threshold_s, 10**6))
+    for dispatcher in (Backfill(bounded=True, test_s=20), Best(test_s=20)):
+        decision = dispatcher.dispatch(instance)
+        assert verify.decision(instance, decision) == []
+        assert (decision.start_s[1] == 60) == tested
+        assert (decision.bound_s is not None) == tested
+    # The threshold of the dispatcher itself plays no part.
+    decision = Backfill(bounded=True, threshold_s=1, test_s=20).dispatch(instance)
+    assert (decision.start_s[1] == 60) == tested
+
+
+def test_a_solution_keeps_the_bounds() -> None:
+    instance = read(
+        {"format": "cpdispatch-instance/2", "time": 60, "resources": ["core"],
+         "groups": [{"name": "one", "nodes": 1, "capacity": [4]}],
+         "running": [{"id": 1, "start": 0, "duration": 100, "units": 3, "unit": [1],
+                      "nodes": {"0": 3}}],
+         "queue": [{"id": 2, "submit": 1, "duration": 50, "units": 4, "unit": [1]},
+                   {"id": 3, "submit": 2, "duration": 500, "units": 1, "unit": [1],
+                    "restartable": True}]}
+    )  # fmt: skip
+    answer = solution.from_decision(instance, Backfill(test_s=20).dispatch(instance))
+    assert [(job.id, job.start, job.bound) for job in answer.jobs] == [(2, 100, None), (3, 60, 20)]
+    again = solution.loads(solution.to_json(answer))
+    assert again == answer
+    assert verify.solution(instance, again) == []
+    for bound, kind in ((None, "pool"), (41, "pool")):
+        jobs = (answer.jobs[0], replace(answer.jobs[1], bound=bound))
+        found = verify.solution(instance, replace(answer, jobs=jobs))
+        assert [violation.kind for violation in found] == [kind]
+    jobs = (replace(answer.jobs[0], bound=5), answer.jobs[1])
+    found = verify.solution(instance, replace(answer, jobs=jobs))
+    assert [str(v) for v in found] == ["restart: job 2 has a bound of 5 s and does not start now"]
+
+
+def crowd() -> list[Row]:
+    rng = np.random.default_rng(2)
+    numbers = (rng.integers(low, high, 80).tolist() for low, high in ((0, 300), (1, 5), (1, 60)))
+    return sorted((submit, units, 100, runs) for submit, units, runs in zip(*numbers, strict=True))
+
+
+def test_best_tests_too() -> None:
+    nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
+    log = mark(workload(crowd()), 1.0)
+    for best in (Best(keep=0.0, test_s=9), Bounded(Best(keep=0.0, test_s=9))):
+        run = simulate(log, nodes, best, predictor=Guess())
+        assert run.verify() == []
+        assert {"none", "killed"} <= set(run.jobs["test"])
+
+
+def test_what_tests_cost_is_told() -> None:
+    log = mark(workload(crowd()), 1.0)
+    names = ["easy", "easy:test=9", "easy-spf-spf:test=9", "easy:tests=backfill,test=2"]
+    runs = [simulate(log, POOL, name) for name in names]
+    jobs = runs[1].jobs
+    work = ((jobs["end"] - jobs["start"]) * jobs["units"]).sum()
+    lost = ((jobs["lost_end"] - jobs["lost_start"]) * jobs["units"]).sum()
+    told = runs[1].metrics
+    assert told["tests"] == (jobs["test"] != "none").sum()
+    assert told["tests_killed"] == told["restarts"] == (jobs["lost_end"] >= 0).sum() > 5
+    fates = (told[f"tests_{fate}"] for fate in ("ended", "went_on", "killed"))
+    assert sum(fates) == told["tests"]
+    assert told["wasted_processor_s"] == lost
+    assert told["wasted_share"] == pytest.approx(lost / (work + lost))
+    assert "tests" not in runs[0].metrics
+    ((_, rows),) = tables([RunSummary.of(run) for run in runs])
+    shown = compare.tables(rows, 200)[0]
+    headings = [str(cell) for cell in shown.columns[0].cells]
+    assert {"jobs tested", "  ended in their test", "  share of the work"} <= set(headings)
+    first, second = compare.tests_told(rows)
+    before, now = (run.metrics["bounded_slowdown_mean"] for run in runs[:2])
+    moves = "falls" if now < before else "rises"
+    assert first.startswith(
+        f"With test runs (easy:test=9) the mean bounded slowdown {moves} from {before:,.1f} to "
+        f"{now:,.1f}. 1 job in {80 / told['tests_killed']:,.0f} is stopped in its test and started "
+        f"again later. {told['wasted_share']:.1%} of the work is lost. "
+    )
+    assert "(easy:tests=backfill,test=2)" in second
+
+
+def test_the_command_says_what_is_missing(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.csv"
+    rows = [f"{k},{s},{r},{q},{u},1,{k % 4}" for k, (s, u, q, r) in enumerate(crowd())]
+    path.write_text("\n".join(["id,submit,runtime,requested,units,core,user", *rows]))
+    log = [str(path), "--system", "4"]
+
+    def said(*arguments: str) -> str:
+        code = cli.run(["simulate", *log, *arguments])
+        out = capsys.readouterr()
+        assert bool(code) == bool(out.err)
+        return out.out + out.err
+
+    tests = ("-d", "easy", "-d", "easy:test=9")
+    assert "no job of log may be restarted: say which may, as --restartable all" in said(*tests)
+    assert "With test runs (easy:test=9) the mean bounded" in said(*tests, "--restartable", "all")
+    assert "jobs tested" in said(*tests, "--restartable", "0.5", "--seed", "3")
+    assert "--restart-cost 30s: no job may be restarted" in said("--restart-cost", "30s")
+    assert "whole seconds are needed" in said("--restart-cost", "2.5s", "--restartable", "all")
+    out = str(tmp_path / "run")
+    said("-d", "easy:test=9", "--restartable", "all", "--restart-cost", "3s", "--out", out)
+    assert cli.run(["verify", "--run", out]) == 0
+    table = Run.load(out).jobs
+    lost = table[table["lost_end"] >= 0]
+    assert (lost["lost_end"] - lost["lost_start"]).unique().tolist() == [12]
+    assert (lost["end"] - lost["start"] == lost["runtime_s"] + 3).all()
+
+
+def cold(dispatcher: dispatch.Dispatcher) -> list[Instance]:
+    """Nothing to warm up on."""
+    return []
+
+
+def test_names_and_what_is_wrong_with_them() -> None:
+    made = dispatch.make("easy:test=2min,tests=backfill", warm=cold)
+    assert isinstance(made, Backfill)
+    assert (made.test_s, made.tests) == (120, "backfill")
+    best = dispatch.make("best:test=300,tests=turn", warm=cold)
+    assert isinstance(best, Bounded)
+    assert isinstance(best.inner, Best)
+    assert (best.inner.backfill.test_s, best.inner.backfill.tests) == (300, "turn")
+    for name, problem in (
+        ("easy:test=0", "1 or more whole seconds|a time as 90min"),
+        ("easy:tests=first", "one of left, backfill, turn is needed"),
+        ("easy:test=120,depth=2", "test=120: tests need depth=1, and not depth=2"),
+        ("conservative:test=120", "has no parameter 'test'"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            dispatch.make(name, warm=cold)
+
+
+def test_a_run_with_tests_that_was_stopped_goes_on_to_the_same_end(tmp_path: Any) -> None:
+    from cpdispatch.errors import InterruptedRunError
+
+    log = mark(workload(crowd()), 1.0)
+    dispatcher = Backfill(test_s=9, tests="backfill")
+    whole = simulate(log, POOL, dispatcher, restart_cost_s=2, compiled=False)
+    assert whole.metrics["restarts"] > 5
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked % 7 == 0
+
+    for _ in range(100):
+        try:
+            run = simulate(
+                log, POOL, dispatcher, restart_cost_s=2, compiled=False,
+                watch=Watch(folder=tmp_path, resume=True, stop=stop),
+            )  # fmt: skip
+        except InterruptedRunError:
+            continue
+        break
+    assert asked > 50
+    assert run.job_table.equals(whole.job_table)

@@ -1,6 +1,7 @@
-"""What test runs bring and cost: EASY and `best` with and without them, for docs/data/test_runs.csv.
+"""What test runs bring and cost, for docs/data/test_runs.csv: EASY and `best`, with and without.
 
-    python benchmarks/test_runs.py ../shared/traces --out test_runs.jsonl     # then docs/tables.py --write
+    python benchmarks/test_runs.py ../shared/traces --out test_runs.jsonl
+    python docs/tables.py --write
 
 Each case is one replay; what came of it is a line of the file, written as soon as it is known. A
 case that is there is not run again, so the same command goes on after an interruption. At the end
@@ -28,7 +29,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -71,7 +72,7 @@ LOAD_JOBS = 3_000
 PARTS = ("whole", "lengths", "shares", "costs", "cuts", "loads")
 
 
-def tested(rule: str, test_s: int, way: str = WAYS[0]) -> str:
+def named(rule: str, test_s: int, way: str = WAYS[0]) -> str:
     """A dispatcher with test runs."""
     return f"{rule}:test={test_s}" + f",tests={way}" * (way != WAYS[0])
 
@@ -189,7 +190,7 @@ def with_tests(**more: float) -> Iterator[tuple[str, dict[str, float]]]:
     """EASY and `best` with test runs in all ways."""
     for rule, test_s in LENGTHS_S.items():
         for way in WAYS:
-            yield tested(rule, test_s, way), more
+            yield named(rule, test_s, way), more
 
 
 def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
@@ -206,12 +207,12 @@ def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
             yield from with_tests(restart_cost_s=cost_s)
     elif part == "lengths" and name in MEASURED:
         for rule, test_s in product(LENGTHS_S, OTHER_LENGTHS_S):
-            yield tested(rule, test_s), {}
+            yield named(rule, test_s), {}
     elif part == "loads":
-        for dispatcher in (EASY, MODEL, BEST, tested(BEST, LENGTHS_S[BEST])):
+        for dispatcher in (EASY, MODEL, BEST, named(BEST, LENGTHS_S[BEST])):
             yield dispatcher, {}
         for way in WAYS:
-            yield tested(EASY, LENGTHS_S[EASY], way), {}
+            yield named(EASY, LENGTHS_S[EASY], way), {}
 
 
 def cases(
@@ -234,7 +235,7 @@ def cases(
         for size in filter(None, sizes):
             for cut in untuned.cuts(jobs(), size):
                 for rule, test_s in LENGTHS_S.items():
-                    for dispatcher in (rule, tested(rule, test_s)):
+                    for dispatcher in (rule, named(rule, test_s)):
                         yield Case(name, dispatcher, size=size, cut=cut)
 
 
@@ -260,9 +261,7 @@ def load(path: Path) -> dict[Case, Figures]:
     return found
 
 
-def make(
-    todo: Sequence[Case], log: tuple[Workload, System], path: Path, workers: int
-) -> None:
+def make(todo: Sequence[Case], log: tuple[Workload, System], path: Path, workers: int) -> None:
     """Run cases of one log, and add a line for each to the results as it is done."""
     of_key = {str(case): case for case in todo}
     tasks = [Task(key, (Shared("log"), case)) for key, case in of_key.items()]

@@ -58,6 +58,7 @@ ACTUAL = "actual"
 LENGTHS_S = {EASY: 120, BEST: 300}
 WAYS = ("left", "backfill", "turn")
 SHARES, COSTS_S = (0.5, 0.2), (30, 120)
+OF_LENGTHS = ((EASY, "left"), (EASY, "backfill"), (BEST, "left"))
 OTHER_LENGTHS_S = (30, 60, 120, 300, 600, 1200, 1800)
 DRAWS = 10
 LONG_S = 4 * 3600
@@ -206,8 +207,8 @@ def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
         for cost_s in COSTS_S:
             yield from with_tests(restart_cost_s=cost_s)
     elif part == "lengths" and name in MEASURED:
-        for rule, test_s in product(LENGTHS_S, OTHER_LENGTHS_S):
-            yield named(rule, test_s), {}
+        for (rule, way), test_s in product(OF_LENGTHS, OTHER_LENGTHS_S):
+            yield named(rule, test_s, way), {}
     elif part == "loads":
         for dispatcher in (EASY, MODEL, BEST, named(BEST, LENGTHS_S[BEST])):
             yield dispatcher, {}

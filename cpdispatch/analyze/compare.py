@@ -524,14 +524,14 @@ def _tests_text(told: Row, over: Difference | None) -> str:
         said.append(f"{f'{lost:.1%}' if lost >= 0.0005 else 'Less than 0.1%'} of the work is lost.")
     else:
         said.append("No job is stopped in its test run.")
-    much = f"more than {GROWTH - 1:.0%} longer"
     classes = {_jobs_of(name) for name in CLASSES_S}
     of_classes = any(of["who"] in classes for of in told["longer"])
     if not of_classes:
-        said.append(f"No class of jobs by length waits {much}.")
+        said.append(f"No class of jobs by length waits more than {GROWTH - 1:.0%} longer.")
     if told["longer"]:
         longer = ", ".join(f"{of['who']} ({_factor(of['times'])})" for of in told["longer"])
-        said.append(f"{f'These waits are {much}' if of_classes else 'Other waits are'}: {longer}.")
+        more = f"by more than {GROWTH - 1:.0%}" if of_classes else "by more"
+        said.append(f"These waits grow {more}: {longer}.")
     often = told["restarted_often"]
     if often is not None:
         said.append(

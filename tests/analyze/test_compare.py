@@ -353,17 +353,17 @@ def test_who_waits_longer_with_test_runs_is_told_beside_the_same_dispatcher_with
     easy = with_waits(unrelated("easy", 90), medium=7200, longest_s=9000)
     slow = with_waits(with_kills(70, 110, 0.002), medium=9000, longest_s=9100)
     (text,) = told_of(first, easy, slow)
-    assert text.endswith("lost. These waits are more than 10% longer: medium jobs (x1.25).")
+    assert text.endswith("lost. These waits grow by more than 10%: medium jobs (x1.25).")
     long = with_waits(with_kills(70, 110, 0.002), medium=7300, longest_s=18_000)
     (text,) = told_of(first, easy, long)
-    assert text.endswith("than 10% longer. Other waits are: the longest wait (x2.00).")
+    assert text.endswith("than 10% longer. These waits grow by more: the longest wait (x2.00).")
     (row,) = compare.test_runs(runs(first, easy, long))
     assert row["longer"] == [{"who": "the longest wait", "times": 2}]
     (text,) = told_of(easy, with_waits(with_kills(70, 1, 0.1), medium=7200, long=0, longest_s=9000))
     assert text.endswith("waits more than 10% longer.")
     none = with_waits(unrelated("easy", 90), medium=0)
     (text,) = told_of(none, with_waits(with_kills(70, 1, 0.1), medium=90))
-    assert text.endswith("more than 10% longer: medium jobs (from 0).")
+    assert text.endswith("grow by more than 10%: medium jobs (from 0).")
 
 
 def test_test_runs_are_told_beside_a_run_that_differs_by_them_alone() -> None:

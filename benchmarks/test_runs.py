@@ -367,11 +367,17 @@ def interval(values: NDArray[np.float64], form: str, *, geometric: bool = False)
 
 
 def merged(text: str, new: Iterable[Sequence[str]]) -> str:
-    """A CSV file whose rows of the same case are replaced; new ones come last."""
+    """A CSV file whose rows of the same case are replaced, in the order of the logs."""
     _, *before = list(csv.reader(io.StringIO(text))) or [[]]
     found = {tuple(row[:KEYS]): row for row in (*before, *map(list, new))}
+    logs = [*LOGS, CUTS, *untuned.LOGS, *LOADS]
+
+    def place(row: Sequence[str]) -> tuple[int, int, float, Sequence[str]]:
+        known = logs.index(row[0]) if row[0] in logs else len(logs)
+        return known, int(row[1]), -float(row[4]), row[2:KEYS]
+
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([HEAD, *found.values()])
+    csv.writer(written, lineterminator="\n").writerows([HEAD, *sorted(found.values(), key=place)])
     return written.getvalue()
 
 

@@ -734,7 +734,7 @@ def draw_tests() -> None:
                 text = f"{test_s} s" if test_s < 60 else f"{test_s // 60} min"
                 axes.annotate(
                     text, (row["lost_percent"], row["slowdown"]),
-                    xytext=(0, 6 if test_s == max(TEST_LENGTHS_S) else -12),
+                    xytext=(0, 7 if curve == next(iter(CURVES)) else -13),
                     textcoords="offset points", fontsize=6, ha="center",
                 )  # fmt: skip
         axes.set_title(log, fontsize=10)

@@ -1,7 +1,7 @@
 """The tables of the pages, made from the CSV files in docs/data.
 
     python docs/tables.py            # says which tables of the pages are not those of the CSV files
-    python docs/tables.py --write    # writes them into the pages, and draws the picture anew
+    python docs/tables.py --write    # writes them into the pages, and draws the pictures anew
 
 A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end of table -->``. NAME is
 a function of this file, or a CSV file, which then is shown as it is.
@@ -16,11 +16,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from cpdispatch.analyze.difference import NOISE, difference
 
 DOCS = Path(__file__).resolve().parent
-DATA, PICTURE = DOCS / "data", DOCS / "figures" / "quality.svg"
+DATA, FIGURES = DOCS / "data", DOCS / "figures"
+PICTURE, TESTS_PICTURE = FIGURES / "quality.svg", FIGURES / "test_runs.svg"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -474,6 +476,131 @@ def untuned() -> list[str]:
     return markdown(["log", "jobs", "cuts", *named.values()], lines, texts=2)
 
 
+# ------------------------------------------------------------------------------------ test runs
+
+TEST_DRAWS_MIN = 3
+"""A mean of fewer draws is not shown."""
+SHARES, COSTS_S = ("1", "0.5", "0.2"), ("0", "30", "120")
+TEST_LENGTHS_S = (30, 60, 120, 300, 600, 1200, 1800)
+SHORT_LOGS = tuple(LOGS.values())
+LOADS = ("eurora", "kit", "gaia")
+
+
+def with_tests(rule: str) -> list[str]:
+    """A dispatcher with test runs in each of the ways."""
+    test = {"easy": "easy:test=120", "best": "best:test=300"}[rule]
+    return [test, f"{test},tests=backfill", f"{test},tests=turn"]
+
+
+def rows_of_tests(draws_min: int = TEST_DRAWS_MIN, **wanted: str) -> list[Row]:
+    """The rows of ``test_runs.csv`` with these values and enough draws; own predictors."""
+    kept = {"predictor": "own", "restartable": "1", "restart_cost_s": "0"} | wanted
+    return [row for row in rows("test_runs", **kept) if int(row["draws"]) >= draws_min]
+
+
+def around(row: Row, column: str = "slowdown") -> str:
+    """A mean with its interval."""
+    low, high = row[f"{column}_low"], row[f"{column}_high"]
+    return f"{row[column]} ({low} to {high})" if low else row[column]
+
+
+def some(head: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> list[str]:
+    """A table; a sentence where it has no rows yet."""
+    return markdown(head, lines, texts) if lines else ["There are no figures yet."]
+
+
+def test_runs_whole() -> list[str]:
+    """Whole logs: slowdown, who waits longer, kills and lost work."""
+    names = [(name, "own") for rule in ("easy", "best") for name in (rule, *with_tests(rule))]
+    lines = []
+    for log in SHORT_LOGS:
+        for name, predictor in (*names, ("best", "actual")):
+            for row in rows_of_tests(log=log, size="0", dispatcher=name, predictor=predictor):
+                known = ", real runtimes" * (predictor == "actual")
+                costs = [f"{float(row[f'{kind}_percent']):.1f} %" for kind in ("kills", "lost")]
+                tested = ":test=" in name
+                lines.append([
+                    log, f"`{name}`{known}", row["draws"], around(row),
+                    row["wait_max"], row["wait_long"], row["wait_class"],
+                    *(costs if tested else ["", ""]),
+                ])  # fmt: skip
+    head = ["log", "dispatcher", "draws", "mean bounded slowdown", "longest wait",
+            "wait of jobs over 4 h", "wait of the class that loses most", "jobs stopped",
+            "work lost"]  # fmt: skip
+    return some(head, lines, texts=2)
+
+
+def by_setting(column: str, settings: Sequence[str], cell: Callable[[Row], str]) -> list[list[str]]:
+    """Whole logs and dispatchers with tests, with a cell for each value of a column."""
+    lines = []
+    for log in SHORT_LOGS:
+        for name in (*with_tests("easy"), *with_tests("best")):
+            found = [
+                rows_of_tests(log=log, size="0", dispatcher=name, **{column: value})
+                for value in settings
+            ]
+            if sum(map(bool, found)) > 1:
+                draws = "/".join(dict.fromkeys(row[0]["draws"] for row in found if row))
+                cells = [cell(row[0]) if row else "" for row in found]
+                lines.append([log, f"`{name}`", draws, *cells])
+    return lines
+
+
+def test_runs_shares() -> list[str]:
+    """Slowdown relative to EASY's, by the share of users whose jobs may be restarted."""
+    lines = by_setting("restartable", SHARES, lambda row: around(row, "relative"))
+    titles = ["all jobs", "half of the users", "a fifth of the users"]
+    return some(["log", "dispatcher", "draws", *titles], lines, texts=2)
+
+
+def test_runs_costs() -> list[str]:
+    """Slowdown relative to EASY's, and lost work, by the time that a restart takes."""
+
+    def cell(row: Row) -> str:
+        return f"{around(row, 'relative')}; {float(row['lost_percent']):.1f} %"
+
+    lines = by_setting("restart_cost_s", COSTS_S, cell)
+    return some(["log", "dispatcher", "draws", "0 s", "30 s", "120 s"], lines, texts=2)
+
+
+def test_runs_cuts() -> list[str]:
+    """Cuts of logs, by size and by log; each relative to EASY."""
+    names = ("easy:test=120", "best", "best:test=300")
+    every = [row for row in rows("test_runs") if row["size"] != "0"]
+    groups = dict.fromkeys((row["log"], row["size"]) for row in every)
+    lines = []
+    for log, size in sorted(groups, key=lambda group: (group[0] != "all cuts", *group)):
+        found = [
+            rows_of_tests(log=log, size=size, dispatcher=name) for name in names
+        ]  # fmt: skip
+        if any(found):
+            cuts = "/".join(dict.fromkeys(row[0]["draws"] for row in found if row))
+            cells = [
+                f"{around(row[0], 'relative')}; {row[0]['wait_max']}" if row else ""
+                for row in found
+            ]
+            lines.append([log, f"{int(size):,}", cuts, *cells])
+    return some(["log", "jobs", "cuts", *(f"`{name}`" for name in names)], lines, texts=2)
+
+
+def test_runs_loads() -> list[str]:
+    """Systems with several resources."""
+    lines = []
+    for load in LOADS:
+        names = ("easy", *with_tests("easy"), "hcp:limit=0.05", "best", "best:test=300")
+        for name in names:
+            for row in rows_of_tests(log=load, size="0", dispatcher=name):
+                tested = ":test=" in name
+                costs = [f"{float(row[f'{kind}_percent']):.1f} %" for kind in ("kills", "lost")]
+                lines.append([
+                    f"`{load}`", f"`{name}`", row["draws"], around(row, "relative"),
+                    row["wait_max"], row["wait_class"], *(costs if tested else ["", ""]),
+                ])  # fmt: skip
+    head = ["load", "dispatcher", "draws", "mean bounded slowdown", "longest wait",
+            "wait of the class that loses most", "jobs stopped", "work lost"]  # fmt: skip
+    return some(head, lines, texts=2)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
@@ -494,25 +621,36 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "orderings_whole": orderings_whole,
     "orderings": orderings,
     "orderings_fit": orderings_fit,
+    "test_runs_whole": test_runs_whole,
+    "test_runs_shares": test_runs_shares,
+    "test_runs_costs": test_runs_costs,
+    "test_runs_cuts": test_runs_cuts,
+    "test_runs_loads": test_runs_loads,
 }
 
 
 def plotted() -> str:
-    """The figures of the picture as text: kept in it, so that a test can compare them."""
+    """The figures of the first picture as text: kept in it, so that a test can compare them."""
     return "; ".join(
         f"{dispatcher}: " + ", ".join("/".join(f"{value:.3f}" for value in each) for each in of)
         for dispatcher, of in relative().items()
     )
 
 
-def draw() -> None:
-    """Draw the first table: mean bounded slowdown over EASY's."""
+def plotting() -> Any:
+    """Matplotlib, which then writes the same picture every time."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
     matplotlib.rcParams["svg.hashsalt"] = "cpdispatch"
+    return pyplot
+
+
+def draw() -> None:
+    """Draw the first table: mean bounded slowdown over EASY's."""
+    pyplot = plotting()
     figure, axes = pyplot.subplots(figsize=(7.2, 3.2), layout="constrained")
     for place, (dispatcher, of) in enumerate(relative().items()):
         if dispatcher == "easy":
@@ -531,6 +669,95 @@ def draw() -> None:
     pyplot.close(figure)
 
 
+Point = tuple[int, dict[str, float]]
+"""Length of a test in seconds, 0 for none, and the figures of a row."""
+CURVES = {
+    "easy, tests left over": ("easy", ""),
+    "easy, tests before backfills": ("easy", ",tests=backfill"),
+    "best, tests left over": ("best", ""),
+}
+"""What is drawn: the dispatcher, and the end of its name with test runs."""
+
+
+def lengths() -> dict[str, dict[str, list[Point]]]:
+    """By log and curve, slowdown with its interval and lost work, by the length of a test."""
+    columns = ("lost_percent", "slowdown", "slowdown_low", "slowdown_high")
+    found: dict[str, dict[str, list[Point]]] = {}
+    for log in ("KTH", "CTC"):
+        for curve, (rule, way) in CURVES.items():
+            names = {0: rule}
+            names |= {test_s: f"{rule}:test={test_s}{way}" for test_s in TEST_LENGTHS_S}
+            points = [
+                (test_s, {column: float(row[column]) for column in columns})
+                for test_s, name in names.items()
+                for row in rows_of_tests(log=log, size="0", dispatcher=name)
+            ]
+            if len(points) > 2 and points[0][0] == 0:
+                found.setdefault(log, {})[curve] = points
+    return found
+
+
+def plotted_tests() -> str:
+    """The figures of the picture of test runs as text, see `plotted`."""
+    return "; ".join(
+        f"{log} {curve}: "
+        + ", ".join("/".join(map(str, [test_s, *row.values()])) for test_s, row in points)
+        for log, curves in lengths().items()
+        for curve, points in curves.items()
+    )
+
+
+def draw_tests() -> None:
+    """Draw mean bounded slowdown against lost work for tests of several lengths."""
+    pyplot = plotting()
+    found = lengths()
+    figure, every = pyplot.subplots(
+        1, max(len(found), 1), figsize=(7.6, 3.6), layout="constrained", squeeze=False
+    )
+    drawn: dict[str, Any] = {}
+    for axes, (log, curves) in zip(every[0], found.items(), strict=False):
+        for curve, points in curves.items():
+            (_, without), *tests = points
+            rule, colour = CURVES[curve][0], f"C{list(CURVES).index(curve)}"
+            rows = [row for _, row in tests]
+            means = [row["slowdown"] for row in rows]
+            drawn[curve] = axes.errorbar(
+                [row["lost_percent"] for row in rows], means,
+                yerr=[
+                    [row["slowdown"] - row["slowdown_low"] for row in rows],
+                    [row["slowdown_high"] - row["slowdown"] for row in rows],
+                ],
+                fmt="o-", ms=4, capsize=2, color=colour,
+            )  # fmt: skip
+            drawn[f"{rule} without tests"] = axes.axhline(
+                without["slowdown"], color="black", linestyle="--" if rule == "easy" else ":", lw=1
+            )
+            for test_s, row in tests:
+                text = f"{test_s} s" if test_s < 60 else f"{test_s // 60} min"
+                axes.annotate(
+                    text, (row["lost_percent"], row["slowdown"]),
+                    xytext=(0, 7 if curve == next(iter(CURVES)) else -13),
+                    textcoords="offset points", fontsize=6, ha="center",
+                )  # fmt: skip
+        axes.set_title(log, fontsize=10)
+        axes.set_ylim(bottom=0)
+        axes.set_xscale("log")
+        axes.set_xlim(0.025, 6)
+        axes.set_xticks([0.03, 0.1, 0.3, 1, 3], ["0.03", "0.1", "0.3", "1", "3"])
+        axes.minorticks_off()
+        axes.set_xlabel("work lost, %")
+    every[0][0].set_ylabel("mean bounded slowdown")
+    figure.legend(
+        drawn.values(), drawn, loc="outside lower center", ncols=3, fontsize=8, frameon=False
+    )
+    figure.savefig(TESTS_PICTURE, metadata={"Date": None, "Description": plotted_tests()})
+    pyplot.close(figure)
+
+
+PICTURES = {PICTURE: (plotted, draw), TESTS_PICTURE: (plotted_tests, draw_tests)}
+"""Each picture with what it holds as text, and what draws it."""
+
+
 def current(text: str) -> str:
     """The text of a page with the tables of the CSV files."""
 
@@ -542,13 +769,14 @@ def current(text: str) -> str:
 
 
 def stale() -> Iterator[Path]:
-    """The pages whose tables are not those of the CSV files, and the picture if it is not."""
+    """The pages whose tables are not those of the CSV files, and the pictures that are not."""
     for page in PAGES:
         text = page.read_text()
         if current(text) != text:
             yield page
-    if not PICTURE.exists() or plotted() not in PICTURE.read_text():
-        yield PICTURE
+    for picture, (held, _) in PICTURES.items():
+        if not picture.exists() or held() not in picture.read_text():
+            yield picture
 
 
 def main() -> int:
@@ -558,8 +786,8 @@ def main() -> int:
     found = list(stale())
     for path in found:
         print(f"{path.relative_to(DOCS.parent)}: not as the CSV files say", file=sys.stderr)
-        if given.write and path == PICTURE:
-            draw()
+        if given.write and path in PICTURES:
+            PICTURES[path][1]()
         elif given.write:
             path.write_text(current(path.read_text()))
     return int(bool(found) and not given.write)

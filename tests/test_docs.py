@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from cpdispatch import cli
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -108,6 +110,68 @@ def test_a_table_of_another_figure_is_stale() -> None:
     assert tables.current(text) == text
     assert tables.current(text.replace("| 49.6 | 49.6 |", "| 49.6 | 49.7 |")) == text
     assert "| 49.6 | 49.6 |" in text
+
+
+def test_rows_of_test_runs_appear_when_they_have_their_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [name for name in tables.TABLES if name.startswith("test_runs_")]
+    assert len(made) == 5
+    kept = (tables.DATA / "test_runs.csv").read_text().splitlines()
+    monkeypatch.setattr(tables, "DATA", tmp_path)
+    (tmp_path / "test_runs.csv").write_text(kept[0] + "\n")
+    for name in made:
+        assert tables.TABLES[name]() == ["There are no figures yet."]
+    assert tables.lengths() == {}
+    figures = "9.0,8.0,10.0,0.500,0.400,0.600,1.00,1.10,1.20,12.30,0.40"
+    rows = [
+        f"KTH,0,easy,own,1,0,10,{figures}",
+        f"KTH,0,easy:test=120,own,1,0,3,{figures}",
+        f"KTH,0,easy:test=120,own,0.5,0,3,{figures}",
+        f"KTH,0,easy:test=120,own,1,30,2,{figures}",
+        f"KTH,0,best,own,1,0,2,{figures}",
+        f"KTH,0,best,actual,1,0,4,{figures}",
+        f"eurora,0,easy:test=120,own,1,0,3,{figures}",
+        f"all cuts,1024,best,own,1,0,20,{figures}",
+    ]
+    (tmp_path / "test_runs.csv").write_text("\n".join([kept[0], *rows]) + "\n")
+    waits = "1.00 | 1.10 | 1.20"
+    assert tables.TABLES["test_runs_whole"]()[2:] == [
+        f"| KTH | `easy` | 10 | 9.0 (8.0 to 10.0) | {waits} | - | - |",
+        f"| KTH | `easy:test=120` | 3 | 9.0 (8.0 to 10.0) | {waits} | 12.3 % | 0.4 % |",
+        f"| KTH | `best`, real runtimes | 4 | 9.0 (8.0 to 10.0) | {waits} | - | - |",
+    ]
+    within = "0.500 (0.400 to 0.600)"
+    assert tables.TABLES["test_runs_shares"]()[2:] == [
+        f"| KTH | `easy:test=120` | 3 | {within} | {within} | - |"
+    ]
+    assert tables.TABLES["test_runs_costs"]() == ["There are no figures yet."]
+    assert tables.TABLES["test_runs_cuts"]()[2:] == [
+        f"| all cuts | 1,024 | 20 | - | {within}; 1.00 | - |"
+    ]
+    assert tables.TABLES["test_runs_loads"]()[2:] == [
+        f"| `eurora` | `easy:test=120` | 3 | {within} | 1.00 | 1.20 | 12.3 % | 0.4 % |"
+    ]
+
+
+def test_the_second_example_of_the_readme_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setenv("COLUMNS", pages.COLUMNS)
+    text = (ROOT / "README.md").read_text()
+    found = re.search(
+        r"\n    cpdispatch (simulate .*--restartable all)\n\n<!-- .* -->\n```\n(.*?)```\n",
+        text,
+        re.DOTALL,
+    )
+    assert found is not None
+    assert cli.run([*found[1].split(), "--cores", "1"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    table, told = found[2].split("\n\n")
+    for line in table.splitlines():
+        assert " ".join(line.split()) in printed
+    assert " ".join(told.split()) in printed
 
 
 def test_links_between_pages_lead_somewhere() -> None:

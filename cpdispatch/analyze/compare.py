@@ -6,7 +6,7 @@ not only who wins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite, isnan
 from typing import Any
@@ -17,10 +17,13 @@ from rich.text import Text
 from cpdispatch.analyze import draws
 from cpdispatch.analyze.difference import NOISE, PAIRS_MIN, SAME, TOO_FEW, Difference
 from cpdispatch.analyze.metrics import CLASSES_S
+from cpdispatch.durations import whole_seconds
 
 Row = dict[str, Any]
 Waits = Mapping[str, tuple[float, float]]
 """Of each user: jobs that started, and their mean wait in seconds."""
+Restarts = Mapping[str, tuple[float, float]]
+"""Of each user: jobs that started, and the share of them that were restarted before."""
 Weeks = Mapping[int, tuple[float, float]]
 """Of each week of submission: jobs that started, and their mean bounded slowdown."""
 
@@ -32,6 +35,10 @@ JOBS_MIN = 10
 """The mean wait of fewer jobs says more of these jobs than of the dispatcher."""
 LOSERS = 10
 """One user in so many, of those who lose most."""
+OFTEN = 2
+"""A user is stopped often when so many times as large a share of the jobs is as of all jobs."""
+RARE = 0.2
+"""Up to this share of the jobs it reads better to say that it is one job in so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ _IF_ANY = (
 """Figures that are shown only when there are any."""
 _OF_USERS = "users.wait_s_mean"
 _SLOWDOWN = "bounded_slowdown_mean"
-_OF_RUNS = ("waits_of_users", "weeks", "runs")
+_OF_RUNS = ("waits_of_users", "restarts_of_users", "weeks", "runs")
 """What a row has for the comparison alone."""
 
 
@@ -106,6 +113,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "system": about["system"]["name"],
         "dependencies": about.get("dependencies", False),
         "idempotent": about.get("idempotent", False),
+        "restart_cost_s": about.get("restart_cost_s", 0),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         "decision_ms_p99": None,
@@ -129,8 +137,9 @@ def related(rows: Sequence[Row]) -> list[Row]:
     rows : sequence of dict
         Of `row`, with ``seed``, ``draw``, ``submissions`` (their checksum), ``of_log`` (the same
         for runs whose jobs may be compared), ``classes`` (of
-        `cpdispatch.analyze.metrics.by_class`), ``waits_of_users`` (`Waits`) and ``weeks``
-        (`Weeks`); or of `cpdispatch.analyze.draws.merged`.
+        `cpdispatch.analyze.metrics.by_class`), ``waits_of_users`` (`Waits`),
+        ``restarts_of_users`` (`Restarts`) and ``weeks`` (`Weeks`); or of
+        `cpdispatch.analyze.draws.merged`.
 
     Returns
     -------
@@ -142,13 +151,18 @@ def related(rows: Sequence[Row]) -> list[Row]:
         ``wait_s_mean``, ``wait_s_max`` and the ``wait_s_mean`` of each class: the same with
         ``_first``, seconds under the first run, and with ``_times``, the quotient of the two, left
         out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
-        have `PAIRS_MIN` draws or more.
+        have `PAIRS_MIN` draws or more. ``restarted_often`` is of `restarted_often`. For a run with
+        test runs beside one without them, ``without_tests``, else None: that one's ``dispatcher``
+        and ``bounded_slowdown_mean``; the ``difference`` from it; and ``longer``: which waits have
+        grown, each with ``who`` and ``times``, which is None where nobody waited.
     """
     found = []
     for run in rows:
-        first = _first(run, rows)
+        first, without = _first(run, rows), _without_tests(run, rows)
         new = {key: value for key, value in run.items() if key not in _OF_RUNS}
         new |= {"first": None, "users": None, "difference": None}
+        new["restarted_often"] = restarted_often(run["restarts_of_users"])
+        new["without_tests"] = None if without is None else _beside_untested(run, without, rows)
         if first is not None and first is not run:
             new["first"] = _name(first, rows)
             new |= _measured(run, first)
@@ -183,6 +197,48 @@ def _measured(run: Row, first: Row) -> Row:
         spread = draws.spread([of["wait_s_mean"] for of in each if of])
         found["figures"] = run["figures"] | {_OF_USERS: spread}
     return found
+
+
+def _beside_untested(run: Row, without: Row, rows: Sequence[Row]) -> Row:
+    """What is said of a run with test runs beside the one without them, see `related`."""
+    beside = run | _measured(run, without)
+    return {
+        "dispatcher": _name(without, rows),
+        _SLOWDOWN: without[_SLOWDOWN],
+        "difference": beside["difference"],
+        "longer": [{"who": of.who, "times": of.times} for of in _growths(beside, without)],
+    }
+
+
+def restarted_often(restarts: Restarts) -> Row | None:
+    """The user who pays most by restarts, if there is one whose jobs are restarted often.
+
+    That is the user with the most jobs that were restarted, of those with `JOBS_MIN` such jobs
+    or more and of whose jobs `OFTEN` times as large a share was restarted as of all users' jobs,
+    or more; of equal ones the first by name.
+
+    Parameters
+    ----------
+    restarts : Restarts
+
+    Returns
+    -------
+    dict or None
+        ``user``, ``jobs``, ``restarts`` (how many of them), ``share``, and ``share_of_all``.
+    """
+    of_all = sum(jobs for jobs, _ in restarts.values())
+    share_of_all = sum(jobs * share for jobs, share in restarts.values()) / max(of_all, 1)
+    often = [
+        (-jobs * share, user)
+        for user, (jobs, share) in restarts.items()
+        if jobs * share >= JOBS_MIN and share >= OFTEN * share_of_all
+    ]
+    if not often:
+        return None
+    less, user = min(often)
+    jobs, share = restarts[user]
+    found = {"user": user, "jobs": jobs, "restarts": -less, "share": share}
+    return found | {"share_of_all": share_of_all}
 
 
 def losers(
@@ -331,10 +387,11 @@ def warnings(rows: Sequence[Row]) -> list[Row]:
     """
     found = []
     for run in rows:
-        if run["first"] is None:
+        first = _first(run, rows)
+        if run["first"] is None or first is None:
             continue
         named = _name(run, rows)
-        for who, text in _payers(run, rows):
+        for who, text in _payers(run, first):
             found.append(
                 {
                     "workload": run["workload"],
@@ -346,37 +403,68 @@ def warnings(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Who pays for what is better under a run, each with a sentence."""
-    first = _first(run, rows)
-    assert first is not None
-    found = []
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """A wait that has grown: whose, in seconds now and before, with the interval of the quotient.
 
-    def longer(who: str, verb: str, key: str, figures: Row) -> None:
+    ``interval`` is empty where there are too few draws.
+    """
+
+    who: str
+    verb: str
+    now_s: float
+    before_s: float
+    interval: tuple[float, ...]
+
+    @property
+    def times(self) -> float | None:
+        """How many times as long it is; None if it was 0."""
+        return self.now_s / self.before_s if self.before_s else None
+
+    def text(self, first: str) -> str:
+        """The same as a sentence without its full stop."""
+        much = "longer than" if self.times is None else f"{_rounded(self.times)} times as long as"
+        surely = ""
+        if self.interval:
+            surely = f"; {_times(self.interval[0])} {_up_to(self.interval[1])}"
+        instead = f"({duration(self.now_s)} instead of {duration(self.before_s)}{surely})"
+        return f"{self.who} {self.verb} {much} under {first} {instead}"
+
+
+def _growths(run: Row, first: Row) -> Iterator[_Growth]:
+    """The waits that have grown beside those under another run that it was measured against."""
+
+    def grown(who: str, verb: str, key: str, figures: Row) -> Iterator[_Growth]:
         before, times = figures.get(f"{key}_first"), figures.get(f"{key}_times")
         if before is None:
             return
         now = figures[key] if times is None else times * before
         ends = (f"{key}_times_low", f"{key}_times_high")
-        interval = [figures[end] for end in ends if end in figures]
-        if not _grown(now, before) or (interval and interval[0] <= 1):
-            return
-        much = "longer than" if not before else f"{_rounded(now / before)} times as long as"
-        surely = f"; {_times(interval[0])} {_up_to(interval[1])}" if interval else ""
-        instead = f"({duration(now)} instead of {duration(before)}{surely})"
-        found.append((who, f"{who} {verb} {much} under {run['first']} {instead}"))
+        interval = tuple(figures[end] for end in ends if end in figures)
+        if _grown(now, before) and not (interval and interval[0] <= 1):
+            yield _Growth(who, verb, now, before, interval)
 
     for name in CLASSES_S:
         of_class = run["classes"][name]
         if min(of_class["jobs"], first["classes"][name]["jobs"]) >= JOBS_MIN:
-            longer(f"{name} jobs", "wait", "wait_s_mean", of_class)
+            yield from grown(_jobs_of(name), "wait", "wait_s_mean", of_class)
     if run["users"] is not None:
         many = run["users"]["losing"]
         if many == 1:
-            longer("the user that loses most", "waits", "wait_s_mean", run["users"])
+            yield from grown("the user that loses most", "waits", "wait_s_mean", run["users"])
         else:
-            longer(f"the {many} users that lose most", "wait", "wait_s_mean", run["users"])
-    longer("the longest wait", "is", "wait_s_max", run)
+            who = f"the {many} users that lose most"
+            yield from grown(who, "wait", "wait_s_mean", run["users"])
+    yield from grown("the longest wait", "is", "wait_s_max", run)
+
+
+def _jobs_of(of_class: str) -> str:
+    return f"{of_class} jobs"
+
+
+def _payers(run: Row, first: Row) -> list[tuple[str, str]]:
+    """Who pays for what is better under a run than under the first one, each with a sentence."""
+    found = [(growth.who, growth.text(run["first"])) for growth in _growths(run, first)]
     never, before = (peer.get("jobs_never_started", 0) for peer in (run, first))
     if never > before:
         more = f"{never:,.0f} jobs never start, {before:,.0f} under {run['first']}"
@@ -384,51 +472,100 @@ def _payers(run: Row, rows: Sequence[Row]) -> list[tuple[str, str]]:
     return found
 
 
-def tests_told(rows: Sequence[Row]) -> list[str]:
-    """What test runs bring and cost, a sentence or more for each run that has one without them.
+def test_runs(rows: Sequence[Row]) -> list[Row]:
+    """What test runs bring and cost, for each run that has one without them; see `related`.
 
     The two differ by the parameters ``test`` and ``tests`` of the dispatcher alone.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher``, ``without`` (the other one's name), ``test_s`` (the length of
+        a test), ``bounded_slowdown_mean`` and the same with ``_without``, ``killed_share`` (of the
+        jobs, in their tests), ``wasted_share`` (of the work), ``longer`` and ``restarted_often`` as
+        in `related`, and ``text``.
     """
     found = []
     for run in rows:
-        without = _without_tests(run, rows)
-        key = "bounded_slowdown_mean"
-        if without is None or key not in run or key not in without:
+        without = run["without_tests"]
+        if without is None:
             continue
-        now, before = run[key], without[key]
-        moves = "falls" if now < before else "rises"
-        of, stopped = run["jobs"], run["tests_killed"]
-        kills = f"1 job in {of / stopped:,.0f} is" if stopped else "No job is"
-        text = (
-            f"With test runs ({_name(run, rows)}) the mean bounded slowdown {moves} from "
-            f"{before:,.1f} to {now:,.1f}. {kills} stopped in its test and started again later. "
-            f"{run['wasted_share']:.1%} of the work is lost. "
-        )
-        pay = [
-            name for name in CLASSES_S
-            if min(run["classes"][name]["jobs"], without["classes"][name]["jobs"]) >= JOBS_MIN
-            and _grown(run["classes"][name]["wait_s_mean"], without["classes"][name]["wait_s_mean"])
-        ]  # fmt: skip
-        much = f"more than {GROWTH - 1:.0%} longer"
-        found.append(
-            text + (f"{' and '.join(pay)} jobs wait {much}." if pay
-                    else f"No class of jobs by length waits {much}.")
-        )  # fmt: skip
+        told = {
+            "workload": run["workload"],
+            "dispatcher": _name(run, rows),
+            "without": without["dispatcher"],
+            "test_s": _test_s(run),
+            _SLOWDOWN: run[_SLOWDOWN],
+            f"{_SLOWDOWN}_without": without[_SLOWDOWN],
+            "killed_share": run["tests_killed"] / run["jobs"],
+            "wasted_share": run["wasted_share"],
+            "longer": without["longer"],
+            "restarted_often": run["restarted_often"],
+        }
+        found.append(told | {"text": _tests_text(told, without["difference"])})
     return found
 
 
+def _tests_text(told: Row, over: Difference | None) -> str:
+    """What test runs bring and cost, in a few sentences for those who decide."""
+    now, before = (f"{told[key]:,.1f}" for key in (_SLOWDOWN, f"{_SLOWDOWN}_without"))
+    lower = told[_SLOWDOWN] < told[f"{_SLOWDOWN}_without"]
+    moves = f"{'falls' if lower else 'rises'} from {before} to {now}"
+    if over is not None and over.says == NOISE:
+        moves += ", which is within noise"
+    said = [
+        f"With test runs of {duration(told['test_s'])} ({told['dispatcher']}) the mean bounded "
+        f"slowdown {f'stays at {now}' if now == before else moves}."
+    ]
+    share, lost = told["killed_share"], told["wasted_share"]
+    if share:
+        jobs = f"1 job in {1 / share:,.0f} is" if share <= RARE else f"{share:.0%} of the jobs are"
+        said.append(f"{jobs} stopped once, in the test run, and started again later.")
+        said.append(f"{f'{lost:.1%}' if lost >= 0.0005 else 'Less than 0.1%'} of the work is lost.")
+    else:
+        said.append("No job is stopped in its test run.")
+    classes = {_jobs_of(name) for name in CLASSES_S}
+    of_classes = any(of["who"] in classes for of in told["longer"])
+    if not of_classes:
+        said.append(f"No class of jobs by length waits more than {GROWTH - 1:.0%} longer.")
+    if told["longer"]:
+        longer = ", ".join(f"{of['who']} ({_factor(of['times'])})" for of in told["longer"])
+        more = f"by more than {GROWTH - 1:.0%}" if of_classes else "by more"
+        said.append(f"These waits grow {more}: {longer}.")
+    often = told["restarted_often"]
+    if often is not None:
+        said.append(
+            f"User {often['user']} is stopped more often than others: {often['restarts']:,.0f} of "
+            f"{often['jobs']:,.0f} jobs ({often['share']:.0%}; of all jobs "
+            f"{often['share_of_all']:.0%})."
+        )
+    return " ".join(said)
+
+
+def _factor(times: float | None) -> str:
+    return "from 0" if times is None else _times(times)
+
+
+def _test_s(run: Row) -> int:
+    """The length of a test, from the dispatcher's name."""
+    given = run["dispatcher"].partition(":")[2].split(",")
+    lengths = (text.removeprefix("test=") for text in given if text.startswith("test="))
+    return whole_seconds(next(lengths))
+
+
 def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
-    """The run that differs by its test runs alone."""
-    if not run.get("tests"):
+    """The run that differs by its test runs alone; of several, that of the same submissions."""
+    if not run.get("tests") or _SLOWDOWN not in run:
         return None
     name, _, given = run["dispatcher"].partition(":")
     rest = ",".join(p for p in given.split(",") if p.partition("=")[0] not in ("test", "tests"))
     plain = f"{name}:{rest}" if rest else name
-    alike = (
-        peer for peer in rows
-        if setting(peer) == setting(run) and _kind(peer) == (plain, *_kind(run)[1:])
-    )  # fmt: skip
-    return next(alike, None)
+    alike = [
+        peer for peer in _peers(run, rows)
+        if _SLOWDOWN in peer and _kind(peer) == (plain, *_kind(run)[1:])
+    ]  # fmt: skip
+    same = ("submissions", "seed", "restart_cost_s")
+    return max(alike, key=lambda peer: [peer[key] == run[key] for key in same], default=None)
 
 
 def _grown(now: float, before: float) -> bool:
@@ -467,7 +604,7 @@ def verdict(rows: Sequence[Row]) -> str:
     noise = ", which is within noise" if over is not None and over.says == NOISE else ""
     if best is first:
         return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher{noise}."
-    pay = ", ".join(who for who, _ in _payers(best, rows))
+    pay = ", ".join(who for who, _ in _payers(best, first))
     but = f"{';' if noise else ', but'} others pay: {pay}" if pay else ""
     return f"{wins}, {less:.1%} below {against}'s{noise}{but}."
 
@@ -611,6 +748,8 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
         lines.append(run["predictor"])
     if run.get("idempotent") and not all(peer.get("idempotent") for peer in rows):
         lines.append("idempotent")
+    if len({peer.get("restart_cost_s", 0) for peer in rows}) > 1:
+        lines.append(f"restart {duration(run.get('restart_cost_s', 0))}")
     if len({setting(peer) for peer in rows}) > 1:
         lines += filter(None, setting(run))
     return "\n".join(lines)

@@ -39,6 +39,7 @@ def merged(alike: Sequence[Row]) -> Row:
             name: _means([row["classes"][name] for row in alike]) for name in alike[0]["classes"]
         },
         "waits_of_users": _pooled([row["waits_of_users"] for row in alike]),
+        "restarts_of_users": _pooled([row["restarts_of_users"] for row in alike]),
         "weeks": _pooled([row["weeks"] for row in alike]),
         "runs": list(alike),
         "figures": {
@@ -154,7 +155,7 @@ def _pooled(alike: Sequence[Weights]) -> dict[Any, tuple[float, float]]:
 def _figures(alike: Sequence[Row]) -> Iterator[tuple[str, list[float]]]:
     """Each figure with its values in the rows that have it."""
     for key, value in alike[0].items():
-        if _is_number(value) and key not in ("seed", "draw"):
+        if _is_number(value) and key not in ("seed", "draw", "restart_cost_s"):
             yield key, [row[key] for row in alike if _is_number(row.get(key))]
     for name, of_class in alike[0]["classes"].items():
         for key in of_class:

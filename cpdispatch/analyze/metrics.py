@@ -210,7 +210,9 @@ def queue_length_max(schedule: ScheduleColumns) -> int:
 def by_class(schedule: ScheduleColumns) -> dict[str, dict[str, float]]:
     """Jobs, mean wait (s) and mean bounded slowdown of short, medium and long jobs, by `CLASSES_S`.
 
-    Over the jobs that started; a mean over no jobs is NaN.
+    Over the jobs that started; a mean over no jobs is NaN. Where jobs could be restarted, also
+    ``restarts``, the number of those that were, and ``wasted_processor_s``, see
+    `wasted_processor_s`.
     """
     lows = [low for low, _ in CLASSES_S.values()]
 
@@ -224,6 +226,8 @@ def by_user(
     schedule: ScheduleColumns, user: NDArray[np.integer[Any]], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Jobs, mean wait (s) and mean bounded slowdown of each user, over the jobs that started.
+
+    Where jobs could be restarted, also ``restarts`` and ``wasted_processor_s``, as in `by_class`.
 
     Parameters
     ----------
@@ -239,6 +243,7 @@ def by_user(
 def by_week(schedule: ScheduleColumns) -> dict[int, dict[str, float]]:
     """Jobs, mean wait (s) and mean bounded slowdown of each week, over the jobs that started.
 
+    Where jobs could be restarted, also ``restarts`` and ``wasted_processor_s``, as in `by_class`.
     A job belongs to the week of its submission. Weeks count from 0 at the first submission; those
     in which no job started are left out.
     """
@@ -260,23 +265,28 @@ def _by_group(
     groups: Callable[[ScheduleColumns, slice], NDArray[np.integer[Any]]],
 ) -> dict[str, dict[str, float]]:
     """Figures of each group, by name; ``groups`` says the group of each job of a part, or -1."""
-    sums = np.zeros((3, len(names)))
+    sums = np.zeros((5, len(names)))
     for begin in range(0, len(schedule.start_s), _PART):
         here = slice(begin, begin + _PART)
         part = schedule.part(here)
         group = groups(part, here)
         counted = (group >= 0) & part.started
-        for row, values in enumerate((None, wait_s(part), bounded_slowdown(part))):
+        columns: list[NDArray[Any] | None] = [None, wait_s(part), bounded_slowdown(part)]
+        if part.lost_s is not None:
+            columns += [part.lost_s > 0, processors(part) * part.lost_s]
+        for row, values in enumerate(columns):
             weights = None if values is None else values[counted]
             sums[row] += np.bincount(group[counted], weights, minlength=len(names))
-    return {
-        name: {
+    found = {}
+    for name, jobs, waited, slowed, restarts, wasted_s in zip(names, *sums.tolist(), strict=True):
+        found[name] = {
             "jobs": int(jobs),
             "wait_s_mean": waited / jobs if jobs else float("nan"),
             "bounded_slowdown_mean": slowed / jobs if jobs else float("nan"),
         }
-        for name, jobs, waited, slowed in zip(names, *sums.tolist(), strict=True)
-    }
+        if schedule.lost_s is not None:
+            found[name] |= {"restarts": int(restarts), "wasted_processor_s": int(wasted_s)}
+    return found
 
 
 def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, float]:

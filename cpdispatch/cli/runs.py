@@ -63,13 +63,13 @@ def print_runs(
                 console.print()
             console.print(table)
         sentence = compare.verdict(rows)
-        warnings = compare.warnings(rows)
-        if sentence or warnings or compare.tests_told(rows):
+        warnings, tests = compare.warnings(rows), compare.test_runs(rows)
+        if sentence or warnings or tests:
             console.print()
         if sentence:
             console.print(sentence)
-        for line in compare.tests_told(rows):
-            console.print(line, soft_wrap=True)
+        for told in tests:
+            console.print(Text(told["text"]), soft_wrap=True)
         for difference in compare.differences(rows):
             if difference["low"] is not None:
                 console.print(Text(difference["text"]), soft_wrap=True)

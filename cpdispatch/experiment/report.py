@@ -21,7 +21,7 @@ def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
 
     The figures of each run are related to the first run, see `compare.related`. The rest is that
     of `tables`: ``means`` of the runs that differ by their draw or seed alone, with the
-    ``differences`` from the first run and the ``warnings``.
+    ``differences`` from the first run, the ``warnings``, and what ``test_runs`` bring and cost.
     """
     from cpdispatch.analyze import compare
 
@@ -31,6 +31,7 @@ def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
         "means": [found for rows in of_logs for found in compare.means(rows)],
         "differences": [found for rows in of_logs for found in compare.differences(rows)],
         "warnings": [found for rows in of_logs for found in compare.warnings(rows)],
+        "test_runs": [found for rows in of_logs for found in compare.test_runs(rows)],
     }
 
 
@@ -92,6 +93,7 @@ def _rows(summaries: Sequence[RunSummary]) -> list[Row]:
             "classes": run.classes,
             "waits_of_users": run.waits_of_users,
             "weeks": run.weeks,
+            "restarts_of_users": run.restarts_of_users,
         }
         for run in summaries
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from cpdispatch.campaign import (
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.analyze.compare import Waits, Weeks
+    from cpdispatch.analyze.compare import Restarts, Waits, Weeks
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulator import Run
@@ -80,6 +80,9 @@ class RunSummary:
         Of `cpdispatch.analyze.metrics.by_class`.
     waits_of_users : mapping of str to (float, float)
         Of each user: jobs that started, and their mean wait in seconds.
+    restarts_of_users : mapping of str to (float, float)
+        Of each user: jobs that started, and the share of them that were restarted before. Empty
+        where no job could be restarted.
     weeks : mapping of int to (float, float)
         Of each week of submission: jobs that started, and their mean bounded slowdown.
     run : Run or None
@@ -90,12 +93,19 @@ class RunSummary:
     classes: dict[str, dict[str, float]]
     waits_of_users: Waits
     weeks: Weeks
+    restarts_of_users: Restarts = field(default_factory=dict)
     run: Run | None = None
 
     @classmethod
     def of(cls, run: Run, *, whole: bool = False) -> RunSummary:
         """The figures of a run, with the ``whole`` of it if that is wanted."""
-        waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in run.by_user().items()}
+        users = run.by_user()
+        waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in users.items()}
+        restarts = {
+            user: (of["jobs"], of["restarts"] / of["jobs"])
+            for user, of in users.items()
+            if "restarts" in of
+        }
         weeks = {
             week: (of["jobs"], of["bounded_slowdown_mean"]) for week, of in run.by_week().items()
         }
@@ -105,6 +115,7 @@ class RunSummary:
             run.by_class(),
             waits,
             weeks,
+            restarts,
             replace(run, workload=None) if whole else None,
         )
 

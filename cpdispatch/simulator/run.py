@@ -106,15 +106,15 @@ class Run:
         )
 
     def by_class(self) -> dict[str, dict[str, float]]:
-        """Jobs, mean wait and mean bounded slowdown of short, medium and long jobs."""
+        """Means and restarts of short, medium and long jobs, see `metrics.by_class`."""
         return figures.by_class(self.schedule())
 
     def by_user(self) -> dict[str, dict[str, float]]:
-        """Jobs, mean wait and mean bounded slowdown of each user that the log names."""
+        """Means and restarts of each user that the log names, see `metrics.by_user`."""
         return figures.by_user(self.schedule(), *arrow.coded(self.job_table.column("user")))
 
     def by_week(self) -> dict[int, dict[str, float]]:
-        """Jobs, mean wait and mean bounded slowdown by week of submission."""
+        """Means and restarts by week of submission, see `metrics.by_week`."""
         return figures.by_week(self.schedule())
 
     def schedule(self) -> ScheduleColumns:

@@ -36,6 +36,7 @@ def unrelated(
         "classes": CLASSES,
         "waits_of_users": users or {},
         "weeks": {0: (5, slowdown)},
+        "restarts_of_users": {},
     }
 
 
@@ -302,3 +303,100 @@ def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
 )  # fmt: skip
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     assert compare.duration(seconds) == text
+
+
+# -------------------------------------------------------------------------------------- test runs
+
+
+def with_kills(
+    slowdown: float, killed: int, lost: float, name: str = "easy:test=120", **users: Any
+) -> compare.Row:
+    """A run of 1,000 jobs with test runs; of each user the jobs, and the share restarted."""
+    row = unrelated(name, slowdown)
+    counts = {"jobs": 1000, "tests": 500, "tests_killed": killed, "wasted_share": lost}
+    return {**row, **counts, "restarts_of_users": users}
+
+
+def told_of(*rows: compare.Row) -> list[str]:
+    return [told["text"] for told in compare.test_runs(runs(*rows))]
+
+
+def test_what_test_runs_bring_and_cost_is_told_in_a_few_sentences() -> None:
+    assert told_of(unrelated("easy", 91.84), with_kills(70.1, 110, 0.0021)) == [
+        "With test runs of 2 min (easy:test=120) the mean bounded slowdown falls from 91.8 to "
+        "70.1. 1 job in 9 is stopped once, in the test run, and started again later. 0.2% of the "
+        "work is lost. No class of jobs by length waits more than 10% longer."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "killed", "lost", "sentences"),
+    [
+        (95, 110, 0.0021, ["rises from 91.8 to 95.0."]),
+        (91.83, 110, 0.0021, ["slowdown stays at 91.8."]),
+        (70, 430, 0.0021, ["43% of the jobs are stopped once, in the test run,"]),
+        (70, 200, 0.0021, ["1 job in 5 is stopped once"]),
+        (70, 1, 0.0004, ["1 job in 1,000 is stopped once", "Less than 0.1% of the work is lost."]),
+        (70, 0, 0.0, ["No job is stopped in its test run."]),
+    ],
+)
+def test_few_and_many_kills_read_well(
+    slowdown: float, killed: int, lost: float, sentences: list[str]
+) -> None:
+    (text,) = told_of(unrelated("easy", 91.84), with_kills(slowdown, killed, lost))
+    assert all(sentence in text for sentence in sentences)
+    assert ("work is lost" in text) == (killed > 0)
+
+
+def test_who_waits_longer_with_test_runs_is_told_beside_the_same_dispatcher_without() -> None:
+    first = with_waits(unrelated("first", 50), medium=1)
+    easy = with_waits(unrelated("easy", 90), medium=7200, longest_s=9000)
+    slow = with_waits(with_kills(70, 110, 0.002), medium=9000, longest_s=9100)
+    (text,) = told_of(first, easy, slow)
+    assert text.endswith("lost. These waits grow by more than 10%: medium jobs (x1.25).")
+    long = with_waits(with_kills(70, 110, 0.002), medium=7300, longest_s=18_000)
+    (text,) = told_of(first, easy, long)
+    assert text.endswith("than 10% longer. These waits grow by more: the longest wait (x2.00).")
+    (row,) = compare.test_runs(runs(first, easy, long))
+    assert row["longer"] == [{"who": "the longest wait", "times": 2}]
+    (text,) = told_of(easy, with_waits(with_kills(70, 1, 0.1), medium=7200, long=0, longest_s=9000))
+    assert text.endswith("waits more than 10% longer.")
+    none = with_waits(unrelated("easy", 90), medium=0)
+    (text,) = told_of(none, with_waits(with_kills(70, 1, 0.1), medium=90))
+    assert text.endswith("grow by more than 10%: medium jobs (from 0).")
+
+
+def test_test_runs_are_told_beside_a_run_that_differs_by_them_alone() -> None:
+    easy, other = unrelated("easy", 90), unrelated("easy:threshold=9", 80)
+    assert told_of(other, with_kills(70, 1, 0.1)) == []
+    assert told_of(unrelated("easy", 90, predictor="actual"), with_kills(70, 1, 0.1)) == []
+    assert told_of(easy, {**with_kills(70, 1, 0.1), "tests": 0}) == []
+    (text,) = told_of(easy, other, with_kills(70, 1, 0.1, "easy:tests=turn,threshold=9,test=5min"))
+    assert "With test runs of 5 min (easy:tests=turn,threshold=9,test=5min)" in text
+    assert "from 80.0 to 70.0" in text
+    another = {**easy, "submissions": "shifted", "bounded_slowdown_mean": 85}
+    shifted = {**with_kills(70, 1, 0.1), "submissions": "shifted"}
+    (text,) = told_of(easy, another, shifted)
+    assert "from 85.0 to 70.0" in text
+
+
+def test_a_user_whose_jobs_are_restarted_often_is_named() -> None:
+    users = {"ann": (900, 0.05), "bob": (60, 0.5), "eve": (30, 0.9), "tim": (9, 1.0)}
+    mean = (45 + 30 + 27 + 9) / 999
+    assert compare.restarted_often(users) == {
+        "user": "bob", "jobs": 60, "restarts": 30, "share": 0.5,
+        "share_of_all": pytest.approx(mean),
+    }  # fmt: skip
+    (text,) = told_of(unrelated("easy", 90), with_kills(70, 111, 0.002, **users))
+    assert text.endswith(
+        "User bob is stopped more often than others: 30 of 60 jobs (50%; of all jobs 11%)."
+    )
+    assert compare.restarted_often({"ann": (900, 0.5), "bob": (60, 0.7)}) is None
+    assert compare.restarted_often({"tim": (9, 1.0), "ann": (900, 0.0)}) is None
+    assert compare.restarted_often({}) is None
+
+
+def test_runs_whose_restarts_take_other_times_are_told_apart() -> None:
+    rows = runs(unrelated("easy", 5), unrelated("easy", 2, restart_cost_s=30))
+    assert shown(rows).splitlines()[1].split() == ["restart", "0", "s", "restart", "30", "s"]
+    assert rows[1]["first"] == "easy (restart 0 s)"

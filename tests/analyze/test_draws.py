@@ -34,6 +34,7 @@ def row(
         "submissions": f"draw {draw}",
         "classes": {"short": NONE, "medium": NONE, "long": long},
         "waits_of_users": {"ann": (20, ann_s)},
+        "restarts_of_users": {"ann": (20, 0.5)},
         "weeks": weeks or {},
     }
 

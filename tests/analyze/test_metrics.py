@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,24 @@ def test_figures_by_user_leave_out_unknown_users_and_jobs_that_never_started() -
     jobs = schedule([(0, 0, 100, 2), (10, -1, -1, 4), (20, 50, 50, 1), (20, -1, -1, 1)])
     rows = metrics.by_user(jobs, np.array([0, 0, -1, 1]), ["ann", "bob"])
     assert rows == {"ann": {"jobs": 1, "wait_s_mean": 0.0, "bounded_slowdown_mean": 1.0}}
+
+
+@pytest.mark.parametrize("part", [1, 2, 1 << 16])
+def test_restarts_and_lost_work_are_counted_by_user_and_class_where_jobs_may_be_restarted(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "_PART", part)
+    jobs = schedule([(0, 30, 40, 2), (0, 90, 100, 3), (5, 50, 9000, 1), (0, 7, 9, 5)])
+    lost = replace(jobs, lost_s=np.array([20, 30, 0, 40]))
+    rows = metrics.by_user(lost, np.array([1, 1, 0, -1]), ["ann", "bob"])
+    assert (rows["ann"]["restarts"], rows["ann"]["wasted_processor_s"]) == (0, 0)
+    assert (rows["bob"]["restarts"], rows["bob"]["wasted_processor_s"]) == (2, 130)
+    classes = metrics.by_class(lost)
+    assert {name: row["restarts"] for name, row in classes.items()} == {
+        "short": 3, "medium": 0, "long": 0,
+    }  # fmt: skip
+    assert classes["short"]["wasted_processor_s"] == 330
+    assert "restarts" not in metrics.by_class(jobs)["short"]
 
 
 def test_the_summary_leaves_out_jobs_that_never_started_and_counts_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -346,15 +347,18 @@ def test_what_tests_cost_is_told() -> None:
     shown = compare.tables(rows, 200)[0]
     headings = [str(cell) for cell in shown.columns[0].cells]
     assert {"jobs tested", "  ended in their test", "  share of the work"} <= set(headings)
-    first, second = compare.tests_told(rows)
+    first, second = compare.test_runs(rows)
     before, now = (run.metrics["bounded_slowdown_mean"] for run in runs[:2])
+    assert (first["bounded_slowdown_mean"], first["bounded_slowdown_mean_without"]) == (now, before)
+    assert (first["without"], first["test_s"]) == ("easy", 9)
+    assert first["killed_share"] == told["tests_killed"] / 80
+    assert first["wasted_share"] == told["wasted_share"]
     moves = "falls" if now < before else "rises"
-    assert first.startswith(
-        f"With test runs (easy:test=9) the mean bounded slowdown {moves} from {before:,.1f} to "
-        f"{now:,.1f}. 1 job in {80 / told['tests_killed']:,.0f} is stopped in its test and started "
-        f"again later. {told['wasted_share']:.1%} of the work is lost. "
+    assert first["text"].startswith(
+        f"With test runs of 9 s (easy:test=9) the mean bounded slowdown {moves} from "
+        f"{before:,.1f} to {now:,.1f}. "
     )
-    assert "(easy:tests=backfill,test=2)" in second
+    assert (second["dispatcher"], second["test_s"]) == ("easy:tests=backfill,test=2", 2)
 
 
 def test_the_command_says_what_is_missing(
@@ -373,7 +377,11 @@ def test_the_command_says_what_is_missing(
 
     tests = ("-d", "easy", "-d", "easy:test=9")
     assert "no job of log may be restarted: say which may, as --restartable all" in said(*tests)
-    assert "With test runs (easy:test=9) the mean bounded" in said(*tests, "--restartable", "all")
+    assert "With test runs of 9 s (easy:test=9) the mean bounded" in said(
+        *tests, "--restartable", "all"
+    )
+    (told,) = json.loads(said(*tests, "--restartable", "all", "--json"))["test_runs"]
+    assert (told["dispatcher"], told["without"], told["test_s"]) == ("easy:test=9", "easy", 9)
     assert "jobs tested" in said(*tests, "--restartable", "0.5", "--seed", "3")
     assert "--restart-cost 30s: no job may be restarted" in said("--restart-cost", "30s")
     assert "whole seconds are needed" in said("--restart-cost", "2.5s", "--restartable", "all")

@@ -422,7 +422,7 @@ REGISTRY: Mapping[str, Entry] = {
     ),
     "conservative": Entry(
         "backfilling that delays no waiting job: each has a promised start",
-        _ORDERS,
+        {**_ORDERS, **_TESTS},
         _backfill(depth=sys.maxsize),
     ),
     "fifo": Entry("first in, first out; stops at the first job that does not fit", _STRICT,

@@ -20,7 +20,9 @@ from dataclasses import replace
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
-from cpdispatch.decision import Placements
+from cpdispatch.decision import NO_START, Placements
+from cpdispatch.heuristics import kernels, plan
+from cpdispatch.heuristics.allocate import NO_HOLDS, as_placements, power_unit
 from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
 from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
@@ -75,6 +77,53 @@ def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
     short = block.copy()
     short[Column.EXPECTED, tests] = test_s
     return sealed(short)
+
+
+def beside(
+    instance: Instance,
+    profile: plan.Profile,
+    start_s: IntArray,
+    tests: IntArray,
+    test_s: int,
+    best_fit: bool,
+) -> Placements:
+    """Where jobs can be tested now without delaying anything that is planned.
+
+    To a plan a test is a short job that starts now or not at all: it takes what is free on a node
+    all the time until it is over, and its nodes have been cleared. The start that is planned for
+    the tested job itself stands, too.
+
+    Parameters
+    ----------
+    instance : Instance
+    profile : Profile
+        What running jobs, reservations and all planned starts leave free from now on.
+    start_s : int64 array, shape (queued,)
+        The planned starts, seconds; `NO_START` for none.
+    tests : int64 array, shape (tests,)
+        The jobs that may be tested, in the order of tests.
+    test_s : int
+        How long a test lasts, seconds.
+    best_fit : bool
+        Fullest feasible node first, instead of nodes by index.
+    """
+    over_s = instance.now + test_s + instance.restart_cost_s
+    free, watts_free = plan.left_until(profile, over_s)
+    planned_s = start_s[tests]
+    tests = tests[(planned_s == NO_START) | (planned_s >= over_s)]
+    return as_placements(
+        kernels.greedy(
+            instance.now,
+            free,
+            instance.system.capacity,
+            instance.queue.block,
+            sealed(tests),
+            best_fit,
+            *NO_HOLDS,
+            power_unit(instance),
+            watts_free,
+        )
+    )
 
 
 def homes(instance: Instance) -> Homes:

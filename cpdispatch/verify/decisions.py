@@ -61,6 +61,8 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     sound: list[_Start] = []
     for position, (low, high) in zip(positions, pairwise(offset), strict=True):
         job = instance.queue.block[:, position].tolist()
+        if decision.bound_s is not None and (bound_s := int(decision.bound_s[position])):
+            job[Column.EXPECTED] = bound_s + instance.restart_cost_s
         here, there = node[low:high], units[low:high]
         if wrongs := misplaced(job[0], here, there, job[2], nodes, down):
             found += wrongs

@@ -147,7 +147,7 @@ def restarting(draw: st.DrawFn, file: dict[str, Any]) -> None:
     for job in file["queue"]:
         job["restartable"] = draw(st.booleans())
         nodes = place(left, job["unit"], job["units"])
-        early = job["submit"] < file["time"]
+        early = job["submit"] < file["time"] and not job.keys() & {"after", "earliest"}
         if job["restartable"] and early and nodes and draw(st.integers(0, 3)) == 0:
             for node, count in nodes.items():
                 left[node] -= count * np.array(job["unit"])

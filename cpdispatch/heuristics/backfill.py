@@ -22,7 +22,6 @@ from cpdispatch.jobs import Column
 FCFS = find("fcfs")
 ALL = int(np.iinfo(np.int64).max)
 """The reservation depth of conservative backfilling."""
-_NO_TESTS: IntArray = sealed(np.empty(0, dtype=np.int64))
 
 
 class _Promise(NamedTuple):
@@ -153,10 +152,9 @@ class Backfill:
                 threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
                 secondary = self.secondary.rank(now, block, threshold_s)
         seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
-        late, tests = self._late(instance), _NO_TESTS
-        if self.test_s:
-            way = test_runs.WAYS["left" if self._plans(instance) else self.tests]
-            tests = test_runs.candidates(instance, self.test_s, late, way)
+        late = self._late(instance)
+        way = test_runs.WAYS["left" if self._plans(instance) else self.tests]
+        tests = test_runs.candidates(instance, self.test_s, late, way)
         leaves = self._leaves(instance, late)
         found = self._backfilled(seen, primary, secondary, leaves, tests)
         while killed := test_runs.killed(seen, found.start_s, found.placements):

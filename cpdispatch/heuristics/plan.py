@@ -108,6 +108,32 @@ def hold(
 
 
 @kernel
+def hold_plan(
+    profile: Profile,
+    until: int,
+    block: IntArray,
+    start: IntArray,
+    position: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    power_unit: IntArray,
+) -> None:
+    """Take what planned jobs hold until then; the profile has room for them.
+
+    The last four but one say where the jobs at some positions of the block are placed, see
+    `cpdispatch.decision.Placements`.
+    """
+    for k in range(position.shape[0]):
+        j = position[k]
+        if start[j] < until:
+            ask, entries = block[_REQUEST:, j], slice(offset[k], offset[k + 1])
+            end = min(start[j] + block[_EXPECTED, j], until)
+            watts = watts_of(ask, block[_UNITS, j], power_unit)
+            hold(profile, start[j], end, ask, node[entries], units[entries], watts, -1)
+
+
+@kernel
 def holdable(
     profile: Profile,
     start: int,

@@ -220,6 +220,11 @@ class Bounded:
         return kept
 
     @property
+    def test_s(self) -> int:
+        """How long a test run of the dispatcher lasts; 0 for none."""
+        return int(getattr(self.inner, "test_s", 0))
+
+    @property
     def fresh(self) -> bool:
         """Whether it has met no instance yet."""
         return self.shadow.fresh and bool(getattr(self.inner, "fresh", True))

@@ -223,6 +223,12 @@ def _tests(value: Any) -> str:
     return str(value)
 
 
+def _left(value: Any) -> str:
+    if value != "left":
+        raise ValueError("left is needed: beside a plan tests come after all starts")
+    return str(value)
+
+
 def _share(value: Any) -> float:
     number = _number(value, "a share of the limit, above 0 and 1 at most,")
     if not 0 < number <= 1:
@@ -359,7 +365,14 @@ def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher
     from cpdispatch.models.engine import make_engine
 
     limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
+    given = _beside_plan(given)
     return _bounded(make_engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
+
+
+def _beside_plan(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of an engine: its tests come after all starts in any case."""
+    rest = {key: value for key, value in given.items() if key not in ("test", "tests")}
+    return {**rest, "test_s": given["test"]} if "test" in given else rest
 
 
 def _hcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
@@ -384,6 +397,7 @@ def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.models.hyper import make_hyper
 
     limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
+    given = _beside_plan(given)
     return _bounded(make_hyper(limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
@@ -396,7 +410,7 @@ _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
     **_CP, "reserve": _depth, "patience": _share, "live": switch, "cp": switch,
-    "limits": _limits, "wait": _wait,
+    "limits": _limits, "wait": _wait, "test": _seconds, "tests": _left,
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
 
@@ -422,7 +436,7 @@ REGISTRY: Mapping[str, Entry] = {
     ),
     "conservative": Entry(
         "backfilling that delays no waiting job: each has a promised start",
-        _ORDERS,
+        {**_ORDERS, **_TESTS},
         _backfill(depth=sys.maxsize),
     ),
     "fifo": Entry("first in, first out; stops at the first job that does not fit", _STRICT,

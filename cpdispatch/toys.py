@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cpdispatch.decision import Decision
-from cpdispatch.instance import FORMAT, Instance, loads
+from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, loads
 
 
 class Dispatches(Protocol):
@@ -48,12 +48,15 @@ def simulated() -> tuple[Instance, ...]:
 
 @functools.cache
 def every_kind() -> tuple[Instance, ...]:
-    """Those of `simulated`, and one with reservations, a power cap and nodes down."""
-    return simulated() + _loaded({**_NODES, "queue": _queue([3, 0], [1, 1]), **_LIMITS})
+    """Those of `simulated`; with reservations, a power cap and nodes down; with a stopped job."""
+    return simulated() + _loaded(
+        {**_NODES, "queue": _queue([3, 0], [1, 1]), **_LIMITS},
+        {**_NODES, "queue": _stopped(_queue([3, 0], [1, 1])), **_RESTARTS},
+    )
 
 
 def _loaded(*files: dict[str, Any]) -> tuple[Instance, ...]:
-    return tuple(loads(msgspec.json.encode({"format": FORMAT, "time": 60, **f})) for f in files)
+    return tuple(loads(msgspec.json.encode({"format": FORMAT, "time": 60} | f)) for f in files)
 
 
 _POOL: dict[str, Any] = {
@@ -84,6 +87,7 @@ _LIMITS: dict[str, Any] = {
     "power": {"cap": 100, "unit": [5, 9]},
     "starvation": {"threshold": 40, "bound": 30},
 }
+_RESTARTS: dict[str, Any] = {"format": FORMAT_OF_RESTARTS, "restart_cost": 5}
 
 
 def _queue(*requests: list[int], after: bool = False) -> list[dict[str, Any]]:
@@ -103,4 +107,12 @@ def _queue(*requests: list[int], after: bool = False) -> list[dict[str, Any]]:
     if after:
         jobs[5] |= {"after": [jobs[2]["id"]], "think": 5}
         jobs[6] |= {"earliest": 75}
+    return jobs
+
+
+def _stopped(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The jobs, all of which may be tested but for the first, which has just been stopped."""
+    for job in jobs:
+        job |= {"restartable": True, "requested": 1_000_000}
+    jobs[0]["stopped"] = {"start": 50, "nodes": {"1": 1}}
     return jobs

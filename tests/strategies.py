@@ -79,6 +79,7 @@ def instance_files(
     dependencies: bool = False,
     starvation: bool = False,
     predictions: bool = False,
+    restarts: bool = False,
 ) -> dict[str, Any]:
     """The content of a valid instance file: running jobs fit, some are overdue."""
     system = draw(systems(max_nodes))
@@ -133,7 +134,31 @@ def instance_files(
         }
     if predictions:
         draw(predicted(running, queue))
+    if restarts:
+        draw(restarting(file))
     return file
+
+
+@st.composite
+def restarting(draw: st.DrawFn, file: dict[str, Any]) -> None:
+    """Let jobs be restarted; some have just been stopped, and killing them may take time."""
+    file["format"] = "cpdispatch-instance/2"
+    left = read(file).free.copy()
+    for job in file["queue"]:
+        job["restartable"] = draw(st.booleans())
+        nodes = place(left, job["unit"], job["units"])
+        early = job["submit"] < file["time"] and not job.keys() & {"after", "earliest"}
+        if job["restartable"] and early and nodes and draw(st.integers(0, 3)) == 0:
+            for node, count in nodes.items():
+                left[node] -= count * np.array(job["unit"])
+            start = draw(st.integers(job["submit"], file["time"] - 1))
+            held = {str(node): count for node, count in nodes.items()}
+            job["stopped"] = {"start": start, "nodes": held}
+    # A job that is killed holds its nodes, and draws power, whatever a decision is.
+    if not any("stopped" in job for job in file["queue"]) or not (
+        file.get("reservations") or "power" in file
+    ):
+        file["restart_cost"] = draw(st.sampled_from([0, 0, 3]))
 
 
 @st.composite
@@ -171,11 +196,12 @@ def instances(
     dependencies: bool = False,
     starvation: bool = False,
     predictions: bool = False,
+    restarts: bool = False,
 ) -> st.SearchStrategy[Instance]:
     """Valid instances, see `instance_files`."""
     files = instance_files(
         max_nodes, max_jobs, max_running, down, reservations, power, dependencies, starvation,
-        predictions,
+        predictions, restarts,
     )  # fmt: skip
     return files.map(read)
 

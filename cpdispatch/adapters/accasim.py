@@ -178,13 +178,19 @@ def scheduler(
     Raises
     ------
     UsageError
-        When AccaSim is not installed, or there is no such dispatcher. During the simulation:
-        `DecisionError` when the dispatcher answers with an infeasible decision, or leaves jobs on
-        an idle system for ever; `InputError` when a job lacks what a dispatcher needs.
+        When AccaSim is not installed, there is no such dispatcher, or it makes test runs. During
+        the simulation: `DecisionError` when the dispatcher answers with an infeasible decision, or
+        leaves jobs on an idle system for ever; `InputError` when a job lacks what a dispatcher
+        needs.
     """
-    base = imported("base.scheduler_class")
     if isinstance(dispatcher, str):
         dispatcher = dispatch.make(dispatcher, settings)
+    if getattr(dispatcher, "test_s", 0):
+        raise UsageError(
+            f"dispatcher {dispatcher.name} makes test runs, and AccaSim cannot kill a job and "
+            "queue it again: leave test out"
+        )
+    base = imported("base.scheduler_class")
     bridge = Bridge(dispatcher, {} if expected_wait_s is None else expected_wait_s)
     name = dispatcher.name
 

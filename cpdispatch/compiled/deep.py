@@ -24,6 +24,7 @@ from cpdispatch.compiled.nodes import Nodes, give_back
 from cpdispatch.compiled.running import begin
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.heuristics import plan
+from cpdispatch.heuristics.kernels import Homes
 from cpdispatch.jobs import Column
 
 _EXPECTED_ROW, _REQUEST_ROW = int(Column.EXPECTED), int(Column.REQUEST)
@@ -108,7 +109,7 @@ def dispatch_deep(
     second: IntArray, nodes: Nodes, deep: Deep, care: Any, depth: int, best_fit: bool, ended: int,
 ) -> None:  # fmt: skip
     """One pass with promises, see `cpdispatch.heuristics.plan.plan`."""
-    now, queued = at[NOW], at[QUEUED]
+    now, queued, none = at[NOW], at[QUEUED], np.empty(0, dtype=np.int64)
     waiting = np.sort(first[WHO, :queued].copy())
     offset, node, units = _entries(
         deep.promise[1][waiting], deep.promise[2][waiting], deep.node, deep.units
@@ -124,6 +125,7 @@ def dispatch_deep(
         best_fit,
         plan.Promises(deep.promise[0][waiting], offset, node, units),
         np.zeros(nodes.capacity.shape[1], dtype=np.int64),
+        Homes(none, none, none, none, none),
     )
     used = 0
     deep.promise[0][waiting] = _NO_START

@@ -13,11 +13,12 @@ from cpdispatch.jobs import JobTable
 from cpdispatch.system import System
 
 _BEYOND_ANY_CAP = int(np.iinfo(np.int64).max // 4)
-_NO_HOLDS = (
+NO_HOLDS = (
     sealed(np.empty(0, dtype=np.int64)),
     sealed(np.empty(0, dtype=np.int64)),
     sealed(np.empty((0, 0), dtype=np.int64)),
 )
+"""What `holds` says where nothing is reserved."""
 
 
 def power_unit(instance: Instance) -> IntArray:
@@ -30,7 +31,7 @@ def power_unit(instance: Instance) -> IntArray:
 def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
     """Start, node and capacity of what is reserved, one row a node of each reservation."""
     if not instance.reservations:
-        return _NO_HOLDS
+        return NO_HOLDS
     rows = [(r.start_s, node, r.capacity) for r in instance.reservations for node in r.nodes]
     return (
         sealed(np.array([start for start, _, _ in rows], dtype=np.int64)),
@@ -48,7 +49,7 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
     now, running = instance.now, instance.running
     coming = {node for r in instance.reservations if r.start_s > now for node in r.nodes}
     if not coming:
-        return _NO_HOLDS
+        return NO_HOLDS
     rows = []
     for r in instance.reservations:
         capacity = np.array(r.capacity, dtype=np.int64)
@@ -124,7 +125,7 @@ def system_fits(system: System, jobs: JobTable, power: Power | None = None) -> N
         0,
         system.capacity,
         jobs.block,
-        *_NO_HOLDS,
+        *NO_HOLDS,
         np.array(unit, dtype=np.int64),
         _BEYOND_ANY_CAP if power is None else power.cap,
     )

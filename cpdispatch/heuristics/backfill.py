@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, ByteArray, IntArray, sealed
-from cpdispatch.decision import NO_START, Certificate, Decision, Placements
+from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import kernels, plan, test_runs
 from cpdispatch.heuristics.allocate import as_placements, from_packed, holds, power_unit
@@ -16,12 +17,29 @@ from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import JobTable
+from cpdispatch.jobs import Column, JobTable
 
 FCFS = find("fcfs")
 ALL = int(np.iinfo(np.int64).max)
 """The reservation depth of conservative backfilling."""
-_NO_TESTS: IntArray = sealed(np.empty(0, dtype=np.int64))
+
+
+class _Promise(NamedTuple):
+    """A start that a job was promised, for how long, and its units by node."""
+
+    start_s: int
+    lasts_s: int
+    nodes: dict[int, int]
+
+
+class _Pass(NamedTuple):
+    """What a pass over the queue comes to: see `Decision`; and what it promises, by job."""
+
+    start_s: IntArray
+    reason: ByteArray
+    bound_s: IntArray
+    placements: Placements
+    promises: dict[int, _Promise]
 
 
 @dataclass(slots=True)
@@ -61,11 +79,12 @@ class Backfill:
         wide for it. It plays no part where capacity is planned over time.
     long_s : int
     test_s : int
-        How long a test run lasts; 0 for none. Tests need a depth of 1, and are not made where
-        capacity is planned over time. See `cpdispatch.heuristics.test_runs`.
+        How long a test run lasts; 0 for none. Tests need a depth of 1 or more. See
+        `cpdispatch.heuristics.test_runs`.
     tests : str
         When tests come: after all backfilling (``left``), before it (``backfill``), or before it
-        and instead of starts in turn (``turn``).
+        and instead of starts in turn (``turn``). With a depth above 1, and where capacity is
+        planned over time, they come after all starts.
     name : str
 
     References
@@ -88,13 +107,21 @@ class Backfill:
     test_s: int = 0
     tests: str = "left"
     name: str = "easy"
-    _promises: dict[int, tuple[int, list[int], list[int]]] = field(default_factory=dict, repr=False)
+    _promises: dict[int, _Promise] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.tests not in test_runs.WAYS:
             raise unknown("way of tests", self.tests, test_runs.WAYS)
-        if self.test_s and self.depth != 1:
-            raise UsageError(f"test={self.test_s}: tests need depth=1, and not depth={self.depth}")
+        if self.test_s and self.depth < 1:
+            raise UsageError(
+                f"test={self.test_s}: a strict order leaves nothing to tests: leave test out, or "
+                f"have depth=1 or more, and not depth={self.depth}"
+            )
+        if self.test_s and self.depth > 1 and self.tests != "left":
+            raise UsageError(
+                f"tests={self.tests}: where more than one start is promised, tests come after all "
+                "starts: leave tests out, or write tests=left"
+            )
 
     @property
     def fresh(self) -> bool:
@@ -125,24 +152,24 @@ class Backfill:
                 threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
                 secondary = self.secondary.rank(now, block, threshold_s)
         seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
-        late, tests = self._late(instance, instance.queue), _NO_TESTS
-        if self.test_s:
-            way = test_runs.WAYS[self.tests]
-            tests = test_runs.candidates(instance, self.test_s, late, way)
+        late = self._late(instance, instance.queue)
+        way = test_runs.WAYS["left" if self._plans(instance) else self.tests]
+        tests = test_runs.candidates(instance, self.test_s, late, way)
         leaves = self._leaves(instance, late)
-        start_s, reason, bound_s, placements = self._backfilled(
-            seen, primary, secondary, leaves, late, tests
-        )
-        while killed := test_runs.killed(seen, start_s, placements):
+        found = self._backfilled(seen, primary, secondary, leaves, late, tests)
+        while killed := test_runs.killed(seen, found.start_s, found.placements):
             seen = test_runs.with_busy_nodes(seen, killed)
             primary, secondary = (order[~np.isin(order, killed)] for order in (primary, secondary))
-            start_s, reason, bound_s, placements = self._backfilled(
-                seen, primary, secondary, leaves, late, tests
-            )
+            found = self._backfilled(seen, primary, secondary, leaves, late, tests)
+        self._promises = found.promises
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         certificate = Certificate(self.name, phases_ms=phases)
-        bounded = bound_s if bound_s.any() else None
-        return Decision(start_s, reason, placements, certificate, bounded)
+        bound_s = found.bound_s if found.bound_s.any() else None
+        return Decision(found.start_s, found.reason, found.placements, certificate, bound_s)
+
+    def _plans(self, instance: Instance) -> bool:
+        """Whether capacity is planned over time."""
+        return self.depth > 1 or bool(instance.reservations) or len(instance.down) > 0
 
     def _is_strict(self, instance: Instance) -> bool:
         """Whether a job has waited so long that all are taken to last as requested."""
@@ -176,58 +203,54 @@ class Backfill:
         leaves: IntArray,
         late: BoolArray,
         tests: IntArray,
-    ) -> tuple[IntArray, ByteArray, IntArray, Placements]:
-        """Starts, reasons, bounds and placements, with the queue in these orders of positions."""
-        block, now = instance.queue.block, instance.now
-        if self.depth > 1 or instance.reservations or len(instance.down):
-            start, reason, placed = self._plan(instance, primary, secondary)
-            placements = as_placements(placed)
-            bound = np.zeros(len(instance.queue), dtype=np.int64)
-        else:
-            turns = test_runs.no_turns(instance)
-            if self.test_s:
-                late_running = self._late(instance, instance.running.jobs)
-                turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
-            start, reason, bound, jobs, packed = kernels.easy(
-                now,
-                instance.free,
-                instance.system.capacity,
-                block,
-                primary,
-                secondary,
-                self.depth,
-                self.best_fit,
-                instance.running.jobs.block,
-                instance.running.end_s,
-                instance.running.offset,
-                instance.running.node,
-                instance.running.units,
-                power_unit(instance),
-                instance.power_free(),
-                leaves,
-                test_runs.shortened(block, tests, self.test_s + instance.restart_cost_s),
-                tests,
-                self.test_s,
-                test_runs.WAYS[self.tests],
-                test_runs.homes(instance),
-                *turns,
-            )
-            placements = from_packed(jobs, packed)
-        if self.depth > 1:
-            self._remember(instance, start, placements)
-        return start, reason, bound, placements
+    ) -> _Pass:
+        """Decide, with the queue in these orders of positions."""
+        if self._plans(instance):
+            return self._plan(instance, primary, secondary, tests)
+        block = instance.queue.block
+        turns = test_runs.no_turns(instance)
+        if self.test_s:
+            late_running = self._late(instance, instance.running.jobs)
+            turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
+        start, reason, bound, jobs, packed = kernels.easy(
+            instance.now,
+            instance.free,
+            instance.system.capacity,
+            block,
+            primary,
+            secondary,
+            self.depth,
+            self.best_fit,
+            instance.running.jobs.block,
+            instance.running.end_s,
+            instance.running.offset,
+            instance.running.node,
+            instance.running.units,
+            power_unit(instance),
+            instance.power_free(),
+            leaves,
+            test_runs.shortened(block, tests, self.test_s + instance.restart_cost_s),
+            tests,
+            self.test_s,
+            test_runs.WAYS[self.tests],
+            test_runs.homes(instance),
+            *turns,
+        )
+        return _Pass(start, reason, bound, from_packed(jobs, packed), {})
 
     def _plan(
-        self, instance: Instance, primary: IntArray, secondary: IntArray
-    ) -> tuple[IntArray, ByteArray, kernels.Placed]:
+        self, instance: Instance, primary: IntArray, secondary: IntArray, tests: IntArray
+    ) -> _Pass:
+        """Plan over time, then test jobs beside the plan."""
         hold_start, hold_node, hold_capacity = holds(instance)
         ends = [r.end_s for r in instance.reservations for _ in r.nodes]
-        running = instance.running
+        running, jobs = instance.running, len(instance.queue)
+        ids, block = self._promised_to(instance)
         profile = plan.expected_profile(
             instance.now,
             instance.system.capacity,
             instance.down,
-            len(instance.queue),
+            block.shape[1],
             running.jobs.block,
             running.end_s,
             running.offset,
@@ -244,34 +267,100 @@ class Backfill:
             instance.now,
             profile,
             instance.system.capacity,
-            instance.queue.block,
+            block,
             primary,
             secondary,
             self.depth,
             self.best_fit,
-            self._recall(instance),
+            self._recall(ids),
             power_unit(instance),
+            test_runs.homes(instance),
         )
-        return start, reason, placed
+        placements = as_placements(placed)
+        promises: dict[int, _Promise] = {}
+        if self.depth > 1:
+            promises = {
+                ids[k]: _Promise(int(start[k]), int(block[Column.EXPECTED, k]), nodes)
+                for k, nodes in placements.as_dict().items()
+                if start[k] > instance.now
+            }
+            away = [k for k in range(jobs, len(ids)) if start[k] != NO_START]
+            promises |= {ids[k]: self._promises[ids[k]] for k in away}
+        found = _Pass(
+            start[:jobs], reason[:jobs], np.zeros_like(start[:jobs]), placements, promises
+        )
+        return self._with_tests(instance, profile, found, tests) if len(tests) else found
 
-    def _recall(self, instance: Instance) -> plan.Promises:
-        """The promises to the queued jobs."""
-        none: tuple[int, list[int], list[int]] = (NO_START, [], [])
-        kept = [self._promises.get(job, none) for job in instance.queue.id.tolist()]
+    def _promised_to(self, instance: Instance) -> tuple[list[int], IntArray]:
+        """Ids and block of the queued jobs, then of those that run and have a promise.
+
+        Such a job is being tested, or its nodes are being cleared. It is not queued, or will not be
+        after this decision: then its place in the queue has the id -1.
+        """
+        ids, block, running = instance.queue.id.tolist(), instance.queue.block, instance.running
+        away = [k for k, id in enumerate(running.jobs.id.tolist()) if id in self._promises]
+        if not away:
+            return ids, block
+        of = running.jobs.id[away].tolist()
+        more = running.jobs.block[:, away].copy()
+        more[Column.EXPECTED] = [self._promises[id].lasts_s for id in of]
+        return [-1 if id in of else id for id in ids] + of, sealed(np.hstack((block, more)))
+
+    def _recall(self, ids: list[int]) -> plan.Promises:
+        """What these jobs were promised; nothing to the id -1."""
+        none = _Promise(NO_START, 0, {})
+        kept = [self._promises.get(job, none) for job in ids]
         return plan.Promises(
-            np.array([start for start, _, _ in kept], dtype=np.int64),
-            np.cumsum([0, *(len(nodes) for _, nodes, _ in kept)], dtype=np.int64),
-            np.array([node for _, nodes, _ in kept for node in nodes], dtype=np.int64),
-            np.array([many for _, _, units in kept for many in units], dtype=np.int64),
+            np.array([promise.start_s for promise in kept], dtype=np.int64),
+            np.cumsum([0, *(len(promise.nodes) for promise in kept)], dtype=np.int64),
+            np.array([node for promise in kept for node in promise.nodes], dtype=np.int64),
+            np.array([n for promise in kept for n in promise.nodes.values()], dtype=np.int64),
         )
 
-    def _remember(self, instance: Instance, start: IntArray, placements: Placements) -> None:
-        ids = instance.queue.id
-        self._promises = {
-            int(ids[position]): (int(start[position]), list(nodes), list(nodes.values()))
-            for position, nodes in placements.as_dict().items()
-            if start[position] > instance.now
-        }
+    def _with_tests(
+        self, instance: Instance, profile: plan.Profile, found: _Pass, tests: IntArray
+    ) -> _Pass:
+        """What a pass comes to with tests beside its plan; what it promises stays promised."""
+        ids, cost_s = instance.queue.id, instance.restart_cost_s
+        if cost_s:
+            keep = [self._is_longer(instance, profile, found, k) for k in tests.tolist()]
+            tests = tests[keep]
+        places = test_runs.beside(
+            instance, profile, found.start_s, tests, self.test_s, self.best_fit
+        )
+        if not len(places):
+            return found
+        tested, promises = places.position, dict(found.promises)
+        for id in ids[tested].tolist():
+            if id in promises:
+                promise = promises[id]
+                promises[id] = promise._replace(lasts_s=promise.lasts_s + cost_s)
+        start_s, reason, bound_s = found.start_s.copy(), found.reason.copy(), found.bound_s.copy()
+        start_s[tested], reason[tested], bound_s[tested] = (
+            instance.now, Reason.BACKFILLED, self.test_s,
+        )  # fmt: skip
+        both = Placements.of({**found.placements.as_dict(), **places.as_dict()})
+        return _Pass(start_s, reason, bound_s, both, promises)
+
+    def _is_longer(
+        self, instance: Instance, profile: plan.Profile, found: _Pass, position: int
+    ) -> bool:
+        """Make the promise to a job longer by what a restart costs; whether that is possible."""
+        promise = found.promises.get(int(instance.queue.id[position]))
+        if promise is None:
+            return True
+        end_s = promise.start_s + promise.lasts_s
+        ask = instance.queue.request[position]
+        more = (
+            end_s, end_s + instance.restart_cost_s, ask,
+            np.array(list(promise.nodes), dtype=np.int64),
+            np.array(list(promise.nodes.values()), dtype=np.int64),
+            int(instance.queue.units[position] * (ask @ power_unit(instance))),
+        )  # fmt: skip
+        possible = bool(plan.holdable(profile, *more))
+        if possible:
+            plan.hold(profile, *more, -1)
+        return possible
 
 
 def _first(order: IntArray, late: BoolArray) -> IntArray:

@@ -405,7 +405,7 @@ def _reserve(
 
 
 @kernel
-def _is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> bool:
+def is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> bool:
     """Whether a job that has just been stopped can go on where it is."""
     if homes.of.shape[0] == 0 or homes.of[job] < 0:
         return False
@@ -414,6 +414,21 @@ def _is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> bo
             if homes.units[e] * ask[r] > max(usable[homes.node[e], r], 0):
                 return False
     return True
+
+
+@kernel
+def place_at_home(placed: Placed, job: int, homes: Homes) -> Placed:
+    """Place a job that has just been stopped where it is."""
+    first, low = homes.offset[homes.of[job]], placed.offset[placed.jobs]
+    entries = homes.offset[homes.of[job] + 1] - first
+    node, units_at = placed.node, placed.units
+    if low + entries > node.shape[0]:
+        node, units_at = _grown(node, 2 * (low + entries)), _grown(units_at, 2 * (low + entries))
+    for e in range(entries):
+        node[low + e], units_at[low + e] = homes.node[first + e], homes.units[first + e]
+    placed.position[placed.jobs] = job
+    placed.offset[placed.jobs + 1] = low + entries
+    return Placed(placed.jobs + 1, placed.position, placed.offset, node, units_at)
 
 
 @kernel
@@ -432,19 +447,11 @@ def _start(
     homes: Homes,
 ) -> Placed:
     """Start a job that fits ``usable``: where it is if it can go on there, else anywhere."""
-    if not _is_home_free(usable, ask, homes, job):
+    if not is_home_free(usable, ask, homes, job):
         return start_job(placed, job, usable, F, pool, capacity, ask, units, best_fit)
-    first, low = homes.offset[homes.of[job]], placed.offset[placed.jobs]
-    entries = homes.offset[homes.of[job] + 1] - first
-    node, units_at = placed.node, placed.units
-    if low + entries > node.shape[0]:
-        node, units_at = _grown(node, 2 * (low + entries)), _grown(units_at, 2 * (low + entries))
-    for e in range(entries):
-        node[low + e], units_at[low + e] = homes.node[first + e], homes.units[first + e]
-    placed.position[placed.jobs] = job
-    placed.offset[placed.jobs + 1] = low + entries
-    placed = Placed(placed.jobs + 1, placed.position, placed.offset, node, units_at)
-    change(F, ask, node[low : low + entries], units_at[low : low + entries], -1)
+    placed = place_at_home(placed, job, homes)
+    low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
+    change(F, ask, placed.node[low:high], placed.units[low:high], -1)
     pool -= units * ask
     due[job] -= now - homes.start_s[homes.of[job]]
     return placed
@@ -526,7 +533,7 @@ def _backfill(
         if watts > watts_free or not pool_keeps(pool, ask, units, spare[j]):
             continue
         outlives = now + block[_EXPECTED, j] > shadow
-        if outlives and _is_home_free(F, ask, homes, j):
+        if outlives and is_home_free(F, ask, homes, j):
             outlives = homes.start_s[homes.of[j]] + block[_EXPECTED, j] > shadow
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):

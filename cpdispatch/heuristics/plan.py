@@ -16,10 +16,13 @@ from cpdispatch.compile import kernel
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.kernels import (
+    Homes,
     Placed,
     change,
     fits,
+    is_home_free,
     nothing_placed,
+    place_at_home,
     place_next,
     pool_has,
     watts_of,
@@ -29,9 +32,10 @@ from cpdispatch.jobs import Column
 _UNITS, _EXPECTED, _REQUEST = int(Column.UNITS), int(Column.EXPECTED), int(Column.REQUEST)
 _STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
 _RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
-# A job splits two segments at most when its promise is checked, when it is moved and when it is
-# placed anew. Slots that are not needed are never touched, so they cost no memory.
-_SPLITS = 6
+# A job splits two segments at most when its promise is checked, when it is moved, when it is placed
+# anew and when its promise is made longer for a test. Slots that are not needed are never touched,
+# so they cost no memory.
+_SPLITS = 8
 _FOREVER = int(np.iinfo(np.int64).max)
 
 
@@ -104,6 +108,32 @@ def hold(
 
 
 @kernel
+def hold_plan(
+    profile: Profile,
+    until: int,
+    block: IntArray,
+    start: IntArray,
+    position: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    power_unit: IntArray,
+) -> None:
+    """Take what planned jobs hold until then; the profile has room for them.
+
+    The last four but one say where the jobs at some positions of the block are placed, see
+    `cpdispatch.decision.Placements`.
+    """
+    for k in range(position.shape[0]):
+        j = position[k]
+        if start[j] < until:
+            ask, entries = block[_REQUEST:, j], slice(offset[k], offset[k + 1])
+            end = min(start[j] + block[_EXPECTED, j], until)
+            watts = watts_of(ask, block[_UNITS, j], power_unit)
+            hold(profile, start[j], end, ask, node[entries], units[entries], watts, -1)
+
+
+@kernel
 def holdable(
     profile: Profile,
     start: int,
@@ -170,6 +200,19 @@ def lower(M: IntArray, free: IntArray) -> None:
     for node in range(M.shape[0]):
         for r in range(M.shape[1]):
             M[node, r] = min(M[node, r], free[node, r])
+
+
+@kernel
+def left_until(profile: Profile, until: int) -> tuple[IntArray, int]:
+    """What is free on each node, and in watts, at every instant from now until then."""
+    M = profile.free[profile.slot[0]].copy()
+    watts = profile.watts[profile.slot[0]]
+    for k in range(1, profile.size[0]):
+        if profile.time[k] >= until:
+            break
+        lower(M, profile.free[profile.slot[k]])
+        watts = min(watts, profile.watts[profile.slot[k]])
+    return M, watts
 
 
 @kernel
@@ -246,10 +289,17 @@ def _put(
     block: IntArray,
     watts: int,
     best_fit: bool,
+    homes: Homes,
 ) -> Placed:
-    """Place a job that fits ``M`` from ``begin`` on, and hold its capacity."""
+    """Place a job that fits ``M`` from ``begin`` on, and hold its capacity.
+
+    One that has just been stopped and would start now goes on where it is, if it can.
+    """
     ask = block[_REQUEST:, job]
-    placed = place_next(placed, job, M, capacity, ask, block[_UNITS, job], best_fit)
+    if begin == profile.time[0] and is_home_free(M, ask, homes, job):
+        placed = place_at_home(placed, job, homes)
+    else:
+        placed = place_next(placed, job, M, capacity, ask, block[_UNITS, job], best_fit)
     entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
     end = begin + block[_EXPECTED, job]
     hold(profile, begin, end, ask, placed.node[entries], placed.units[entries], watts, -1)
@@ -291,8 +341,12 @@ def _compressed(
     promises: Promises,
     start: IntArray,
     placed: Placed,
+    homes: Homes,
 ) -> Placed:
-    """Move promised jobs earlier where capacity was freed, one by one, all others in place."""
+    """Move promised jobs earlier where capacity was freed, one by one, all others in place.
+
+    One that has just been stopped, and may start now as promised, is placed anew.
+    """
     M = np.empty(capacity.shape, dtype=np.int64)
     for k in range(primary.shape[0]):
         j = primary[k]
@@ -302,10 +356,12 @@ def _compressed(
         entries = slice(promises.offset[j], promises.offset[j + 1])
         node, units = promises.node[entries], promises.units[entries]
         hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], 1)
-        begin = earliest(profile, ask, need, watts[j], expected, start[j] - 1, M)
+        anew = homes.of.shape[0] > 0 and homes.of[j] >= 0 and start[j] == profile.time[0]
+        latest = start[j] if anew else start[j] - 1
+        begin = earliest(profile, ask, need, watts[j], expected, latest, M)
         if begin >= 0:
             start[j] = begin
-            placed = _put(profile, placed, j, begin, M, capacity, block, watts[j], best_fit)
+            placed = _put(profile, placed, j, begin, M, capacity, block, watts[j], best_fit, homes)
         else:
             hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], -1)
             placed = _keep(placed, j, node, units)
@@ -324,8 +380,12 @@ def plan(
     best_fit: bool,
     promises: Promises,
     power_unit: IntArray,
+    homes: Homes,
 ) -> tuple[IntArray, ByteArray, Placed]:
     """One pass with reservations for the first ``depth`` jobs that cannot start.
+
+    The orders say which jobs of the ``block`` are planned. For the others their promises are kept,
+    where they are possible, and that is all.
 
     Promises made before are put in place first, then moved earlier one by one in the primary order
     where capacity was freed. One that the running jobs have made impossible by outliving
@@ -340,13 +400,14 @@ def plan(
         watts[j] = watts_of(block[_REQUEST:, j], block[_UNITS, j], power_unit)
     _recalled(now, profile, block, watts, promises, start)
     placed = _compressed(
-        profile, capacity, block, watts, primary, best_fit, promises, start, nothing_placed(jobs)
-    )
+        profile, capacity, block, watts, primary, best_fit, promises, start, nothing_placed(jobs),
+        homes,
+    )  # fmt: skip
     promised = (start > now).sum()
     M = np.empty(capacity.shape, dtype=np.int64)
     for turn in range(2):
         order = primary if turn == 0 else secondary
-        for k in range(jobs):
+        for k in range(order.shape[0]):
             j = order[k]
             if start[j] != _NO_START or reason[j] == _NEVER:
                 continue
@@ -357,7 +418,9 @@ def plan(
             begin = earliest(profile, ask, need, watts[j], expected, latest, M)
             if begin >= 0:
                 start[j] = begin
-                placed = _put(profile, placed, j, begin, M, capacity, block, watts[j], best_fit)
+                placed = _put(
+                    profile, placed, j, begin, M, capacity, block, watts[j], best_fit, homes
+                )
                 promised += begin > now
             elif turn == 0 and not fits(capacity, ask, need):
                 reason[j] = _NEVER

@@ -21,7 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
-from cpdispatch.decision import Placements
+from cpdispatch.decision import NO_BOUND, NO_START, Placements
+from cpdispatch.heuristics import kernels, plan
+from cpdispatch.heuristics.allocate import NO_HOLDS, as_placements, holds, power_unit
 from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
 from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
@@ -52,13 +54,17 @@ def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> Flo
 def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> IntArray:
     """The queue positions of the jobs that may be tested, in the order of tests; shape (tests,).
 
-    They may be restarted, have not been stopped, and ask for more than `LENGTHS_MIN` lengths of a
-    test. Except where jobs in turn are tested, they are not among the ``late`` ones, shape
-    (queued,). The key of a test is its length over the square root of the probability that the job
-    ends in it; of equal keys, what was submitted first comes first.
+    They may start now and be restarted, have not been stopped, and ask for more than `LENGTHS_MIN`
+    lengths of a test, which is 0 where there are no tests. Except where jobs in turn are tested,
+    they are not among the ``late`` ones, shape (queued,). The key of a test is its length over the
+    square root of the probability that the job ends in it; of equal keys, what was submitted first
+    comes first.
     """
+    if not test_s:
+        return _NONE
     queue = instance.queue
     may = (queue.restartable > 0) & (queue.requested_s > LENGTHS_MIN * test_s)
+    may &= instance.eligible()
     if instance.stopped is not None:
         may[instance.stopped.position] = False
     if way != TURN:
@@ -137,6 +143,182 @@ def turns(
         np.where(late_running, running, others[1]),
         whole_end_s,
     )
+
+
+def beside(
+    instance: Instance,
+    profile: plan.Profile,
+    start_s: IntArray,
+    tests: IntArray,
+    test_s: int,
+    best_fit: bool,
+) -> Placements:
+    """Where jobs can be tested now without delaying anything that is planned.
+
+    To a plan a test is a short job that starts now or not at all: it takes what is free on a node
+    all the time until it is over, and its nodes have been cleared. The start that is planned for
+    the tested job itself stands, too.
+
+    Parameters
+    ----------
+    instance : Instance
+    profile : Profile
+        What running jobs, reservations and all planned starts leave free from now on.
+    start_s : int64 array, shape (queued,)
+        The planned starts, seconds; `NO_START` for none.
+    tests : int64 array, shape (tests,)
+        The jobs that may be tested, in the order of tests.
+    test_s : int
+        How long a test lasts, seconds.
+    best_fit : bool
+        Fullest feasible node first, instead of nodes by index.
+    """
+    over_s = instance.now + test_s + instance.restart_cost_s
+    free, watts_free = plan.left_until(profile, over_s)
+    planned_s = start_s[tests]
+    tests = tests[(planned_s == NO_START) | (planned_s >= over_s)]
+    return as_placements(
+        kernels.greedy(
+            instance.now,
+            free,
+            instance.system.capacity,
+            instance.queue.block,
+            sealed(tests),
+            best_fit,
+            *NO_HOLDS,
+            power_unit(instance),
+            watts_free,
+        )
+    )
+
+
+class Completed(NamedTuple):
+    """A plan with what is done beside it, see `cpdispatch.decision.Decision`."""
+
+    start_s: IntArray
+    placements: Placements
+    bound_s: IntArray | None
+
+
+def completed(
+    instance: Instance,
+    start_s: IntArray,
+    placements: Placements,
+    tests: IntArray,
+    test_s: int,
+    best_fit: bool,
+) -> Completed:
+    """A plan, with the stopped jobs that go on beside it, and with test runs.
+
+    A stopped job goes on where it is if what is planned for the others leaves its nodes free for as
+    long as it lasts. Where killing takes time, the plan is one without stopped jobs whose nodes are
+    busy meanwhile, see `clearing`; else a stopped job that does not go on keeps its planned start.
+    No other planned start moves.
+
+    Parameters
+    ----------
+    instance : Instance
+        Jobs last as long as its expected durations say.
+    start_s : int64 array, shape (queued,)
+        The planned starts, seconds; `NO_START` for none.
+    placements : Placements
+        The nodes of all planned jobs.
+    tests : int64 array, shape (tests,)
+        The jobs that may be tested, in the order of tests.
+    test_s : int
+        How long a test lasts, seconds.
+    best_fit : bool
+        Fullest feasible node first, instead of nodes by index.
+    """
+    now, queue, cost_s = instance.now, instance.queue, instance.restart_cost_s
+    stopped = {} if instance.stopped is None else instance.stopped.held()
+    if not len(tests) and not stopped:
+        return Completed(start_s, placements, None)
+    until_s = now + max([test_s + cost_s, *(int(queue.expected_s[k]) for k in stopped)])
+    profile = _left_by(instance, start_s, placements, until_s)
+    start_s, places, bound_s = start_s.copy(), placements.as_dict(), None
+    watts = instance.job_power(queue)
+
+    def entries(
+        position: int, nodes: Mapping[int, int]
+    ) -> tuple[IntArray, IntArray, IntArray, int]:
+        at, units = np.array(list(nodes.items()), dtype=np.int64).T.copy()
+        return queue.request[position], at, units, int(watts[position])
+
+    busy = {position: entries(position, nodes) for position, (_, nodes) in stopped.items()}
+    if cost_s:
+        for held in busy.values():
+            plan.hold(profile, now, now + cost_s, *held, -1)
+    for position, held in busy.items():
+        here = position in places and start_s[position] < until_s
+        begin_s, end_s = now, now + cost_s
+        if here:
+            begin_s = int(start_s[position])
+            end_s = min(begin_s + int(queue.expected_s[position]), until_s)
+        now_held = entries(position, places[position]) if here else held
+        if here or cost_s:
+            plan.hold(profile, begin_s, end_s, *now_held, 1)
+        over_s = now + int(queue.expected_s[position])
+        if plan.holdable(profile, now, over_s, *held):
+            plan.hold(profile, now, over_s, *held, -1)
+            start_s[position], places[position] = now, stopped[position][1]
+        elif here or cost_s:
+            plan.hold(profile, begin_s, end_s, *now_held, -1)
+    if len(tests):
+        tested = beside(instance, profile, start_s, tests, test_s, best_fit)
+        if len(tested):
+            start_s[tested.position] = now
+            places |= tested.as_dict()
+            bound_s = np.full(len(queue), NO_BOUND, dtype=np.int64)
+            bound_s[tested.position] = test_s
+    return Completed(start_s, Placements.of(places), bound_s)
+
+
+def _left_by(
+    instance: Instance, start_s: IntArray, placements: Placements, until_s: int
+) -> plan.Profile:
+    """What running jobs, reservations and a plan leave free from now until then."""
+    now, running, queue = instance.now, instance.running, instance.queue
+    hold_start, hold_node, hold_capacity = holds(instance)
+    hold_end = np.array([r.end_s for r in instance.reservations for _ in r.nodes], dtype=np.int64)
+    stopped = 0 if instance.stopped is None else len(instance.stopped.position)
+    profile = plan.expected_profile(
+        now,
+        instance.system.capacity,
+        instance.down,
+        int((start_s[placements.position] < until_s).sum()) + stopped,
+        running.jobs.block,
+        sealed(np.minimum(running.end_s, until_s)),
+        running.offset,
+        running.node,
+        running.units,
+        sealed(np.minimum(hold_start, until_s)),
+        sealed(np.minimum(hold_end, until_s)),
+        hold_node,
+        hold_capacity,
+        power_unit(instance),
+        instance.power_free(),
+    )
+    plan.hold_plan(
+        profile,
+        until_s,
+        queue.block,
+        start_s,
+        placements.position,
+        placements.offset,
+        placements.node,
+        placements.units,
+        power_unit(instance),
+    )
+    return profile
+
+
+def clearing(instance: Instance) -> Instance:
+    """The instance in which the nodes of all stopped jobs are busy, if killing takes time."""
+    if instance.stopped is None or not instance.restart_cost_s:
+        return instance
+    busy = with_busy_nodes(instance, instance.stopped.position.tolist())
+    return replace(busy, stopped=instance.stopped)
 
 
 def homes(instance: Instance) -> Homes:

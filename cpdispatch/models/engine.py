@@ -26,7 +26,7 @@ from cpdispatch import toys
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
-from cpdispatch.heuristics import limits
+from cpdispatch.heuristics import limits, test_runs
 from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_generation import ListSchedule
@@ -118,6 +118,9 @@ class Engine:
         or slowdown.
     limits : str
         How long a plan takes jobs to last, see `cpdispatch.heuristics.limits.limited`.
+    test_s : int
+        How long a test run lasts; 0 for none. Tests are made beside a plan, see
+        `cpdispatch.heuristics.test_runs`.
     name : str
         Name in tables; the model's when empty.
     faults : Counter of str
@@ -140,6 +143,7 @@ class Engine:
     seed: int = 0
     objective: str = "slowdown"
     limits: str = "upper"
+    test_s: int = 0
     name: str = ""
     solver: Solver = field(default_factory=shared, repr=False, compare=False)
     faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
@@ -182,6 +186,10 @@ class Engine:
         return select(self.limited(instance), order, self.m, self.reserve)
 
     def limited(self, instance: Instance) -> Instance:
+        """The instance that plans must fit: by its durations, and beside what is being cleared."""
+        return self._lasting(test_runs.clearing(instance))
+
+    def _lasting(self, instance: Instance) -> Instance:
         """The instance by whose durations plans must fit.
 
         While the starvation bound of a job has passed these are the requested times, so that what
@@ -200,12 +208,22 @@ class Engine:
         return run.answer()
 
     def decision(self, instance: Instance, answers: list[Answer], budget: Budget) -> Decision:
-        """What these plans of all parts amount to."""
+        """What these plans of all parts amount to, with what is done beside them.
+
+        A bound is one of what was planned: it says nothing of a decision with tests.
+        """
         start_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
         placed: dict[int, dict[int, int]] = {}
         for answer in answers:
             start_s[answer.part.position] = answer.schedule.start_s
             placed |= answer.places()
+        left = test_runs.WAYS["left"]
+        tests = test_runs.candidates(instance, self.test_s, instance.starved(), left)
+        start_s, placements, bound_s = test_runs.completed(
+            self._lasting(instance), start_s, Placements.of(placed), tests, self.test_s,
+            best_fit=True,
+        )  # fmt: skip
+        cleared = instance.stopped is not None and instance.restart_cost_s > 0
         reason = reasons(instance, np.arange(len(start_s)), start_s)
         value = objectives.of(self.objective, instance.queue).value(start_s)
         if not budget.live and any(answer.clock_ended for answer in answers):
@@ -217,10 +235,10 @@ class Engine:
         )
         certificate = certify(
             self.model, self.objective, value, result, budget,
-            whole=all(answer.complete for answer in answers),
+            whole=all(answer.complete for answer in answers) and bound_s is None and not cleared,
             regime="live" if self.live else "deterministic",
         )  # fmt: skip
-        return Decision(start_s, reason, Placements.of(placed), certificate)
+        return Decision(start_s, reason, placements, certificate, bound_s)
 
 
 def slowdown_priority(instance: Instance) -> IntArray:
@@ -572,7 +590,7 @@ class _Throwaway:
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide, and take a step through all parts of the search."""
-        engine = Engine(self.model, limit_s=0.2, reserve=sys.maxsize, patience=0.2)
+        engine = Engine(self.model, limit_s=0.2, reserve=sys.maxsize, patience=0.2, test_s=20)
         budget = Budget(3600.0, live=False, work_s=engine.limit_s)
         answers = engine.answers(instance, budget)
         for part in (answer.part for answer in answers):

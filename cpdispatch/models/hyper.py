@@ -271,6 +271,11 @@ class Hyper:
         if self.file and Path(self.file).exists():
             object.__setattr__(self, "record", Record.load(self.file))
 
+    @property
+    def test_s(self) -> int:
+        """How long a test run lasts; 0 for none."""
+        return int(self.settings.get("test_s", 0))
+
     def engine(self, choice: Choice) -> Engine:
         """The engine that a choice stands for."""
         cp = choice.model != SEARCH

@@ -48,6 +48,9 @@ class Selection:
 def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selection:
     """The jobs that fit now, and the first that do not.
 
+    Where killing takes time, no job is among them that has just been stopped: it leaves the queue
+    for so long, unless it goes on.
+
     Parameters
     ----------
     order : int64 array, shape (queued,)
@@ -80,7 +83,7 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
 
 
 def _possible(instance: Instance) -> BoolArray:
-    """Whether each queued job fits the nodes in service when nothing runs."""
+    """Whether each queued job can be planned: it fits the nodes in service when nothing runs."""
     groups = instance.system.groups
     in_service = np.ones(instance.system.nodes, dtype=np.int64)
     in_service[instance.down] = 0
@@ -90,6 +93,8 @@ def _possible(instance: Instance) -> BoolArray:
     possible: BoolArray = held >= instance.queue.units
     if instance.power is not None:
         possible &= instance.job_power(instance.queue) <= instance.power.cap
+    if instance.stopped is not None and instance.restart_cost_s:
+        possible[instance.stopped.position] = False
     return possible
 
 

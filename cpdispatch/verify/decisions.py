@@ -61,11 +61,14 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     sound: list[_Start] = []
     for position, (low, high) in zip(positions, pairwise(offset), strict=True):
         job = instance.queue.block[:, position].tolist()
+        if decision.bound_s is not None and (bound_s := int(decision.bound_s[position])):
+            job[Column.EXPECTED] = bound_s + instance.restart_cost_s
         here, there = node[low:high], units[low:high]
         if wrongs := misplaced(job[0], here, there, job[2], nodes, down):
             found += wrongs
         else:
             sound.append((position, job, here, there))
+    clearing: list[Planned] = []
     if instance.stopped is not None:
         placed = {k: dict(zip(here, there, strict=True)) for k, _, here, there in sound}
         again, busy = killed(instance, dict.fromkeys(placed, now), placed)
@@ -74,6 +77,7 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
             job = instance.queue.block[:, position].tolist()
             job[Column.EXPECTED] = instance.restart_cost_s
             sound.append((position, job, list(held), list(held.values())))
+            clearing.append(hold(position, job, now, held))
     if instance.dependencies is not None:
         ahead = start_s.tolist()
         found += depending(instance, {k: s for k, s in enumerate(ahead) if s != NO_START})
@@ -83,7 +87,9 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
         found += _overfull(instance, sound)
     bound = decision.certificate.starvation or instance.starvation
     if bound is not None and decision.certificate.objective and not found:
-        found += starving(replace(instance, starvation=bound), _whole_plan(instance, decision))
+        found += starving(
+            replace(instance, starvation=bound), _whole_plan(instance, decision), clearing
+        )
     return found
 
 

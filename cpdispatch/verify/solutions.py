@@ -67,7 +67,7 @@ def solution(instance: Instance, solution: Solution) -> list[Violation]:
     if instance.dependencies is not None:
         found += depending(instance, starts)
     if instance.starvation is not None and solution.objective:
-        found += starving(instance, plan)
+        found += starving(instance, plan, closing)
     return found + _claims(instance, solution, starts)
 
 

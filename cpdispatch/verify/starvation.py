@@ -15,11 +15,12 @@ from cpdispatch.verify.plan import Planned, held_by_running, held_entries
 from cpdispatch.verify.violation import Kind, Violation
 
 
-def starving(instance: Instance, plan: list[Planned]) -> list[Violation]:
+def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -> list[Violation]:
     """Starved jobs that a plan starts after their bound though they could start earlier.
 
-    They could if every job lasted until its requested time: a plan may take jobs to last as long
-    as is expected, as they may, or anything between, and is blamed for none of it.
+    Nodes that are being cleared of killed jobs are free for nobody. They could start earlier if
+    every job lasted until its requested time: a plan may take jobs to last as long as is expected,
+    as they may, or anything between, and is blamed for none of it.
     """
     rule, now = instance.starvation, instance.now
     assert rule is not None
@@ -36,7 +37,7 @@ def starving(instance: Instance, plan: list[Planned]) -> list[Violation]:
     whole_s = rule.threshold_s + rule.bound_s
     due = {j.position: submit_s[j.position] + whole_s * kept[j.position] // 1000 for j in starved}
     late = [job for job in starved if job.start_s > max(due[job.position], now)]
-    beside = _Beside(instance, starved) if late else None
+    beside = _Beside(instance, starved + clearing) if late else None
     found = []
     for job in late:
         assert beside is not None

@@ -376,3 +376,9 @@ def test_without_accasim_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"pip install 'cpdispatch\[accasim\]'"):
         accasim.scheduler("easy")
+
+
+@pytest.mark.parametrize("name", ["easy:test=120", "conservative:test=9", "best:test=60"])
+def test_a_dispatcher_that_makes_test_runs_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="makes test runs, and AccaSim cannot kill a job"):
+        accasim.scheduler(name)

@@ -410,8 +410,7 @@ def test_names_and_what_is_wrong_with_them() -> None:
     for name, problem in (
         ("easy:test=0", "1 or more whole seconds|a time as 90min"),
         ("easy:tests=first", "one of left, backfill, turn is needed"),
-        ("easy:test=120,depth=2", "test=120: tests need depth=1, and not depth=2"),
-        ("conservative:test=120", "has no parameter 'test'"),
+        ("fifo:test=120", "has no parameter 'test'"),
     ):
         with pytest.raises(UsageError, match=problem):
             dispatch.make(name, warm=cold)

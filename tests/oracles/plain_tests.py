@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System
 from tests.oracles.plain import (
@@ -18,6 +21,7 @@ from tests.oracles.plain import (
     ranked,
     take,
 )
+from tests.strategies import Plan, Timetable
 
 
 @dataclass
@@ -229,3 +233,66 @@ def decide(
                     start(job, both, testing)
                     take(later, job, started[job.row][0])
     return started
+
+
+def planned(instance: Instance, plan: Plan, more: int = 60) -> Timetable:
+    """What a plan leaves free, for so many seconds after its last end."""
+    now, queue = instance.now, instance.queue
+    far = max([0, *(start - now + queue[k].expected_s for k, (start, _) in plan.items())])
+    table = Timetable(instance, far + more)
+    for position, (start, nodes) in plan.items():
+        hold(instance, table, position, nodes, start - now, queue[position].expected_s)
+    return table
+
+
+def hold(
+    instance: Instance, table: Timetable, position: int, nodes: Nodes, low: int, seconds: int,
+    sign: int = 1,
+) -> None:  # fmt: skip
+    """Take what a job holds from ``low`` on out of a table, or put it back."""
+    during = slice(low, low + seconds)
+    for node, count in nodes.items():
+        request = np.array(instance.queue[position].request)
+        table.free[during, node] -= sign * count * request
+    table.power[during] -= sign * instance.job_power(instance.queue)[position]
+
+
+def beside(
+    instance: Instance, plan: Plan, order: list[int], test: int, best_fit: bool, promised: bool
+) -> dict[int, Nodes]:
+    """Nodes of the jobs at these queue positions that can be tested beside a plan, in this order.
+
+    Where starts are ``promised``, a tested job keeps its own though a restart makes it longer. A
+    stopped job that does not go on in the plan is killed: its nodes are busy meanwhile.
+    """
+    cost, queue, now = instance.restart_cost_s, instance.queue, instance.now
+    table = planned(instance, plan, 3 * cost + test + 60)
+    watts = instance.job_power(queue).tolist()
+    stopped = {} if instance.stopped is None else instance.stopped.held()
+    for position, (_, home) in stopped.items():
+        if cost and plan.get(position, (0, {})) != (now, home):
+            hold(instance, table, position, home, 0, cost)
+    assert (table.free >= 0).all()
+
+    found: dict[int, Nodes] = {}
+    able = []
+    for position in order:
+        start, nodes = plan.get(position, (now + test + cost, {}))
+        if promised and cost and nodes and start > now:
+            end = start - now + queue[position].expected_s
+            hold(instance, table, position, nodes, end, cost)
+            if table.free.min() < 0 or table.power[end : end + cost].min() < 0:
+                hold(instance, table, position, nodes, end, cost, -1)
+                continue
+        if start >= now + test + cost:
+            able.append(position)
+    free: Matrix = table.free[: test + cost].min(axis=0).tolist()
+    left = int(table.power[: test + cost].min())
+    for position in able:
+        given = queue[position]
+        job = PlainJob(position, 0, given.units, tuple(given.request), 0, 0)
+        if fits(free, job) and watts[position] <= left:
+            found[position] = choose(free, instance.system.capacity.tolist(), job, best_fit)
+            take(free, job, found[position])
+            left -= watts[position]
+    return found

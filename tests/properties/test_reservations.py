@@ -111,7 +111,7 @@ def test_planning_one_reservation_ahead_is_easy(
     dispatcher = Backfill(policy, policy, best_fit=best_fit)
     easy = dispatcher.dispatch(instance)
     ranked = policy.rank(instance.now, instance.queue.block)
-    start, reason, _ = dispatcher._plan(instance, ranked, ranked)
+    start, reason, *_ = dispatcher._plan(instance, ranked, ranked, ranked[:0])
     assert (start == instance.now).tolist() == (easy.start_s == instance.now).tolist()
     fits_some_day = reason != Reason.NEVER_FITS
     assert start[fits_some_day].tolist() == easy.start_s[fits_some_day].tolist()

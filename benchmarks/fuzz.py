@@ -265,6 +265,7 @@ def _run(changed: str, data: bytes, folder: Path) -> None:
         compare.verdict(rows)
         compare.notes(rows)
     run.by_class()
+    run.by_width()
     about = run.about
     verify.run(
         run.jobs, run.system, dependencies=about.get("dependencies", False),

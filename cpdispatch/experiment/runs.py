@@ -22,7 +22,8 @@ from cpdispatch.campaign import (
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.analyze.compare import Waits, Weeks
+    from cpdispatch.analyze.compare import Weeks
+    from cpdispatch.analyze.draws import Waits
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulator import Run
@@ -78,8 +79,10 @@ class RunSummary:
         Of `cpdispatch.analyze.metrics.summary`.
     classes : dict of dict
         Of `cpdispatch.analyze.metrics.by_class`.
-    waits_of_users : mapping of str to (float, float)
-        Of each user: jobs that started, and their mean wait in seconds.
+    widths : dict of dict
+        Of `cpdispatch.analyze.metrics.by_width`.
+    waits_of_users : mapping of str to (float, float, float)
+        Of each user: jobs that started, their mean and their longest wait in seconds.
     weeks : mapping of int to (float, float)
         Of each week of submission: jobs that started, and their mean bounded slowdown.
     run : Run or None
@@ -88,6 +91,7 @@ class RunSummary:
     about: dict[str, Any]
     metrics: dict[str, float]
     classes: dict[str, dict[str, float]]
+    widths: dict[str, dict[str, float]]
     waits_of_users: Waits
     weeks: Weeks
     run: Run | None = None
@@ -95,7 +99,10 @@ class RunSummary:
     @classmethod
     def of(cls, run: Run, *, whole: bool = False) -> RunSummary:
         """The figures of a run, with the ``whole`` of it if that is wanted."""
-        waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in run.by_user().items()}
+        waits = {
+            user: (of["jobs"], of["wait_s_mean"], of["wait_s_max"])
+            for user, of in run.by_user().items()
+        }
         weeks = {
             week: (of["jobs"], of["bounded_slowdown_mean"]) for week, of in run.by_week().items()
         }
@@ -103,6 +110,7 @@ class RunSummary:
             run.about,
             run.metrics,
             run.by_class(),
+            run.by_width(),
             waits,
             weeks,
             replace(run, workload=None) if whole else None,

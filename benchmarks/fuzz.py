@@ -265,6 +265,7 @@ def _run(changed: str, data: bytes, folder: Path) -> None:
         compare.verdict(rows)
         compare.notes(rows)
     run.by_class()
+    run.by_width()
     run.verify()
 
 

@@ -5,7 +5,7 @@
 Every log in the folder is cut into parts of 1,024, 4,096 and 16,384 jobs, of which ten at most,
 evenly spread, are replayed, each from time 0 and with nothing learned before; and whole. A line of
 the file is one replay; what is there is not replayed again. At the end the means over the cuts go
-to ``docs/data/untuned.csv``.
+to ``docs/data/untuned.csv``, and `best` beside each rule to ``docs/data/untuned_best.csv``.
 
 The rules have the same bound on waits as `best`. Slowdowns and longest waits are relative to those
 under EASY on the same cut; cuts on which no job waits for ten minutes under EASY are left out.
@@ -16,13 +16,15 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from cpdispatch.arrays import FloatArray
 from cpdispatch.campaign import Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
 from cpdispatch.files import write_bytes
@@ -31,7 +33,7 @@ from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
 
-CSV = Path(__file__).resolve().parents[1] / "docs" / "data" / "untuned.csv"
+DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ LOGS = {
     "alea-wagap": Log("alea-wagap-2013.swf.gz", "metacentrum"),
 }
 SIZES = (1_024, 4_096, 16_384)
+WHOLE = "all"
+"""The size of a whole log, as it is given on the command line; 0 within."""
 CUTS = 10
 EASY, BEST = "easy", "best"
 RULES = tuple(f"easy-{order}-{order}:wait=0.6" for order in ("spf", "saf", "f1"))
@@ -63,6 +67,8 @@ MODEL = "hcp:limit=0.05"
 MODEL_JOBS = 1_024
 WAITS_S = 600
 """Cuts on which no job waits for so long under EASY say nothing of waits."""
+AT_MOST = 1.3
+"""The longest wait is to be so many times EASY's at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,9 @@ class Figures:
 class Line:
     case: Case
     figures: Figures
+
+
+Results = dict[Case, Figures]
 
 
 def part(workload: Workload, size: int, cut: int) -> Workload:
@@ -124,11 +133,17 @@ def measure(log: tuple[Workload, System], case: Case) -> Figures:
     )  # fmt: skip
 
 
-def load(path: Path) -> dict[Case, Figures]:
-    """The replays that have been made."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    found = (msgspec.json.decode(text, type=Line) for text in lines)
-    return {line.case: line.figures for line in found}
+def load(path: Path) -> Results:
+    """The replays that have been made; the last one of a case counts."""
+    found: Results = {}
+    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except msgspec.DecodeError as error:  # cut short when the command was interrupted
+            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
+        else:
+            found[line.case] = line.figures
+    return found
 
 
 def cases(name: str, jobs: int, dispatchers: list[str], sizes: list[int]) -> Iterator[Case]:
@@ -146,36 +161,80 @@ HEAD = (
 )  # fmt: skip
 
 
-def rows(results: Mapping[Case, Figures]) -> Iterator[list[str]]:
+def waited_for(results: Results) -> Iterator[tuple[Case, Figures, Figures]]:
+    """The replays of cuts on which jobs wait, each with EASY's of the same cut."""
+    for case, got in results.items():
+        easy = results.get(replace(case, dispatcher=EASY))
+        if case.dispatcher != EASY and easy is not None and easy.wait_s_max >= WAITS_S:
+            yield case, got, easy
+
+
+def geometric(ratios: FloatArray) -> list[str]:
+    """The geometric mean, and its 95 % interval."""
+    logs = np.log(ratios)
+    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
+    mean = logs.mean()
+    return [f"{np.exp(value):.3f}" for value in (mean, mean - half, mean + half)]
+
+
+def rows(results: Results) -> Iterator[list[str]]:
     """Means over the cuts, each relative to EASY; logs and sizes by themselves and together."""
     groups: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
-    for case, got in results.items():
-        easy = results.get(Case(case.log, case.size, case.cut, EASY))
-        if case.dispatcher == EASY or easy is None or easy.wait_s_max < WAITS_S:
-            continue
+    for case, got, easy in waited_for(results):
         ms = 1e3 * got.seconds / max(got.decisions, 1)
         pair = got.slowdown / easy.slowdown, got.wait_s_max / easy.wait_s_max, ms
         for log, size in ((case.log, str(case.size)), ("all", str(case.size)), ("all", "all")):
             groups.setdefault((log, size, case.dispatcher), []).append(pair)
     for (log, size, dispatcher), pairs in sorted(groups.items()):
         slowdown, wait, ms = np.array(pairs).T
-        logs = np.log(slowdown)
-        half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
-        mean = logs.mean()
         yield [
-            log, size, dispatcher, str(len(pairs)),
-            *(f"{np.exp(value):.3f}" for value in (mean, mean - half, mean + half)),
+            log, size, dispatcher, str(len(pairs)), *geometric(slowdown),
             f"{np.exp(np.log(np.maximum(wait, 1e-3)).mean()):.2f}", f"{wait.max():.2f}",
-            str(int((wait > 1.3).sum())), f"{np.median(ms):.3f}",
+            str(int((wait > AT_MOST).sum())), f"{np.median(ms):.3f}",
         ]  # fmt: skip
+
+
+BEST_HEAD = ("log", "rule", "cuts", "slowdown", "slowdown_low", "slowdown_high")
+
+
+def best_rows(results: Results) -> Iterator[list[str]]:
+    """The slowdown of `best` relative to each rule's, over the cuts of all sizes that both have."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for case, got, _ in waited_for(results):
+        best = results.get(replace(case, dispatcher=BEST))
+        if case.dispatcher in RULES and best is not None:
+            for log in (case.log, "all"):
+                groups.setdefault((log, case.dispatcher), []).append(best.slowdown / got.slowdown)
+    for (log, rule), ratios in sorted(groups.items()):
+        yield [log, rule, str(len(ratios)), *geometric(np.array(ratios))]
+
+
+def write(name: str, head: Sequence[str], table: Sequence[Sequence[str]]) -> None:
+    """Write a CSV file of the pages."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *table])
+    write_bytes(DATA / f"{name}.csv", text.getvalue().encode())
+
+
+def size_of(text: str) -> int:
+    """The size of a cut as it is given on the command line."""
+    if text != WHOLE and not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text}: give jobs, as 1024, or {WHOLE}: whole logs")
+    return 0 if text == WHOLE else int(text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("untuned.jsonl"))
-    parser.add_argument("--logs", nargs="+", default=list(LOGS))
-    parser.add_argument("--sizes", nargs="+", type=int, default=[*SIZES, 0], help="0: whole logs")
+    parser.add_argument("--logs", nargs="+", default=list(LOGS), choices=LOGS)
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        type=size_of,
+        default=[*SIZES, 0],
+        help=f"jobs, or {WHOLE}: whole logs",
+    )
     parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, BEST, MODEL])
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
@@ -189,15 +248,16 @@ def main() -> None:
         outcomes = completed(
             tasks, measure, shared={"log": prepared}, workers=Workers(given.workers)
         )
+        cut_short = given.out.exists() and given.out.read_bytes()[-1:] not in (b"", b"\n")
         with given.out.open("ab") as stream:
+            stream.write(b"\n" * cut_short)
             for key, found in outcomes:
                 stream.write(msgspec.json.encode(Line(of_key[key], found)) + b"\n")
                 stream.flush()
                 done[of_key[key]] = found
-    text = io.StringIO()
     table = list(rows(done))
-    csv.writer(text, lineterminator="\n").writerows([HEAD, *table])
-    write_bytes(CSV, text.getvalue().encode())
+    write("untuned", HEAD, table)
+    write("untuned_best", BEST_HEAD, list(best_rows(done)))
     for row in table:
         print("  ".join(row))
 

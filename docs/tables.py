@@ -449,17 +449,26 @@ def small_first() -> list[str]:
     return markdown(head, lines, texts=3)
 
 
+UNTUNED = {
+    "easy-spf-spf:wait=0.6": "`easy-spf-spf`", "easy-saf-saf:wait=0.6": "`easy-saf-saf`",
+    "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`",
+}  # fmt: skip
+"""The dispatchers on logs that nothing was chosen on: the rules have the bound of `best`."""
+
+
+def by_log_and_size(row: Row) -> tuple[bool, str, float]:
+    """All logs first, then by name; whole logs after their cuts."""
+    size = row["size"]
+    jobs = float("inf") if size in ("0", "all") else int(size)
+    return row["log"] != "all", row["log"], jobs
+
+
 def untuned() -> list[str]:
     """Cuts of logs that nothing was chosen on, by size and by log; each relative to EASY."""
-    named = {
-        "easy-spf-spf:wait=0.6": "`easy-spf-spf`", "easy-saf-saf:wait=0.6": "`easy-saf-saf`",
-        "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`",
-    }  # fmt: skip
-    every = rows("untuned")
+    named = UNTUNED
+    every = sorted((row for row in rows("untuned") if row["size"] != "all"), key=by_log_and_size)
     lines = []
     for log, size in dict.fromkeys((row["log"], row["size"]) for row in every):
-        if log == "all" and size == "all":
-            continue
         of = {r["dispatcher"]: r for r in every if (r["log"], r["size"]) == (log, size)}
         jobs = "whole" if size == "0" else f"{int(size):,}"
         counts = {of[name]["cuts"] for name in named if name in of}
@@ -469,11 +478,85 @@ def untuned() -> list[str]:
             if row is None:
                 cells.append("")
                 continue
-            spread = f" ({row['slowdown_low']} to {row['slowdown_high']})" * (row["cuts"] != "1")
-            cells.append(f"{row['slowdown']}{spread}; {row['wait_max_worst']}")
+            cells.append(f"{interval(row)}; {row['wait_max_worst']}")
         lines.append([log, jobs, "/".join(sorted(counts, key=int)), *cells])
-    lines.sort(key=lambda line: line[0] != "all")
     return markdown(["log", "jobs", "cuts", *named.values()], lines, texts=2)
+
+
+def interval(row: Row) -> str:
+    """A mean and its interval, if that is more than the mean."""
+    around = f" ({row['slowdown_low']} to {row['slowdown_high']})" * (row["cuts"] != "1")
+    return row["slowdown"] + around
+
+
+def untuned_all() -> list[str]:
+    """Over all cuts: slowdown, longest wait and cost of each dispatcher."""
+    of = {row["dispatcher"]: row for row in rows("untuned", log="all", size="all")}
+    lines = [
+        [title, interval(of[name]), f"{of[name]['above']} of {of[name]['cuts']}",
+         of[name]["wait_max_worst"], of[name]["decision_ms"]]
+        for name, title in UNTUNED.items()
+    ]  # fmt: skip
+    head = ["dispatcher", "slowdown over EASY's", "longest wait above 1.3 times EASY's",
+            "at most", "ms a decision"]  # fmt: skip
+    return markdown(head, lines)
+
+
+def untuned_best() -> list[str]:
+    """The slowdown of `best` over that of each rule, by log."""
+    every = sorted(rows("untuned_best"), key=lambda row: (row["log"] != "all", row["log"]))
+    rules = [name for name in UNTUNED if name != "best"]
+    lines = []
+    for log in dict.fromkeys(row["log"] for row in every):
+        of = {row["rule"]: row for row in every if row["log"] == log}
+        lines.append([log, of[rules[0]]["cuts"], *(interval(of[rule]) for rule in rules)])
+    return markdown(["log", "cuts", *(UNTUNED[rule] for rule in rules)], lines)
+
+
+def untuned_conclusions() -> list[str]:
+    """What the figures say of `best`, as sentences."""
+    every = rows("untuned_best")
+    whole = [row for row in every if row["log"] == "all"]
+    rival = max(whole, key=lambda row: float(row["slowdown"]))
+    name, rule = UNTUNED[rival["rule"]], rival["rule"]
+    low, high = float(rival["slowdown_low"]), float(rival["slowdown_high"])
+    stands = "more than noise" if high < 1 or low > 1 else "within noise"
+    verb = "below" if float(rival["slowdown"]) < 1 else "above"
+    off = abs(100 * (float(rival["slowdown"]) - 1))
+    of_logs = [row for row in every if row["log"] != "all"]
+    better = [row["log"] for row in of_logs if row["rule"] == rule and float(row["slowdown"]) < 1]
+    by_log = {
+        log: max(float(row["slowdown"]) for row in of_logs if row["log"] == log)
+        for log in dict.fromkeys(row["log"] for row in of_logs)
+    }
+    worse = [f"{log} ({value:.2f})" for log, value in by_log.items() if value > 1.05]
+    (best,) = rows("untuned", log="all", size="all", dispatcher="best")
+    exceeded = [
+        f"{row['log']} ({row['above']} of {row['cuts']} with {sized(row['size'])}, at most "
+        f"{row['wait_max_worst']})"
+        for row in sorted(rows("untuned", dispatcher="best"), key=by_log_and_size)
+        if row["log"] != "all" and row["above"] != "0"
+    ]
+    return [
+        f"- Of the rules {name} comes nearest to `best`. Over all {rival['cuts']} cuts, `best` is "
+        f"{off:.0f} % {verb} it, {interval(rival)}: {stands}. It is better on {listed(better)}.",
+        f"- On {listed(worse)} another rule is better than `best` by more than 5 %."
+        if worse
+        else "- On no log is another rule better than `best` by more than 5 %.",
+        f"- The longest wait under `best` is above 1.3 times EASY's on {best['above']} of "
+        f"{best['cuts']} cuts: {listed(exceeded)}."
+        if exceeded
+        else "- The longest wait under `best` is nowhere above 1.3 times EASY's.",
+    ]
+
+
+def sized(size: str) -> str:
+    return "all jobs" if size == "0" else f"{int(size):,} jobs"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Things in a sentence."""
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 # ------------------------------------------------------------------------------------ test runs
@@ -618,6 +701,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "learning_mixed": learning_mixed,
     "small_first": small_first,
     "untuned": untuned,
+    "untuned_all": untuned_all,
+    "untuned_best": untuned_best,
+    "untuned_conclusions": untuned_conclusions,
     "orderings_whole": orderings_whole,
     "orderings": orderings,
     "orderings_fit": orderings_fit,

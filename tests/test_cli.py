@@ -402,6 +402,29 @@ def test_who_waits_longer_is_printed(
     assert (code, verified.count(": feasible")) == (0, 2 * seeds)
 
 
+def test_compare_shows_the_waits_of_each_class_when_it_is_asked_to(
+    queue: Path, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    out = tmp_path / "out"
+    assert cli.run(["simulate", str(queue), *map(str, FIFO_SJF), "--out", str(out)]) == 0
+    capsysbinary.readouterr()
+    assert cli.run(["compare", str(out)]) == 0
+    short = capsysbinary.readouterr().out.decode().splitlines()
+    assert cli.run(["compare", str(out), "--waits"]) == 0
+    lines = capsysbinary.readouterr().out.decode().splitlines()
+    assert set(short) <= set(lines)
+    more = [" ".join(line.split()) for line in lines if line not in short]
+    assert more[0] == "Waits under sjf instead of fifo"
+    assert "narrow (<= 1/32) 0 - - - -" in more
+    assert "wide (> 1/8) 20 18 h 32 42 h 09 x0.44 2 d 10 h 2 d 15 h x0.93" in more
+    assert "user 2 10 33 h 20 25 h 00 x1.33 2 d 10 h 2 d 2 h x1.17" in more
+    _, sjf = json(capsysbinary, "compare", out)["runs"]
+    assert sjf["widths"]["wide"]["wait_s_mean_times"] == pytest.approx(66_750 / 151_750)
+    assert [user["user"] for user in sjf["users"]["each"]] == ["2"]
+    of_width = msgspec.json.decode((out / "sjf" / "run.json").read_bytes())["widths"]
+    assert of_width["wide"]["wait_s_max"] == sjf["widths"]["wide"]["wait_s_max"] == 210_000
+
+
 def test_json_tells_who_waits_longer(
     queue: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -416,11 +439,16 @@ def test_json_tells_who_waits_longer(
     assert sjf["classes"]["long"] == {
         "jobs": 10, "wait_s_mean": 120_000, "bounded_slowdown_mean": 7,
         "wait_s_mean_first": 90_000, "wait_s_mean_times": pytest.approx(4 / 3),
+        "wait_s_max": 210_000, "wait_s_max_first": 180_000,
+        "wait_s_max_times": pytest.approx(7 / 6),
     }  # fmt: skip
+    (user,) = sjf["users"].pop("each")
     assert sjf["users"] == {
         "counted": 2, "losing": 1, "wait_s_mean": 120_000, "wait_s_mean_first": 90_000,
         "wait_s_mean_times": pytest.approx(4 / 3),
     }  # fmt: skip
+    del sjf["classes"]["long"]["bounded_slowdown_mean"]
+    assert user == {"user": "2", **sjf["classes"]["long"]}
     assert sjf["wait_s_mean_first"] == (90_000 + 213_500) / 2
 
 

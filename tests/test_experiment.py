@@ -17,17 +17,20 @@ from cpdispatch.workloads.generate import eurora_sample
 def told(
     dispatcher: str, seed: int, long: tuple[float, float], users: dict[str, tuple[float, float]]
 ) -> RunSummary:
-    """A run of (jobs, mean wait) of long jobs, and of each user."""
+    """A run of (jobs, mean wait) of long jobs, and of each user; the longest is twice as long."""
     about = {
         "dispatcher": dispatcher, "predictor": "walltime", "workload": "KTH", "notes": {},
         "system": {"name": "100"}, "seed": seed, "seconds": 1.0, "place": 4 + seed,
     }  # fmt: skip
-    none = {"jobs": 0, "wait_s_mean": math.nan, "bounded_slowdown_mean": math.nan}
+    nan = math.nan
+    none = {"jobs": 0, "wait_s_mean": nan, "wait_s_max": nan, "bounded_slowdown_mean": nan}
     jobs, wait_s = long
-    some = {"jobs": jobs, "wait_s_mean": wait_s, "bounded_slowdown_mean": 2.0}
+    some = {**none, "jobs": jobs, "wait_s_mean": wait_s, "wait_s_max": 2 * wait_s}
     classes = {"short": none, "medium": none, "long": some}
     figures = {"jobs": jobs, "wait_s_mean": wait_s, "wait_s_max": wait_s + seed}
-    return RunSummary(about, figures, classes, users, {})
+    widths = {"narrow": none, "middle": none, "wide": {**some, "jobs": 9}}
+    waits = {user: (jobs, wait_s, 2 * wait_s) for user, (jobs, wait_s) in users.items()}
+    return RunSummary(about, figures, classes, widths, waits, {})
 
 
 EASY = [
@@ -49,10 +52,19 @@ def test_multiples_over_seeds_are_those_of_the_means() -> None:
     assert hcp["wait_s_max_times"] == 450.5 / 150.5
     # ann waits (10 x 100 + 30 x 300) / 40 = 250 s under easy, and 700 s under hcp; bob has 15
     # jobs in one run of two, 7.5 in the mean: too few; cyd has 12.5 and waits as before.
+    # ann's longest waits are 2,000 and 1,200 s, under easy 200 and 600 s.
+    waits = {"wait_s_mean": 700, "wait_s_mean_first": 250, "wait_s_mean_times": 2.8}
+    longest = {"wait_s_max": 1600, "wait_s_max_first": 400, "wait_s_max_times": 4}
     assert hcp["users"] == {
-        "counted": 2, "losing": 1, "wait_s_mean": 700, "wait_s_mean_first": 250,
-        "wait_s_mean_times": 2.8,
+        "counted": 2, "losing": 1, **waits,
+        "each": [{"user": "ann", "jobs": 20, **waits, **longest}],
     }  # fmt: skip
+    wide = hcp["widths"]["wide"]
+    assert (wide["wait_s_mean_times"], wide["wait_s_max"], wide["wait_s_max_first"]) == (
+        3,
+        900,
+        300,
+    )
 
 
 def test_a_class_that_has_no_jobs_in_one_run_has_the_mean_of_the_others() -> None:

@@ -16,12 +16,10 @@ from rich.text import Text
 
 from cpdispatch.analyze import draws
 from cpdispatch.analyze.difference import NOISE, PAIRS_MIN, SAME, TOO_FEW, Difference
-from cpdispatch.analyze.metrics import CLASSES_S
+from cpdispatch.analyze.draws import Waits
 from cpdispatch.durations import whole_seconds
 
 Row = dict[str, Any]
-Waits = Mapping[str, tuple[float, float]]
-"""Of each user: jobs that started, and their mean wait in seconds."""
 Restarts = Mapping[str, tuple[float, float]]
 """Of each user: jobs that started, and the share of them that were restarted before."""
 Weeks = Mapping[int, tuple[float, float]]
@@ -39,6 +37,13 @@ OFTEN = 2
 """A user is stopped often when so many times as large a share of the jobs is as of all jobs."""
 RARE = 0.2
 """Up to this share of the jobs it reads better to say that it is one job in so many."""
+USERS_SHOWN = 10
+"""So many users at most have lines of their own."""
+
+
+LENGTHS = {"short": "(< 1 h)", "medium": "(1-5 h)", "long": "(> 5 h)"}
+SHARES = {"narrow": "(<= 1/32)", "middle": "(<= 1/8)", "wide": "(> 1/8)"}
+"""The limits of the classes of jobs, by their length and by their share of the system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +79,10 @@ def _ms(value: float) -> str:
 _FIGURES = (
     _Figure("jobs", "jobs", lambda v: f"{v:,.0f}"),
     _Figure("wait_s_mean", "mean wait", duration, -1),
-    _Figure("classes.short.wait_s_mean", "  short jobs (< 1 h)", duration, -1),
-    _Figure("classes.medium.wait_s_mean", "  medium jobs (1-5 h)", duration, -1),
-    _Figure("classes.long.wait_s_mean", "  long jobs (> 5 h)", duration, -1),
+    *(
+        _Figure(f"classes.{name}.wait_s_mean", f"  {name} jobs {limits}", duration, -1)
+        for name, limits in LENGTHS.items()
+    ),
     _Figure("users.wait_s_mean", "  users that lose most", duration),
     _Figure("wait_s_max", "longest wait", duration, -1),
     _Figure("bounded_slowdown_mean", "mean bounded slowdown", lambda v: f"{v:,.2f}", -1),
@@ -136,8 +142,8 @@ def related(rows: Sequence[Row]) -> list[Row]:
     ----------
     rows : sequence of dict
         Of `row`, with ``seed``, ``draw``, ``submissions`` (their checksum), ``of_log`` (the same
-        for runs whose jobs may be compared), ``classes`` (of
-        `cpdispatch.analyze.metrics.by_class`), ``waits_of_users`` (`Waits`),
+        for runs whose jobs may be compared), ``classes`` and ``widths`` (of
+        `cpdispatch.analyze.metrics.by_class` and ``by_width``), ``waits_of_users`` (`Waits`),
         ``restarts_of_users`` (`Restarts`) and ``weeks`` (`Weeks`); or of
         `cpdispatch.analyze.draws.merged`.
 
@@ -148,7 +154,7 @@ def related(rows: Sequence[Row]) -> list[Row]:
         ``users``, of `losers`, instead of ``waits_of_users``. Where there is a first run,
         ``difference``, of `cpdispatch.analyze.draws.slowdown_difference`, and ``paired``: how many
         draws it has of its ``own``, the ``first`` run has, and they have in ``common``. Beside
-        ``wait_s_mean``, ``wait_s_max`` and the ``wait_s_mean`` of each class: the same with
+        ``wait_s_mean`` and ``wait_s_max``, also those of each class: the same with
         ``_first``, seconds under the first run, and with ``_times``, the quotient of the two, left
         out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
         have `PAIRS_MIN` draws or more. ``restarted_often`` is of `restarted_often`. For a run with
@@ -184,13 +190,13 @@ def _measured(run: Row, first: Row) -> Row:
         "paired": {"common": len(matched), "own": own, "first": of_first},
         "difference": draws.slowdown_difference(matched),
     }
-    for key in ("wait_s_mean", "wait_s_max"):
-        found |= _beside(key, now, before, matched)
-    found["classes"] = {}
-    for name, of_class in run["classes"].items():
-        of = [(one["classes"][name], other["classes"][name]) for one, other in matched]
-        beside = _beside("wait_s_mean", now["classes"][name], before["classes"][name], of)
-        found["classes"][name] = {**of_class, **beside}
+    found |= _waits_beside(now, before, matched)
+    for kind in draws.OF_CLASSES:
+        found[kind] = {}
+        for name, of_class in run[kind].items():
+            of = [(one[kind][name], other[kind][name]) for one, other in matched]
+            beside = _waits_beside(now[kind][name], before[kind][name], of)
+            found[kind][name] = {**of_class, **beside}
     if "figures" in run and users is not None:
         _, worst = _worst(now["waits_of_users"], before["waits_of_users"])
         each = [_mean_wait(worst, one["waits_of_users"]) for one in draws.runs_of(run)]
@@ -262,7 +268,9 @@ def losers(
     dict or None
         ``counted``: n; ``losing``: how many lose most; ``wait_s_mean`` and ``wait_s_mean_first``:
         the means of w(u) and of v(u) over these, seconds; ``wait_s_mean_times``: their quotient,
-        left out if that is by 0, with its interval as in `related`. None if n is 0.
+        left out if that is by 0, with its interval as in `related`; ``each``: of each of these,
+        who loses most first, ``user``, ``jobs``, ``wait_s_mean``, ``wait_s_max`` and what `related`
+        puts beside waits. None if n is 0.
     """
     counted, worst = _worst(waits, waits_first)
     if not counted:
@@ -274,6 +282,22 @@ def losers(
         "losing": len(worst),
         **now,
         **_beside("wait_s_mean", now, before, each),
+        "each": [
+            {
+                "user": user,
+                **_of_user(waits[user]),
+                **_waits_beside(
+                    _of_user(waits[user]),
+                    _of_user(waits_first[user]),
+                    [
+                        (_of_user(of[user]), _of_user(of_first[user]))
+                        for of, of_first in apart
+                        if user in of and user in of_first
+                    ],
+                ),
+            }
+            for user in worst
+        ],
     }
 
 
@@ -281,10 +305,14 @@ def _worst(waits: Waits, waits_first: Waits) -> tuple[int, list[str]]:
     """How many users count, see `losers`, and which of them lose most."""
     counted = sorted(
         (waits_first[user][1] - wait_s, user)
-        for user, (jobs, wait_s) in waits.items()
+        for user, (jobs, wait_s, _) in waits.items()
         if user in waits_first and min(jobs, waits_first[user][0]) >= JOBS_MIN
     )
     return len(counted), [user for _, user in counted[: -(-len(counted) // LOSERS)]]
+
+
+def _of_user(waits: tuple[float, float, float]) -> Row:
+    return dict(zip(("jobs", "wait_s_mean", "wait_s_max"), waits, strict=True))
 
 
 def _mean_wait(users: Sequence[str], waits: Waits) -> Row:
@@ -314,6 +342,13 @@ def _beside(key: str, figures: Row, first: Row, matched: draws.Pairs = ()) -> Ro
         if over is not None:
             relation |= {f"{key}_times_low": over.low, f"{key}_times_high": over.high}
     return relation
+
+
+def _waits_beside(figures: Row, first: Row, matched: draws.Pairs) -> Row:
+    found: Row = {}
+    for key in ("wait_s_mean", "wait_s_max"):
+        found |= _beside(key, figures, first, matched)
+    return found
 
 
 def means(rows: Sequence[Row]) -> list[Row]:
@@ -375,10 +410,11 @@ def advice(rows: Sequence[Row]) -> list[str]:
 def warnings(rows: Sequence[Row]) -> list[Row]:
     """Who waits longer than under the first run by more than a tenth; see `related`.
 
-    For each run: the short, medium and long jobs, by their mean wait (of `JOBS_MIN` jobs at
-    least, and of as many under the first run); the users that lose most; the longest wait; growth
-    by less than `GROWTH_S` is left out. Also, jobs that never start though they, or as many
-    others, do under the first run: no mean has them. Over draws, growth within noise is left out.
+    For each run: the short, medium and long jobs, the narrow, middle and wide jobs, by their mean
+    wait (of `JOBS_MIN` jobs at least, and of as many under the first run); the users that lose
+    most; the longest wait; growth by less than `GROWTH_S` is left out. Also, jobs that never start
+    though they, or as many others, do under the first run: no mean has them. Over draws, growth
+    within noise is left out.
 
     Returns
     -------
@@ -407,7 +443,7 @@ def warnings(rows: Sequence[Row]) -> list[Row]:
 class _Growth:
     """A wait that has grown: whose, in seconds now and before, with the interval of the quotient.
 
-    ``interval`` is empty where there are too few draws.
+    ``interval`` is empty where there are too few draws; ``limits`` are those of a class of jobs.
     """
 
     who: str
@@ -415,6 +451,7 @@ class _Growth:
     now_s: float
     before_s: float
     interval: tuple[float, ...]
+    limits: str = ""
 
     @property
     def times(self) -> float | None:
@@ -428,13 +465,13 @@ class _Growth:
         if self.interval:
             surely = f"; {_times(self.interval[0])} {_up_to(self.interval[1])}"
         instead = f"({duration(self.now_s)} instead of {duration(self.before_s)}{surely})"
-        return f"{self.who} {self.verb} {much} under {first} {instead}"
+        return f"{self.who}{self.limits} {self.verb} {much} under {first} {instead}"
 
 
 def _growths(run: Row, first: Row) -> Iterator[_Growth]:
     """The waits that have grown beside those under another run that it was measured against."""
 
-    def grown(who: str, verb: str, key: str, figures: Row) -> Iterator[_Growth]:
+    def grown(who: str, verb: str, key: str, figures: Row, limits: str = "") -> Iterator[_Growth]:
         before, times = figures.get(f"{key}_first"), figures.get(f"{key}_times")
         if before is None:
             return
@@ -442,12 +479,14 @@ def _growths(run: Row, first: Row) -> Iterator[_Growth]:
         ends = (f"{key}_times_low", f"{key}_times_high")
         interval = tuple(figures[end] for end in ends if end in figures)
         if _grown(now, before) and not (interval and interval[0] <= 1):
-            yield _Growth(who, verb, now, before, interval)
+            yield _Growth(who, verb, now, before, interval, limits)
 
-    for name in CLASSES_S:
-        of_class = run["classes"][name]
-        if min(of_class["jobs"], first["classes"][name]["jobs"]) >= JOBS_MIN:
-            yield from grown(_jobs_of(name), "wait", "wait_s_mean", of_class)
+    for kind in draws.OF_CLASSES:
+        for name, of_class in run[kind].items():
+            if min(of_class["jobs"], first[kind][name]["jobs"]) >= JOBS_MIN:
+                limits = SHARES.get(name, "").replace(")", " of the system)")
+                who = _jobs_of(name)
+                yield from grown(who, "wait", "wait_s_mean", of_class, f" {limits}" * bool(limits))
     if run["users"] is not None:
         many = run["users"]["losing"]
         if many == 1:
@@ -524,7 +563,7 @@ def _tests_text(told: Row, over: Difference | None) -> str:
         said.append(f"{f'{lost:.1%}' if lost >= 0.0005 else 'Less than 0.1%'} of the work is lost.")
     else:
         said.append("No job is stopped in its test run.")
-    classes = {_jobs_of(name) for name in CLASSES_S}
+    classes = {_jobs_of(name) for name in LENGTHS}
     of_classes = any(of["who"] in classes for of in told["longer"])
     if not of_classes:
         said.append(f"No class of jobs by length waits more than {GROWTH - 1:.0%} longer.")
@@ -632,6 +671,49 @@ def tables(rows: Sequence[Row], width: int) -> list[Table]:
         groups[-1].append(column)
         left -= column.width
     return [_table(corner, figures, group) for group in groups]
+
+
+def waits_tables(rows: Sequence[Row]) -> list[Table]:
+    """How long who waits under each run, and how long under the first one, a table each.
+
+    Its lines: all jobs, the classes by length and by width, and the users that lose most, at most
+    `USERS_SHOWN`.
+    """
+    return [_waits_table(run, rows) for run in rows if run["first"] is not None]
+
+
+def _waits_table(run: Row, rows: Sequence[Row]) -> Table:
+    each = run["users"]["each"][:USERS_SHOWN] if run["users"] else []
+    of = [
+        ("all jobs", run),
+        *((f"{name} {limits}", run["classes"][name]) for name, limits in LENGTHS.items()),
+        *((f"{name} {limits}", run["widths"][name]) for name, limits in SHARES.items()),
+        *((f"user {figures['user']}", figures) for figures in each),
+    ]
+    shown = Table(
+        title=f"Waits under {_name(run, rows)} instead of {run['first']}", title_justify="left",
+        title_style="bold", box=None, pad_edge=False, padding=(0, 0, 0, 2), header_style="bold",
+    )  # fmt: skip
+    shown.add_column("")
+    heads = ("jobs", "mean\nwait", "instead\nof", "", "longest\nwait", "instead\nof", "")
+    for head in heads:
+        shown.add_column(head, justify="right" if head else "left", vertical="bottom", no_wrap=True)
+    for heading, figures in of:
+        cells = [
+            cell
+            for key in ("wait_s_mean", "wait_s_max")
+            for cell in (
+                _duration(_value(figures, key)),
+                _duration(_value(figures, f"{key}_first")),
+                _quotient(figures, key),
+            )
+        ]
+        shown.add_row(Text(heading, style="dim"), f"{figures['jobs']:,.0f}", *cells)
+    return shown
+
+
+def _duration(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
 
 
 def legend(rows: Sequence[Row]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Any
 
 from cpdispatch.analyze.difference import PAIRS_MIN, Difference, difference
@@ -13,6 +13,11 @@ Row = dict[str, Any]
 Pairs = Sequence[tuple[Row, Row]]
 Weights = Mapping[Any, tuple[float, float]]
 """Of each group of jobs: how many started, and a mean over them."""
+Waits = Mapping[str, tuple[float, float, float]]
+"""Of each user: jobs that started, their mean and their longest wait in seconds."""
+
+OF_CLASSES = ("classes", "widths")
+"""What a row has of jobs by length and by width: by class, figures."""
 
 
 def merged(alike: Sequence[Row]) -> Row:
@@ -30,15 +35,17 @@ def merged(alike: Sequence[Row]) -> Row:
         of the jobs in all of the runs. ``draws`` or ``seeds``: how many runs; ``runs``: their
         rows; ``figures``: ``mean``, ``spread`` (the standard deviation), ``min`` and ``max`` of
         each. A figure in a dictionary of the row has that one's keys before its own, with dots.
+        A user's longest wait is the mean of the longest waits in the runs.
     """
     several_draws = len({row["draw"] for row in alike}) > 1
     return {
         **_means(alike),
         "draws" if several_draws else "seeds": len(alike),
-        "classes": {
-            name: _means([row["classes"][name] for row in alike]) for name in alike[0]["classes"]
+        **{
+            kind: {name: _means([row[kind][name] for row in alike]) for name in alike[0][kind]}
+            for kind in OF_CLASSES
         },
-        "waits_of_users": _pooled([row["waits_of_users"] for row in alike]),
+        "waits_of_users": _waits([row["waits_of_users"] for row in alike]),
         "restarts_of_users": _pooled([row["restarts_of_users"] for row in alike]),
         "weeks": _pooled([row["weeks"] for row in alike]),
         "runs": list(alike),
@@ -152,14 +159,22 @@ def _pooled(alike: Sequence[Weights]) -> dict[Any, tuple[float, float]]:
     return {group: (many / len(alike), sums[group] / many) for group, many in jobs.items()}
 
 
+def _waits(alike: Sequence[Waits]) -> dict[str, tuple[float, float, float]]:
+    """The waits of users over all jobs of all runs; the longest is the mean over the runs."""
+    means = _pooled([{user: each[:2] for user, each in waits.items()} for waits in alike])
+    longest = {user: fmean(waits[user][2] for waits in alike if user in waits) for user in means}
+    return {user: (*mean, longest[user]) for user, mean in means.items()}
+
+
 def _figures(alike: Sequence[Row]) -> Iterator[tuple[str, list[float]]]:
     """Each figure with its values in the rows that have it."""
     for key, value in alike[0].items():
         if _is_number(value) and key not in ("seed", "draw", "restart_cost_s"):
             yield key, [row[key] for row in alike if _is_number(row.get(key))]
-    for name, of_class in alike[0]["classes"].items():
-        for key in of_class:
-            yield f"classes.{name}.{key}", [row["classes"][name][key] for row in alike]
+    for kind in OF_CLASSES:
+        for name, of_class in alike[0][kind].items():
+            for key in of_class:
+                yield f"{kind}.{name}.{key}", [row[kind][name][key] for row in alike]
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

@@ -21,6 +21,9 @@ TAU_S = 10
 CLASSES_S = {"short": (0, 3600), "medium": (3600, 5 * 3600 + 1), "long": (5 * 3600 + 1, 2**62)}
 """Classes of runtimes: under 1 h, 1 to 5 h, over 5 h; [from, to) in seconds."""
 
+WIDTHS = {"narrow": 1 / 32, "middle": 1 / 8, "wide": 1.0}
+"""Classes of widths: the largest share of the system that a job of the class asks for."""
+
 WEEK_S = 7 * 24 * 3600
 
 _PART = 1 << 16  # jobs that are counted at once
@@ -98,6 +101,13 @@ def processors(schedule: ScheduleColumns) -> IntArray:
     """Units times the request of the first resource type, at least 1."""
     held: IntArray = np.maximum(schedule.units * schedule.request[:, 0], 1)
     return held
+
+
+def share(schedule: ScheduleColumns) -> FloatArray:
+    """What a job holds of the system, by the resource type of which it holds most, 0 to 1."""
+    held = schedule.units[:, None] * schedule.request
+    found: FloatArray = (held / np.maximum(schedule.capacity, 1)).max(axis=1, initial=0.0)
+    return found
 
 
 def slowdown(schedule: ScheduleColumns) -> FloatArray:
@@ -208,10 +218,11 @@ def queue_length_max(schedule: ScheduleColumns) -> int:
 
 
 def by_class(schedule: ScheduleColumns) -> dict[str, dict[str, float]]:
-    """Jobs, mean wait (s) and mean bounded slowdown of short, medium and long jobs, by `CLASSES_S`.
+    """Figures of short, medium and long jobs, by `CLASSES_S`.
 
-    Over the jobs that started; a mean over no jobs is NaN. Where jobs could be restarted, also
-    ``restarts``, the number of those that were, and ``wasted_processor_s``, see
+    Over the jobs that started: ``jobs``, ``wait_s_mean``, ``wait_s_max`` (seconds) and
+    ``bounded_slowdown_mean``; NaN, all but the first, where there are no jobs. Where jobs could be
+    restarted, also ``restarts``, the number of those that were, and ``wasted_processor_s``, see
     `wasted_processor_s`.
     """
     lows = [low for low, _ in CLASSES_S.values()]
@@ -222,12 +233,20 @@ def by_class(schedule: ScheduleColumns) -> dict[str, dict[str, float]]:
     return _by_group(schedule, list(CLASSES_S), classes)
 
 
+def by_width(schedule: ScheduleColumns) -> dict[str, dict[str, float]]:
+    """Figures of narrow, middle and wide jobs, by `WIDTHS`; as in `by_class`."""
+    *most, _ = WIDTHS.values()
+
+    def widths(part: ScheduleColumns, _: slice) -> IntArray:
+        return np.searchsorted(most, share(part), side="left")
+
+    return _by_group(schedule, list(WIDTHS), widths)
+
+
 def by_user(
     schedule: ScheduleColumns, user: NDArray[np.integer[Any]], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Jobs, mean wait (s) and mean bounded slowdown of each user, over the jobs that started.
-
-    Where jobs could be restarted, also ``restarts`` and ``wasted_processor_s``, as in `by_class`.
+    """Figures of each user, over the jobs that started; as in `by_class`.
 
     Parameters
     ----------
@@ -241,9 +260,8 @@ def by_user(
 
 
 def by_week(schedule: ScheduleColumns) -> dict[int, dict[str, float]]:
-    """Jobs, mean wait (s) and mean bounded slowdown of each week, over the jobs that started.
+    """Figures of each week, over the jobs that started; as in `by_class`.
 
-    Where jobs could be restarted, also ``restarts`` and ``wasted_processor_s``, as in `by_class`.
     A job belongs to the week of its submission. Weeks count from 0 at the first submission; those
     in which no job started are left out.
     """
@@ -266,6 +284,7 @@ def _by_group(
 ) -> dict[str, dict[str, float]]:
     """Figures of each group, by name; ``groups`` says the group of each job of a part, or -1."""
     sums = np.zeros((5, len(names)))
+    longest_s = np.zeros(len(names), dtype=np.int64)
     for begin in range(0, len(schedule.start_s), _PART):
         here = slice(begin, begin + _PART)
         part = schedule.part(here)
@@ -277,12 +296,16 @@ def _by_group(
         for row, values in enumerate(columns):
             weights = None if values is None else values[counted]
             sums[row] += np.bincount(group[counted], weights, minlength=len(names))
-    found = {}
-    for name, jobs, waited, slowed, restarts, wasted_s in zip(names, *sums.tolist(), strict=True):
+        np.maximum.at(longest_s, group[counted], wait_s(part)[counted])
+    found, nothing = {}, float("nan")
+    for name, jobs, waited, slowed, restarts, wasted_s, most_s in zip(
+        names, *sums.tolist(), longest_s.tolist(), strict=True
+    ):
         found[name] = {
             "jobs": int(jobs),
-            "wait_s_mean": waited / jobs if jobs else float("nan"),
-            "bounded_slowdown_mean": slowed / jobs if jobs else float("nan"),
+            "wait_s_mean": waited / jobs if jobs else nothing,
+            "wait_s_max": most_s if jobs else nothing,
+            "bounded_slowdown_mean": slowed / jobs if jobs else nothing,
         }
         if schedule.lost_s is not None:
             found[name] |= {"restarts": int(restarts), "wasted_processor_s": int(wasted_s)}

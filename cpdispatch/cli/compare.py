@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cpdispatch.cli.options import Json
+from cpdispatch.cli.options import Flag, Json
 from cpdispatch.cli.output import DONE, RefusedFiles
 from cpdispatch.cli.runs import load_runs, print_runs
 from cpdispatch.errors import UsageError
 
 
-def compare(*runs: Path, json: Json = False) -> int:
+def compare(*runs: Path, waits: Flag = False, json: Json = False) -> int:
     """Compare runs that were saved with simulate --out.
 
     A run that cannot be read is reported on standard error. The others are compared.
@@ -20,6 +20,10 @@ def compare(*runs: Path, json: Json = False) -> int:
     runs
         Folders of runs, or folders that hold several, which come in the order in which simulate
         was given their dispatchers. The first run is what the others are measured against.
+    waits
+        Show who pays, too: for each run the mean and the longest wait of jobs by length, by
+        width (their share of the system) and of the users that lose most, beside those under the
+        first run. The JSON object has them anyway.
     json
         Print one JSON object.
     """
@@ -29,5 +33,5 @@ def compare(*runs: Path, json: Json = False) -> int:
 
     refused = RefusedFiles()
     summaries = [RunSummary.of(run) for _, run in load_runs(list(runs), refused)]
-    print_runs(summaries, json, {"errors": refused.errors})
+    print_runs(summaries, json, {"errors": refused.errors}, waits=waits)
     return refused.code(DONE)

@@ -42,9 +42,16 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
 
 
 def print_runs(
-    summaries: Sequence[RunSummary], json: bool, beside: Mapping[str, Any] | None = None
+    summaries: Sequence[RunSummary],
+    json: bool,
+    beside: Mapping[str, Any] | None = None,
+    *,
+    waits: bool = False,
 ) -> None:
-    """Print the runs that are done; with --json, the entries ``beside`` them, too."""
+    """Print the runs that are done; with --json, the entries ``beside`` them, too.
+
+    With ``waits``, the tables of who pays follow those of the runs.
+    """
     from rich.text import Text
 
     from cpdispatch import experiment
@@ -61,6 +68,9 @@ def print_runs(
         for number, table in enumerate(compare.tables(rows, console.width)):
             if number:
                 console.print()
+            console.print(table)
+        for table in compare.waits_tables(rows) if waits else ():
+            console.print()
             console.print(table)
         sentence = compare.verdict(rows)
         warnings, tests = compare.warnings(rows), compare.test_runs(rows)

@@ -12,7 +12,7 @@ from cpdispatch.experiment.runs import RunSummary
 Row = dict[str, Any]
 _OF_ONE_RUN = (
     "seed", "draw", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
-    "predictor_seconds", "predictor_report", "place",
+    "widths", "predictor_seconds", "predictor_report", "place",
 )  # fmt: skip
 
 
@@ -91,6 +91,7 @@ def _rows(summaries: Sequence[RunSummary]) -> list[Row]:
             "submissions": run.about.get("workload_sha256", ""),
             "of_log": run.about.get("workload_sha256", ""),
             "classes": run.classes,
+            "widths": run.widths,
             "waits_of_users": run.waits_of_users,
             "weeks": run.weeks,
             "restarts_of_users": run.restarts_of_users,

@@ -22,7 +22,8 @@ from cpdispatch.campaign import (
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.analyze.compare import Restarts, Waits, Weeks
+    from cpdispatch.analyze.compare import Restarts, Weeks
+    from cpdispatch.analyze.draws import Waits
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulator import Run
@@ -78,8 +79,10 @@ class RunSummary:
         Of `cpdispatch.analyze.metrics.summary`.
     classes : dict of dict
         Of `cpdispatch.analyze.metrics.by_class`.
-    waits_of_users : mapping of str to (float, float)
-        Of each user: jobs that started, and their mean wait in seconds.
+    widths : dict of dict
+        Of `cpdispatch.analyze.metrics.by_width`.
+    waits_of_users : mapping of str to (float, float, float)
+        Of each user: jobs that started, their mean and their longest wait in seconds.
     restarts_of_users : mapping of str to (float, float)
         Of each user: jobs that started, and the share of them that were restarted before. Empty
         where no job could be restarted.
@@ -91,6 +94,7 @@ class RunSummary:
     about: dict[str, Any]
     metrics: dict[str, float]
     classes: dict[str, dict[str, float]]
+    widths: dict[str, dict[str, float]]
     waits_of_users: Waits
     weeks: Weeks
     restarts_of_users: Restarts = field(default_factory=dict)
@@ -100,7 +104,9 @@ class RunSummary:
     def of(cls, run: Run, *, whole: bool = False) -> RunSummary:
         """The figures of a run, with the ``whole`` of it if that is wanted."""
         users = run.by_user()
-        waits = {user: (of["jobs"], of["wait_s_mean"]) for user, of in users.items()}
+        waits = {
+            user: (of["jobs"], of["wait_s_mean"], of["wait_s_max"]) for user, of in users.items()
+        }
         restarts = {
             user: (of["jobs"], of["restarts"] / of["jobs"])
             for user, of in users.items()
@@ -113,6 +119,7 @@ class RunSummary:
             run.about,
             run.metrics,
             run.by_class(),
+            run.by_width(),
             waits,
             weeks,
             restarts,

@@ -22,8 +22,7 @@ class WaitBound:
 
     Notes
     -----
-    On 181 cuts of 1,024 to 16,384 jobs of seven public logs, under EASY with the smallest area
-    first, two had a longest wait of more than 1.3 times EASY's; see docs/quality.md.
+    How far it holds on public logs and cuts of them: docs/quality.md.
     """
 
     in_turn_after: int = 600

@@ -106,15 +106,19 @@ class Run:
         )
 
     def by_class(self) -> dict[str, dict[str, float]]:
-        """Means and restarts of short, medium and long jobs, see `metrics.by_class`."""
+        """Figures of short, medium and long jobs, see `metrics.by_class`."""
         return figures.by_class(self.schedule())
 
+    def by_width(self) -> dict[str, dict[str, float]]:
+        """The same of narrow, middle and wide jobs, by the share of the system that they hold."""
+        return figures.by_width(self.schedule())
+
     def by_user(self) -> dict[str, dict[str, float]]:
-        """Means and restarts of each user that the log names, see `metrics.by_user`."""
+        """Figures of each user that the log names, see `metrics.by_user`."""
         return figures.by_user(self.schedule(), *arrow.coded(self.job_table.column("user")))
 
     def by_week(self) -> dict[int, dict[str, float]]:
-        """Means and restarts by week of submission, see `metrics.by_week`."""
+        """Figures by week of submission, see `metrics.by_week`."""
         return figures.by_week(self.schedule())
 
     def schedule(self) -> ScheduleColumns:
@@ -155,7 +159,8 @@ class Run:
 
     def save_about(self, folder: Path) -> None:
         """Write run.json into the folder that the run is kept in, atomically."""
-        about = {**self.about, "metrics": self.metrics, "classes": self.by_class()}
+        classes, widths = self.by_class(), self.by_width()
+        about = {**self.about, "metrics": self.metrics, "classes": classes, "widths": widths}
         write_bytes(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=1))
 
     def _write_swf(self, workload: Workload, path: Path) -> None:

@@ -10,9 +10,10 @@ from rich.console import Console
 from cpdispatch.analyze import compare
 
 CLASSES = {
-    name: {"jobs": 10, "wait_s_mean": 600.0, "bounded_slowdown_mean": 2.0}
+    name: {"jobs": 10, "wait_s_mean": 600.0, "wait_s_max": 900.0, "bounded_slowdown_mean": 2.0}
     for name in ("short", "medium", "long")
 }
+WIDTHS = dict(zip(("narrow", "middle", "wide"), CLASSES.values(), strict=True))
 
 
 def unrelated(
@@ -34,6 +35,7 @@ def unrelated(
         "draw": 0,
         "submissions": "as they are",
         "classes": CLASSES,
+        "widths": WIDTHS,
         "waits_of_users": users or {},
         "weeks": {0: (5, slowdown)},
         "restarts_of_users": {},
@@ -50,12 +52,13 @@ def named(*slowdowns: float) -> list[compare.Row]:
 
 def with_waits(row: compare.Row, *, longest_s: float | None = None, **classes: Any) -> compare.Row:
     """The row with other mean waits, or (jobs, mean wait), of classes, and a longest wait."""
-    changed = {}
+    changed: dict[str, Any] = {"classes": {**CLASSES}, "widths": {**WIDTHS}}
     for name, wait in classes.items():
         jobs, wait_s = wait if isinstance(wait, tuple) else (10, wait)
-        changed[name] = {**CLASSES[name], "jobs": jobs, "wait_s_mean": wait_s}
+        of = changed["classes" if name in CLASSES else "widths"]
+        of[name] = {**of[name], "jobs": jobs, "wait_s_mean": wait_s}
     longest = {} if longest_s is None else {"wait_s_max": longest_s}
-    return {**row, "classes": {**CLASSES, **changed}, **longest}
+    return {**row, **changed, **longest}
 
 
 def shown(rows: list[compare.Row], width: int = 80) -> str:
@@ -147,6 +150,7 @@ def test_waits_stand_beside_those_of_the_first_run() -> None:
     assert run["classes"]["long"] == {
         "jobs": 10, "wait_s_mean": 15_480, "bounded_slowdown_mean": 2,
         "wait_s_mean_first": 7200, "wait_s_mean_times": 2.15,
+        "wait_s_max": 900, "wait_s_max_first": 900, "wait_s_max_times": 1,
     }  # fmt: skip
     text = shown([first, run])
     assert line_of(text, "mean wait") == ["7", "min", "3", "min", "x0.50"]
@@ -158,7 +162,7 @@ def test_waits_stand_beside_those_of_the_first_run() -> None:
 
 
 def test_a_run_by_itself_has_waits_and_nothing_beside_them() -> None:
-    (row,) = runs(with_waits(unrelated("easy", 4, {"ann": (99, 5.0)}), long=7200))
+    (row,) = runs(with_waits(unrelated("easy", 4, {"ann": (99, 5.0, 5.0)}), long=7200))
     assert line_of(shown([row]), "long jobs (> 5 h)") == ["2", "h", "00"]
     assert "users" not in shown([row])
     assert compare.legend([row]) == compare.warnings([row]) == []
@@ -174,7 +178,7 @@ def test_the_mean_wait_of_no_jobs_is_a_dash_and_no_wait_is_no_multiple_of_none()
 
 def test_three_runs_fit_eighty_columns() -> None:
     rows = [
-        with_waits(unrelated(name, 2, {"ann": (10, wait)}), longest_s=wait, long=wait)
+        with_waits(unrelated(name, 2, {"ann": (10, wait, wait)}), longest_s=wait, long=wait)
         for name, wait in (("easy", 60 * 86_400), ("fifo", 990 * 86_400), ("hcp", 99 * 86_400))
     ]
     text = shown(runs(*rows))
@@ -187,13 +191,23 @@ def test_three_runs_fit_eighty_columns() -> None:
 
 def test_the_users_that_lose_most_are_the_tenth_whose_mean_wait_grows_most() -> None:
     # 11 users count, so 2 lose most: ann by 900 s, and ben by 300 s rather than bob, by name.
-    before = {f"u{k}": (10.0, 100.0) for k in range(8)}
-    before |= {"ann": (20.0, 100.0), "bob": (10.0, 0.0), "ben": (10.0, 500.0), "few": (9.0, 1.0)}
-    now = {**before, "ann": (20.0, 1000.0), "bob": (10.0, 300.0), "ben": (10.0, 800.0)}
-    now |= {"few": (9.0, 9e9), "new": (99.0, 9e9)}
+    before = {f"u{k}": (10.0, 100.0, 200.0) for k in range(8)}
+    before |= {"ann": (20.0, 100.0, 400.0), "bob": (10.0, 0.0, 0.0), "ben": (10.0, 500.0, 500.0)}
+    now = {**before, "ann": (18.0, 1000.0, 1600.0), "bob": (10.0, 300.0, 300.0)}
+    now["ben"] = (10.0, 800.0, 900.0)
+    before["few"] = (9.0, 1.0, 1.0)
+    now |= {"few": (9.0, 9e9, 9e9), "new": (99.0, 9e9, 9e9)}
     assert compare.losers(now, before) == {
         "counted": 11, "losing": 2, "wait_s_mean": 900, "wait_s_mean_first": 300,
         "wait_s_mean_times": 3,
+        "each": [
+            {"user": "ann", "jobs": 18, "wait_s_mean": 1000, "wait_s_mean_first": 100,
+             "wait_s_mean_times": 10, "wait_s_max": 1600, "wait_s_max_first": 400,
+             "wait_s_max_times": 4},
+            {"user": "ben", "jobs": 10, "wait_s_mean": 800, "wait_s_mean_first": 500,
+             "wait_s_mean_times": 1.6, "wait_s_max": 900, "wait_s_max_first": 500,
+             "wait_s_max_times": 1.8},
+        ],
     }  # fmt: skip
     rows = [unrelated("easy", 3, before), unrelated("hcp", 2, now)]
     assert line_of(shown(runs(*rows)), "users that lose most") == ["15", "min", "x3.00"]
@@ -205,13 +219,16 @@ def test_the_users_that_lose_most_are_the_tenth_whose_mean_wait_grows_most() -> 
 
 
 def test_a_user_whose_jobs_hardly_start_under_one_of_two_runs_is_not_counted() -> None:
-    assert compare.losers({"ann": (9, 900.0)}, {"ann": (10, 5.0)}) is None
-    assert compare.losers({"ann": (10, 900.0)}, {"ann": (9, 5.0)}) is None
-    assert compare.losers({"ann": (10, 900.0)}, {}) is None
+    assert compare.losers({"ann": (9, 900.0, 900.0)}, {"ann": (10, 5.0, 5.0)}) is None
+    assert compare.losers({"ann": (10, 900.0, 900.0)}, {"ann": (9, 5.0, 5.0)}) is None
+    assert compare.losers({"ann": (10, 900.0, 900.0)}, {}) is None
 
 
 def test_one_user_may_lose_and_may_have_waited_for_nothing_before() -> None:
-    rows = [unrelated("easy", 3, {"ann": (10, 0.0)}), unrelated("hcp", 3, {"ann": (10, 61.0)})]
+    rows = [
+        unrelated(name, 3, {"ann": (10, wait_s, wait_s)})
+        for name, wait_s in (("easy", 0.0), ("hcp", 61.0))
+    ]
     assert said(*rows) == [
         "hcp: the user that loses most waits longer than under easy (61 s instead of 0 s)."
     ]
@@ -232,6 +249,11 @@ def test_without_users_there_is_a_dash() -> None:
          "medium jobs wait 1.1 times as long as under easy (110 min instead of 100 min)."),
         ({"short": 2}, {"short": 86},
          "short jobs wait 43 times as long as under easy (86 s instead of 2 s)."),
+        ({"wide": 3600}, {"wide": 7200},
+         "wide jobs (> 1/8 of the system) wait 2.0 times as long as under easy "
+         "(2 h 00 instead of 60 min)."),
+        ({"narrow": 10}, {"narrow": 70}, None),
+        ({"middle": (10, 10)}, {"middle": (9, 9e9)}, None),
         ({"longest_s": 7200}, {"longest_s": 14_400},
          "the longest wait is 2.0 times as long as under easy (4 h 00 instead of 2 h 00)."),
         ({"medium": 6000}, {"medium": 6600}, None),
@@ -250,6 +272,31 @@ def test_growth_of_a_wait_by_a_tenth_and_a_minute_is_told(
     assert said(easy, hcp) == ([] if text is None else [f"b: {text}"])
 
 
+def test_the_table_of_waits_has_classes_and_users_beside_those_under_the_first_run() -> None:
+    before = {f"u{k:03}": (10.0, 60.0, 120.0) for k in range(120)}
+    now = {user: (10.0, 60.0 + 60 * k, 240.0) for k, user in enumerate(before)}
+    easy = with_waits(unrelated("easy", 4, before), longest_s=3600)
+    hcp = with_waits(unrelated("hcp", 2, now), longest_s=9000, wide=1800, long=(0, math.nan))
+    rows = runs(easy, hcp)
+    (table,) = compare.waits_tables(rows)
+    console = Console(file=StringIO(), width=80)
+    console.print(table)
+    text = str(console.file.getvalue())  # type: ignore[attr-defined]
+    assert text.splitlines()[0].strip() == "Waits under hcp instead of easy"
+    assert max(len(line) for line in text.splitlines()) <= 80
+    lines = {line.split("  ")[0]: line.split()[1:] for line in text.splitlines()[3:]}
+    assert [*lines] == [
+        "all jobs", "short (< 1 h)", "medium (1-5 h)", "long (> 5 h)", "narrow (<= 1/32)",
+        "middle (<= 1/8)", "wide (> 1/8)", *(f"user u{119 - k:03}" for k in range(10)),
+    ]  # fmt: skip
+    assert " ".join(lines["all jobs"]) == "jobs 5 3 min 7 min x0.50 2 h 30 60 min x2.50"
+    assert " ".join(lines["wide (> 1/8)"]) == ("(> 1/8) 10 30 min 10 min x3.00 15 min 15 min x1.00")
+    assert " ".join(lines["long (> 5 h)"][3:5]) == "0 -"
+    assert " ".join(lines["user u119"]) == "u119 10 2 h 00 60 s x120 4 min 2 min x2.00"
+    assert len(rows[1]["users"]["each"]) == 12
+    assert compare.waits_tables(runs(easy)) == []
+
+
 def test_jobs_that_never_start_pay_too() -> None:
     easy = {**unrelated("easy", 3), "jobs_never_started": 2}
     other = {**unrelated("b", 1), "jobs_never_started": 1002}
@@ -259,8 +306,8 @@ def test_jobs_that_never_start_pay_too() -> None:
 
 
 def test_no_dispatcher_is_praised_without_those_who_pay() -> None:
-    easy = with_waits(unrelated("easy", 4, {"ann": (10, 5.0)}), longest_s=9000)
-    hcp = unrelated("hcp", 1, {"ann": (10, 500.0)})
+    easy = with_waits(unrelated("easy", 4, {"ann": (10, 5.0, 5.0)}), longest_s=9000)
+    hcp = unrelated("hcp", 1, {"ann": (10, 500.0, 500.0)})
     hcp = with_waits(hcp, short=7, medium=9000, long=9000, longest_s=90_000)
     assert compare.verdict(runs(easy, hcp)) == (
         "hcp has the lowest mean bounded slowdown, 75.0% below easy's, but others pay: medium "

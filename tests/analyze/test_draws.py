@@ -10,7 +10,9 @@ import pytest
 from cpdispatch.analyze import compare, draws
 from cpdispatch.analyze.difference import difference
 
-NONE = {"jobs": 0, "wait_s_mean": math.nan, "bounded_slowdown_mean": math.nan}
+NONE = {
+    "jobs": 0, "wait_s_mean": math.nan, "wait_s_max": math.nan, "bounded_slowdown_mean": math.nan,
+}  # fmt: skip
 
 
 def row(
@@ -26,14 +28,17 @@ def row(
         "jobs": 20, "bounded_slowdown_mean": slowdown, "wait_s_mean": 100 * slowdown,
         "wait_s_max": longest_s,
     }  # fmt: skip
-    long = {"jobs": 20, "wait_s_mean": long_s, "bounded_slowdown_mean": 2.0}
+    long = {
+        "jobs": 20, "wait_s_mean": long_s, "wait_s_max": longest_s, "bounded_slowdown_mean": 2.0,
+    }  # fmt: skip
     return {
         **compare.row(about, figures),
         "seed": draw if seed is None else seed,
         "draw": draw,
         "submissions": f"draw {draw}",
         "classes": {"short": NONE, "medium": NONE, "long": long},
-        "waits_of_users": {"ann": (20, ann_s)},
+        "widths": {"narrow": {**long, "wait_s_mean": 600.0}, "middle": NONE, "wide": NONE},
+        "waits_of_users": {"ann": (20, ann_s, 2 * ann_s)},
         "restarts_of_users": {"ann": (20, 0.5)},
         "weeks": weeks or {},
     }
@@ -103,6 +108,11 @@ def test_quotients_have_the_interval_of_the_pairs_and_brackets_within_noise() ->
     assert run["classes"]["long"]["wait_s_mean_times_low"] == 1.5
     assert run["users"]["wait_s_mean_times_low"] == 50 / 60
     assert run["figures"]["users.wait_s_mean"]["max"] == 70
+    (ann,) = run["users"]["each"]
+    assert ann["wait_s_max"] == pytest.approx(2 * ann["wait_s_mean"])
+    assert ann["wait_s_max_times_low"] == 50 / 60
+    assert run["widths"]["narrow"]["wait_s_max_times_low"] == expected.low
+    assert run["figures"]["widths.narrow.wait_s_max"]["max"] == 9900
     (table,) = compare.tables([first, run], 100)
     cells = list(table.columns[-1].cells)
     texts = dict(zip(map(str, table.columns[0].cells), map(str, cells), strict=True))

@@ -99,10 +99,34 @@ def test_figures_by_class_are_means_over_the_jobs_that_started() -> None:
         [(0, 30, 40, 1), (0, 90, 100, 1), (5, 5 + 6 * h, 5 + 12 * h, 1), (0, -1, -1, 1)]
     )
     found = metrics.by_class(jobs)
-    assert found["short"] == {"jobs": 2, "wait_s_mean": 60, "bounded_slowdown_mean": 7}
-    assert found["long"] == {"jobs": 1, "wait_s_mean": 6 * h, "bounded_slowdown_mean": 2}
+    assert found["short"] == {
+        "jobs": 2, "wait_s_mean": 60, "wait_s_max": 90, "bounded_slowdown_mean": 7,
+    }  # fmt: skip
+    assert found["long"] == {
+        "jobs": 1, "wait_s_mean": 6 * h, "wait_s_max": 6 * h, "bounded_slowdown_mean": 2,
+    }  # fmt: skip
     assert found["medium"]["jobs"] == 0
     assert math.isnan(found["medium"]["wait_s_mean"])
+    assert math.isnan(found["medium"]["wait_s_max"])
+
+
+@pytest.mark.parametrize("capacity", [96, 100, 80_640])
+def test_widths_are_shares_of_the_system_by_what_a_job_holds_most_of(capacity: int) -> None:
+    counts = [1, capacity // 32, capacity // 32 + 1, capacity // 8, capacity // 8 + 1, capacity]
+    jobs = schedule([(0, k, k + 9, units) for k, units in enumerate(counts)], capacity)
+    found = metrics.by_width(jobs)
+    assert {name: row["jobs"] for name, row in found.items()} == dict.fromkeys(found, 2)
+    assert [row["wait_s_max"] for row in found.values()] == [1, 3, 5]
+    # A tenth of the processors, but half of the memory; never started jobs are left out.
+    both = ScheduleColumns(
+        np.zeros(2, dtype=np.int64), np.array([7, -1]), np.array([9, -1]),
+        np.array([1, 1]), np.array([[10, 32], [10, 32]]), np.zeros(2, dtype=np.bool_),
+        np.array([100, 64]),
+    )  # fmt: skip
+    assert metrics.share(both).tolist() == [0.5, 0.5]
+    assert {name: row["jobs"] for name, row in metrics.by_width(both).items()} == {
+        "narrow": 0, "middle": 0, "wide": 1,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("part", [1, 2, 1 << 16])
@@ -112,15 +136,17 @@ def test_figures_by_user_are_means_over_that_users_jobs(
     monkeypatch.setattr(metrics, "_PART", part)
     rows = metrics.by_user(THREE, np.array([0, 2, 0]), ["ann", "nobody", "bob"])
     assert rows == {
-        "ann": {"jobs": 2, "wait_s_mean": 15.0, "bounded_slowdown_mean": 2.0},
-        "bob": {"jobs": 1, "wait_s_mean": 90.0, "bounded_slowdown_mean": 9.5},
+        "ann": {"jobs": 2, "wait_s_mean": 15.0, "wait_s_max": 30, "bounded_slowdown_mean": 2.0},
+        "bob": {"jobs": 1, "wait_s_mean": 90.0, "wait_s_max": 90, "bounded_slowdown_mean": 9.5},
     }
 
 
 def test_figures_by_user_leave_out_unknown_users_and_jobs_that_never_started() -> None:
     jobs = schedule([(0, 0, 100, 2), (10, -1, -1, 4), (20, 50, 50, 1), (20, -1, -1, 1)])
     rows = metrics.by_user(jobs, np.array([0, 0, -1, 1]), ["ann", "bob"])
-    assert rows == {"ann": {"jobs": 1, "wait_s_mean": 0.0, "bounded_slowdown_mean": 1.0}}
+    assert rows == {
+        "ann": {"jobs": 1, "wait_s_mean": 0.0, "wait_s_max": 0, "bounded_slowdown_mean": 1.0}
+    }
 
 
 @pytest.mark.parametrize("part", [1, 2, 1 << 16])
@@ -161,8 +187,8 @@ def test_a_job_belongs_to_the_week_of_its_submission() -> None:
     rows.append((50 + week_s, 140 + week_s, 150 + week_s, 1))
     found = metrics.by_week(schedule([*rows, (50 + 9 * week_s, -1, -1, 1)]))
     assert found == {
-        0: {"jobs": 2, "wait_s_mean": 5, "bounded_slowdown_mean": 1.5},
-        1: {"jobs": 1, "wait_s_mean": 90, "bounded_slowdown_mean": 10},
+        0: {"jobs": 2, "wait_s_mean": 5, "wait_s_max": 10, "bounded_slowdown_mean": 1.5},
+        1: {"jobs": 1, "wait_s_mean": 90, "wait_s_max": 90, "bounded_slowdown_mean": 10},
     }
 
 

@@ -314,11 +314,13 @@ def test_a_run_whose_tables_another_program_rewrote_is_read_as_well(
     assert Run.load(tmp_path).metrics == run.metrics
 
 
-def test_figures_by_class_and_by_user_cover_every_job(sample: Workload) -> None:
+def test_figures_by_class_width_and_user_cover_every_job(sample: Workload) -> None:
     run = simulate(sample, EURORA, "easy")
     assert set(run.by_class()) == {"short", "medium", "long"}
-    for rows in (run.by_class(), run.by_user()):
+    assert set(run.by_width()) == {"narrow", "middle", "wide"}
+    for rows in (run.by_class(), run.by_width(), run.by_user()):
         assert sum(row["jobs"] for row in rows.values()) == 400
+        assert max(row["wait_s_max"] for row in rows.values()) == run.metrics["wait_s_max"]
     mean = sum(row["jobs"] * row["wait_s_mean"] for row in run.by_user().values()) / 400
     assert mean == pytest.approx(run.metrics["wait_s_mean"])
 

@@ -229,7 +229,7 @@ def test_tests_that_come_first_keep_back_jobs_in_turn_and_no_late_ones() -> None
 
     assert starts(50, Backfill(test_s=20, tests="turn")) == [0, 10, 60]
     assert starts(50, Backfill(test_s=20, tests="first")) == [0, 19, 10]
-    assert starts(50, Backfill(test_s=20, tests="first", threshold_s=7)) == [0, 10, 60]
+    assert starts(50, Backfill(test_s=20, tests="first", threshold_s=8)) == [0, 10, 60]
     # By its key of 20 / sqrt(0.05) = 89 s a test comes after a job that is expected to last 80 s.
     spf = find("spf")
     assert starts(80, Backfill(spf, spf, test_s=20, tests="first")) == [0, 10, 90]

@@ -40,7 +40,7 @@ class Best:
     test_s : int
         How long a test run lasts; 0 for none. See `cpdispatch.heuristics.backfill.Backfill`.
     tests : str
-        When tests come: ``left``, ``backfill`` or ``turn``.
+        When tests come: ``left``, ``backfill``, ``turn`` or ``first``.
     name : str
     predictor : str
         The predictor that a simulation takes when none is named.

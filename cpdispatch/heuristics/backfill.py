@@ -82,9 +82,10 @@ class Backfill:
         How long a test run lasts; 0 for none. Tests need a depth of 1 or more. See
         `cpdispatch.heuristics.test_runs`.
     tests : str
-        When tests come: after all backfilling (``left``), before it (``backfill``), or before it
-        and instead of starts in turn (``turn``). With a depth above 1, and where capacity is
-        planned over time, they come after all starts.
+        When tests come: after all backfilling (``left``), before it (``backfill``), before it
+        and instead of starts in turn (``turn``), or so and in places of their own in the primary
+        order (``first``), see `cpdispatch.heuristics.test_runs.first`. With a depth above 1, and
+        where capacity is planned over time, they come after all starts.
     name : str
 
     References
@@ -142,19 +143,24 @@ class Backfill:
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance; with a depth above 1, remember what was promised."""
         began = perf_counter()
-        block, now = instance.queue.block, instance.now
-        if self.bounded:
-            primary = _first(self.primary.rank(now, block), instance.starved())
-            secondary = _first(self.secondary.rank(now, block), instance.overdue())
-        else:
-            primary = secondary = self.primary.rank(now, block, self.threshold_s)
-            if not self.one_order:
-                threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
-                secondary = self.secondary.rank(now, block, threshold_s)
-        seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
-        late = self._late(instance, instance.queue)
-        way = test_runs.WAYS["left" if self._plans(instance) else self.tests]
+        block, now, late = instance.queue.block, instance.now, self._late(instance, instance.queue)
+        ahead = self.tests == "first" and not self._plans(instance)
+        way = test_runs.WAYS["left" if ahead or self._plans(instance) else self.tests]
         tests = test_runs.candidates(instance, self.test_s, late, way)
+        threshold_s = NO_THRESHOLD if self.bounded else self.threshold_s
+        if ahead and len(tests):
+            primary = test_runs.first(self.primary, instance, threshold_s, late, tests, self.test_s)
+        else:
+            primary = self.primary.rank(now, block, threshold_s)
+        if self.bounded:
+            primary = _first(primary, instance.starved())
+            secondary = _first(self.secondary.rank(now, block), instance.overdue())
+        elif not self.one_order or (ahead and len(tests)):
+            threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
+            secondary = self.secondary.rank(now, block, threshold_s)
+        else:
+            secondary = primary
+        seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
         leaves = self._leaves(instance, late)
         found = self._backfilled(seen, primary, secondary, leaves, late, tests)
         while killed := test_runs.killed(seen, found.start_s, found.placements):

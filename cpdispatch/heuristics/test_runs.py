@@ -25,11 +25,15 @@ from cpdispatch.decision import NO_BOUND, NO_START, Placements
 from cpdispatch.heuristics import kernels, plan
 from cpdispatch.heuristics.allocate import NO_HOLDS, as_placements, holds, power_unit
 from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
+from cpdispatch.heuristics.policies import Order, Policy
 from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
 
-WAYS: Mapping[str, int] = {"left": LEFT, "backfill": BEFORE, "turn": TURN}
-"""When tests come, by name: after all backfilling, before it, or instead of starts in turn, too."""
+WAYS: Mapping[str, int] = {"left": LEFT, "backfill": BEFORE, "turn": TURN, "first": TURN}
+"""When tests come, by name: after all backfilling, before it, or instead of starts in turn, too.
+
+With ``first`` they have places of their own in the order of the queue, see `first`.
+"""
 
 LENGTHS_MIN = 2
 """A job is tested if its requested time is above so many lengths of a test."""
@@ -73,6 +77,31 @@ def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> In
     expected_s, requested_s = queue.expected_s[found], queue.requested_s[found]
     key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))
     return sealed(found[np.argsort(key, kind="stable")])
+
+
+def first(
+    order: Order, instance: Instance, threshold_s: int, late: BoolArray, tests: IntArray,
+    test_s: int,
+) -> IntArray:  # fmt: skip
+    """The order of the queue in which tests have places of their own, shape (queued,).
+
+    Where the keys of the order are durations, a test has its key among them, in whole seconds. In
+    any other order tests come before all jobs that are not ``late``, shape (queued,).
+    """
+    now, block = instance.now, instance.queue.block
+    if order.policy in (Policy.SPF, Policy.RISK):
+        expected_s, requested_s = (
+            instance.queue.expected_s[tests],
+            instance.queue.requested_s[tests],
+        )
+        key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))
+        placed = block.copy()
+        placed[[Column.EXPECTED, Column.UPPER], tests[:, None]] = np.rint(key)[:, None]
+        return order.rank(now, sealed(placed), threshold_s)
+    ranked = order.rank(now, block, threshold_s)
+    front = late[ranked]
+    rest = ranked[~front]
+    return np.concatenate((ranked[front], tests, rest[~np.isin(rest, tests)]))
 
 
 def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:

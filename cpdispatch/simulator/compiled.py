@@ -32,8 +32,8 @@ def tests_replayable(
     """Whether compiled code makes the test runs of a dispatcher, or there are none to make.
 
     It does under EASY on a processor pool, where jobs are taken to last as expected, no wait is
-    bounded and one start is promised, with a predictor that compiled code knows, and with the
-    trigger ``instant``.
+    bounded and one start is promised, where tests have no places of their own in the queue, with a
+    predictor that compiled code knows, and with the trigger ``instant``.
     """
     inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
     if not isinstance(inner, Backfill | Best) or not inner.test_s:
@@ -44,6 +44,7 @@ def tests_replayable(
         isinstance(dispatcher, Backfill)
         and not dispatcher.bounded
         and dispatcher.depth == 1
+        and dispatcher.tests != "first"
         and dispatcher.limits == "expected"
         and trigger == "instant"
         and is_pool(workload, system)

@@ -21,7 +21,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads.restarts import mark
@@ -90,7 +90,8 @@ def test_the_schedule_is_the_plain_twins(
 
 @settings(max_examples=600, deadline=None)
 @given(
-    cases(pool=True), dispatchers, st.sampled_from(["walltime", "last2", "profile", "confident"]),
+    cases(pool=True), dispatchers.filter(lambda one: one.tests != "first"),
+    st.sampled_from(["walltime", "last2", "profile", "confident"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
 )  # fmt: skip
 def test_compiled_replays_make_the_same_tests(
@@ -117,6 +118,7 @@ def test_what_no_compiled_replay_does() -> None:
         (POOL, "easy:test=9", {"restart_cost_s": 2}),
         (POOL, "easy:test=9", {"predictor": "eloss"}),
         (POOL, "easy:test=9,limits=upper", {}),
+        (POOL, "easy:test=9,tests=first", {}),
         (POOL, "best:test=9", {"predictor": "walltime"}),
         (POOL, "best:test=9,wait=off", {"predictor": "walltime"}),
         (POOL, "easy:test=9,wait=0.6", {}),
@@ -244,6 +246,27 @@ def test_tests_before_backfills_take_the_place_of_those() -> None:
     turn = tried([(0, 2, 100, 100)], Backfill(test_s=10, tests="turn"))
     assert turn.jobs["test"].tolist() == ["went_on"]
     assert turn.jobs["end"].tolist() == [100]
+
+
+def test_tests_that_come_first_keep_back_jobs_in_turn_and_no_late_ones() -> None:
+    """All processors are busy until 10; only the third job may be restarted."""
+
+    def starts(lasts_s: int, dispatcher: Backfill) -> list[int]:
+        rows = [(0, 4, 10, 10), (1, 4, lasts_s, lasts_s), (2, 1, 500, 9)]
+        log = workload(rows)
+        block = log.table.block.copy()
+        block[Column.RESTARTABLE, 2] = 1
+        run = simulate(replace(log, table=JobTable(block)), POOL, dispatcher)
+        assert run.verify() == []
+        return run.jobs["start"].tolist()
+
+    assert starts(50, Backfill(test_s=20, tests="turn")) == [0, 10, 60]
+    assert starts(50, Backfill(test_s=20, tests="first")) == [0, 19, 10]
+    assert starts(50, Backfill(test_s=20, tests="first", threshold_s=8)) == [0, 10, 60]
+    # By its key of 20 / sqrt(0.05) = 89 s a test comes after a job that is expected to last 80 s.
+    spf = find("spf")
+    assert starts(80, Backfill(spf, spf, test_s=20, tests="first")) == [0, 10, 90]
+    assert starts(90, Backfill(spf, spf, test_s=20, tests="first")) == [0, 19, 10]
 
 
 def test_the_likeliest_to_end_in_time_is_tested_first() -> None:
@@ -409,7 +432,7 @@ def test_names_and_what_is_wrong_with_them() -> None:
     assert (best.inner.backfill.test_s, best.inner.backfill.tests) == (300, "turn")
     for name, problem in (
         ("easy:test=0", "1 or more whole seconds|a time as 90min"),
-        ("easy:tests=first", "one of left, backfill, turn is needed"),
+        ("easy:tests=last", "one of left, backfill, turn, first is needed"),
         ("fifo:test=120", "has no parameter 'test'"),
     ):
         with pytest.raises(UsageError, match=problem):

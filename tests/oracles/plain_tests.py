@@ -174,13 +174,28 @@ def decide(
         started[job.row] = nodes, testing
         begun.append((since, job, nodes, testing))
 
+    def chance(job: Testable) -> float:
+        return rules.test / (rules.test + job.expected) if job.expected < job.requested else 0.05
+
+    in_turn: list[Testable] = ranked(queue, rules.primary, now, rules.threshold)  # type: ignore
+    if rules.tests == "first":
+
+        def place(job: Testable) -> tuple[float, ...]:
+            if now - job.submit > rules.threshold:
+                return (0,)
+            if rules.primary == "spf":
+                short = round(rules.test / math.sqrt(chance(job)))
+                return 1, short if testable(job) else job.expected, job.row
+            return (1, -chance(job), job.row) if testable(job) else (2,)
+
+        in_turn.sort(key=place)
     head = None
-    for job in ranked(queue, rules.primary, now, rules.threshold):  # type: ignore[arg-type]
+    for job in in_turn:
         assert isinstance(job, Testable)
         if not fits(free, job):
             head = job
             break
-        start(job, free, rules.tests == "turn" and testable(job))
+        start(job, free, rules.tests in ("turn", "first") and testable(job))
     if head is None:
         return started
 
@@ -212,9 +227,6 @@ def decide(
             break
     head.promise = shadow
     take(later, head, choose(later, capacity, head, rules.best_fit))
-
-    def chance(job: Testable) -> float:
-        return rules.test / (rules.test + job.expected) if job.expected < job.requested else 0.05
 
     by_key = sorted((job for job in queue if testable(job)), key=lambda job: -chance(job))
     in_full = ranked(queue, rules.secondary, now, math.inf)  # type: ignore[arg-type]

@@ -31,22 +31,15 @@ def tests_replayable(
 ) -> bool:  # fmt: skip
     """Whether compiled code makes the test runs of a dispatcher, or there are none to make.
 
-    It does under EASY on a processor pool, where jobs are taken to last as expected and no wait is
-    bounded, with a predictor that compiled code knows, and with the trigger ``instant``.
+    It does on a processor pool, with a predictor that compiled code knows, and with the trigger
+    ``instant``.
     """
     inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
     if not isinstance(inner, Backfill | Best) or not inner.test_s:
         return True
     if not workload.table.restartable.any():
         return True
-    return (
-        isinstance(dispatcher, Backfill)
-        and not dispatcher.bounded
-        and dispatcher.limits == "expected"
-        and trigger == "instant"
-        and is_pool(workload, system)
-        and _knows(predictor, learned)
-    )
+    return trigger == "instant" and is_pool(workload, system) and _knows(predictor, learned)
 
 
 def _knows(predictor: Predictor, learned: bool) -> bool:

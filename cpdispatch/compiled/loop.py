@@ -89,7 +89,15 @@ from cpdispatch.compiled.queue import (
 )
 from cpdispatch.compiled.running import complete, correct, lasts
 from cpdispatch.compiled.shadow import TOLD, ends, follow, has_room, starts, submit
-from cpdispatch.compiled.test_runs import no_test_any_more, settle, stop, stops_next
+from cpdispatch.compiled.test_runs import (
+    LIST,
+    SAID,
+    STOPPED,
+    no_test_any_more,
+    settle,
+    stop,
+    stops_next,
+)
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
 
@@ -137,7 +145,7 @@ def go(
                 if stopping:
                     stop(
                         at, given, fate, first, first_key, second, second_key, run, rule,
-                        first_weights, second_weights, own_first, own_second, trials,
+                        first_weights, second_weights, own_first, own_second, care, trials, shadow,
                     )  # fmt: skip
             if not stopping:
                 ended = complete(at, given, fate, run, memory)
@@ -215,7 +223,7 @@ def _record(
 @inlined
 def _thresholds_change(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, rule: IntArray, care: Any,
-    shadow: Any,
+    trials: Any, shadow: Any,
 ) -> bool:  # fmt: skip
     """Follow EASY up to now, and take the thresholds from the longest wait under it.
 
@@ -225,8 +233,14 @@ def _thresholds_change(
     now, before = at[NOW], shadow.at[NOW]
     for k in range(shadow.book[TOLD], at[SERIAL] - at[PENDING]):
         job = run[COMPLETED, k]
-        start = fate[START, job]
-        end = min(max(max(before, start), start + fate[EXPECTED, job]), now)
+        if job < 0:
+            shadow.book[TOLD] += 1
+            continue
+        start, expected = fate[START, job], fate[EXPECTED, job]
+        if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
+            if trials.of[SAID, job] > 0:
+                expected = trials.of[SAID, job]
+        end = min(max(max(before, start), start + expected), now)
         ends(shadow, job, max(end - start, 1), given[ON_POOL, job], given[REQUESTED, job])
     for job in range(at[SEEN], at[NEXT]):
         submit(shadow, job, given[SUBMIT, job], given[ON_POOL, job], given[REQUESTED, job])
@@ -273,7 +287,7 @@ def dispatch(
         return
     changes = False
     if shadow is not None:
-        changes = _thresholds_change(at, given, fate, run, rule, care, shadow)
+        changes = _thresholds_change(at, given, fate, run, rule, care, trials, shadow)
     ended, ending = correct(at, given, fate, run, rule[CORRECTION])
     running, best_fit = at[RUNNING] - ended, rule[BEST_FIT] != 0
     if care is not None and _limits_change(at, given, fate, care):
@@ -331,8 +345,9 @@ def dispatch(
                 )
             else:
                 on_pool.backfill_and_test(
-                    at, given, fate, run, trials, first, queue, size, blocked, ended, ending, rule
-                )
+                    at, given, fate, run, care, trials, first, queue, size, blocked, ended, ending,
+                    rule,
+                )  # fmt: skip
         else:
             low = at[HEAD] if rule[SAME] else 0
             on_nodes.backfill(
@@ -341,10 +356,14 @@ def dispatch(
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
     if trials is not None:
+        if shadow is not None:
+            for k in range(trials.rule[STOPPED]):
+                if fate[START, trials.of[LIST, k]] < 0:
+                    starts(shadow, trials.of[LIST, k], -1)
         settle(at, fate, trials)
     if at[SERIAL] > serial:
         if care is not None:
-            on_nodes.settle(at, given, fate, run, nodes, serial)
+            on_nodes.settle(at, given, fate, run, nodes, trials, serial)
         at[QUEUED] -= at[SERIAL] - serial
         at[BLOCKED] = -1
         tidy(at, fate, first, first_key, FIRST_SIZE)
@@ -353,7 +372,9 @@ def dispatch(
     if shadow is not None:
         for k in range(serial, at[SERIAL]):
             job = run[BY_SERIAL, k]
-            starts(shadow, job, now)
+            starts(shadow, job, fate[START, job])
+            if fate[START, job] < now:
+                continue
             late = is_late(given, job, now, rule[THRESHOLD], rule[WIDE])
             if late and fate[REASON, job] == IN_TURN:
                 fate[REASON, job] = WAS_LATE

@@ -51,6 +51,7 @@ from cpdispatch.compiled.layout import (
 )
 from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin, lasts, leave, place_of, run_until
+from cpdispatch.compiled.test_runs import TESTING
 from cpdispatch.heuristics.kernels import place, pool_has, room
 
 _WAITING, _LEAST, _LONGEST = 2, 3, 4
@@ -297,11 +298,18 @@ def leaves_room(
 
 @inlined
 def settle(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Any, serial: int
-) -> None:
-    """Take the jobs that have just started, from a serial number on, to end as requested."""
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Any, trials: Any,
+    serial: int,
+) -> None:  # fmt: skip
+    """Take the jobs that have just started, from a serial number on, to end as requested.
+
+    Tests end after their length.
+    """
     for number in range(serial, at[SERIAL]):
         job = run[BY_SERIAL, number]
+        if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
+            if trials.of[TESTING, job]:
+                continue
         before, due = fate[DUE_OF, job], fate[START, job] + fate[LIMIT, job]
         if due > before:
             leave(run, at[RUNNING], place_of(run, at[RUNNING], job, before))

@@ -37,6 +37,7 @@ from cpdispatch.compiled.test_runs import (
     choose,
     due_of,
     expect_ends,
+    is_tested_in_turn,
     start,
     start_in_turn_or_test,
     test,
@@ -66,7 +67,9 @@ def start_in_turn(
     while at[HEAD] < at[FIRST_SIZE]:
         job = first[WHO, at[HEAD]]
         if fate[START, job] < 0:
-            need = first[WANTS, at[HEAD]] + _leaves(at, given, fate, care, job)
+            need = first[WANTS, at[HEAD]]
+            if not is_tested_in_turn(trials, job):
+                need += _leaves(at, given, fate, care, job)
             if need > at[FREE] + ending:
                 break
             start_in_turn_or_test(at, given, fate, run, care, trials, job, IN_TURN)
@@ -123,7 +126,7 @@ def backfill(
 
 @kernel
 def backfill_and_test(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials,
     first: IntArray, queue: IntArray, size: int, blocked: int, ended: int, ending: int,
     rule: IntArray,
 ) -> None:  # fmt: skip
@@ -131,12 +134,13 @@ def backfill_and_test(
     if at[FREE] + ending == 0:
         return
     length, wanted = trials.rule[LENGTH], given[NEED, blocked]
-    expect_ends(at, given, fate, run, trials, rule, blocked)
-    shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, 0)
+    expect_ends(at, given, fate, run, care, trials, rule, blocked)
+    spare = _leaves(at, given, fate, care, blocked)
+    shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
     for testing in (trials.rule[WAY] != LEFT, trials.rule[WAY] == LEFT):
         if not testing:
             extra = backfill(
-                at, given, fate, run, None, trials, queue, size, blocked, ended, ending, shadow,
+                at, given, fate, run, care, trials, queue, size, blocked, ended, ending, shadow,
                 extra,
             )  # fmt: skip
             continue

@@ -225,7 +225,6 @@ class Replay:
         restartable = prepared.workload.table.restartable
         if dispatcher.test_s and restartable.any():
             assert prepared.is_pool, "jobs are tested on a pool only"
-            assert not self.careful, "jobs are tested where they are taken to last as expected"
             self.trials = trials_of(
                 prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
                 prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests,

@@ -9,15 +9,20 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
+    BEFORE,
     BY_SERIAL,
+    COMPLETED,
     DUE_OF,
     EXPECTED,
     FIRST_SIZE,
     FREE,
     HEAP_SERIAL,
     LATE,
+    LIMIT,
     NEED,
+    NONE_LATE,
     NOW,
+    OLDEST,
     PENDING,
     PRIMARY,
     PRIMARY_CHANGES,
@@ -30,14 +35,17 @@ from cpdispatch.compiled.layout import (
     SECOND_SIZE,
     SECONDARY,
     SECONDARY_CHANGES,
+    SERIAL,
+    SHARE,
     START,
     SUBMIT,
     THRESHOLD,
+    UPPER,
     WAITS,
     WHO,
     WIDE,
 )
-from cpdispatch.compiled.queue import insert, is_late, key_under, without_started
+from cpdispatch.compiled.queue import insert, is_late, lasting_key, shortened, without_started
 from cpdispatch.compiled.running import (
     begin,
     begin_until,
@@ -123,8 +131,9 @@ def no_test_any_more(trials: Trials, job: int) -> None:
 def due_of(at: IntArray, fate: IntArray, care: Any, trials: Any, job: int) -> int:
     """When a waiting job ends as expected if it starts now. One that was stopped goes on."""
     since = at[NOW]
-    if trials is not None and trials.of[BEGAN, job] >= 0:
-        since = trials.of[BEGAN, job]
+    if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
+        if trials.of[BEGAN, job] >= 0:
+            since = trials.of[BEGAN, job]
     return int(since + lasts(at, fate, care, job))
 
 
@@ -145,15 +154,19 @@ def _goes_on(
 
 @inlined
 def expect_ends(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials, rule: IntArray,
-    blocked: int,
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials,
+    rule: IntArray, blocked: int,
 ) -> None:  # fmt: skip
     """Expect the ends of the jobs under test as the reservation of the blocked job counts them."""
     for k in range(trials.rule[TESTED]):
         job = trials.of[UNDER, k]
         due = fate[START, job] + trials.rule[LENGTH]
         if _goes_on(at, given, trials, rule, job, blocked):
-            due = max(due, fate[START, job] + fate[EXPECTED, job])
+            whole_s = lasts(at, fate, care, job)
+            if care is not None:  # noqa: SIM102 - numba drops only what stands alone
+                if fate[START, job] < at[NOW]:
+                    whole_s = fate[LIMIT, job]
+            due = max(due, fate[START, job] + whole_s)
         if due != fate[DUE_OF, job]:
             leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
             run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
@@ -173,6 +186,14 @@ def start(
 
 
 @inlined
+def is_tested_in_turn(trials: Any, job: int) -> bool:
+    """Whether a job whose turn it is is tested instead of started in full."""
+    if trials is None:
+        return False
+    return bool(trials.rule[WAY] == TURN and trials.of[TO_COME, job])
+
+
+@inlined
 def start_in_turn_or_test(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
     job: int, reason: int,
@@ -180,7 +201,7 @@ def start_in_turn_or_test(
     """Start a job whose turn it is: as a test where those come first and it has one to come."""
     if trials is None:
         begin(at, given, fate, run, care, job, reason)
-    elif trials.rule[WAY] == TURN and trials.of[TO_COME, job]:
+    elif is_tested_in_turn(trials, job):
         test(at, given, fate, run, trials, job, reason)
     else:
         start(at, given, fate, run, care, trials, job, reason)
@@ -198,7 +219,7 @@ def stop(
     at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
     second: IntArray, second_key: FloatArray, run: IntArray, rule: IntArray,
     first_weights: FloatArray, second_weights: FloatArray, own_first: Any, own_second: Any,
-    trials: Trials,
+    care: Any, trials: Trials, shadow: Any,
 ) -> None:  # fmt: skip
     """Put the job of the next completion into the queue: its test is over, and it still runs."""
     of = trials.of
@@ -207,6 +228,10 @@ def stop(
     leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
     at[RUNNING] -= 1
     at[FREE] += given[NEED, job]
+    if run.shape[0] > BEFORE:
+        count = at[SERIAL] - at[PENDING] - 1
+        run[COMPLETED, count], run[BEFORE, count] = -1 - job, at[SERIAL]
+    at[OLDEST] = min(at[OLDEST], job)
     no_test_any_more(trials, job)
     of[BEGAN, job], of[BECAUSE, job] = fate[START, job], fate[REASON, job]
     of[LIST, trials.rule[STOPPED]] = job
@@ -219,9 +244,14 @@ def stop(
     if fate[EXPECTED, job] <= trials.rule[LENGTH]:
         of[SAID, job] = fate[EXPECTED, job]
         fate[EXPECTED, job] = given[REQUESTED, job]
+    if care is not None:
+        fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
+    if shadow is not None:
+        due = given[SUBMIT, job] + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
+        at[NONE_LATE] = min(at[NONE_LATE], due)
     key = 0.0
     if not rule[PRIMARY_CHANGES]:
-        key = key_under(at, given, fate, rule[PRIMARY], first_weights, job, own_first)
+        key = lasting_key(at, given, fate, rule[PRIMARY], first_weights, job, own_first, care)
         if job < at[LATE]:
             key = -np.inf
     insert(first, first_key, 0, at[FIRST_SIZE], key, job, given[NEED, job])
@@ -229,7 +259,9 @@ def stop(
     if not rule[SAME]:
         key = 0.0
         if not rule[SECONDARY_CHANGES]:
-            key = key_under(at, given, fate, rule[SECONDARY], second_weights, job, own_second)
+            key = lasting_key(
+                at, given, fate, rule[SECONDARY], second_weights, job, own_second, care
+            )
         insert(second, second_key, 0, at[SECOND_SIZE], key, job, given[NEED, job])
         at[SECOND_SIZE] += 1
     at[QUEUED] += 1

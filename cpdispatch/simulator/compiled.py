@@ -31,21 +31,18 @@ def tests_replayable(
 ) -> bool:  # fmt: skip
     """Whether compiled code makes the test runs of a dispatcher, or there are none to make.
 
-    It does under EASY on a processor pool, where jobs are taken to last as expected, no wait is
-    bounded and one start is promised, where tests have no places of their own in the queue, with a
-    predictor that compiled code knows, and with the trigger ``instant``.
+    It does on a processor pool, where one start is promised and tests have no places of their own
+    in the queue, with a predictor that compiled code knows, and with the trigger ``instant``.
     """
     inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
     if not isinstance(inner, Backfill | Best) or not inner.test_s:
         return True
     if not workload.table.restartable.any():
         return True
+    rule = inner.backfill if isinstance(inner, Best) else inner
     return (
-        isinstance(dispatcher, Backfill)
-        and not dispatcher.bounded
-        and dispatcher.depth == 1
-        and dispatcher.tests != "first"
-        and dispatcher.limits == "expected"
+        rule.depth == 1
+        and rule.tests != "first"
         and trigger == "instant"
         and is_pool(workload, system)
         and _knows(predictor, learned)

@@ -20,6 +20,7 @@ from cpdispatch.experiment import RunSummary, tables
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
+from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
@@ -110,6 +111,55 @@ def test_compiled_replays_make_the_same_tests(
     assert compiled.decision_table.select(told).equals(general.decision_table.select(told))
 
 
+careful = st.builds(
+    lambda test_s, tests, limits, order, threshold_s: Backfill(
+        find(order[0]), find(order[1]), threshold_s, limits=limits, test_s=test_s, tests=tests
+    ),
+    st.integers(1, 6), st.sampled_from(sorted(WAYS)), st.sampled_from(["upper", "requested"]),
+    st.sampled_from([("fcfs", "fcfs"), ("fcfs", "spf"), ("saf", "saf"), ("lqf", "wfp3")]),
+    st.sampled_from([NO_THRESHOLD, 5, 20]),
+)  # fmt: skip
+rules = st.one_of(
+    careful,
+    st.builds(
+        lambda inner, limits: Bounded(replace(inner, bounded=True, limits=limits)),
+        careful, st.sampled_from(["expected", "upper", "requested"]),
+    ),
+    st.builds(
+        lambda keep, test_s, tests: Bounded(Best(10, keep, test_s=test_s, tests=tests)),
+        st.sampled_from([0.0, 0.2]), st.integers(1, 6), st.sampled_from(sorted(WAYS)),
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    cases(pool=True), rules, st.sampled_from(["walltime", "last2", "profile"]),
+    st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
+    st.sampled_from([WaitBound(), WaitBound(in_turn_after=300), WaitBound(1000, 900)]),
+)  # fmt: skip
+def test_compiled_replays_make_the_same_tests_with_care(
+    case: tuple[Workload, System], rule: Backfill | Bounded, predictor: str, correction: str,
+    kill_at_limit: bool, bound: WaitBound,
+) -> None:  # fmt: skip
+    how: dict[str, Any] = {
+        "predictor": predictor, "correction": correction, "kill_at_limit": kill_at_limit,
+    }  # fmt: skip
+
+    def fresh() -> Backfill | Bounded:
+        if isinstance(rule, Bounded):
+            return Bounded(replace(rule.inner), bound)  # type: ignore[type-var]
+        return replace(rule)
+
+    compiled = simulate(*case, fresh(), **how)
+    general = simulate(*case, fresh(), compiled=False, **how)
+    assert compiled.about["compiled"]
+    assert compiled.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+    told = ["time", "queue", "running", "started", "status"]
+    assert compiled.decision_table.select(told).equals(general.decision_table.select(told))
+
+
 def test_what_no_compiled_replay_does() -> None:
     log = mark(workload(crowd()), 1.0)
     nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
@@ -117,12 +167,8 @@ def test_what_no_compiled_replay_does() -> None:
         (POOL, "easy:test=9", {"trigger": "event"}),
         (POOL, "easy:test=9", {"restart_cost_s": 2}),
         (POOL, "easy:test=9", {"predictor": "eloss"}),
-        (POOL, "easy:test=9,limits=upper", {}),
         (POOL, "easy:test=9,tests=first", {}),
-        (POOL, "best:test=9", {"predictor": "walltime"}),
-        (POOL, "best:test=9,wait=off", {"predictor": "walltime"}),
-        (POOL, "easy:test=9,wait=0.6", {}),
-        (POOL, "easy-saf-saf:test=9,tests=turn,wait=1", {"predictor": "last2"}),
+        (POOL, "conservative:test=9", {}),
         (nodes, "easy:test=9", {}),
     ):
         run = simulate(log, system, name, **how)  # type: ignore[arg-type]

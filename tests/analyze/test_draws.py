@@ -62,6 +62,17 @@ def test_merged_runs_have_the_mean_and_the_spread_of_each_figure() -> None:
     assert not {"seed", "draw", "classes.short.wait_s_mean"} & set(found["figures"])
 
 
+def test_what_is_restarted_of_a_user_is_over_the_jobs_of_all_draws() -> None:
+    of = [{"ann": (30, 0.5), "bob": (100, 0.0)}, {"ann": (10, 0.9), "bob": (300, 0.0)}]
+    rows = [row("a", k, 1) | {"restarts_of_users": each} for k, each in enumerate(of)]
+    (found,) = compare.related([draws.merged(rows)])
+    assert found["restarted_often"] == {
+        "user": "ann", "jobs": 20, "restarts": pytest.approx(12), "share": pytest.approx(0.6),
+        "share_of_all": pytest.approx(12 / 220),
+    }  # fmt: skip
+    assert "restart_cost_s" not in draws.merged(rows)["figures"]
+
+
 def test_runs_are_merged_if_they_are_draws_or_seeds_and_not_a_mixture() -> None:
     assert draws.mergeable([row("a", 0, 1), row("a", 1, 1)])
     assert draws.mergeable([row("a", 0, 1, seed=0), row("a", 0, 1, seed=1)])

@@ -110,8 +110,9 @@ def test_without_dependencies_the_instance_itself_is_dispatched() -> None:
     seen = []
 
     class Watched(Backfill):
-        def _remember(self, instance: Instance, *rest: Any) -> None:
+        def _plan(self, instance: Instance, *rest: Any) -> Any:
             seen.append(instance)
+            return super()._plan(instance, *rest)
 
     instance = four_cores({})
     Watched(depth=2).dispatch(instance)

@@ -453,7 +453,7 @@ def _start(
     low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
     change(F, ask, placed.node[low:high], placed.units[low:high], -1)
     pool -= units * ask
-    due[job] -= now - homes.start_s[homes.of[job]]
+    due[job] = max(due[job] - (now - homes.start_s[homes.of[job]]), now + 1)
     return placed
 
 

@@ -498,7 +498,7 @@ def _growths(run: Row, first: Row) -> Iterator[_Growth]:
 
 
 def _jobs_of(of_class: str) -> str:
-    return f"{of_class} jobs"
+    return "jobs of middle width" if of_class == "middle" else f"{of_class} jobs"
 
 
 def _payers(run: Row, first: Row) -> list[tuple[str, str]]:

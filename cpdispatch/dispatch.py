@@ -501,7 +501,8 @@ Warm = Callable[[Dispatcher], Sequence[Instance]]
 
 def fully(dispatcher: Dispatcher) -> Sequence[Instance]:
     """Instances of every kind: no later decision compiles."""
-    return toys.every_kind()
+    tests = getattr(getattr(dispatcher, "inner", dispatcher), "test_s", 0)
+    return toys.every_kind() + (toys.restartable() if tests else ())
 
 
 def not_at_all(dispatcher: Dispatcher) -> Sequence[Instance]:

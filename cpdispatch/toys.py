@@ -48,11 +48,14 @@ def simulated() -> tuple[Instance, ...]:
 
 @functools.cache
 def every_kind() -> tuple[Instance, ...]:
-    """Those of `simulated`; with reservations, a power cap and nodes down; with a stopped job."""
-    return simulated() + _loaded(
-        {**_NODES, "queue": _queue([3, 0], [1, 1]), **_LIMITS},
-        {**_NODES, "queue": _stopped(_queue([3, 0], [1, 1])), **_RESTARTS},
-    )
+    """Those of `simulated`, and one with reservations, a power cap and nodes down."""
+    return simulated() + _loaded({**_NODES, "queue": _queue([3, 0], [1, 1]), **_LIMITS})
+
+
+@functools.cache
+def restartable() -> tuple[Instance, ...]:
+    """For dispatchers that make test runs: jobs that may be tested, and one just stopped."""
+    return _loaded({**_NODES, "queue": _stopped(_queue([3, 0], [1, 1])), **_RESTARTS})
 
 
 def _loaded(*files: dict[str, Any]) -> tuple[Instance, ...]:

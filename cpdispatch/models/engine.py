@@ -160,6 +160,8 @@ class Engine:
     def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions call, or load it from the cache; start the solver."""
         warm_up(self.model)
+        if self.test_s:
+            warm_up_tests(self.model)
 
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
@@ -584,13 +586,17 @@ class _Throwaway:
     Attributes
     ----------
     model : str
+    test_s : int
     """
 
     model: str
+    test_s: int = 0
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide, and take a step through all parts of the search."""
-        engine = Engine(self.model, limit_s=0.2, reserve=sys.maxsize, patience=0.2, test_s=20)
+        engine = Engine(
+            self.model, limit_s=0.2, reserve=sys.maxsize, patience=0.2, test_s=self.test_s
+        )
         budget = Budget(3600.0, live=False, work_s=engine.limit_s)
         answers = engine.answers(instance, budget)
         for part in (answer.part for answer in answers):
@@ -606,3 +612,9 @@ def warm_up(model: str) -> None:
     shared().warm_up()
     compile_kernels()
     toys.play(partial(_Throwaway, model), toys.every_kind())
+
+
+@functools.cache
+def warm_up_tests(model: str) -> None:
+    """Load the kernels that test runs take more than that."""
+    toys.play(partial(_Throwaway, model, test_s=20), toys.restartable())

@@ -34,7 +34,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.instance import Instance
 from cpdispatch.models.budget import Budget, no_collection
-from cpdispatch.models.engine import MODELS, Answer, Engine, warm_up
+from cpdispatch.models.engine import MODELS, Answer, Engine, warm_up, warm_up_tests
 from cpdispatch.models.part import Selection
 
 FORMAT = "cpdispatch-hyper/1"
@@ -287,6 +287,8 @@ class Hyper:
         """Compile all that decisions call, or load it from the cache; start the solver."""
         for model in {choice.model for choice in CHOICES} - {SEARCH}:
             warm_up(model)
+            if self.test_s:
+                warm_up_tests(model)
 
     @no_collection()
     def dispatch(self, instance: Instance) -> Decision:

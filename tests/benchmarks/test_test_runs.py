@@ -21,6 +21,8 @@ from cpdispatch.workloads.shake import shaken
 from tests.heuristics.test_test_runs import crowd
 from tests.simulator.cases import workload
 
+pytest.importorskip("scipy", reason="its intervals need scipy, which the extra learn brings")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 with mock.patch.object(sys, "path", [str(ROOT / "benchmarks"), *sys.path]):

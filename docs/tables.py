@@ -84,9 +84,6 @@ def draws(log: str, dispatcher: str) -> tuple[list[float], str]:
     found = [float(row["bounded_slowdown"]) for row in every if row["draw"] != "0"]
     if found:
         return found, "shifts"
-    seeds = rows("quality_seeds", log=log, dispatcher=dispatcher, predictor=predictor)
-    if seeds:
-        return [float(row["bounded_slowdown"]) for row in seeds], "seeds"
     return [float(row["bounded_slowdown"]) for row in every], "replay"
 
 

@@ -86,7 +86,9 @@ class EasyShadow:
                 del self._queued[id]
         self._find_running(instance, runs)
         self._submit(instance, [k for id, k in waiting.items() if not self._knows(id)])
-        self.longest_s = int(easy.follow(self._shadow, now))
+        processors = on_pool(running.jobs, instance.system.total)
+        work = int(processors @ (now - running.start_s))
+        self.longest_s = int(easy.follow(self._shadow, now, work))
         self._before_s = now
         return self.longest_s
 

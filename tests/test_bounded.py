@@ -84,6 +84,7 @@ def test_the_shadow_is_its_plain_twin_also_when_it_forgets_and_grows(
         )
     )  # fmt: skip
     events.sort(key=lambda event: (event[0], event[1] != "submit", event[1], event[2]))
+    run: dict[int, int] = {}
     for time, kind, k in events:
         _, need, requested, _, runtime = jobs[k]
         need = min(need, processors)
@@ -95,13 +96,17 @@ def test_the_shadow_is_its_plain_twin_also_when_it_forgets_and_grows(
         elif kind == "starts":
             kernels.starts(fast, k, time)
             plain.starts(k, time)
+            run[k] = time
         elif k % 7 == 3:
+            del run[k]
             kernels.withdraw(fast, k)
             plain.withdraw(k)
         else:
+            del run[k]
             kernels.ends(fast, k, runtime, need, requested)
             plain.ends(k, runtime)
-        assert kernels.follow(fast, time) == plain.follow(time)
+        work = sum(min(jobs[k][1], processors) * (time - start) for k, start in run.items())
+        assert kernels.follow(fast, time, work) == plain.follow(time, work)
 
 
 def test_it_forgets_what_has_ended() -> None:
@@ -109,9 +114,9 @@ def test_it_forgets_what_has_ended() -> None:
     for k in range(1_000):
         assert kernels.has_room(fast, 1)
         kernels.submit(fast, k, 10 * k, 1, 5)
-        kernels.follow(fast, 10 * k)
+        kernels.follow(fast, 10 * k, 0)
         kernels.ends(fast, k, 5, 1, 5)
-        kernels.follow(fast, 10 * k + 9)
+        kernels.follow(fast, 10 * k + 9, 0)
 
 
 POOL = {"resources": ["core"], "groups": [{"name": "pool", "nodes": 1, "capacity": [4]}]}

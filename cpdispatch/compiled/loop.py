@@ -29,6 +29,7 @@ from cpdispatch.compiled.layout import (
     HEAP_END,
     IN_TURN,
     IN_TURN_AFTER,
+    JOB,
     KEEPS,
     KIND,
     LASTS,
@@ -244,7 +245,11 @@ def _thresholds_change(
         ends(shadow, job, max(end - start, 1), given[ON_POOL, job], given[REQUESTED, job])
     for job in range(at[SEEN], at[NEXT]):
         submit(shadow, job, given[SUBMIT, job], given[ON_POOL, job], given[REQUESTED, job])
-    longest = follow(shadow, now)
+    work = 0
+    for k in range(at[RUNNING]):
+        job = run[JOB, k]
+        work += given[ON_POOL, job] * (now - fate[START, job])
+    longest = follow(shadow, now, work)
     changes = longest != rule[SECOND_THRESHOLD] or now > at[NONE_LATE]
     rule[SECOND_THRESHOLD] = longest
     rule[THRESHOLD] = longest * rule[IN_TURN_AFTER] // 1000

@@ -1,8 +1,10 @@
 """EASY backfilling on a pool beside the real schedule: how long would the jobs have waited?
 
 It knows what a dispatcher knows. A job that has ended in reality runs as long here. Any other is
-taken to run for its requested time, times the share of requested times that jobs have used so far.
-One that runs for longer than that in reality is taken to run as long again, up to its requested
+taken to run half way, in orders of magnitude, from the share of its requested time that jobs use on
+average to all of it: what has not started is longer than what has. That share is the work of all
+jobs so far, those that run now included, over what the ended ones asked for: long jobs end last. A
+job that runs for longer than that in reality is taken to run as long again, up to its requested
 time, and from then on to end within a second. EASY decides whenever a job ends here, and at each
 decision in reality.
 """
@@ -155,12 +157,12 @@ def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int
 
     There must be room for it.
     """
-    at, given, fate, book = shadow.at, shadow.given, shadow.fate, shadow.book
+    at, given, fate = shadow.at, shadow.given, shadow.fate
     job = at[NEXT]
     at[NEXT] += 1
     given[NUMBER, job], given[SUBMIT, job] = number, submit_s
     given[NEED, job], given[REQUESTED, job] = need, requested
-    given[RUNTIME, job] = max(1, min(requested, int(requested * (book[WORKED] / book[ASKED]))))
+    given[RUNTIME, job] = requested
     given[REAL, job], given[KNOWN, job] = -1, 0
     fate[EXPECTED, job] = requested
     fate[START, job] = fate[END, job] = -1
@@ -222,7 +224,7 @@ def warm_up() -> None:
     if has_room(shadow, 2):
         submit(shadow, 0, 0, 1, 1)
         submit(shadow, 1, 0, 1, 1)
-    follow(shadow, 0)
+    follow(shadow, 0, 0)
     starts(shadow, 0, 0)
     ends(shadow, 0, 1, 1, 1)
     withdraw(shadow, 1)
@@ -242,9 +244,26 @@ def _runs_longer(shadow: Shadow, job: int, ran: int, until: int) -> int:
     return longer if longer > ran else 0
 
 
+@inlined
+def _queue_new(shadow: Shadow, running: int) -> None:
+    """Let the jobs queue that were submitted, and say how long they are taken to run."""
+    at, given, first, book = shadow.at, shadow.given, shadow.first, shadow.book
+    share = min(1.0, (book[WORKED] + running) / book[ASKED]) ** 0.5
+    while at[SEEN] < at[NEXT]:
+        place, job = at[FIRST_SIZE], at[SEEN]
+        first[WHO, place], first[WANTS, place] = job, given[NEED, job]
+        if not given[KNOWN, job]:
+            given[RUNTIME, job] = max(1, int(given[REQUESTED, job] * share))
+        at[FIRST_SIZE] += 1
+        at[SEEN] += 1
+
+
 @kernel
-def follow(shadow: Shadow, until: int) -> int:
-    """Go on until a time; the longest wait so far, also of the jobs that wait then."""
+def follow(shadow: Shadow, until: int, running: int) -> int:
+    """Go on until a time; the longest wait so far, also of the jobs that wait then.
+
+    ``running`` is the work so far of the jobs that run in reality, processors times seconds.
+    """
     at, given, fate = shadow.at, shadow.given, shadow.fate
     first, run, book = shadow.first, shadow.run, shadow.book
     now = -1
@@ -269,11 +288,8 @@ def follow(shadow: Shadow, until: int) -> int:
             decides = True
         if not decides:
             continue
-        while now == until and at[SEEN] < at[NEXT]:
-            place = at[FIRST_SIZE]
-            first[WHO, place], first[WANTS, place] = at[SEEN], given[NEED, at[SEEN]]
-            at[FIRST_SIZE] += 1
-            at[SEEN] += 1
+        if now == until:
+            _queue_new(shadow, running)
         serial = at[SERIAL]
         gone, ending = correct(at, given, fate, run, MINIMAL)
         start_in_turn(at, given, fate, run, None, None, first, ending)

@@ -83,7 +83,7 @@ def replay(
         for job in queue:
             if job.row not in easy.jobs:
                 easy.submit(job.row, job.submit, job.need, job.requested)
-        return easy.follow(now)
+        return easy.follow(now, sum(job.need * (now - job.start) for job in running))
 
     def may_start(job: Cautious, where: Matrix, all_free: Matrix) -> bool:
         for r, want in enumerate(job.ask):

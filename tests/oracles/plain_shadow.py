@@ -34,8 +34,7 @@ class PlainShadow:
         self.now = self.longest = 0
 
     def submit(self, name: int, submit: int, need: int, requested: int) -> None:
-        lasts = max(1, min(requested, int(requested * (self.worked / self.asked))))
-        self.jobs[name] = Followed(submit, need, requested, lasts)
+        self.jobs[name] = Followed(submit, need, requested, requested)
         self.new.append(self.jobs[name])
 
     def starts(self, name: int, start: int) -> None:
@@ -53,12 +52,17 @@ class PlainShadow:
             job.stop = max(job.start + runtime, self.now)
         job.known, job.lasts = True, runtime
 
-    def follow(self, until: int) -> int:
+    def follow(self, until: int, running: int) -> int:
+        """Go on; the jobs that run in reality have worked so many processor seconds so far."""
+        share = min(1.0, (self.worked + running) / self.asked) ** 0.5
         while True:
             self.now = min([job.stop for job in self.running] + [until])
             ends = [job for job in self.running if job.stop <= self.now]
             ended = [self._stop(job, until) for job in ends]
             if self.now == until:
+                for job in self.new:
+                    if not job.known:
+                        job.lasts = max(1, int(job.requested * share))
                 self.queue += self.new
                 self.new = []
             if any(ended) or self.now == until:

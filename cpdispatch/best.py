@@ -18,18 +18,20 @@ class Best:
 
     **Order.** By sqrt(m u) q^width, where m is the expected duration of a job, u half way, in
     orders of magnitude, from what it will probably not exceed to its requested time (`cautious`),
-    and q its processors: what is short for sure comes before what may be. Jobs that the instance
-    calls starved come first, by submission: those that have waited for a good part of the longest
-    wait that EASY would have led to, see `cpdispatch.bounded.Bounded`.
+    and q its processors. So what is short for sure comes before what may be. With the default width
+    the order is half way from the shortest job first to the smallest work first. Jobs that the
+    instance calls starved come first, by submission: those that have waited for a good part of the
+    longest wait that EASY would have led to, see `cpdispatch.bounded.Bounded`.
 
     **EASY backfilling.** Running jobs are taken to end at their requested times, so that a
     reservation never rests on a prediction. A job that may be backfilled is taken to last u, so
     that one that lasts longer delays the reserved job, but not beyond its requested time. Once a
     job has waited for so long that it is starved, all are taken to last as requested.
 
-    **Room for short jobs.** A job that is expected to run longer than ``long_s`` leaves a share
-    ``keep`` of the system's capacity free when it starts: no job, however short, waits for
-    the end of long ones only. This does not hold for starved jobs, or those too wide for it.
+    **Room for short jobs**, where ``keep`` is above 0. A job that is expected to run longer than
+    ``long_s`` leaves a share ``keep`` of the system's capacity free when it starts: no job, however
+    short, waits for the end of long ones only. This does not hold for starved jobs, or those too
+    wide for it. It is not the default: long jobs then wait longer beside EASY's.
 
     Attributes
     ----------
@@ -47,8 +49,8 @@ class Best:
     """
 
     long_s: int = 14_400
-    keep: float = 0.03
-    width: float = 0.0
+    keep: float = 0.0
+    width: float = 0.5
     best_fit: bool = False
     test_s: int = 0
     tests: str = "left"

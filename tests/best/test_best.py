@@ -72,8 +72,9 @@ def test_what_is_short_for_sure_comes_before_what_may_be_short() -> None:
 
 def test_with_a_width_the_narrow_one_of_two_equally_long_comes_first() -> None:
     wide, narrow = (NOW, 3, 900, 100, 100), (NOW, 1, 900, 100, 100)
-    assert starting(Best(keep=0, width=0.25), moment(3, [wide, narrow])) == [1]
-    assert starting(Best(keep=0), moment(3, [wide, narrow])) == [0]
+    assert starting(Best(width=0.25), moment(3, [wide, narrow])) == [1]
+    assert starting(Best(width=0), moment(3, [wide, narrow])) == [0]
+    assert starting(Best(), moment(3, [wide, narrow])) == [1]
 
 
 def test_who_has_waited_beyond_the_threshold_comes_first() -> None:

@@ -116,7 +116,7 @@ def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
 @pytest.mark.parametrize(
     ("dispatcher", "pool"),
     [("easy", False), ("easy:allocate=best-fit,depth=3", False), ("easy-lexp-saf", True),
-     ("conservative", True), ("best:keep=0.2", False), ("best:width=1", True),
+     ("conservative", True), ("best:keep=0.2", False), ("best:width=0", True),
      ("easy-saf-wfp3:wait=0.4", True)],
 )  # fmt: skip
 @pytest.mark.parametrize("predictor", ["walltime", "last2", "confident", "eloss"])

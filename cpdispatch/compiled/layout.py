@@ -46,14 +46,18 @@ AHEAD_JOB, AHEAD_ROOMS = range(19, 21)
 SOONER, COMPARISONS = range(22, 24)
 
 # The row of ``fate`` that says how long jobs are taken to last now; the first job that may wait;
-# how many jobs have been predicted, beyond which the loop is left to ask; whether it has been left
-# before a dispatch that is still to come; up to when no job passes a threshold that is EASY's.
+# how many jobs have been predicted, beyond which the loop is left to ask; what is still to be done
+# of the event in which it has been left; up to when no job passes a threshold that is EASY's.
 LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE = range(24, 29)
 SCALARS = 29
 
 # Why the loop has been left: all its events have been used up, the replay is over, the next jobs
-# have to be predicted, the shadow has no room for more jobs.
-USED_UP, OVER, UNPREDICTED, NO_ROOM = range(4)
+# have to be predicted, the shadow has no room for more jobs, jobs have outlived their tests.
+USED_UP, OVER, UNPREDICTED, NO_ROOM, OUTLIVED = range(5)
+
+# What is still to be done of the event in which the loop has been left: nothing that the next one
+# does not see, the dispatch, everything after the completions.
+NOTHING_LEFT, DISPATCH_LEFT, QUEUE_LEFT = range(3)
 
 # What is known of the jobs, in the order of submission: submission, processors (units times the
 # request of the first resource type), requested time, runtime (cut at the limit, if there is

@@ -21,6 +21,7 @@ from cpdispatch.compiled.layout import (
     COMPLETED,
     CORRECTION,
     DEPTH,
+    DISPATCH_LEFT,
     DISPATCHES,
     EXPECTED,
     FIRST_SIZE,
@@ -38,9 +39,11 @@ from cpdispatch.compiled.layout import (
     NEXT,
     NO_ROOM,
     NONE_LATE,
+    NOTHING_LEFT,
     NOW,
     OLDEST,
     ON_POOL,
+    OUTLIVED,
     OVER,
     PATIENCE,
     PAUSED,
@@ -48,6 +51,7 @@ from cpdispatch.compiled.layout import (
     PREDICTED,
     PRIMARY,
     PRIMARY_CHANGES,
+    QUEUE_LEFT,
     QUEUED,
     REASON,
     REJECT,
@@ -90,6 +94,7 @@ from cpdispatch.compiled.queue import (
 from cpdispatch.compiled.running import complete, correct, lasts
 from cpdispatch.compiled.shadow import TOLD, ends, follow, has_room, starts, submit
 from cpdispatch.compiled.test_runs import (
+    ASKS,
     LIST,
     SAID,
     STOPPED,
@@ -97,6 +102,7 @@ from cpdispatch.compiled.test_runs import (
     settle,
     stop,
     stops_next,
+    wait_again,
 )
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
@@ -121,8 +127,8 @@ def go(
     """
     jobs = given.shape[1]
     while events > 0:
-        if at[PAUSED]:
-            at[PAUSED] = 0
+        left, at[PAUSED] = at[PAUSED], NOTHING_LEFT
+        if left == DISPATCH_LEFT:
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
                 first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
@@ -130,9 +136,11 @@ def go(
             )  # fmt: skip
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
-        if submit == NEVER and end == NEVER:
-            return OVER
-        now = at[NOW] = min(submit, end)
+        if left != QUEUE_LEFT:
+            if submit == NEVER and end == NEVER:
+                return OVER
+            at[NOW] = min(submit, end)
+        now, outlived = at[NOW], left == QUEUE_LEFT
         by_event = rule[BY_EVENT] != 0
         submitting = submit == now and not (by_event and end < submit)
         completing = end == now and not (by_event and submitting)
@@ -143,10 +151,8 @@ def go(
             if trials is not None:
                 stopping = stops_next(given, run, trials)
                 if stopping:
-                    stop(
-                        at, given, fate, first, first_key, second, second_key, run, rule,
-                        first_weights, second_weights, own_first, own_second, care, trials, shadow,
-                    )  # fmt: skip
+                    stop(at, given, fate, run, trials)
+                    outlived = True
             if not stopping:
                 ended = complete(at, given, fate, run, memory)
                 if trials is not None:
@@ -154,6 +160,15 @@ def go(
                 if nodes is not None:
                     on_nodes.end(at, fate, given, nodes, ended)
             completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
+        if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
+            if outlived:
+                if trials.rule[ASKS] and left != QUEUE_LEFT:
+                    at[PAUSED] = QUEUE_LEFT
+                    return OUTLIVED
+                wait_again(
+                    at, given, fate, first, first_key, second, second_key, rule,
+                    first_weights, second_weights, own_first, own_second, care, trials, shadow,
+                )  # fmt: skip
         fits = True
         while submitting:
             job = at[NEXT]
@@ -197,7 +212,7 @@ def go(
             submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
         if fits and at[QUEUED] > 0:
             if shadow is not None and not has_room(shadow, at[NEXT] - at[SEEN]):
-                at[PAUSED] = 1
+                at[PAUSED] = DISPATCH_LEFT
                 return NO_ROOM
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
@@ -385,6 +400,7 @@ def dispatch(
 
 
 WITH_OWN = (
-    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, stop, lasting_key, key_under, key_of
+    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, wait_again, lasting_key, key_under,
+    key_of,
 )  # fmt: skip
 """Kernels that are compiled anew for a user's own policy."""

@@ -227,7 +227,7 @@ class Replay:
             assert prepared.is_pool, "jobs are tested on a pool only"
             self.trials = trials_of(
                 prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
-                prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests,
+                prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests, asked,
             )  # fmt: skip
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
@@ -279,6 +279,12 @@ class Replay:
         if self.careful:
             fate[layout.UPPER, low:high] = upper_s
         at[layout.PREDICTED] = high
+
+    def outlived(self, job: int, expected_s: int, upper_s: int) -> None:
+        """Go on with what a job that has outlived its test lasts, see `predicted`."""
+        self.state.fate[layout.EXPECTED, job] = expected_s
+        if self.careful:
+            self.state.fate[layout.UPPER, job] = upper_s
 
     def go(self, events: int) -> int:
         """Go on for about so many events, or until somebody else has to act; why it stopped.

@@ -62,13 +62,14 @@ from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WA
 _FCFS = int(Policy.FCFS)
 
 # Scalars: how long a test lasts, when tests come (see `kernels.LEFT`), how many jobs have been
-# stopped since the last dispatch, and how many are under test.
-LENGTH, WAY, STOPPED, TESTED = range(4)
+# stopped since the last dispatch, how many are under test, and whether the loop is left to ask how
+# long jobs last that have outlived their tests.
+LENGTH, WAY, STOPPED, TESTED, ASKS = range(5)
 
 # What becomes of each job: whether it has a test to come; whether its present start is a test; when
 # it started, and why, if it has just been stopped (else -1); what became of its test; the attempt
-# that was killed; what was expected at its submission; its id. Then the jobs that have just been
-# stopped, and those under test.
+# that was killed; what was expected at its submission, if it has been stopped (else 0); its id.
+# Then the jobs that have just been stopped, and those under test.
 TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, ID, LIST, UNDER = range(11)
 
 NO_TEST, ENDED, WENT_ON, KILLED = range(4)
@@ -87,15 +88,16 @@ class Trials(NamedTuple):
 
 
 def trials_of(
-    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, tests: str
-) -> Trials:
+    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, tests: str,
+    asks: bool,
+) -> Trials:  # fmt: skip
     """No job tested yet."""
     jobs = len(restartable)
     of = np.zeros((UNDER + 1, jobs), dtype=np.int64)
     of[ID] = id
     of[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
     of[[BEGAN, LOST_START, LOST_END]] = -1
-    rule = np.array([test_s, WAYS[tests], 0, 0], dtype=np.int64)
+    rule = np.array([test_s, WAYS[tests], 0, 0, asks], dtype=np.int64)
     return Trials(rule, of, np.empty(jobs, dtype=np.int64), np.empty(jobs))
 
 
@@ -214,14 +216,9 @@ def stops_next(given: IntArray, run: IntArray, trials: Trials) -> bool:
     return bool(trials.of[TESTING, job] and given[RUNTIME, job] > trials.rule[LENGTH])
 
 
-@kernel
-def stop(
-    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
-    second: IntArray, second_key: FloatArray, run: IntArray, rule: IntArray,
-    first_weights: FloatArray, second_weights: FloatArray, own_first: Any, own_second: Any,
-    care: Any, trials: Trials, shadow: Any,
-) -> None:  # fmt: skip
-    """Put the job of the next completion into the queue: its test is over, and it still runs."""
+@inlined
+def stop(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials) -> None:
+    """Stop the job of the next completion: its test is over, and it still runs."""
     of = trials.of
     job = run[BY_SERIAL, pop(run, at[PENDING])]
     at[PENDING] -= 1
@@ -236,35 +233,47 @@ def stop(
     of[BEGAN, job], of[BECAUSE, job] = fate[START, job], fate[REASON, job]
     of[LIST, trials.rule[STOPPED]] = job
     trials.rule[STOPPED] += 1
-    # The gap that it left when it started is closed before it is in the queue again.
+    of[SAID, job] = fate[EXPECTED, job]
+    if fate[EXPECTED, job] <= trials.rule[LENGTH]:
+        fate[EXPECTED, job] = given[REQUESTED, job]
+
+
+@kernel
+def wait_again(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, rule: IntArray, first_weights: FloatArray,
+    second_weights: FloatArray, own_first: Any, own_second: Any, care: Any, trials: Trials,
+    shadow: Any,
+) -> None:  # fmt: skip
+    """Put the jobs that have just been stopped into the queue."""
+    # The gaps that they left when they started are closed before they are in the queue again.
     without_started(at, fate, first, first_key, FIRST_SIZE)
     if not rule[SAME]:
         without_started(at, fate, second, second_key, SECOND_SIZE)
-    fate[START, job], fate[REASON, job] = -1, WAITS
-    if fate[EXPECTED, job] <= trials.rule[LENGTH]:
-        of[SAID, job] = fate[EXPECTED, job]
-        fate[EXPECTED, job] = given[REQUESTED, job]
-    if care is not None:
-        fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
-    if shadow is not None:
-        due = given[SUBMIT, job] + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
-        at[NONE_LATE] = min(at[NONE_LATE], due)
-    key = 0.0
-    if not rule[PRIMARY_CHANGES]:
-        key = lasting_key(at, given, fate, rule[PRIMARY], first_weights, job, own_first, care)
-        if job < at[LATE]:
-            key = -np.inf
-    insert(first, first_key, 0, at[FIRST_SIZE], key, job, given[NEED, job])
-    at[FIRST_SIZE] += 1
-    if not rule[SAME]:
+    for k in range(trials.rule[STOPPED]):
+        job = trials.of[LIST, k]
+        fate[START, job], fate[REASON, job] = -1, WAITS
+        if care is not None:
+            fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
+        if shadow is not None:
+            due = given[SUBMIT, job] + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
+            at[NONE_LATE] = min(at[NONE_LATE], due)
         key = 0.0
-        if not rule[SECONDARY_CHANGES]:
-            key = lasting_key(
-                at, given, fate, rule[SECONDARY], second_weights, job, own_second, care
-            )
-        insert(second, second_key, 0, at[SECOND_SIZE], key, job, given[NEED, job])
-        at[SECOND_SIZE] += 1
-    at[QUEUED] += 1
+        if not rule[PRIMARY_CHANGES]:
+            key = lasting_key(at, given, fate, rule[PRIMARY], first_weights, job, own_first, care)
+            if job < at[LATE]:
+                key = -np.inf
+        insert(first, first_key, 0, at[FIRST_SIZE], key, job, given[NEED, job])
+        at[FIRST_SIZE] += 1
+        if not rule[SAME]:
+            key = 0.0
+            if not rule[SECONDARY_CHANGES]:
+                key = lasting_key(
+                    at, given, fate, rule[SECONDARY], second_weights, job, own_second, care
+                )
+            insert(second, second_key, 0, at[SECOND_SIZE], key, job, given[NEED, job])
+            at[SECOND_SIZE] += 1
+        at[QUEUED] += 1
 
 
 @inlined

@@ -186,9 +186,7 @@ def _begun(
             and isinstance(made, Backfill | Reject | Best | Bounded)
             and replayable(made, rules["trigger"])
             and rules["correction"] != "refresh"
-            and tests_replayable(
-                made, rules["trigger"], workload, system, predictor_for(made), learned
-            )
+            and tests_replayable(made, rules["trigger"], workload, system)
         )
 
     made = (

@@ -22,9 +22,10 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.jobs import Column, Job, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.restarts import mark
 from tests.best.test_best import Guess
 from tests.oracles import plain_tests
@@ -133,6 +134,13 @@ rules = st.one_of(
 )  # fmt: skip
 
 
+def fresh(rule: Backfill | Bounded, bound: WaitBound) -> Backfill | Bounded:
+    """The same dispatcher before its first instance."""
+    if isinstance(rule, Bounded):
+        return Bounded(replace(rule.inner), bound)  # type: ignore[type-var]
+    return replace(rule)
+
+
 @settings(max_examples=600, deadline=None)
 @given(
     cases(pool=True), rules, st.sampled_from(["walltime", "last2", "profile"]),
@@ -147,14 +155,98 @@ def test_compiled_replays_make_the_same_tests_with_care(
         "predictor": predictor, "correction": correction, "kill_at_limit": kill_at_limit,
     }  # fmt: skip
 
-    def fresh() -> Backfill | Bounded:
-        if isinstance(rule, Bounded):
-            return Bounded(replace(rule.inner), bound)  # type: ignore[type-var]
-        return replace(rule)
-
-    compiled = simulate(*case, fresh(), **how)
-    general = simulate(*case, fresh(), compiled=False, **how)
+    compiled = simulate(*case, fresh(rule, bound), **how)
+    general = simulate(*case, fresh(rule, bound), compiled=False, **how)
     assert compiled.about["compiled"]
+    assert compiled.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+    told = ["time", "queue", "running", "started", "status"]
+    assert compiled.decision_table.select(told).equals(general.decision_table.select(told))
+
+
+class Teller:
+    """A predictor whose answers depend on all that it has been told."""
+
+    name = "teller"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, int]] = []
+
+    def _note(self, what: str, job: Job, value: int) -> int:
+        self.calls.append((what, job.id, value))
+        return 1 + sum((k + 3) * (id + value) for k, (_, id, value) in enumerate(self.calls)) % 13
+
+    def predict(self, job: Job, now: int) -> int:
+        return self._note("predict", job, now)
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        self._note("learn", job, runtime_s)
+
+
+class CarefulTeller(Teller):
+    def upper(self, job: Job, now: int) -> int:
+        return self._note("upper", job, now)
+
+    def start(self, job: Job, now: int) -> None:
+        self._note("start", job, now)
+
+    def restart(self, job: Job, now: int) -> None:
+        self._note("restart", job, now)
+
+
+class RefreshingTeller(CarefulTeller):
+    def refresh(self, job: Job, elapsed_s: int) -> int:
+        return self._note("refresh", job, elapsed_s) + elapsed_s - 2
+
+
+asked_rules = st.one_of(dispatchers.filter(lambda one: one.tests != "first"), rules)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    cases(pool=True), asked_rules, st.sampled_from([Teller, CarefulTeller, RefreshingTeller]),
+    st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
+)  # fmt: skip
+def test_a_predictor_is_told_and_asked_the_same_in_compiled_replays(
+    case: tuple[Workload, System], rule: Backfill | Bounded, teller: type[Teller],
+    correction: str, kill_at_limit: bool,
+) -> None:  # fmt: skip
+    def replay(compiled: bool) -> tuple[Run, Teller]:
+        asked = teller()
+        run = simulate(
+            *case, fresh(rule, WaitBound()), predictor=asked, correction=correction,
+            kill_at_limit=kill_at_limit, compiled=compiled,
+        )  # fmt: skip
+        return run, asked
+
+    (compiled, told), (general, asked) = replay(True), replay(False)
+    assert compiled.about["compiled"]
+    assert told.calls == asked.calls
+    assert compiled.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+    columns = ["time", "queue", "running", "started", "status"]
+    assert compiled.decision_table.select(columns).equals(general.decision_table.select(columns))
+
+
+@pytest.mark.log
+@pytest.mark.parametrize(
+    ("log", "system", "jobs", "dispatcher"),
+    [
+        ("KTH-SP2-1996-2", "100", 1_000, "easy:test=120"),
+        ("KTH-SP2-1996-2", "100", 1_000, "best:test=300,tests=turn"),
+        ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300"),
+        ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300,tests=backfill"),
+    ],
+)
+def test_compiled_replays_of_real_logs_make_the_same_tests(
+    log: str, system: str, jobs: int, dispatcher: str, trace: Any
+) -> None:
+    whole, machine = prepare(trace(log), system, filter="strong")
+    some = mark(whole.take(np.arange(jobs)), 1.0)
+    compiled = simulate(some, machine, dispatcher)
+    general = simulate(some, machine, dispatcher, compiled=False)
+    assert compiled.about["compiled"]
+    assert "killed" in set(compiled.jobs["test"])
     assert compiled.verify() == []
     assert compiled.job_table.equals(general.job_table)
     told = ["time", "queue", "running", "started", "status"]
@@ -167,7 +259,6 @@ def test_what_no_compiled_replay_does() -> None:
     for system, name, how in (
         (POOL, "easy:test=9", {"trigger": "event"}),
         (POOL, "easy:test=9", {"restart_cost_s": 2}),
-        (POOL, "easy:test=9", {"predictor": "eloss"}),
         (POOL, "easy:test=9,tests=first", {}),
         (POOL, "conservative:test=9", {}),
         (nodes, "easy:test=9", {}),

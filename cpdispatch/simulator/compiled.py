@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cpdispatch.arrays import IntArray
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.compiled import layout, test_runs
@@ -86,7 +87,7 @@ class CompiledSimulation:
 
     Parameters
     ----------
-    workload, system, trigger, correction, kill_at_limit
+    workload, system, trigger, correction, kill_at_limit, restart_cost_s
         As of a `Simulation`.
     dispatcher : Backfill, Reject, Best or Bounded
         One that is `replayable`.
@@ -113,12 +114,14 @@ class CompiledSimulation:
         trigger: str,
         correction: str,
         kill_at_limit: bool,
+        restart_cost_s: int = 0,
     ) -> None:
-        check(workload, system, trigger, correction)
+        check(workload, system, trigger, correction, restart_cost_s)
         self.workload = workload
         self.system = system
         self.records: Records
         self._kill_at_limit = kill_at_limit
+        self._restart_cost_s = restart_cost_s
         runtime_s = workload.runtime_s
         if kill_at_limit:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
@@ -145,6 +148,7 @@ class CompiledSimulation:
             followed=asked,
             asked=asked,
             bound=bound,
+            restart_cost_s=restart_cost_s,
         )
         if self._cautious:
             requested_s = prepared.given[layout.REQUESTED]
@@ -175,13 +179,20 @@ class CompiledSimulation:
         """Tell the predictor what it has not been told, and ask about jobs that are stopped now."""
         assert self._told is not None
         for job, (expected_s, upper_s) in self._told.catch_up(replay).items():
-            replay.outlived(job, expected_s, self._with_care(upper_s, job))
+            cost_s = np.array([0, self._restart_cost_s])
+            both_s = self._with_care(upper_s + cost_s, job, cost_s)
+            replay.outlived(job, expected_s, *both_s.tolist())
 
-    def _with_care(self, upper_s: Any, jobs: int | slice) -> Any:
-        """How long jobs are taken to last at most, of what they probably do not exceed."""
+    def _with_care(
+        self, upper_s: IntArray, jobs: int | slice, more_s: IntArray | int = 0
+    ) -> IntArray:
+        """How long jobs are taken to last at most, of what they probably do not exceed.
+
+        They request so much ``more_s``.
+        """
         assert self._replay is not None
-        requested_s = self._replay.state.given[layout.REQUESTED, jobs]
-        return wary_s(np.asarray(upper_s), requested_s) if self._cautious else upper_s
+        requested_s = self._replay.state.given[layout.REQUESTED, jobs] + more_s
+        return wary_s(upper_s, requested_s) if self._cautious else upper_s
 
     def _predict(self, replay: Replay) -> None:
         """Have the jobs predicted that are submitted now."""
@@ -313,6 +324,8 @@ class _Told:
         self._killed(replay)
         for job, before in new:
             self._started(replay, before)
+            if job == layout.CLEARED:
+                continue
             if job < 0:
                 again_s[-1 - job] = self._outlived(replay, -1 - job)
             else:
@@ -326,7 +339,7 @@ class _Told:
         """Tell the predictor of starts until it knows so many."""
         start_s, trials = replay.state.fate[layout.START], replay.trials
         for job in replay.state.run[layout.BY_SERIAL, self._starts : count].tolist():
-            if trials is None or trials.of[test_runs.FATE, job] != test_runs.WENT_ON:
+            if trials is None or (job >= 0 and trials.of[test_runs.FATE, job] != test_runs.WENT_ON):
                 self.guard.start(self._live[job], int(start_s[job]))
         self._starts = count
 
@@ -348,5 +361,6 @@ class _Told:
             return
         for job in sorted(self._stopped):
             if fate[job] == test_runs.KILLED:
-                self.guard.restart(self._live[job], int(lost_end_s[job]))
+                now = int(lost_end_s[job] - replay.trials.rule[test_runs.COST])
+                self.guard.restart(self._live[job], now)
         self._stopped.clear()

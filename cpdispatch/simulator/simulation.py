@@ -102,9 +102,7 @@ class Simulation:
         idempotent: bool = False,
         restart_cost_s: int = 0,
     ) -> None:
-        check(workload, system, trigger, correction)
-        if restart_cost_s < 0:
-            raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
+        check(workload, system, trigger, correction, restart_cost_s)
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload
@@ -480,8 +478,10 @@ class Simulation:
         return state
 
 
-def check(workload: Workload, system: System, trigger: str, correction: str) -> None:
-    """Raise when there is no such trigger or correction, or the workload is not the system's.
+def check(
+    workload: Workload, system: System, trigger: str, correction: str, restart_cost_s: int
+) -> None:
+    """Raise when there is no such trigger, correction or cost, or the workload is not the system's.
 
     Raises
     ------
@@ -491,6 +491,8 @@ def check(workload: Workload, system: System, trigger: str, correction: str) -> 
         raise unknown("trigger", trigger, TRIGGERS)
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
+    if restart_cost_s < 0:
+        raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
     if workload.resources != system.resources:
         raise UsageError(
             f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "

@@ -46,14 +46,18 @@ AHEAD_JOB, AHEAD_ROOMS = range(19, 21)
 SOONER, COMPARISONS = range(22, 24)
 
 # The row of ``fate`` that says how long jobs are taken to last now; the first job that may wait;
-# how many jobs have been predicted, beyond which the loop is left to ask; whether it has been left
-# before a dispatch that is still to come; up to when no job passes a threshold that is EASY's.
+# how many jobs have been predicted, beyond which the loop is left to ask; what is still to be done
+# of the event in which it has been left; up to when no job passes a threshold that is EASY's.
 LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE = range(24, 29)
 SCALARS = 29
 
 # Why the loop has been left: all its events have been used up, the replay is over, the next jobs
-# have to be predicted, the shadow has no room for more jobs.
-USED_UP, OVER, UNPREDICTED, NO_ROOM = range(4)
+# have to be predicted, the shadow has no room for more jobs, jobs have outlived their tests.
+USED_UP, OVER, UNPREDICTED, NO_ROOM, OUTLIVED = range(5)
+
+# What is still to be done of the event in which the loop has been left: nothing that the next one
+# does not see, the dispatch, everything after the completions.
+NOTHING_LEFT, DISPATCH_LEFT, QUEUE_LEFT = range(3)
 
 # What is known of the jobs, in the order of submission: submission, processors (units times the
 # request of the first resource type), requested time, runtime (cut at the limit, if there is
@@ -76,9 +80,12 @@ LASTING = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
 """The row that says how long jobs are taken to last, by `Backfill.limits`."""
 
 # The running jobs by ascending expected end (job, that end, processors); a binary heap of the
-# completions to come (end, serial number); the job of each serial number. Where someone follows
-# the replay, also the jobs in the order of their completions, and how many had started before each.
+# completions to come (end, serial number); the job of each serial number, or -1 - job where a
+# completion is that of the nodes of a killed job being cleared. Where someone follows the replay,
+# also the jobs in the order of their completions, and how many had started before each: -1 - job
+# where a job was stopped, `CLEARED` where nodes had been cleared.
 JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, BEFORE = range(8)
+CLEARED = ALWAYS
 
 # A queue by ascending (key, job): the job, and its processors on a pool, on nodes what
 # `nodes.wanted` says of it.
@@ -128,12 +135,15 @@ def fresh(
     lasts: int,
     followed: bool,
     asked: bool,
-    tested: bool = False,
+    completions: int = 1,
     bounded: bool = False,
 ) -> State:
-    """The state before the first event. What is never touched costs no memory."""
+    """The state before the first event. What is never touched costs no memory.
+
+    ``completions`` is how many a job may have: ends, tests that it outlives, nodes cleared.
+    """
     jobs = given.shape[1]
-    starts = 2 * jobs if tested else jobs
+    starts = completions * jobs
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
     at[LASTS], at[PREDICTED] = lasts, 0 if asked else jobs

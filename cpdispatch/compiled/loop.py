@@ -21,6 +21,7 @@ from cpdispatch.compiled.layout import (
     COMPLETED,
     CORRECTION,
     DEPTH,
+    DISPATCH_LEFT,
     DISPATCHES,
     EXPECTED,
     FIRST_SIZE,
@@ -39,9 +40,11 @@ from cpdispatch.compiled.layout import (
     NEXT,
     NO_ROOM,
     NONE_LATE,
+    NOTHING_LEFT,
     NOW,
     OLDEST,
     ON_POOL,
+    OUTLIVED,
     OVER,
     PATIENCE,
     PAUSED,
@@ -49,6 +52,7 @@ from cpdispatch.compiled.layout import (
     PREDICTED,
     PRIMARY,
     PRIMARY_CHANGES,
+    QUEUE_LEFT,
     QUEUED,
     REASON,
     REJECT,
@@ -91,13 +95,27 @@ from cpdispatch.compiled.queue import (
 from cpdispatch.compiled.running import complete, correct, lasts
 from cpdispatch.compiled.shadow import TOLD, ends, follow, has_room, starts, submit
 from cpdispatch.compiled.test_runs import (
+    AGAIN,
+    ASKS,
+    BEGAN,
+    CLEARING,
+    COST,
+    FATE,
+    KILLED,
     LIST,
     SAID,
     STOPPED,
+    TESTED,
+    TESTING,
+    UNDER,
+    WAITING,
+    clear,
+    is_killed,
     no_test_any_more,
+    outlives,
     settle,
-    stop,
-    stops_next,
+    takes_back,
+    wait_again,
 )
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
@@ -122,8 +140,8 @@ def go(
     """
     jobs = given.shape[1]
     while events > 0:
-        if at[PAUSED]:
-            at[PAUSED] = 0
+        left, at[PAUSED] = at[PAUSED], NOTHING_LEFT
+        if left == DISPATCH_LEFT:
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
                 first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
@@ -131,30 +149,40 @@ def go(
             )  # fmt: skip
         submit = given[SUBMIT, at[NEXT]] if at[NEXT] < jobs else NEVER
         end = run[HEAP_END, 0] if at[PENDING] > 0 else NEVER
-        if submit == NEVER and end == NEVER:
-            return OVER
-        now = at[NOW] = min(submit, end)
+        if left != QUEUE_LEFT:
+            if submit == NEVER and end == NEVER:
+                return OVER
+            at[NOW] = min(submit, end)
+        now = at[NOW]
         by_event = rule[BY_EVENT] != 0
         submitting = submit == now and not (by_event and end < submit)
         completing = end == now and not (by_event and submitting)
         events -= 1
         while completing:
             at[BLOCKED] = -1
-            stopping = False
+            waits = False
             if trials is not None:
-                stopping = stops_next(given, run, trials)
-                if stopping:
-                    stop(
-                        at, given, fate, first, first_key, second, second_key, run, rule,
-                        first_weights, second_weights, own_first, own_second, care, trials, shadow,
-                    )  # fmt: skip
-            if not stopping:
+                waits = outlives(at, given, fate, run, care, trials)
+            if not waits:
                 ended = complete(at, given, fate, run, memory)
                 if trials is not None:
                     no_test_any_more(trials, ended)
                 if nodes is not None:
                     on_nodes.end(at, fate, given, nodes, ended)
             completing = not by_event and at[PENDING] > 0 and run[HEAP_END, 0] == now
+        if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
+            if trials.rule[WAITING] > 0:
+                if trials.rule[ASKS] and trials.rule[STOPPED] > 0 and left != QUEUE_LEFT:
+                    at[PAUSED] = QUEUE_LEFT
+                    return OUTLIVED
+                if shadow is not None:
+                    for k in range(trials.rule[WAITING]):
+                        if trials.of[BEGAN, trials.of[AGAIN, k]] < 0:
+                            starts(shadow, trials.of[AGAIN, k], -1)
+                wait_again(
+                    at, given, fate, first, first_key, second, second_key, rule,
+                    first_weights, second_weights, own_first, own_second, care, trials, shadow,
+                )  # fmt: skip
         fits = True
         while submitting:
             job = at[NEXT]
@@ -198,7 +226,7 @@ def go(
             submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
         if fits and at[QUEUED] > 0:
             if shadow is not None and not has_room(shadow, at[NEXT] - at[SEEN]):
-                at[PAUSED] = 1
+                at[PAUSED] = DISPATCH_LEFT
                 return NO_ROOM
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
@@ -237,12 +265,19 @@ def _thresholds_change(
         if job < 0:
             shadow.book[TOLD] += 1
             continue
-        start, expected = fate[START, job], fate[EXPECTED, job]
-        if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
+        start, expected, requested = fate[START, job], fate[EXPECTED, job], given[REQUESTED, job]
+        if trials is not None:
             if trials.of[SAID, job] > 0:
                 expected = trials.of[SAID, job]
+            if trials.of[FATE, job] == KILLED:
+                requested -= trials.rule[COST]
         end = min(max(max(before, start), start + expected), now)
-        ends(shadow, job, max(end - start, 1), given[ON_POOL, job], given[REQUESTED, job])
+        ends(shadow, job, max(end - start, 1), given[ON_POOL, job], requested)
+    if trials is not None:
+        for k in range(trials.rule[TESTED]):
+            job = trials.of[UNDER, k]
+            if trials.of[TESTING, job] == CLEARING:
+                starts(shadow, job, fate[START, job])
     for job in range(at[SEEN], at[NEXT]):
         submit(shadow, job, given[SUBMIT, job], given[ON_POOL, job], given[REQUESTED, job])
     work = 0
@@ -321,49 +356,76 @@ def dispatch(
             at, given, fate, second, second_key, rule[SECONDARY], second_weights,
             rule[SECOND_THRESHOLD], rule[WIDE], own_second, care, SECOND_SIZE,
         )  # fmt: skip
-    if deep is not None:
-        without_started(at, fate, first, first_key, FIRST_SIZE)
-        if not rule[SAME]:
-            without_started(at, fate, second, second_key, SECOND_SIZE)
-    elif nodes is None:
-        on_pool.start_in_turn(at, given, fate, run, care, trials, first, ending)
-    else:
-        on_nodes.lend(at, fate, given, run, nodes, ended, 1)
-        on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, best_fit)
-    if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
-        if rule[SECONDARY_CHANGES] and not rule[SAME]:
+    is_sorted = rule[SAME] or not rule[SECONDARY_CHANGES]
+    if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
+        # Where killing takes time, starts may be taken back: their jobs have to be in the queue.
+        if not is_sorted and trials.rule[STOPPED] > 0 and trials.rule[COST] > 0:
             sort_anew(
                 at, given, fate, second, second_key, rule[SECONDARY], second_weights,
                 rule[SECOND_THRESHOLD], rule[WIDE], own_second, SECOND_SIZE,
             )  # fmt: skip
-        queue = first if rule[SAME] else second
-        size = at[FIRST_SIZE] if rule[SAME] else at[SECOND_SIZE]
-        blocked = first[WHO, at[HEAD]]
+            is_sorted = True
+    head, deciding = at[HEAD], True
+    while deciding:
         if deep is not None:
-            dispatch_deep(
-                at, given, fate, run, first, queue, nodes, deep, care, rule[DEPTH], best_fit, ended
-            )
+            without_started(at, fate, first, first_key, FIRST_SIZE)
+            if not rule[SAME]:
+                without_started(at, fate, second, second_key, SECOND_SIZE)
         elif nodes is None:
-            if trials is None:
-                on_pool.backfill(
-                    at, given, fate, run, care, None, queue, size, blocked, ended, ending, -1, 0
-                )
-            else:
-                on_pool.backfill_and_test(
-                    at, given, fate, run, care, trials, first, queue, size, blocked, ended, ending,
-                    rule,
-                )  # fmt: skip
+            on_pool.start_in_turn(at, given, fate, run, care, trials, first, ending)
         else:
-            low = at[HEAD] if rule[SAME] else 0
-            on_nodes.backfill(
-                at, given, fate, run, care, queue, nodes, low, size, blocked, ended, best_fit
-            )
+            on_nodes.lend(at, fate, given, run, nodes, ended, 1)
+            on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, best_fit)
+        if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
+            if not is_sorted:
+                sort_anew(
+                    at, given, fate, second, second_key, rule[SECONDARY], second_weights,
+                    rule[SECOND_THRESHOLD], rule[WIDE], own_second, SECOND_SIZE,
+                )  # fmt: skip
+            queue = first if rule[SAME] else second
+            size = at[FIRST_SIZE] if rule[SAME] else at[SECOND_SIZE]
+            blocked = first[WHO, at[HEAD]]
+            if deep is not None:
+                dispatch_deep(
+                    at,
+                    given,
+                    fate,
+                    run,
+                    first,
+                    queue,
+                    nodes,
+                    deep,
+                    care,
+                    rule[DEPTH],
+                    best_fit,
+                    ended,
+                )
+            elif nodes is None:
+                if trials is None:
+                    on_pool.backfill(
+                        at, given, fate, run, care, None, queue, size, blocked, ended, ending, -1, 0
+                    )
+                else:
+                    on_pool.backfill_and_test(
+                        at, given, fate, run, care, trials, first, queue, size, blocked, ended,
+                        ending, rule,
+                    )  # fmt: skip
+            else:
+                low = at[HEAD] if rule[SAME] else 0
+                on_nodes.backfill(
+                    at, given, fate, run, care, queue, nodes, low, size, blocked, ended, best_fit
+                )
+        deciding = False
+        if trials is not None:
+            deciding = takes_back(at, given, fate, run, trials, serial)
+            if deciding:
+                at[HEAD] = head
     if nodes is not None and deep is None:
         on_nodes.lend(at, fate, given, run, nodes, ended, -1)
     if trials is not None:
         if shadow is not None:
             for k in range(trials.rule[STOPPED]):
-                if fate[START, trials.of[LIST, k]] < 0:
+                if is_killed(fate, trials, trials.of[LIST, k]):
                     starts(shadow, trials.of[LIST, k], -1)
         settle(at, fate, trials)
     if at[SERIAL] > serial:
@@ -387,9 +449,12 @@ def dispatch(
     _record(at, times, counts, now, queued, running, at[SERIAL] - serial)
     if shadow is not None and times.shape[0] > 0:
         counts[3, at[DISPATCHES] - 1] = rule[SECOND_THRESHOLD]
+    if trials is not None:
+        clear(at, run, trials)
 
 
 WITH_OWN = (
-    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, stop, lasting_key, key_under, key_of
+    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, wait_again, lasting_key, key_under,
+    key_of,
 )  # fmt: skip
 """Kernels that are compiled anew for a user's own policy."""

@@ -31,6 +31,7 @@ from cpdispatch.compiled.layout import (
 )
 from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.test_runs import (
+    COST,
     LENGTH,
     WAY,
     Trials,
@@ -150,7 +151,7 @@ def backfill_and_test(
             need = given[NEED, job]
             if need > at[FREE] + ending:
                 continue
-            if at[NOW] + length > shadow:
+            if at[NOW] + length + trials.rule[COST] > shadow:
                 if need > extra:
                     continue
                 extra -= need

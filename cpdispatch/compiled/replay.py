@@ -13,7 +13,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import uncached
-from cpdispatch.compiled import layout, loop
+from cpdispatch.compiled import layout, loop, test_runs
 from cpdispatch.compiled import shadow as easy
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
@@ -187,12 +187,15 @@ class Replay:
         Stop where jobs have to be predicted, see `predicted`.
     bound : WaitBound, optional
         Of the waits, for a dispatcher that is ``bounded``; needs the trigger ``instant``.
+    restart_cost_s : int
+        See `cpdispatch.simulator.simulation.Simulation`.
     """
 
     def __init__(
         self, prepared: Replays, dispatcher: Backfill | Reject, memory: Memory,
         *, trigger: str = "instant", correction: str = "minimal", recorded: bool = False,
         followed: bool = False, asked: bool = False, bound: WaitBound | None = None,
+        restart_cost_s: int = 0,
     ) -> None:  # fmt: skip
         self.prepared = prepared
         if isinstance(dispatcher, Reject):
@@ -213,7 +216,8 @@ class Replay:
         self.state = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
             lasts=layout.LASTING[dispatcher.limits], followed=followed or bound is not None,
-            asked=asked, tested=dispatcher.test_s > 0, bounded=bound is not None,
+            asked=asked, completions=1 + (dispatcher.test_s > 0) * (1 + (restart_cost_s > 0)),
+            bounded=bound is not None,
         )  # fmt: skip
         self.shadow: easy.Shadow | None = None
         if bound is not None:
@@ -227,7 +231,8 @@ class Replay:
             assert prepared.is_pool, "jobs are tested on a pool only"
             self.trials = trials_of(
                 prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
-                prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests,
+                prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests, asked,
+                restart_cost_s,
             )  # fmt: skip
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
@@ -279,6 +284,17 @@ class Replay:
         if self.careful:
             fate[layout.UPPER, low:high] = upper_s
         at[layout.PREDICTED] = high
+
+    def outlived(self, job: int, expected_s: int, upper_s: int, again_s: int) -> None:
+        """Go on with what a job that has outlived its test lasts, see `predicted`.
+
+        ``again_s`` is what it probably does not run longer than if it starts anew.
+        """
+        assert self.trials is not None
+        self.state.fate[layout.EXPECTED, job] = expected_s
+        if self.careful:
+            self.state.fate[layout.UPPER, job] = upper_s
+            self.trials.of[test_runs.UPPER_AGAIN, job] = again_s
 
     def go(self, events: int) -> int:
         """Go on for about so many events, or until somebody else has to act; why it stopped.
@@ -354,6 +370,10 @@ class Replay:
             state.at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
         if self.trials is not None:
             self.trials.rule[:], self.trials.of[:] = saved["trials"]
+            anew = test_runs.starts_anew(self.trials)
+            state.given[[[layout.REQUESTED], [layout.RUNTIME]], anew] += self.trials.rule[
+                test_runs.COST
+            ]
         if self.shadow is not None:
             self.shadow, self.rule, self.care = saved["shadow"]
         if self.deep is not None:

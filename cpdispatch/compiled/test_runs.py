@@ -11,11 +11,13 @@ from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BEFORE,
     BY_SERIAL,
+    CLEARED,
     COMPLETED,
     DUE_OF,
     EXPECTED,
     FIRST_SIZE,
     FREE,
+    HEAP_END,
     HEAP_SERIAL,
     LATE,
     LIMIT,
@@ -53,6 +55,7 @@ from cpdispatch.compiled.running import (
     leave,
     place_of,
     pop,
+    push,
     run_until,
 )
 from cpdispatch.heuristics.kernels import TURN
@@ -62,14 +65,22 @@ from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WA
 _FCFS = int(Policy.FCFS)
 
 # Scalars: how long a test lasts, when tests come (see `kernels.LEFT`), how many jobs have been
-# stopped since the last dispatch, and how many are under test.
-LENGTH, WAY, STOPPED, TESTED = range(4)
+# stopped since the last dispatch, how many are under test or cleared, whether the loop is left to
+# ask how long jobs last that have outlived their tests, how long it takes to clear the nodes of a
+# killed job, and how many jobs are to be put into the queue again.
+LENGTH, WAY, STOPPED, TESTED, ASKS, COST, WAITING = range(7)
 
-# What becomes of each job: whether it has a test to come; whether its present start is a test; when
-# it started, and why, if it has just been stopped (else -1); what became of its test; the attempt
-# that was killed; what was expected at its submission; its id. Then the jobs that have just been
-# stopped, and those under test.
-TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, ID, LIST, UNDER = range(11)
+# What becomes of each job: whether it has a test to come; whether it is under test, or its nodes
+# are being cleared (`UNDER_TEST`, `CLEARING`); when it started, and why, if it has just been
+# stopped (else -1); what became of its test; the attempt that was killed; what was expected at its
+# submission, if it has been stopped (else 0); its id; its upper duration if it starts anew. Then
+# the jobs that have just been stopped, those under test or cleared, and those that are to be put
+# into the queue again.
+TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, ID, UPPER_AGAIN = range(10)
+LIST, UNDER, AGAIN = range(10, 13)
+
+UNDER_TEST, CLEARING = 1, 2
+"""What `TESTING` says of a job where it is not 0."""
 
 NO_TEST, ENDED, WENT_ON, KILLED = range(4)
 """What became of a test, as `cpdispatch.simulator.records.Test` has it."""
@@ -87,16 +98,22 @@ class Trials(NamedTuple):
 
 
 def trials_of(
-    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, tests: str
-) -> Trials:
+    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, tests: str,
+    asks: bool, cost_s: int,
+) -> Trials:  # fmt: skip
     """No job tested yet."""
     jobs = len(restartable)
-    of = np.zeros((UNDER + 1, jobs), dtype=np.int64)
+    of = np.zeros((AGAIN + 1, jobs), dtype=np.int64)
     of[ID] = id
     of[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
     of[[BEGAN, LOST_START, LOST_END]] = -1
-    rule = np.array([test_s, WAYS[tests], 0, 0], dtype=np.int64)
+    rule = np.array([test_s, WAYS[tests], 0, 0, asks, cost_s, 0], dtype=np.int64)
     return Trials(rule, of, np.empty(jobs, dtype=np.int64), np.empty(jobs))
+
+
+def starts_anew(trials: Trials) -> IntArray:
+    """The jobs that have been killed and wait, run or ran anew, by what a restart costs longer."""
+    return np.flatnonzero((trials.of[FATE] == KILLED) & (trials.of[TESTING] != CLEARING))
 
 
 @inlined
@@ -106,11 +123,12 @@ def test(
 ) -> None:  # fmt: skip
     """Start a job with the length of a test as its bound."""
     of, length = trials.of, trials.rule[LENGTH]
-    of[TO_COME, job], of[TESTING, job], of[FATE, job] = 0, 1, ENDED
+    of[TO_COME, job], of[TESTING, job], of[FATE, job] = 0, UNDER_TEST, ENDED
     of[UNDER, trials.rule[TESTED]] = job
     trials.rule[TESTED] += 1
     end = at[NOW] + min(length, given[RUNTIME, job])
-    begin_until(at, given, fate, run, job, reason, at[NOW] + length, end)
+    due = at[NOW] + length + trials.rule[COST]
+    begin_until(at, given, fate, run, job, reason, due, end)
 
 
 @inlined
@@ -158,15 +176,19 @@ def expect_ends(
     rule: IntArray, blocked: int,
 ) -> None:  # fmt: skip
     """Expect the ends of the jobs under test as the reservation of the blocked job counts them."""
+    length, cost = trials.rule[LENGTH], trials.rule[COST]
     for k in range(trials.rule[TESTED]):
         job = trials.of[UNDER, k]
-        due = fate[START, job] + trials.rule[LENGTH]
+        due = fate[START, job] + length + cost
         if _goes_on(at, given, trials, rule, job, blocked):
-            whole_s = lasts(at, fate, care, job)
+            clearing = trials.of[TESTING, job] == CLEARING
+            since, whole_s = fate[START, job], lasts(at, fate, care, job)
+            if clearing:
+                since += length
             if care is not None:  # noqa: SIM102 - numba drops only what stands alone
-                if fate[START, job] < at[NOW]:
+                if since < at[NOW]:
                     whole_s = fate[LIMIT, job]
-            due = max(due, fate[START, job] + whole_s)
+            due = due + whole_s + cost if clearing else max(due, since + whole_s)
         if due != fate[DUE_OF, job]:
             leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
             run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
@@ -208,63 +230,145 @@ def start_in_turn_or_test(
 
 
 @inlined
-def stops_next(given: IntArray, run: IntArray, trials: Trials) -> bool:
-    """Whether the next completion is that of a test that the job outlives."""
-    job = run[BY_SERIAL, run[HEAP_SERIAL, 0]]
-    return bool(trials.of[TESTING, job] and given[RUNTIME, job] > trials.rule[LENGTH])
-
-
-@kernel
-def stop(
-    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
-    second: IntArray, second_key: FloatArray, run: IntArray, rule: IntArray,
-    first_weights: FloatArray, second_weights: FloatArray, own_first: Any, own_second: Any,
-    care: Any, trials: Trials, shadow: Any,
-) -> None:  # fmt: skip
-    """Put the job of the next completion into the queue: its test is over, and it still runs."""
-    of = trials.of
-    job = run[BY_SERIAL, pop(run, at[PENDING])]
-    at[PENDING] -= 1
+def _release(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, job: int) -> None:
+    """Take a job out of the running ones, and give back what it holds."""
     leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
     at[RUNNING] -= 1
     at[FREE] += given[NEED, job]
+
+
+@inlined
+def outlives(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials
+) -> bool:
+    """Deal with the next completion if it ends no job; whether it does not.
+
+    The test of a job is over, and it still runs, or the nodes of a killed one have been cleared. It
+    is to be put into the queue.
+    """
+    of, length, cost = trials.of, trials.rule[LENGTH], trials.rule[COST]
+    job = run[BY_SERIAL, run[HEAP_SERIAL, 0]]
+    cleared = job < 0
+    if cleared:
+        job = -1 - job
+    elif not of[TESTING, job] or given[RUNTIME, job] <= length:
+        return False
+    pop(run, at[PENDING])
+    at[PENDING] -= 1
+    _release(at, given, fate, run, job)
     if run.shape[0] > BEFORE:
         count = at[SERIAL] - at[PENDING] - 1
-        run[COMPLETED, count], run[BEFORE, count] = -1 - job, at[SERIAL]
+        run[COMPLETED, count], run[BEFORE, count] = CLEARED if cleared else -1 - job, at[SERIAL]
     at[OLDEST] = min(at[OLDEST], job)
     no_test_any_more(trials, job)
+    of[AGAIN, trials.rule[WAITING]] = job
+    trials.rule[WAITING] += 1
+    if cleared:
+        given[REQUESTED, job] += cost
+        given[RUNTIME, job] += cost
+        fate[EXPECTED, job] += cost
+        if care is not None:
+            fate[UPPER, job] = of[UPPER_AGAIN, job]
+            fate[LIMIT, job] += cost
+        return True
     of[BEGAN, job], of[BECAUSE, job] = fate[START, job], fate[REASON, job]
     of[LIST, trials.rule[STOPPED]] = job
     trials.rule[STOPPED] += 1
-    # The gap that it left when it started is closed before it is in the queue again.
+    of[SAID, job] = fate[EXPECTED, job]
+    if fate[EXPECTED, job] <= length:
+        fate[EXPECTED, job] = given[REQUESTED, job]
+    if care is not None:
+        of[UPPER_AGAIN, job] = fate[UPPER, job] + cost
+    return True
+
+
+@kernel
+def wait_again(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, rule: IntArray, first_weights: FloatArray,
+    second_weights: FloatArray, own_first: Any, own_second: Any, care: Any, trials: Trials,
+    shadow: Any,
+) -> None:  # fmt: skip
+    """Put the jobs into the queue that are to be there again."""
+    # The gaps that they left when they started are closed before they are in the queue again.
     without_started(at, fate, first, first_key, FIRST_SIZE)
     if not rule[SAME]:
         without_started(at, fate, second, second_key, SECOND_SIZE)
-    fate[START, job], fate[REASON, job] = -1, WAITS
-    if fate[EXPECTED, job] <= trials.rule[LENGTH]:
-        of[SAID, job] = fate[EXPECTED, job]
-        fate[EXPECTED, job] = given[REQUESTED, job]
-    if care is not None:
-        fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
-    if shadow is not None:
-        due = given[SUBMIT, job] + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
-        at[NONE_LATE] = min(at[NONE_LATE], due)
-    key = 0.0
-    if not rule[PRIMARY_CHANGES]:
-        key = lasting_key(at, given, fate, rule[PRIMARY], first_weights, job, own_first, care)
-        if job < at[LATE]:
-            key = -np.inf
-    insert(first, first_key, 0, at[FIRST_SIZE], key, job, given[NEED, job])
-    at[FIRST_SIZE] += 1
-    if not rule[SAME]:
+    for k in range(trials.rule[WAITING]):
+        job = trials.of[AGAIN, k]
+        fate[START, job], fate[REASON, job] = -1, WAITS
+        if care is not None:
+            fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
+        if shadow is not None:
+            due = given[SUBMIT, job] + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
+            at[NONE_LATE] = min(at[NONE_LATE], due)
         key = 0.0
-        if not rule[SECONDARY_CHANGES]:
-            key = lasting_key(
-                at, given, fate, rule[SECONDARY], second_weights, job, own_second, care
-            )
-        insert(second, second_key, 0, at[SECOND_SIZE], key, job, given[NEED, job])
-        at[SECOND_SIZE] += 1
-    at[QUEUED] += 1
+        if not rule[PRIMARY_CHANGES]:
+            key = lasting_key(at, given, fate, rule[PRIMARY], first_weights, job, own_first, care)
+            if job < at[LATE]:
+                key = -np.inf
+        insert(first, first_key, 0, at[FIRST_SIZE], key, job, given[NEED, job])
+        at[FIRST_SIZE] += 1
+        if not rule[SAME]:
+            key = 0.0
+            if not rule[SECONDARY_CHANGES]:
+                key = lasting_key(
+                    at, given, fate, rule[SECONDARY], second_weights, job, own_second, care
+                )
+            insert(second, second_key, 0, at[SECOND_SIZE], key, job, given[NEED, job])
+            at[SECOND_SIZE] += 1
+        at[QUEUED] += 1
+    trials.rule[WAITING] = 0
+
+
+@kernel
+def takes_back(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials, serial: int
+) -> bool:
+    """Take a decision back that kills jobs whose nodes it takes to be free, though that takes time.
+
+    Starts from a serial number on are taken back, and the killed jobs hold their nodes until these
+    are cleared. Returns whether another decision is needed.
+    """
+    of, cost, found = trials.of, trials.rule[COST], False
+    if cost == 0:
+        return False
+    for k in range(trials.rule[STOPPED]):
+        if fate[START, of[LIST, k]] < 0:
+            of[TESTING, of[LIST, k]] = CLEARING
+            found = True
+    if not found:
+        return False
+    for number in range(serial, at[SERIAL]):
+        job = run[BY_SERIAL, number]
+        _release(at, given, fate, run, job)
+        fate[START, job], fate[REASON, job] = -1, WAITS
+        if of[TESTING, job]:
+            no_test_any_more(trials, job)
+            of[TO_COME, job], of[FATE, job] = 1, NO_TEST
+    left = 0
+    for k in range(at[PENDING]):
+        if run[HEAP_SERIAL, k] < serial:
+            push(run, left, run[HEAP_END, k], run[HEAP_SERIAL, k])
+            left += 1
+    at[SERIAL], at[PENDING] = serial, left
+    for k in range(trials.rule[STOPPED]):
+        job = of[LIST, k]
+        if of[TESTING, job] != CLEARING or fate[START, job] >= 0:
+            continue
+        fate[START, job] = of[BEGAN, job]
+        of[UNDER, trials.rule[TESTED]] = job
+        trials.rule[TESTED] += 1
+        run_until(run, fate, at[RUNNING], job, given[NEED, job], at[NOW] + cost)
+        at[RUNNING] += 1
+        at[FREE] -= given[NEED, job]
+    return True
+
+
+@inlined
+def is_killed(fate: IntArray, trials: Trials, job: int) -> bool:
+    """Whether a decision has killed a job that had just been stopped."""
+    return bool(fate[START, job] < 0 or trials.of[TESTING, job] == CLEARING)
 
 
 @inlined
@@ -274,13 +378,26 @@ def settle(at: IntArray, fate: IntArray, trials: Trials) -> None:
     for k in range(trials.rule[STOPPED]):
         job = of[LIST, k]
         began = of[BEGAN, job]
-        if fate[START, job] < 0:
+        if is_killed(fate, trials, job):
             of[FATE, job] = KILLED
-            of[LOST_START, job], of[LOST_END, job] = began, at[NOW]
+            of[LOST_START, job], of[LOST_END, job] = began, at[NOW] + trials.rule[COST]
         else:
             of[FATE, job] = WENT_ON
             fate[START, job], fate[REASON, job] = began, of[BECAUSE, job]
         of[BEGAN, job] = -1
+
+
+@inlined
+def clear(at: IntArray, run: IntArray, trials: Trials) -> None:
+    """After a decision: jobs that were killed leave the queue until their nodes are cleared."""
+    for k in range(trials.rule[STOPPED]):
+        job = trials.of[LIST, k]
+        if trials.of[TESTING, job] == CLEARING:
+            run[BY_SERIAL, at[SERIAL]] = -1 - job
+            push(run, at[PENDING], at[NOW] + trials.rule[COST], at[SERIAL])
+            at[SERIAL] += 1
+            at[PENDING] += 1
+            at[QUEUED] -= 1
     trials.rule[STOPPED] = 0
 
 

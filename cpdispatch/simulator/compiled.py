@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cpdispatch.arrays import IntArray
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.compiled import layout, test_runs
@@ -25,14 +26,11 @@ from cpdispatch.simulator.simulation import check
 from cpdispatch.system import System
 
 
-def tests_replayable(
-    dispatcher: object, trigger: str, workload: Workload, system: System, predictor: Predictor,
-    learned: bool,
-) -> bool:  # fmt: skip
+def tests_replayable(dispatcher: object, trigger: str, workload: Workload, system: System) -> bool:
     """Whether compiled code makes the test runs of a dispatcher, or there are none to make.
 
     It does on a processor pool, where one start is promised and tests have no places of their own
-    in the queue, with a predictor that compiled code knows, and with the trigger ``instant``.
+    in the queue, with the trigger ``instant``.
     """
     inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
     if not isinstance(inner, Backfill | Best) or not inner.test_s:
@@ -45,7 +43,6 @@ def tests_replayable(
         and rule.tests != "first"
         and trigger == "instant"
         and is_pool(workload, system)
-        and _knows(predictor, learned)
     )
 
 
@@ -85,11 +82,12 @@ class CompiledSimulation:
 
     It gives the schedule that a `cpdispatch.simulator.simulation.Simulation` gives, job by job.
     Compiled code is left for what Python has to do. A predictor that compiled code does not know
-    is asked before jobs are submitted, and told before that what has started and ended since.
+    is asked before jobs are submitted, and when they have outlived their tests, and told before
+    that what has started and ended since.
 
     Parameters
     ----------
-    workload, system, trigger, correction, kill_at_limit
+    workload, system, trigger, correction, kill_at_limit, restart_cost_s
         As of a `Simulation`.
     dispatcher : Backfill, Reject, Best or Bounded
         One that is `replayable`.
@@ -116,12 +114,14 @@ class CompiledSimulation:
         trigger: str,
         correction: str,
         kill_at_limit: bool,
+        restart_cost_s: int = 0,
     ) -> None:
-        check(workload, system, trigger, correction)
+        check(workload, system, trigger, correction, restart_cost_s)
         self.workload = workload
         self.system = system
         self.records: Records
         self._kill_at_limit = kill_at_limit
+        self._restart_cost_s = restart_cost_s
         runtime_s = workload.runtime_s
         if kill_at_limit:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
@@ -148,6 +148,7 @@ class CompiledSimulation:
             followed=asked,
             asked=asked,
             bound=bound,
+            restart_cost_s=restart_cost_s,
         )
         if self._cautious:
             requested_s = prepared.given[layout.REQUESTED]
@@ -162,14 +163,36 @@ class CompiledSimulation:
             why = replay.go(events)
             if why == layout.OVER:
                 if self._told is not None:
-                    self._told.catch_up(replay)
+                    self._catch_up(replay)
                 self._record()
                 return True
             if why == layout.USED_UP:
                 return False
-            self._predict(replay)
+            if why == layout.OUTLIVED:
+                self._catch_up(replay)
+            else:
+                self._predict(replay)
             events -= 1
         return False
+
+    def _catch_up(self, replay: Replay) -> None:
+        """Tell the predictor what it has not been told, and ask about jobs that are stopped now."""
+        assert self._told is not None
+        for job, (expected_s, upper_s) in self._told.catch_up(replay).items():
+            cost_s = np.array([0, self._restart_cost_s])
+            both_s = self._with_care(upper_s + cost_s, job, cost_s)
+            replay.outlived(job, expected_s, *both_s.tolist())
+
+    def _with_care(
+        self, upper_s: IntArray, jobs: int | slice, more_s: IntArray | int = 0
+    ) -> IntArray:
+        """How long jobs are taken to last at most, of what they probably do not exceed.
+
+        They request so much ``more_s``.
+        """
+        assert self._replay is not None
+        requested_s = self._replay.state.given[layout.REQUESTED, jobs] + more_s
+        return wary_s(upper_s, requested_s) if self._cautious else upper_s
 
     def _predict(self, replay: Replay) -> None:
         """Have the jobs predicted that are submitted now."""
@@ -177,12 +200,10 @@ class CompiledSimulation:
         at, submit_s = replay.state.at, replay.state.given[layout.SUBMIT]
         job, now = int(at[layout.NEXT]), int(at[layout.NOW])
         count = 1 if self._one_by_one else int(np.searchsorted(submit_s[job:], now, side="right"))
-        self._told.catch_up(replay)
+        self._catch_up(replay)
         said = [self._told.ask(replay, each, now) for each in range(job, job + count)]
         expected_s, upper_s = np.array(said, dtype=np.int64).T
-        if self._cautious:
-            upper_s = wary_s(upper_s, replay.state.given[layout.REQUESTED, job : job + count])
-        replay.predicted(expected_s, upper_s)
+        replay.predicted(expected_s, self._with_care(upper_s, slice(job, job + count)))
 
     @property
     def notes(self) -> dict[str, int]:
@@ -276,6 +297,10 @@ class _Told:
         self.guard = Guard(predictor)
         self._live: dict[int, Job] = {}
         """Jobs that have been predicted and have not ended."""
+        self._upper_s: dict[int, int] = {}
+        """The upper durations of those of them that have not been stopped."""
+        self._stopped: list[int] = []
+        """Jobs that have been stopped, and of which it was not known yet what became of them."""
         self._starts = self._ends = 0
         """How many starts and ends the predictor has been told of."""
 
@@ -284,22 +309,58 @@ class _Told:
         prepared = replay.prepared
         asked = self._live[job] = prepared.workload.table[prepared.row(job)]
         expected_s = self.guard.predict(asked, now)
-        return expected_s, max(expected_s, self.guard.upper(asked, now))
+        upper_s = self._upper_s[job] = max(expected_s, self.guard.upper(asked, now))
+        return expected_s, upper_s
 
-    def catch_up(self, replay: Replay) -> None:
-        """Tell the predictor of the starts and ends that it has not been told of."""
+    def catch_up(self, replay: Replay) -> dict[int, tuple[int, int]]:
+        """Tell the predictor of the starts, kills and ends that it has not been told of.
+
+        Returns the expected and upper duration, s, of each job that has been stopped just now.
+        """
         at, run, runtime_s = replay.state.at, replay.state.run, replay.state.given[layout.RUNTIME]
         ends = int(at[layout.SERIAL] - at[layout.PENDING])
         new = run[[layout.COMPLETED, layout.BEFORE], self._ends : ends].T.tolist()
+        again_s = {}
+        self._killed(replay)
         for job, before in new:
             self._started(replay, before)
-            self.guard.learn(self._live.pop(job), int(runtime_s[job]))
+            if job == layout.CLEARED:
+                continue
+            if job < 0:
+                again_s[-1 - job] = self._outlived(replay, -1 - job)
+            else:
+                self._upper_s.pop(job, None)
+                self.guard.learn(self._live.pop(job), int(runtime_s[job]))
         self._ends = ends
         self._started(replay, int(at[layout.SERIAL]))
+        return again_s
 
     def _started(self, replay: Replay, count: int) -> None:
         """Tell the predictor of starts until it knows so many."""
-        start_s = replay.state.fate[layout.START]
+        start_s, trials = replay.state.fate[layout.START], replay.trials
         for job in replay.state.run[layout.BY_SERIAL, self._starts : count].tolist():
-            self.guard.start(self._live[job], int(start_s[job]))
+            if trials is None or (job >= 0 and trials.of[test_runs.FATE, job] != test_runs.WENT_ON):
+                self.guard.start(self._live[job], int(start_s[job]))
         self._starts = count
+
+    def _outlived(self, replay: Replay, job: int) -> tuple[int, int]:
+        """Expected and upper duration of a job whose test is over, seconds."""
+        assert replay.trials is not None
+        self._stopped.append(job)
+        elapsed_s = int(replay.trials.rule[test_runs.LENGTH])
+        said_s = int(replay.trials.of[test_runs.SAID, job])
+        return self.guard.outlived(self._live[job], elapsed_s, said_s, self._upper_s.pop(job))
+
+    def _killed(self, replay: Replay) -> None:
+        """Tell the predictor of the jobs that were stopped and did not go on."""
+        if not self._stopped:
+            return
+        assert replay.trials is not None
+        fate, lost_end_s = (replay.trials.of[row] for row in (test_runs.FATE, test_runs.LOST_END))
+        if fate[self._stopped[0]] == test_runs.ENDED:  # it is not decided yet
+            return
+        for job in sorted(self._stopped):
+            if fate[job] == test_runs.KILLED:
+                now = int(lost_end_s[job] - replay.trials.rule[test_runs.COST])
+                self.guard.restart(self._live[job], now)
+        self._stopped.clear()

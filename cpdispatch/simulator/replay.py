@@ -138,7 +138,8 @@ def simulate(
         "idempotent": idempotent,
         "restart_cost_s": restart_cost_s,
     }
-    compiled = compiled and watch.seen is None and not any(general.values())
+    loop_only = any(value for rule, value in general.items() if rule != "restart_cost_s")
+    compiled = compiled and watch.seen is None and not loop_only
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip
@@ -164,8 +165,8 @@ def _begun(
 ) -> tuple[_Replay, Predictor]:
     """A replay before its first event, and its predictor.
 
-    ``general`` are the rules that only the general loop has. It is ``compiled`` where that is
-    allowed and gives the same schedule.
+    ``general`` are the rules that only the general loop has, ``restart_cost_s`` apart. It is
+    ``compiled`` where that is allowed and gives the same schedule.
     """
 
     @cache
@@ -186,9 +187,7 @@ def _begun(
             and isinstance(made, Backfill | Reject | Best | Bounded)
             and replayable(made, rules["trigger"])
             and rules["correction"] != "refresh"
-            and tests_replayable(
-                made, rules["trigger"], workload, system, predictor_for(made), learned
-            )
+            and tests_replayable(made, rules["trigger"], workload, system)
         )
 
     made = (
@@ -201,7 +200,10 @@ def _begun(
     known = predictor_for(made)
     simulation: Simulation | CompiledSimulation
     if by_kernels(made):
-        simulation = CompiledSimulation(workload, system, made, known, learned=learned, **rules)
+        simulation = CompiledSimulation(
+            workload, system, made, known, learned=learned,
+            restart_cost_s=general["restart_cost_s"], **rules,
+        )  # fmt: skip
     else:
         simulation = Simulation(workload, system, predictor=known, **general, **rules)
     names: dict[str, Any] = {"dispatcher": made.name, "predictor": known.name}

@@ -102,9 +102,7 @@ class Simulation:
         idempotent: bool = False,
         restart_cost_s: int = 0,
     ) -> None:
-        check(workload, system, trigger, correction)
-        if restart_cost_s < 0:
-            raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
+        check(workload, system, trigger, correction, restart_cost_s)
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload
@@ -308,32 +306,33 @@ class Simulation:
             self._wake_after(row, self._precedence)
 
     def _start(self, starting: IntArray, decision: Decision) -> None:
-        """Start jobs that are not on their nodes already."""
+        """Start jobs that are not on their nodes already; stopped ones end as if never stopped."""
         placements = decision.placements
-        new = decision.start_s[placements.position] == self.now
-        if self._stopped:
-            rows = self._state.queue_hidden[ROW, placements.position]
-            new &= ~np.isin(rows, list(self._stopped))
-            self._stopped.clear()
-        if not new.all():
-            placements = _only(placements, new)
-        if not len(placements):
-            return
+        now = decision.start_s[placements.position] == self.now
+        if not now.all():
+            placements = _only(placements, now)
         rows = self._state.queue_hidden[ROW, placements.position]
-        runs_s, bound_s = self._runtime_s[rows], None
-        ends = self.now + runs_s
+        goes_on = {row: start_s for row, (start_s, _) in self._stopped.items()}
+        self._stopped.clear()
+        runs_s, bound_s, new = self._runtime_s[rows], None, rows
+        if goes_on:
+            others = ~np.isin(rows, list(goes_on))
+            placements, new = _only(placements, others), rows[others]
         if self._restarts and decision.bound_s is not None:
             bound_s = decision.bound_s[placements.position]
-            self._test_s[rows] = np.where(bound_s == NO_BOUND, _NEVER, bound_s)
+            self._test_s[new] = np.where(bound_s == NO_BOUND, _NEVER, bound_s)
+            self.records.test[new[bound_s != NO_BOUND]] = Test.ENDED
+        if len(new):
+            self._state.start(self.now, placements, self.now + self._runtime_s[new], bound_s)
+            self.records.started(self.now, new, decision, placements)
+        if self._restarts:
             runs_s = np.minimum(runs_s, self._test_s[rows])
-            self.records.test[rows[bound_s != NO_BOUND]] = Test.ENDED
-        self._state.start(self.now, placements, ends, bound_s)
         if self._idempotent:
             runs_s = np.minimum(runs_s, self._bound_s[rows])
-        self.records.started(self.now, rows, decision, placements)
         for row, run_s in zip(rows.tolist(), runs_s.tolist(), strict=True):
-            self._complete_at(self.now + run_s, row)
-            self._guard.start(self._live[row], self.now)
+            self._complete_at(goes_on.get(row, self.now) + run_s, row)
+            if row not in goes_on:
+                self._guard.start(self._live[row], self.now)
 
     def _complete_at(self, end_s: int, row: int) -> None:
         heapq.heappush(self._completions, (end_s, self._created, row))
@@ -390,7 +389,6 @@ class Simulation:
                 end_s = held[0] + self._runtime_s.item(row)
                 due_s = held[0] + self._again_s.pop(row)[0]
                 self._state.hold(self.now, position, held, due_s, end_s)
-                self._complete_at(min(end_s, held[0] + self._bound_s.item(row)), row)
                 continue
             del self._stopped[row]
             self.records.test[row] = Test.KILLED
@@ -480,8 +478,10 @@ class Simulation:
         return state
 
 
-def check(workload: Workload, system: System, trigger: str, correction: str) -> None:
-    """Raise when there is no such trigger or correction, or the workload is not the system's.
+def check(
+    workload: Workload, system: System, trigger: str, correction: str, restart_cost_s: int
+) -> None:
+    """Raise when there is no such trigger, correction or cost, or the workload is not the system's.
 
     Raises
     ------
@@ -491,6 +491,8 @@ def check(workload: Workload, system: System, trigger: str, correction: str) -> 
         raise unknown("trigger", trigger, TRIGGERS)
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
+    if restart_cost_s < 0:
+        raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
     if workload.resources != system.resources:
         raise UsageError(
             f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +23,11 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.heuristics.test_runs import WAYS, candidates, probability
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Column, JobTable, Workload
-from cpdispatch.simulator import Run, Watch, simulate
+from cpdispatch.jobs import Column, Job, JobTable, Workload
+from cpdispatch.simulator import Run, Watch, records, simulate
+from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.restarts import mark
 from tests.best.test_best import Guess
 from tests.oracles import plain_tests
@@ -94,13 +97,15 @@ def test_the_schedule_is_the_plain_twins(
     cases(pool=True), dispatchers.filter(lambda one: one.tests != "first"),
     st.sampled_from(["walltime", "last2", "profile", "confident"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
+    st.sampled_from([0, 0, 3, 9]),
 )  # fmt: skip
 def test_compiled_replays_make_the_same_tests(
     case: tuple[Workload, System], dispatcher: Backfill, predictor: str, correction: str,
-    kill_at_limit: bool,
+    kill_at_limit: bool, cost_s: int,
 ) -> None:  # fmt: skip
     how: dict[str, Any] = {
         "predictor": predictor, "correction": correction, "kill_at_limit": kill_at_limit,
+        "restart_cost_s": cost_s,
     }  # fmt: skip
     compiled = simulate(*case, replace(dispatcher), **how)
     general = simulate(*case, replace(dispatcher), compiled=False, **how)
@@ -133,28 +138,122 @@ rules = st.one_of(
 )  # fmt: skip
 
 
+def fresh(rule: Backfill | Bounded, bound: WaitBound) -> Backfill | Bounded:
+    """The same dispatcher before its first instance."""
+    if isinstance(rule, Bounded):
+        return Bounded(replace(rule.inner), bound)  # type: ignore[type-var]
+    return replace(rule)
+
+
 @settings(max_examples=600, deadline=None)
 @given(
     cases(pool=True), rules, st.sampled_from(["walltime", "last2", "profile"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
     st.sampled_from([WaitBound(), WaitBound(in_turn_after=300), WaitBound(1000, 900)]),
+    st.sampled_from([0, 0, 3, 9]),
 )  # fmt: skip
 def test_compiled_replays_make_the_same_tests_with_care(
     case: tuple[Workload, System], rule: Backfill | Bounded, predictor: str, correction: str,
-    kill_at_limit: bool, bound: WaitBound,
+    kill_at_limit: bool, bound: WaitBound, cost_s: int,
 ) -> None:  # fmt: skip
     how: dict[str, Any] = {
         "predictor": predictor, "correction": correction, "kill_at_limit": kill_at_limit,
+        "restart_cost_s": cost_s,
     }  # fmt: skip
 
-    def fresh() -> Backfill | Bounded:
-        if isinstance(rule, Bounded):
-            return Bounded(replace(rule.inner), bound)  # type: ignore[type-var]
-        return replace(rule)
-
-    compiled = simulate(*case, fresh(), **how)
-    general = simulate(*case, fresh(), compiled=False, **how)
+    compiled = simulate(*case, fresh(rule, bound), **how)
+    general = simulate(*case, fresh(rule, bound), compiled=False, **how)
     assert compiled.about["compiled"]
+    assert compiled.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+    told = ["time", "queue", "running", "started", "status"]
+    assert compiled.decision_table.select(told).equals(general.decision_table.select(told))
+
+
+class Teller:
+    """A predictor whose answers depend on all that it has been told."""
+
+    name = "teller"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, int]] = []
+
+    def _note(self, what: str, job: Job, value: int) -> int:
+        self.calls.append((what, job.id, value))
+        return 1 + sum((k + 3) * (id + value) for k, (_, id, value) in enumerate(self.calls)) % 13
+
+    def predict(self, job: Job, now: int) -> int:
+        return self._note("predict", job, now)
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        self._note("learn", job, runtime_s)
+
+
+class CarefulTeller(Teller):
+    def upper(self, job: Job, now: int) -> int:
+        return self._note("upper", job, now)
+
+    def start(self, job: Job, now: int) -> None:
+        self._note("start", job, now)
+
+    def restart(self, job: Job, now: int) -> None:
+        self._note("restart", job, now)
+
+
+class RefreshingTeller(CarefulTeller):
+    def refresh(self, job: Job, elapsed_s: int) -> int:
+        return self._note("refresh", job, elapsed_s) + elapsed_s - 2
+
+
+asked_rules = st.one_of(dispatchers.filter(lambda one: one.tests != "first"), rules)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    cases(pool=True), asked_rules, st.sampled_from([Teller, CarefulTeller, RefreshingTeller]),
+    st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
+    st.sampled_from([0, 0, 3, 9]),
+)  # fmt: skip
+def test_a_predictor_is_told_and_asked_the_same_in_compiled_replays(
+    case: tuple[Workload, System], rule: Backfill | Bounded, teller: type[Teller],
+    correction: str, kill_at_limit: bool, cost_s: int,
+) -> None:  # fmt: skip
+    def replay(compiled: bool) -> tuple[Run, Teller]:
+        asked = teller()
+        run = simulate(
+            *case, fresh(rule, WaitBound()), predictor=asked, correction=correction,
+            kill_at_limit=kill_at_limit, restart_cost_s=cost_s, compiled=compiled,
+        )  # fmt: skip
+        return run, asked
+
+    (compiled, told), (general, asked) = replay(True), replay(False)
+    assert compiled.about["compiled"]
+    assert told.calls == asked.calls
+    assert compiled.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+    columns = ["time", "queue", "running", "started", "status"]
+    assert compiled.decision_table.select(columns).equals(general.decision_table.select(columns))
+
+
+@pytest.mark.log
+@pytest.mark.parametrize(
+    ("log", "system", "jobs", "dispatcher", "cost_s"),
+    [
+        ("KTH-SP2-1996-2", "100", 1_000, "easy:test=120", 120),
+        ("KTH-SP2-1996-2", "100", 1_000, "best:test=300,tests=turn", 0),
+        ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300", 120),
+        ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300,tests=backfill", 0),
+    ],
+)
+def test_compiled_replays_of_real_logs_make_the_same_tests(
+    log: str, system: str, jobs: int, dispatcher: str, cost_s: int, trace: Any
+) -> None:
+    whole, machine = prepare(trace(log), system, filter="strong")
+    some = mark(whole.take(np.arange(jobs)), 1.0)
+    compiled = simulate(some, machine, dispatcher, restart_cost_s=cost_s)
+    general = simulate(some, machine, dispatcher, restart_cost_s=cost_s, compiled=False)
+    assert compiled.about["compiled"]
+    assert "killed" in set(compiled.jobs["test"])
     assert compiled.verify() == []
     assert compiled.job_table.equals(general.job_table)
     told = ["time", "queue", "running", "started", "status"]
@@ -166,8 +265,6 @@ def test_what_no_compiled_replay_does() -> None:
     nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
     for system, name, how in (
         (POOL, "easy:test=9", {"trigger": "event"}),
-        (POOL, "easy:test=9", {"restart_cost_s": 2}),
-        (POOL, "easy:test=9", {"predictor": "eloss"}),
         (POOL, "easy:test=9,tests=first", {}),
         (POOL, "conservative:test=9", {}),
         (nodes, "easy:test=9", {}),
@@ -511,3 +608,26 @@ def test_a_run_with_tests_that_was_stopped_goes_on_to_the_same_end(tmp_path: Any
         break
     assert asked > 50
     assert run.job_table.equals(whole.job_table)
+
+
+def test_a_compiled_replay_with_tests_goes_on_from_a_checkpoint_anywhere() -> None:
+    log = mark(workload(crowd()), 1.0)
+
+    def fresh_one() -> CompiledSimulation:
+        return CompiledSimulation(
+            log, POOL, Backfill(test_s=9, tests="backfill", limits="upper"), RefreshingTeller(),
+            learned=True, trigger="instant", correction="minimal", kill_at_limit=False,
+            restart_cost_s=2,
+        )  # fmt: skip
+
+    whole, replay, saved = fresh_one(), fresh_one(), 0
+    while not whole.go(1 << 16):
+        pass
+    assert (whole.records.test == records.Test.KILLED).sum() > 5
+    while not replay.go(1):
+        before, replay = pickle.loads(pickle.dumps(replay)), fresh_one()
+        replay.go_on_from(before)
+        saved += 1
+    assert saved > 50
+    for name in ("start_s", "end_s", "lost_start_s", "lost_end_s", "test", "expected_s"):
+        assert (getattr(replay.records, name) == getattr(whole.records, name)).all(), name

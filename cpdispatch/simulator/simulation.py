@@ -269,19 +269,24 @@ class Simulation:
     def _submit(self) -> Job:
         row, column = self._next_job()
         job = job_of(column)
-        if self._known_s is not None:
-            column = column.copy()
-            column[Column.REQUESTED] = self._known_s[row]
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         upper_s = max(expected_s, self._guard.upper(job, self.now))
-        self._state.submit(row, column, expected_s, upper_s)
+        self._state.submit(row, self._as_known(row, column), expected_s, upper_s)
         self._live[row] = job
         if self._idempotent and job.restartable:
             bound_s = self._guard.bound(job)
             if bound_s is not None:
                 self._bound_s[row] = bound_s
         return job
+
+    def _as_known(self, row: int, column: IntArray) -> IntArray:
+        """The column of a job as dispatchers see it, see `cpdispatch.predict.Clairvoyant`."""
+        if self._known_s is None:
+            return column
+        column = column.copy()
+        column[Column.REQUESTED] = self._known_s[row]
+        return column
 
     def _next_job(self) -> tuple[int, IntArray]:
         """Row and column of the block of the next job; read from the log by parts."""
@@ -370,7 +375,8 @@ class Simulation:
         job, said_s = self._live[row], int(self.records.expected_s[row])
         expected_s, upper_s = self._guard.outlived(job, self.now - held[0], said_s, upper_s)
         self._again_s[row] = expected_s, upper_s
-        self._state.submit(row, self.workload.table.values(row), expected_s, upper_s)
+        column = self._as_known(row, self.workload.table.values(row))
+        self._state.submit(row, column, expected_s, upper_s)
 
     def _end_tests(self, instance: Instance, decision: Decision) -> IntArray:
         """Let stopped jobs go on that start where they are, and kill the others.
@@ -418,7 +424,7 @@ class Simulation:
 
     def _queue_again(self, row: int) -> None:
         """Put a killed job where it was in the queue; one that was misjudged may run for long."""
-        column = self.workload.table.values(row).copy()
+        column = self._as_known(row, self.workload.table.values(row)).copy()
         requested_s, cost_s = int(column[Column.REQUESTED]), self.restart_cost_s
         expected_s, upper_s = self._again_s.pop(row, (requested_s, requested_s))
         column[Column.RESTARTABLE] = 0

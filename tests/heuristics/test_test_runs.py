@@ -235,6 +235,23 @@ def test_a_predictor_is_told_and_asked_the_same_in_compiled_replays(
     assert compiled.decision_table.select(columns).equals(general.decision_table.select(columns))
 
 
+@settings(max_examples=200, deadline=None)
+@given(cases(pool=True), asked_rules, st.sampled_from([0, 3, 9]))
+def test_jobs_request_what_a_clairvoyant_predictor_knows_after_a_test_too(
+    case: tuple[Workload, System], rule: Backfill | Bounded, cost_s: int
+) -> None:
+    compiled, general = (
+        simulate(
+            *case, fresh(rule, WaitBound()), predictor="actual", restart_cost_s=cost_s,
+            compiled=compiled,
+        )
+        for compiled in (True, False)
+    )  # fmt: skip
+    assert compiled.about["compiled"]
+    assert compiled.verify() == general.verify() == []
+    assert compiled.job_table.equals(general.job_table)
+
+
 @pytest.mark.log
 @pytest.mark.parametrize(
     ("log", "system", "jobs", "dispatcher", "cost_s"),

@@ -176,8 +176,7 @@ def solution_file(data: bytes, folder: Path) -> None:
 
 
 def _system(path: Path, folder: Path) -> None:
-    from cpdispatch.simulator.run import system_as_dict
-    from cpdispatch.system import load
+    from cpdispatch.system import load, system_as_dict
 
     system = load(path)
     again = folder / "again.json"

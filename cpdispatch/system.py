@@ -286,6 +286,19 @@ def from_file(read: SystemFile, name: str = "") -> System:
     )
 
 
+def system_as_dict(system: System) -> dict[str, Any]:
+    """A system in the form of its file."""
+    return {
+        "name": system.name,
+        "resources": list(system.resources),
+        "groups": [
+            {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
+        ],
+        "memory_unit_kb": system.memory_unit_kb,
+        "expected_wait_s": dict(system.expected_wait_s),
+    }
+
+
 def _from_accasim(read: _AccasimFile, path: Path) -> System:
     """AccaSim leaves out resources that a group lacks and states memory in KB."""
     for group in read.resources:

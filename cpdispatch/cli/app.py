@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError
 from cpdispatch import __version__
 from cpdispatch.cli.compare import compare
 from cpdispatch.cli.generate import generate
+from cpdispatch.cli.importing import app as import_
 from cpdispatch.cli.learn import app as learn
 from cpdispatch.cli.list import list_
 from cpdispatch.cli.output import BAD_INPUT, DONE, INTERRUPTED, leave_lost_terminal
@@ -36,6 +37,7 @@ for command in (simulate, solve, verify, compare, generate, resample, tune, pred
     app.command(command)
 app.command(list_, name="list")
 app.command(learn)
+app.command(import_)
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -10,8 +10,7 @@ from typing import Any
 from cpdispatch.campaign import ALL_CORES, CampaignError, Shared, Task, Workers, completed
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.replay import fingerprint
-from cpdispatch.simulator.run import system_as_dict
-from cpdispatch.system import System
+from cpdispatch.system import System, system_as_dict
 
 
 def _silent(name: str) -> Callable[[float], None]:

@@ -31,9 +31,9 @@ from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.simulator.compiled import CompiledSimulation, replayable, tests_replayable
-from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of, system_as_dict
+from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import System
+from cpdispatch.system import System, system_as_dict
 
 CHECKPOINT = "checkpoint.pickle"
 FIRST_CHECKPOINT_S = 1.0

@@ -22,7 +22,7 @@ from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.records import Test
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import LIMIT, System, SystemFile, from_file
+from cpdispatch.system import LIMIT, System, SystemFile, from_file, system_as_dict
 from cpdispatch.workloads import swf
 
 if TYPE_CHECKING:
@@ -370,16 +370,3 @@ def _frame(table: pa.Table) -> pd.DataFrame:
 
     frame: pd.DataFrame = table.to_pandas(types_mapper=keep)
     return frame
-
-
-def system_as_dict(system: System) -> dict[str, Any]:
-    """A system in the form of its file."""
-    return {
-        "name": system.name,
-        "resources": list(system.resources),
-        "groups": [
-            {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
-        ],
-        "memory_unit_kb": system.memory_unit_kb,
-        "expected_wait_s": dict(system.expected_wait_s),
-    }

@@ -1,0 +1,87 @@
+"""The commands import slurm and import table: a site's own records as workload and system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from cpdispatch.cli.options import Flag, Json
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
+
+if TYPE_CHECKING:
+    from cpdispatch.workloads.imported import Imported
+
+app = App(name="import", help="Read a site's own records: write a workload and its system.")
+
+
+@app.command
+def slurm(
+    *files: Path,
+    out: Path,
+    system: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    zone: str = "UTC",
+    format: Literal["csv", "parquet"] = "csv",
+    overwrite: Flag = False,
+    json: Json = False,
+) -> int:
+    """Read what a Slurm cluster's sacct prints.
+
+    Parameters
+    ----------
+    files
+        What `sacct -P` or `sacct --json` prints, plain or packed (.gz, .xz, .zst).
+    out
+        Folder for the workload, the system and what travels along.
+    system
+        What `sinfo --json`, `scontrol show node` or `scontrol show partition` prints; may be given
+        several times. Else the system is inferred from the jobs.
+    zone
+        Time zone of the times that sacct prints, as Europe/Berlin.
+    format
+        Of the tables.
+    overwrite
+        Replace an import in the folder.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.workloads import imported
+    from cpdispatch.workloads import slurm as reader
+
+    imported.claim(out, overwrite=overwrite)
+    with status(f"reading {len(files)} files"):
+        found = reader.read(files, system, zone)
+    return _save_and_print(found, out, format, json)
+
+
+def _save_and_print(found: Imported, out: Path, format: str, json: bool) -> int:
+    """Write an import, and print what was counted and what to do next."""
+    from cpdispatch.workloads import imported
+
+    files = imported.write(found, out, format)
+    summary = found.summary()
+    if json:
+        print_json({"out": str(out), **summary, "files": files})
+        return DONE
+    table = table_of("", ("jobs",), ("count",))
+    table.add_row("read", f"{found.read:,}")
+    for reason, count in found.left_out.items():
+        table.add_row(f"  left out: {reason}", f"{count:,}")
+    table.add_row("kept", f"{len(found.workload):,}")
+    console = console_of_stdout()
+    console.print(table)
+    for note, count in found.notes.items():
+        console.print(f"{note}: {count:,}", soft_wrap=True)
+    system = found.system
+    has = ", ".join(
+        f"{total:,} {name}" for name, total in zip(system.resources, system.total, strict=True)
+    )
+    console.print(f"system: {system.nodes:,} node{'s' * (system.nodes > 1)}, {has}", soft_wrap=True)
+    for sentence in found.told:
+        console.print(sentence, soft_wrap=True)
+    console.print(
+        f"next: cpdispatch simulate {out / files['workload']} --system {out / files['system']}",
+        soft_wrap=True,
+    )
+    return DONE

@@ -1,0 +1,67 @@
+"""A Slurm cluster's own records as a workload and a system."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from zoneinfo import ZoneInfo
+
+from cpdispatch.errors import UsageError
+from cpdispatch.workloads import imported
+from cpdispatch.workloads.clean import log_name
+from cpdispatch.workloads.imported import Imported
+from cpdispatch.workloads.slurm import jobs, nodes
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """A time zone by name.
+
+    Raises
+    ------
+    UsageError
+        When there is none of that name.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:
+        raise UsageError(f"--zone {name}: no such time zone; write one as Europe/Berlin") from error
+
+
+def read(
+    records: Sequence[str | os.PathLike[str]],
+    system: Sequence[str | os.PathLike[str]] = (),
+    zone: str = "UTC",
+) -> Imported:
+    """Read a cluster's records.
+
+    Parameters
+    ----------
+    records : sequence of path
+        What ``sacct -P`` or ``sacct --json`` prints, plain or packed.
+    system : sequence of path
+        What ``sinfo --json``, ``scontrol show node`` or ``scontrol show partition`` prints. Where
+        no node is told, the system is inferred from the jobs.
+    zone : str
+        That of local times, as ``Europe/Berlin``; seconds since 1970 need none.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read, a value in it is wrong, or no job is left.
+    UsageError
+        When there is no such zone, or no file.
+    """
+    if not records:
+        raise UsageError("name one file or more of what sacct prints")
+    found = jobs.read(records, zone_of(zone))
+    cluster = nodes.read(system)
+    columns, left_out, notes = jobs.columns_of(found, cluster.limits_s)
+    name = log_name(records[0])
+    machine, frame = None, None
+    if cluster.nodes:
+        machine, frame = nodes.system_of(cluster, "slurm", system[0])
+    told = jobs.used(columns)
+    return imported.finish(
+        columns, machine, frame, records[0], left_out, notes, told,
+        memory_unit_kb=nodes.MB_IN_KB, name=name,
+    )  # fmt: skip

@@ -1,0 +1,310 @@
+"""The system of a Slurm cluster: its nodes and partitions as ``sinfo`` and ``scontrol`` say."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cpdispatch.errors import InputError
+from cpdispatch.files import parse_json, read_text
+from cpdispatch.system import LIMIT, NodeGroup, System
+from cpdispatch.workloads.slurm.values import (
+    NO_LIMIT,
+    NOTHING,
+    count,
+    duration_s,
+    gpus_of_gres,
+    nodes_in,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MB_IN_KB = 1024
+_PAIR = re.compile(r"([A-Za-z][\w/]*)=(.*?)(?=\s+[A-Za-z][\w/]*=|\s*$)")
+_UNUSABLE = ("FUTURE",)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: its name, and what jobs may have of it; GPUs by resource type."""
+
+    name: str
+    cpus: int
+    memory_mb: int
+    gpus: Mapping[str, int]
+    features: str = ""
+    partitions: tuple[str, ...] = ()
+    state: str = ""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Nodes by name, and the time limit of each partition in seconds, -1 where there is none."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    limits_s: dict[str, int] = field(default_factory=dict)
+
+
+def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
+    """Read dumps of a cluster's nodes and partitions.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        ``sinfo --json``, ``scontrol show node``, ``scontrol show partition``, as text or JSON,
+        plain or packed.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read or is none of these.
+    """
+    cluster = Cluster()
+    for path in map(Path, paths):
+        content = read_text(path)
+        if content.lstrip()[:1] == b"{":
+            _from_json(content, path, cluster)
+        else:
+            _from_text(content, path, cluster)
+    return cluster
+
+
+def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
+    known = False
+    for line, values in _records(content.decode(errors="replace")):
+        if "NodeName" in values:
+            known = True
+            node = _node_of(values, path, line)
+            if node is not None:
+                cluster.nodes[node.name] = node
+        elif "PartitionName" in values:
+            known = True
+            name = values["PartitionName"]
+            cluster.limits_s[name] = _limit_s(values.get("MaxTime", "UNLIMITED"), path, line)
+    if not known:
+        raise InputError(
+            "describes no node and no partition of Slurm", file=path,
+            advice="give what `sinfo --json`, `scontrol show node` or `scontrol show partition` "
+            "prints",
+        )  # fmt: skip
+
+
+def _records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The records of a dump by ``scontrol show`` with the lines where they begin."""
+    values: dict[str, str] = {}
+    begin = 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith(("NodeName=", "PartitionName=")):
+            if values:
+                yield begin, values
+            values, begin = {}, number
+        for key, value in _PAIR.findall(line):
+            values.setdefault(key, value)
+    if values:
+        yield begin, values
+
+
+def _node_of(values: Mapping[str, str], path: Path, line: int) -> Node | None:
+    def number(*fields: str) -> int:
+        for name in fields:
+            text = values.get(name, "")
+            if text in NOTHING:
+                continue
+            try:
+                return count(text)
+            except ValueError as error:
+                raise InputError(
+                    "no number", file=path, line=line, field=name, value=text,
+                    advice="make the dump again",
+                ) from error  # fmt: skip
+        return 0
+
+    name, state = values["NodeName"], values.get("State", "")
+    if state.startswith(_UNUSABLE):
+        return None
+    try:
+        gpus = gpus_of_gres(values.get("Gres", ""))
+    except ValueError as error:
+        raise InputError(
+            str(error), file=path, line=line, field="Gres", value=values["Gres"],
+            advice="make the dump again",
+        ) from error  # fmt: skip
+    memory = max(number("RealMemory") - number("MemSpecLimit"), 0)
+    return Node(
+        name, number("CPUEfctv", "CPUTot"), memory, gpus,
+        values.get("AvailableFeatures", "").replace("(null)", ""),
+        tuple(part for part in values.get("Partitions", "").split(",") if part), state,
+    )  # fmt: skip
+
+
+def _limit_s(text: str, path: Path, line: int | None) -> int:
+    if text in NO_LIMIT or text in NOTHING:
+        return -1
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise InputError(
+            str(error), file=path, line=line, field="MaxTime", value=text,
+            advice="make the dump again",
+        ) from error  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------- JSON
+
+
+def number_of(value: Any) -> int | None:
+    """A number of Slurm's JSON, which later releases wrap; None where there is none."""
+    if isinstance(value, dict):
+        if not value.get("set", True) or value.get("infinite", False):
+            return None
+        value = value.get("number")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not -LIMIT <= value <= LIMIT:
+        raise ValueError("a number out of range")
+    return int(value)
+
+
+def text_of(value: Any) -> str:
+    """A text of Slurm's JSON; several texts are put together by commas."""
+    if isinstance(value, list):
+        return ",".join(map(text_of, value))
+    return value if isinstance(value, str) else ""
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """A value that must be a JSON object.
+
+    Raises
+    ------
+    ValueError
+        When it is none.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004
+    return value
+
+
+def dict_of(value: Any, key: str) -> dict[str, Any]:
+    """An inner object of Slurm's JSON; empty where there is none."""
+    inner = value.get(key) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _from_json(content: bytes, path: Path, cluster: Cluster) -> None:
+    data: dict[str, Any] = parse_json(content, dict[str, Any], "a dump of Slurm's nodes", path)
+    lists = {key: data[key] for key in ("nodes", "sinfo", "partitions") if key in data}
+    if not any(isinstance(rows, list) for rows in lists.values()):
+        raise InputError(
+            "has no list of nodes or partitions", file=path,
+            advice="give what `sinfo --json` or `scontrol show node --json` prints",
+        )  # fmt: skip
+    for key, rows in lists.items():
+        for index, row in enumerate(rows if isinstance(rows, list) else ()):
+            try:
+                {"nodes": _json_node, "sinfo": _json_sinfo, "partitions": _json_partition}[key](
+                    object_of(row), cluster
+                )
+            except ValueError as error:
+                raise InputError(
+                    str(error), file=path, field=f"{key}[{index}]", advice="make the dump again"
+                ) from error
+
+
+def _json_node(row: dict[str, Any], cluster: Cluster) -> None:
+    name = text_of(row.get("name"))
+    if not name:
+        raise ValueError("a node without a name")
+    state = text_of(row.get("state")).upper()
+    if state.startswith(_UNUSABLE):
+        return
+    cpus = number_of(row.get("effective_cpus")) or number_of(row.get("cpus")) or 0
+    special = number_of(row.get("specialized_memory")) or 0
+    memory = max((number_of(row.get("real_memory")) or 0) - special, 0)
+    cluster.nodes[name] = Node(
+        name, max(cpus, 0), memory, gpus_of_gres(text_of(row.get("gres"))),
+        text_of(row.get("features")), tuple(text_of(row.get("partitions")).split(",")), state,
+    )  # fmt: skip
+
+
+def _json_sinfo(row: dict[str, Any], cluster: Cluster) -> None:
+    """Nodes that sinfo has put together, because they are alike."""
+    partition = dict_of(row, "partition")
+    name = text_of(partition.get("name"))
+    if name:
+        _json_partition(partition, cluster)
+    state = text_of(dict_of(row, "node").get("state")).upper()
+    if state.startswith(_UNUSABLE):
+        return
+    cpus = number_of(dict_of(row, "cpus").get("maximum")) or 0
+    memory = number_of(dict_of(row, "memory").get("maximum")) or 0
+    gpus = gpus_of_gres(text_of(dict_of(row, "gres").get("total")))
+    features = text_of(dict_of(row, "features").get("total"))
+    for node in nodes_in(text_of(dict_of(row, "nodes").get("nodes"))):
+        before = cluster.nodes[node].partitions if node in cluster.nodes else ()
+        cluster.nodes[node] = Node(
+            node, max(cpus, 0), max(memory, 0), gpus, features,
+            tuple(dict.fromkeys((*before, name))), state,
+        )  # fmt: skip
+
+
+def _json_partition(row: dict[str, Any], cluster: Cluster) -> None:
+    minutes = number_of(dict_of(row, "maximums").get("time"))
+    cluster.limits_s[text_of(row.get("name"))] = -1 if minutes is None else minutes * 60
+
+
+# ------------------------------------------------------------------------------------- the system
+
+
+def system_of(
+    cluster: Cluster, name: str, file: str | os.PathLike[str]
+) -> tuple[System, pd.DataFrame]:
+    """The system with a group for each capacity, and its nodes by name in its order.
+
+    Resource types are ``core`` (CPUs as Slurm counts them), ``gpu`` (GPUs of all types),
+    ``gpu_TYPE`` and ``mem`` in MB.
+
+    Raises
+    ------
+    InputError
+        When no node has anything.
+    """
+    import pandas as pd
+
+    gpus = sorted({kind for node in cluster.nodes.values() for kind in node.gpus})
+    groups: dict[tuple[int, ...], list[Node]] = {}
+    for node in cluster.nodes.values():
+        capacity = (node.cpus, *(node.gpus.get(kind, 0) for kind in gpus), node.memory_mb)
+        groups.setdefault(capacity, []).append(node)
+    resources = ("core", *gpus, "mem")
+    if not any(any(capacity) for capacity in groups):
+        raise InputError(
+            "no node has a core or memory", file=file,
+            advice="give what `scontrol show node` prints",
+        )  # fmt: skip
+    made = [
+        NodeGroup(
+            "-".join(
+                f"{many}{'mb' if what == 'mem' else what}"
+                for what, many in zip(resources, capacity, strict=True)
+                if many
+            )
+            or "empty",
+            len(nodes),
+            capacity,
+        )
+        for capacity, nodes in groups.items()
+    ]
+    rows = [
+        (node.name, group.name, node.features, ",".join(node.partitions), node.state)
+        for group, nodes in zip(made, groups.values(), strict=True)
+        for node in nodes
+    ]
+    frame = pd.DataFrame(rows, columns=["name", "group", "features", "partitions", "state"])
+    frame.insert(0, "node", range(len(frame)))
+    return System(name, resources, tuple(made), MB_IN_KB), frame

@@ -1,0 +1,296 @@
+"""How Slurm writes values: times, durations, amounts of memory, TRES, GRES, arrays of jobs."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from cpdispatch.system import LIMIT
+
+NOTHING = frozenset(("", "Unknown", "None", "N/A", "(null)", "Invalid"))
+"""What stands for no value."""
+NO_LIMIT = frozenset(("UNLIMITED", "INFINITE", "Partition_Limit"))
+"""Time limits that are no number."""
+_UNITS_KB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4, "E": 1024**5}
+_COUNTS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+_DURATION = re.compile(
+    r"(?:(\d{1,9})-(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?"
+    r"|(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9}))(?:\.\d+)?",
+    re.ASCII,
+)
+_SIZE = re.compile(r"(\d{1,15})(\.\d{1,6})?([KMGTPE]?)B?([nc]?)", re.ASCII)
+_GRES = re.compile(r"([A-Za-z][\w.-]*)(?::([A-Za-z_][\w.-]*))?(?::(\d{1,9})([KMG]?))?", re.ASCII)
+_ARRAY = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
+_TASKS_MAX = 10_000_000
+
+
+def duration_s(text: str) -> int:
+    """Seconds of ``[days-]hours:minutes:seconds`` or ``minutes:seconds``; a fraction is cut.
+
+    With days the shorter forms are ``days-hours`` and ``days-hours:minutes``.
+
+    Raises
+    ------
+    ValueError
+        When it is no duration.
+
+    Examples
+    --------
+    >>> duration_s("2-03:00:00"), duration_s("00:02:30"), duration_s("01:05.250"), duration_s("1-2")
+    (183600, 150, 65, 93600)
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError("no duration")
+    days, h, m, s, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    total = days * 86_400 + (h + hours) * 3600 + (m + minutes) * 60 + s + seconds
+    if total > LIMIT:
+        raise ValueError("longer than can be counted")
+    return total
+
+
+def duration_text(seconds: int) -> str:
+    """A duration as Slurm writes it.
+
+    Examples
+    --------
+    >>> duration_text(183_605)
+    '2-03:00:05'
+    """
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def size_mb(text: str) -> tuple[int, str]:
+    """MB of an amount of memory, rounded up, and what it is for.
+
+    Parameters
+    ----------
+    text : str
+        As ``4G``, ``2000Mc``, ``4Gn`` or ``1.50T``; a number without a unit is in MB.
+
+    Returns
+    -------
+    mb : int
+    each : str
+        ``c``: for each CPU; ``n``: for each node; empty: not said.
+
+    Raises
+    ------
+    ValueError
+        When it is no amount of memory.
+
+    Examples
+    --------
+    >>> size_mb("4Gn"), size_mb("2000Mc"), size_mb("62.50G"), size_mb("1500K")
+    ((4096, 'n'), (2000, 'c'), (64000, ''), (2, ''))
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError("no amount of memory")
+    whole, fraction, unit, each = found.groups()
+    digits = (fraction or ".")[1:]
+    parts = int(whole + digits) * _UNITS_KB[unit or "M"]
+    mb = -(-parts // (10 ** len(digits) * 1024))
+    if mb > LIMIT:
+        raise ValueError("more memory than can be counted")
+    return mb, each
+
+
+def tres(text: str) -> dict[str, str]:
+    """The values of a TRES string by name, as ``cpu=4,mem=8G,node=2,gres/gpu:a100=2``.
+
+    Raises
+    ------
+    ValueError
+        When a part is no ``name=value``, or a name stands twice.
+
+    Examples
+    --------
+    >>> tres("cpu=4,gres/gpu:a100=2")
+    {'cpu': '4', 'gres/gpu:a100': '2'}
+    """
+    values: dict[str, str] = {}
+    for part in text.split(",") if text not in NOTHING else ():
+        name, equals, value = part.partition("=")
+        if not name or not equals or name in values:
+            raise ValueError("no TRES string")
+        values[name] = value
+    return values
+
+
+def count(text: str) -> int:
+    """A number of things, as ``16`` or ``2K``.
+
+    Raises
+    ------
+    ValueError
+        When it is no such number.
+    """
+    found = re.fullmatch(r"(\d{1,15})([KMG]?)", text, re.ASCII)
+    if found is None:
+        raise ValueError("no number")
+    number = int(found[1]) * _COUNTS[found[2]]
+    if number > LIMIT:
+        raise ValueError("more than can be counted")
+    return number
+
+
+def gpus_of_gres(text: str) -> dict[str, int]:
+    """GPUs of a node by resource type: ``gpu`` is all of them, ``gpu_a100`` those of a type.
+
+    Parameters
+    ----------
+    text : str
+        As ``gpu:a100:4(S:0-1),gpu:v100:2`` or ``gpu:4``. Other generic resources are left out.
+
+    Raises
+    ------
+    ValueError
+        When it is no list of generic resources.
+
+    Examples
+    --------
+    >>> gpus_of_gres("gpu:a100:4(S:0-1),shard:8,gpu:2")
+    {'gpu': 6, 'gpu_a100': 4}
+    """
+    gpus: dict[str, int] = {}
+    if text in NOTHING:
+        return gpus
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+        found = _GRES.fullmatch(part.removeprefix("gres/"))
+        if found is None:
+            raise ValueError("no list of generic resources")
+        name, kind, number, factor = found.groups()
+        if name != "gpu":
+            continue
+        many = int(number or 1) * _COUNTS[factor or ""]
+        for key in dict.fromkeys(("gpu", gpu_name(kind or ""))):
+            gpus[key] = gpus.get(key, 0) + many
+    return gpus
+
+
+def gpu_name(kind: str) -> str:
+    """The resource type of GPUs of a type; that of all GPUs for the empty one.
+
+    Examples
+    --------
+    >>> gpu_name("A100"), gpu_name("")
+    ('gpu_a100', 'gpu')
+    """
+    return "gpu_" + re.sub(r"\W", "_", kind.lower()) if kind else "gpu"
+
+
+def tasks_of(job_id: str) -> int:
+    """How many jobs a record stands for: the tasks of an array that have no record of their own.
+
+    Parameters
+    ----------
+    job_id : str
+        As ``12``, ``12_3``, ``12_[1-5]`` or ``12_[1,4-10:2%3]``.
+
+    Raises
+    ------
+    ValueError
+        When the tasks cannot be understood.
+
+    Examples
+    --------
+    >>> tasks_of("12"), tasks_of("12_3"), tasks_of("12_[1,4-10:2%3]")
+    (1, 1, 5)
+    """
+    found = re.fullmatch(r"\d+_\[([^\]%]*)(?:%\d+)?\]", job_id, re.ASCII)
+    return 1 if found is None else tasks_in(found[1])
+
+
+def tasks_in(text: str) -> int:
+    """How many numbers a list such as ``1,4-10:2`` has.
+
+    Raises
+    ------
+    ValueError
+        When it is no such list.
+    """
+    tasks = 0
+    for part in text.split(","):
+        # Slurm cuts long lists.
+        if part.endswith("...") and tasks:
+            break
+        piece = _ARRAY.fullmatch(part)
+        if piece is None:
+            raise ValueError("no tasks of an array")
+        first, last, step = int(piece[1]), int(piece[2] or piece[1]), int(piece[3] or 1)
+        if last < first or step < 1:
+            raise ValueError("no tasks of an array")
+        tasks += (last - first) // step + 1
+        if tasks > _TASKS_MAX:
+            raise ValueError("more tasks than an array has")
+    return tasks
+
+
+@lru_cache(maxsize=1 << 16)
+def time_s(text: str, zone: ZoneInfo) -> int:
+    """Seconds since 1970 of a time as ``2026-11-20T17:06:08``, or of such seconds.
+
+    Of an hour that summer time has twice, the first is meant.
+
+    Raises
+    ------
+    ValueError
+        When it is no time, or one before 1970.
+
+    Examples
+    --------
+    >>> time_s("2026-07-01T02:00:00", ZoneInfo("Europe/Berlin"))
+    1782864000
+    >>> time_s("1782864000", ZoneInfo("UTC"))
+    1782864000
+    """
+    if text.isascii() and text.isdigit():
+        seconds = int(text) if len(text) <= 15 else LIMIT + 1
+    else:
+        time = datetime.fromisoformat(text)
+        try:
+            seconds = int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp())
+        except OverflowError as error:
+            raise ValueError("no time") from error
+    if not 0 <= seconds <= LIMIT:
+        raise ValueError("no time since 1970")
+    return seconds
+
+
+def nodes_in(text: str) -> list[str]:
+    """Names in a list of nodes such as ``n[01-03,7],gpu1``.
+
+    Raises
+    ------
+    ValueError
+        When it is no such list.
+
+    Examples
+    --------
+    >>> nodes_in("n[01-03,7],gpu1")
+    ['n01', 'n02', 'n03', 'n7', 'gpu1']
+    """
+    names: list[str] = []
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+        prefix, bracket, rest = part.partition("[")
+        inside, _, tail = rest.partition("]")
+        if not bracket:
+            names.append(prefix)
+            continue
+        if "[" in tail:
+            raise ValueError("no list of nodes")
+        for piece in inside.split(","):
+            first, dash, last = piece.partition("-")
+            if not first.isdigit() or (dash and not last.isdigit()):
+                raise ValueError("no list of nodes")
+            numbers = range(int(first), int(last or first) + 1)
+            if len(names) + len(numbers) > _TASKS_MAX:
+                raise ValueError("more nodes than a cluster has")
+            names += [f"{prefix}{number:0{len(first)}}{tail}" for number in numbers]
+    return names

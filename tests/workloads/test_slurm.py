@@ -1,0 +1,541 @@
+"""A Slurm cluster's records: what of them becomes jobs, what is counted out, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cpdispatch import cli, simulator, system
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.workloads import read as read_workload
+from cpdispatch.workloads import slurm
+from cpdispatch.workloads.slurm import jobs, nodes, values
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = (
+    "JobID|JobIDRaw|JobName|User|Account|QOS|Partition|Submit|Eligible|Start|End|ElapsedRaw|State|"
+    "Timelimit|AllocTRES|ReqTRES|ReqMem|NNodes|NCPUS|NodeList|Constraints|Restarts|SubmitLine"
+)
+NAMES = HEADER.split("|")
+
+
+def record(**given: object) -> dict[str, str]:
+    """A job of one node that ran for an hour."""
+    values = {
+        "JobID": "7", "JobIDRaw": "7", "JobName": "fit", "User": "ann", "Account": "phys",
+        "QOS": "normal", "Partition": "main", "Submit": "2026-11-20T08:00:00",
+        "Eligible": "2026-11-20T08:00:00", "Start": "2026-11-20T09:00:00",
+        "End": "2026-11-20T10:00:00", "ElapsedRaw": "3600", "State": "COMPLETED",
+        "Timelimit": "02:00:00", "AllocTRES": "billing=4,cpu=4,mem=8G,node=1",
+        "ReqTRES": "billing=4,cpu=4,mem=8G,node=1", "ReqMem": "8G", "NNodes": "1", "NCPUS": "4",
+        "NodeList": "n01", "Constraints": "", "Restarts": "0", "SubmitLine": "sbatch a.sh",
+    }  # fmt: skip
+    return values | {key: str(value) for key, value in given.items()}
+
+
+def dump(path: Path, *records: dict[str, str], names: list[str] = NAMES) -> Path:
+    lines = ["|".join(names), *("|".join(row[name] for name in names) for row in records)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Any]:
+    """What a dump of these records comes to."""
+
+    def make(*records: dict[str, str], zone: str = "UTC", system: tuple[Path, ...] = ()) -> Any:
+        return slurm.read([dump(tmp_path / "sacct.psv", *records)], system, zone)
+
+    return make
+
+
+# ------------------------------------------------------------------------------------- values
+
+
+@given(st.integers(0, 10**9))
+def test_a_duration_survives_being_written_and_read(seconds: int) -> None:
+    assert values.duration_s(values.duration_text(seconds)) == seconds
+
+
+@given(st.integers(0, 2**40), st.sampled_from("KMGT"), st.sampled_from(["", "n", "c"]))
+def test_an_amount_of_memory_is_read_in_mb_rounded_up(amount: int, unit: str, each: str) -> None:
+    kb = amount * {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}[unit]
+    if kb > 1024 * 2**48:
+        with pytest.raises(ValueError, match="can be counted"):
+            values.size_mb(f"{amount}{unit}{each}")
+    else:
+        assert values.size_mb(f"{amount}{unit}{each}") == ((kb + 1023) // 1024, each)
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"(cpu|node|mem|gres/gpu(:[a-z0-9]+)?|license/[a-z]+)", fullmatch=True),
+        st.integers(0, 10**6).map(str),
+    )
+)
+def test_a_tres_string_survives_being_written_and_read(parts: dict[str, str]) -> None:
+    assert values.tres(",".join(f"{name}={many}" for name, many in parts.items())) == parts
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.integers(1, 9)), min_size=1))
+def test_the_tasks_of_an_array_are_counted(pieces: list[tuple[int, int, int]]) -> None:
+    text, wanted = [], 0
+    for first, more, step in pieces:
+        text.append(f"{first}-{first + more}:{step}")
+        wanted += len(range(first, first + more + 1, step))
+    assert values.tasks_of(f"12_[{','.join(text)}%4]") == wanted
+
+
+@given(st.text(max_size=30))
+def test_any_other_text_is_read_or_refused_as_a_value(text: str) -> None:
+    for parse in (
+        values.duration_s, values.size_mb, values.tres, values.count, values.gpus_of_gres,
+        values.tasks_of, values.tasks_in, values.nodes_in,
+    ):  # fmt: skip
+        try:
+            parse(text)
+        except ValueError:
+            continue
+
+
+@given(st.integers(0, 2**31), st.sampled_from(["Europe/Berlin", "America/New_York", "Asia/Tokyo"]))
+def test_a_local_time_is_the_instant_that_it_was_or_the_same_hour_of_the_clock(
+    seconds: int, name: str
+) -> None:
+    from datetime import datetime
+
+    zone = ZoneInfo(name)
+    clock = datetime.fromtimestamp(seconds, zone).replace(tzinfo=None).isoformat()
+    assert values.time_s(clock, zone) in (seconds, seconds - 3600)
+
+
+def test_summer_time_is_heeded() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    winter = values.time_s("2026-03-29T01:59:59", berlin)
+    assert values.time_s("2026-03-29T03:00:00", berlin) - winter == 1
+
+
+# --------------------------------------------------------------------------------- text of sacct
+
+
+def test_a_job_becomes_units_of_what_it_has_on_each_node(read: Callable[..., Any]) -> None:
+    found = read(
+        record(AllocTRES="billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=8G,node=2", NNodes=2)
+    )
+    workload = found.workload
+    assert workload.resources == ("core", "gpu", "gpu_a100", "mem")
+    assert workload.table.units.tolist() == [2]
+    assert workload.table.request.tolist() == [[4, 1, 1, 4096]]
+    assert workload.runtime_s.tolist() == [3600]
+    assert workload.table.requested_s.tolist() == [7200]
+    assert workload.table.submit_s.tolist() == [
+        values.time_s("2026-11-20T08:00:00", ZoneInfo("UTC"))
+    ]
+    labels = {"user": "ann", "group": "phys", "queue": "normal", "executable": "fit"}
+    assert {name: workload.table.label(name, 0) for name in labels} == labels
+    assert workload.table.label("partition", 0) == "main"
+
+
+def test_types_of_gpus_alone_count_as_gpus_too(read: Callable[..., Any]) -> None:
+    found = read(record(AllocTRES="cpu=4,gres/gpu:A100=1,gres/gpu:v100=2,node=1"))
+    asked = dict(
+        zip(found.workload.resources, found.workload.table.request[0].tolist(), strict=True)
+    )
+    assert asked == {"core": 4, "gpu": 3, "gpu_a100": 1, "gpu_v100": 2, "mem": 8192}
+
+
+@pytest.mark.parametrize(
+    ("tres", "nodes", "units", "core", "uneven"),
+    [("cpu=10,node=3", 3, 5, 2, 0), ("cpu=7,node=2", 2, 7, 1, 0),
+     ("cpu=127,node=7", 7, 7, 19, 1), ("cpu=12,node=3", 3, 3, 4, 0)],
+)  # fmt: skip
+def test_cores_that_nodes_do_not_divide_are_split_otherwise_or_rounded_up(
+    read: Callable[..., Any], tres: str, nodes: int, units: int, core: int, uneven: int
+) -> None:
+    found = read(record(AllocTRES=tres, NNodes=nodes))
+    assert found.workload.table.units.tolist() == [units]
+    assert found.workload.table.request[0, 0] == core
+    assert found.notes.get(jobs.UNEVEN, 0) == uneven
+
+
+@pytest.mark.parametrize(
+    ("text", "mb"), [("4Gn", 4096), ("2000Mc", 4000), ("4G", 2048), ("0", 0), ("", 0)]
+)
+def test_memory_for_each_cpu_or_node_is_that_of_a_unit(
+    read: Callable[..., Any], text: str, mb: int
+) -> None:
+    found = read(record(AllocTRES="cpu=4,node=2", ReqMem=text, NNodes=2))
+    asked = dict(
+        zip(found.workload.resources, found.workload.table.request[0].tolist(), strict=True)
+    )
+    assert found.workload.table.units.tolist() == [2]
+    assert asked.get("mem", 0) == mb
+
+
+def test_columns_may_come_in_any_order_and_lines_may_end_in_a_bar(tmp_path: Path) -> None:
+    one = slurm.read([dump(tmp_path / "a.psv", record(), record(JobID=8, JobIDRaw=8))])
+    path = dump(tmp_path / "b.psv", record(), record(JobID=8, JobIDRaw=8), names=NAMES[::-1])
+    path.write_bytes(path.read_bytes().replace(b"\n", b"|\r\n"))
+    (tmp_path / "b.psv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    for other in (path, tmp_path / "b.psv.gz"):
+        again = slurm.read([other])
+        assert np.array_equal(again.workload.table.block, one.workload.table.block)
+
+
+def test_a_command_over_several_lines_is_one_record(read: Callable[..., Any]) -> None:
+    found = read(record(SubmitLine="sbatch --requeue --wrap a\nb\nc"), record(JobID=8, JobIDRaw=8))
+    assert found.read == 2
+    assert found.workload.table.restartable.tolist() == [1, 0]
+
+
+def test_every_job_is_kept_or_counted_out_by_its_reason(read: Callable[..., Any]) -> None:
+    found = read(
+        record(),
+        record(JobID="7.batch", JobIDRaw="7.batch"),
+        record(JobID="7.extern", JobIDRaw="7.extern"),
+        record(JobID="7.0", JobIDRaw="7.0"),
+        record(JobID="8_[1-5%2]", JobIDRaw=8, State="PENDING", Start="Unknown", End="Unknown"),
+        record(JobID="8_6", JobIDRaw=9),
+        record(JobID=10, JobIDRaw=10, State="RUNNING", End="Unknown"),
+        record(JobID=11, JobIDRaw=11, State="CANCELLED by 12", Start="None", ElapsedRaw=0),
+        record(JobID=12, JobIDRaw=12, State="CANCELLED by 0", NodeList="None assigned"),
+        record(JobID=13, JobIDRaw=13, State="CANCELLED by 0"),
+        record(JobID=14, JobIDRaw=14, State="FAILED", Start="Unknown"),
+        record(JobID=15, JobIDRaw=15, Submit="Unknown"),
+        record(JobID=16, JobIDRaw=16, End="Unknown", ElapsedRaw=""),
+        record(JobID=17, JobIDRaw=17, AllocTRES="", ReqTRES="", NCPUS=0),
+        record(JobID=7, JobIDRaw=7),
+    )  # fmt: skip
+    assert found.left_out == {
+        jobs.TWICE: 1, jobs.PENDING: 5, jobs.RUNNING: 1, jobs.CANCELLED: 2, jobs.NOT_STARTED: 1,
+        jobs.NO_SUBMIT: 1, jobs.NO_RUNTIME: 1, jobs.NO_SIZE: 1,
+    }  # fmt: skip
+    assert found.notes == {jobs.STEPS: 3}
+    assert found.workload.table.id.tolist() == [7, 9, 13]
+    assert found.extra["job_id"].tolist() == ["7", "8_6", "13"]
+    assert found.read == 16
+
+
+def test_a_job_that_was_queued_again_is_its_last_attempt_submitted_with_the_first(
+    read: Callable[..., Any],
+) -> None:
+    found = read(
+        record(State="NODE_FAIL", ElapsedRaw=60),
+        record(State="REQUEUED", Submit="2026-11-20T10:00:00", Start="2026-11-20T11:00:00"),
+        record(
+            Submit="2026-11-20T12:00:00", Start="2026-11-20T13:00:00", ElapsedRaw=777,
+            SubmitLine="sbatch a.sh",
+        ),
+        record(JobID=8, JobIDRaw=8, SubmitLine="sbatch --no-requeue a.sh"),
+    )  # fmt: skip
+    assert found.left_out == {jobs.ATTEMPT: 2}
+    assert found.workload.runtime_s.tolist() == [777, 3600]
+    assert len(set(found.workload.table.submit_s.tolist())) == 1
+    assert found.workload.table.restartable.tolist() == [1, 0]
+
+
+def test_a_number_that_was_used_again_is_another_job(read: Callable[..., Any]) -> None:
+    later = {"Submit": "2027-11-20T08:00:00", "Start": "2027-11-20T08:00:01"}
+    found = read(record(), record(**later))
+    assert len(found.workload) == 2
+    assert found.workload.table.id.tolist() == [7, 8]
+
+
+def test_of_dumps_that_overlap_the_record_that_knows_the_end_is_kept(tmp_path: Path) -> None:
+    first = dump(tmp_path / "a.psv", record(State="RUNNING", End="Unknown", ElapsedRaw=5))
+    waiting = record(State="PENDING", Start="Unknown", End="Unknown")
+    before = dump(tmp_path / "0.psv", waiting)
+    second = dump(tmp_path / "b.psv", record())
+    for order in ([before, first, second], [second, first, before]):
+        found = slurm.read(order)
+        assert found.workload.runtime_s.tolist() == [3600]
+        assert found.left_out == {jobs.TWICE: 2}
+
+
+@pytest.mark.parametrize("text", ["UNLIMITED", "Partition_Limit", ""])
+def test_a_job_without_a_limit_has_that_of_its_partition_or_the_longest(
+    text: str, read: Callable[..., Any], tmp_path: Path
+) -> None:
+    rows = record(Timelimit="2-03:00:00"), record(JobID=8, JobIDRaw=8, Timelimit=text)
+    found = read(*rows)
+    assert found.workload.table.requested_s.tolist() == [183_600, 183_600]
+    assert found.notes == {jobs.LIMITLESS: 1}
+    path = tmp_path / "partitions"
+    path.write_text("PartitionName=main\n   AllowGroups=ALL MaxNodes=4 MaxTime=1-00:00:00\n")
+    found = read(*rows, system=(path,))
+    assert found.workload.table.requested_s.tolist() == [183_600, 86_400]
+    assert not found.notes
+
+
+def test_without_nodes_the_system_is_the_largest_use_at_one_time(read: Callable[..., Any]) -> None:
+    at = "2026-11-20T{}:00:00".format
+    found = read(
+        record(Start=at("09"), ElapsedRaw=3600, AllocTRES="cpu=4,mem=1G,node=1"),
+        record(JobID=8, JobIDRaw=8, Start=at("10"), ElapsedRaw=7200, AllocTRES="cpu=6,mem=1G"),
+        record(JobID=9, JobIDRaw=9, Start=at("11"), ElapsedRaw=3600, AllocTRES="cpu=3,mem=8G"),
+    )
+    assert found.system.resources == ("core", "mem")
+    assert found.system.total.tolist() == [9, 9 * 1024]
+    assert found.nodes is None
+    assert "one pool" in found.told[0]
+
+
+NODES = """NodeName=n01 Arch=x86_64 CoresPerSocket=8
+   CPUAlloc=0 CPUEfctv=15 CPUTot=16 CPULoad=0.01
+   AvailableFeatures=ib,fast
+   Gres=gpu:a100:4(S:0-1),shard:8
+   OS=Linux 6.1.0 #1 SMP x86_64 GNU/Linux
+   RealMemory=64000 AllocMem=0 FreeMem=100 MemSpecLimit=1000 Sockets=2 Boards=1
+   State=IDLE ThreadsPerCore=1 Partitions=main,gpu
+
+NodeName=n02 CPUTot=32 RealMemory=128000 Gres=(null) State=DOWN* Partitions=main
+NodeName=n03 CPUTot=32 RealMemory=128000 Gres=(null) State=MIXED Partitions=main
+NodeName=n04 CPUTot=99 RealMemory=128000 Gres=(null) State=FUTURE Partitions=main
+
+PartitionName=main
+   AllowGroups=ALL MaxTime=UNLIMITED Nodes=n[01-03]
+"""
+
+
+def test_nodes_are_grouped_by_what_they_have(read: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "nodes"
+    path.write_text(NODES)
+    found = read(
+        record(), record(JobID=8, JobIDRaw=8, AllocTRES="cpu=64,node=2", NNodes=2),
+        record(JobID=9, JobIDRaw=9, AllocTRES="cpu=33,node=1"),
+        record(JobID=10, JobIDRaw=10, AllocTRES="cpu=1,gres/gpu:v100=1,node=1"),
+        system=(path,),
+    )  # fmt: skip
+    assert found.system.resources == ("core", "gpu", "gpu_a100", "mem")
+    groups = [(group.nodes, group.capacity) for group in found.system.groups]
+    assert groups == [(1, (15, 4, 4, 63_000)), (2, (32, 0, 0, 128_000))]
+    assert found.nodes["name"].tolist() == ["n01", "n02", "n03"]
+    assert found.nodes["features"].tolist() == ["ib,fast", "", ""]
+    assert found.left_out == {"asks for more than the system has": 2}
+    assert found.workload.table.id.tolist() == [7, 8]
+
+
+def test_sinfo_in_json_of_later_releases_is_read(tmp_path: Path) -> None:
+    row = {
+        "nodes": {"nodes": ["n01", "n02"]}, "cpus": {"maximum": 16}, "memory": {"maximum": 64000},
+        "gres": {"total": "gpu:a100:4"}, "features": {"total": "ib"},
+        "partition": {"name": "main", "maximums": {"time": {"set": True, "number": 60}}},
+        "node": {"state": ["IDLE"]},
+    }  # fmt: skip
+    other = row | {"partition": {"name": "gpu", "maximums": {"time": {"infinite": True}}}}
+    path = tmp_path / "sinfo.json"
+    path.write_text(json.dumps({"sinfo": [row, other]}))
+    cluster = nodes.read([path])
+    assert cluster.limits_s == {"main": 3600, "gpu": -1}
+    assert cluster.nodes["n02"] == nodes.Node(
+        "n02", 16, 64000, {"gpu": 4, "gpu_a100": 4}, "ib", ("main", "gpu"), "IDLE"
+    )
+
+
+def as_json(wrapped: bool) -> dict[str, Any]:
+    """The job of `record` as sacct's JSON has it, in its earlier or its later form."""
+
+    def number(value: int) -> Any:
+        return {"set": True, "infinite": False, "number": value} if wrapped else value
+
+    return {
+        "job_id": 7, "name": "fit", "user": "ann", "account": "phys", "qos": "normal",
+        "partition": "main", "nodes": "n01", "constraints": "",
+        "array": {"job_id": 0, "task": None, "task_id": None},
+        "state": {"current": ["COMPLETED"] if wrapped else "COMPLETED"},
+        "time": {
+            "submission": 1_795_161_600, "eligible": 1_795_161_600, "start": 1_795_165_200,
+            "end": 1_795_168_800, "elapsed": 3600, "limit": number(120),
+        },
+        "tres": {
+            "allocated": [
+                {"type": "cpu", "name": "", "count": 4}, {"type": "mem", "name": "", "count": 8192},
+                {"type": "node", "name": "", "count": 1},
+            ],
+            "requested": [],
+        },
+        "steps": [{}, {}],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_json_and_text_of_the_same_job_come_to_the_same(
+    wrapped: bool, read: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "sacct.json"
+    tasks = as_json(wrapped) | {"array": {"job_id": 7, "task": "1-3%2", "task_id": None}}
+    tasks |= {"state": {"current": "PENDING"}, "job_id": 9, "steps": []}
+    path.write_text(json.dumps({"jobs": [as_json(wrapped), tasks]}))
+    found, text = slurm.read([path]), read(record())
+    assert np.array_equal(found.workload.table.block, text.workload.table.block)
+    assert found.workload.table.labels == text.workload.table.labels
+    assert np.array_equal(found.workload.runtime_s, text.workload.runtime_s)
+    assert found.left_out == {jobs.PENDING: 3}
+    assert found.notes == {jobs.STEPS: 2}
+
+
+# ----------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"Submit": "yesterday"}, ["sacct.psv:2", "field Submit", "'yesterday'"]),
+        ({"ElapsedRaw": "-3"}, ["sacct.psv:2", "field ElapsedRaw", "'-3'"]),
+        ({"Timelimit": "1h"}, ["sacct.psv:2", "field Timelimit", "'1h'"]),
+        ({"AllocTRES": "cpu:4"}, ["sacct.psv:2", "field AllocTRES", "'cpu:4'"]),
+        ({"AllocTRES": "cpu=x"}, ["sacct.psv:2", "field AllocTRES", "cpu"]),
+        ({"AllocTRES": "cpu=1,mem=x"}, ["sacct.psv:2", "field AllocTRES", "mem"]),
+        ({"AllocTRES": "cpu=1", "ReqMem": "4 GB"}, ["sacct.psv:2", "field ReqMem", "'4 GB'"]),
+        ({"JobID": "8_[5-1]"}, ["sacct.psv:2", "field JobID", "array"]),
+        ({"JobName": "a|b"}, ["sacct.psv:2", "24 cells", "23 columns"]),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_named_with_its_file_line_and_field(
+    given: dict[str, str], wanted: list[str], read: Callable[..., Any]
+) -> None:
+    with pytest.raises(InputError) as error:
+        read(record(**given))
+    assert all(part in str(error.value) for part in wanted), error.value
+
+
+def test_a_dump_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    path = dump(tmp_path / "sacct.psv", record(), record(JobID=8))
+    path.write_bytes(path.read_bytes()[:-60])
+    with pytest.raises(InputError, match=r"sacct.psv:3: the file ends within a record"):
+        slurm.read([path])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("id,submit\n1,2\n", "does not name"), ("", "does not name"), ('{"a": 1}', "no list of jobs"),
+     ('{"jobs": [3]}', r"jobs\[0\]: no JSON object"), (HEADER + "\n", "no job is left"),
+     (HEADER + "|JobID\n", "named twice")],
+)  # fmt: skip
+def test_a_file_that_is_no_dump_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "sacct"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        slurm.read([path])
+
+
+def test_a_file_that_describes_no_system_is_refused(
+    read: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "nodes"
+    for content, message in (
+        ("hello", "describes no node"), ("{}", "no list of nodes"),
+        ("NodeName=a CPUTot=x", "field CPUTot"), ("NodeName=a Gres=gpu:-", "field Gres"),
+        ("PartitionName=a MaxTime=x", "field MaxTime"),
+    ):  # fmt: skip
+        path.write_text(content)
+        with pytest.raises(InputError, match=message):
+            read(record(), system=(path,))
+
+
+def test_a_zone_that_does_not_exist_is_refused(read: Callable[..., Any]) -> None:
+    with pytest.raises(UsageError, match="no such time zone"):
+        read(record(), zone="Europe/Nowhere")
+
+
+# --------------------------------------------------------------------------------- the command
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_what_is_imported_is_simulated_and_feasible(
+    format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = [
+        record(
+            JobID=k, JobIDRaw=k, AllocTRES=f"cpu={k % 5 + 1},mem=1G,node=1", Timelimit="02:00:00"
+        )
+        for k in range(1, 40)
+    ]
+    path = dump(tmp_path / "sacct.psv", *many, record(JobID=50, State="PENDING", JobIDRaw=50))
+    (tmp_path / "nodes").write_text(NODES)
+    out = tmp_path / "site"
+    asked = "import", "slurm", path, "--system", tmp_path / "nodes", "--out", out
+    code, text, err = said(capsys, *asked, "--format", format)
+    assert (code, err) == (0, "")
+    assert "left out: still pending" in " ".join(text.split())
+    workload = read_workload(out / f"workload.{format}")
+    machine = system.load(out / "system.json")
+    run = simulator.simulate(*_fitted(workload, machine), "easy")
+    assert not run.verify()
+    told = json.loads((out / "import.json").read_text())
+    assert (told["read"], told["kept"]) == (40, 39)
+    assert set(told["files"].values()) == {path.name for path in out.iterdir()}
+    code, _, err = said(capsys, *asked)
+    assert (code, "--overwrite" in err) == (2, True)
+    assert said(capsys, *asked, "--overwrite")[0] == 0
+    assert {path.name for path in out.iterdir()} == {
+        "workload.csv", "extra.csv", "nodes.csv", "system.json", "import.json",
+    }  # fmt: skip
+
+
+def _fitted(workload: Any, machine: Any) -> tuple[Any, Any]:
+    from cpdispatch.workloads import prepare
+
+    return prepare(workload, machine)
+
+
+def test_bad_input_gets_one_sentence_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = dump(tmp_path / "sacct.psv", record(Submit="x"))
+    code, out, err = said(capsys, "import", "slurm", path, "--out", tmp_path / "site")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "site").exists()
+
+
+# -------------------------------------------------------------------------- records of a cluster
+
+
+@pytest.fixture
+def sample() -> Callable[[str], Path]:
+    """A record of a real cluster by name; the test is skipped without it."""
+    traces = Path(os.environ.get("CPDISPATCH_TRACES", ROOT.parent / "shared" / "traces"))
+
+    def find(name: str) -> Path:
+        path = traces.parent / "slurm" / "samples" / name
+        if not path.exists():
+            pytest.skip(f"no records {path}: set CPDISPATCH_TRACES to the traces beside slurm/")
+        return path
+
+    return find
+
+
+@pytest.mark.log
+def test_records_of_a_real_cluster_are_all_accounted_for(sample: Callable[[str], Path]) -> None:
+    text = slurm.read([sample("sacct_ALL.psv.gz")], [sample("sinfo.json.gz")])
+    assert (text.read, len(text.workload)) == (40, 40)
+    lines = gzip.decompress(sample("sacct_ALL.psv.gz").read_bytes()).decode().splitlines()
+    rows = list(csv.DictReader(lines, delimiter="|", quoting=csv.QUOTE_NONE))
+    cores = text.workload.table.units * text.workload.table.request[:, 0]
+    assert cores.sum() == sum(int(row["AllocCPUS"]) for row in rows)
+    assert text.workload.runtime_s.sum() == sum(int(row["ElapsedRaw"]) for row in rows)
+    assert text.system.total.tolist() == [256, 64, 1_024_000]
+    found = slurm.read([sample("sacct.json.gz")])
+    assert (found.read, len(found.workload)) == (12, 12)
+    shared = np.isin(text.workload.table.id, found.workload.table.id)
+    assert np.array_equal(text.workload.table.block[:7, shared], found.workload.table.block[:7])
+    for imported in (text, found):
+        run = simulator.simulate(*_fitted(imported.workload, imported.system), "easy")
+        assert not run.verify()

@@ -52,7 +52,9 @@ INSTRUMENTED = (
     "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
     "solution.answer", "solution.file", "solution.reasons", "dispatch",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
-    "workloads.slots", "workloads.select", "simulator.run", "simulator.arrow", "models.hyper",
+    "workloads.slots", "workloads.select", "workloads.imported", "workloads.column_map",
+    "workloads.slurm", "workloads.slurm.jobs", "workloads.slurm.nodes", "workloads.slurm.values",
+    "simulator.run", "simulator.arrow", "models.hyper",
     "verify.dependencies", "verify.levels", "verify.objectives", "verify.placement", "verify.plan",
     "verify.solutions", "verify.starvation",
 )  # fmt: skip
@@ -136,6 +138,44 @@ def parquet_table(data: bytes, folder: Path) -> None:
     path = folder / "log.parquet"
     path.write_bytes(data)
     _table(path, folder)
+
+
+def _imported(found: Any, folder: Path) -> None:
+    from cpdispatch.system import load
+    from cpdispatch.workloads import imported, prepare, table
+
+    files = imported.write(found, folder / "imported")
+    again = table.read(folder / "imported" / files["workload"])
+    hold(_same_workload(found.workload, again), "the workload is another one when it is read")
+    prepare(again, load(folder / "imported" / files["system"]))
+
+
+def sacct_text(data: bytes, folder: Path) -> None:
+    """Records of jobs by sacct, as text or JSON."""
+    from cpdispatch.workloads import slurm
+
+    path = folder / "sacct"
+    path.write_bytes(data)
+    _imported(slurm.read([path]), folder)
+
+
+def slurm_nodes(data: bytes, folder: Path) -> None:
+    """Nodes by sinfo or scontrol, as text or JSON."""
+    from cpdispatch.workloads import slurm
+
+    path, jobs = folder / "nodes", folder / "sacct"
+    path.write_bytes(data)
+    jobs.write_bytes(next(_sacct_seeds()))
+    _imported(slurm.read([jobs], [path]), folder)
+
+
+def mapped_table(data: bytes, folder: Path) -> None:
+    """A table of pods by the column map openb."""
+    from cpdispatch.workloads import column_map
+
+    path = folder / "pods.csv"
+    path.write_bytes(data)
+    _imported(column_map.read(path, "openb"), folder)
 
 
 def instance_file(data: bytes, folder: Path) -> None:
@@ -348,6 +388,46 @@ def _instance_seeds() -> Iterator[bytes]:
     yield _example_instance()
 
 
+def _sacct_seeds() -> Iterator[bytes]:
+    yield (
+        b"JobID|Submit|Start|End|ElapsedRaw|State|Timelimit|AllocTRES|ReqMem|Partition\n"
+        b"7|2026-11-20T08:00:00|2026-11-20T09:00:00|2026-11-20T10:00:00|3600|COMPLETED|1-02:00:00|"
+        b"cpu=8,mem=8G,node=2,gres/gpu:a100=2|4Gn|main\n"
+        b"7.batch|2026-11-20T08:00:00|2026-11-20T09:00:00|2026-11-20T10:00:00|3600|COMPLETED||||\n"
+        b"8_[1-5%2]|2026-11-20T08:00:00|Unknown|Unknown|0|PENDING|UNLIMITED||2000Mc|main\n"
+    )
+    yield (
+        b'{"jobs": [{"job_id": 7, "state": {"current": ["COMPLETED"]}, "nodes": "n01",'
+        b' "time": {"submission": 100, "start": 200, "end": 300, "elapsed": 100, "limit":'
+        b' {"set": true, "number": 60}}, "array": {"job_id": 6, "task_id": 1}, "user": "ann",'
+        b' "tres": {"allocated": [{"type": "cpu", "name": "", "count": 4},'
+        b' {"type": "gres", "name": "gpu:a100", "count": 1}]}, "steps": []}]}'
+    )
+
+
+def _nodes_seeds() -> Iterator[bytes]:
+    yield (
+        b"NodeName=n01 CPUTot=16 RealMemory=64000 Gres=gpu:a100:4(S:0-1) State=IDLE\n\n"
+        b"NodeName=n02 CPUEfctv=30 RealMemory=64000 State=DOWN* Partitions=main\n\n"
+        b"PartitionName=main MaxTime=2-00:00:00 Nodes=n[01-02]\n"
+    )
+    yield (
+        b'{"nodes": [{"name": "n01", "cpus": 16, "real_memory": 64000, "gres": "gpu:a100:4",'
+        b' "state": "idle", "features": "ib", "partitions": ["main"]}], "sinfo": [{"nodes":'
+        b' {"nodes": ["n[02-03]"]}, "cpus": {"maximum": 16}, "memory": {"maximum": 64000},'
+        b' "partition": {"name": "main", "maximums": {"time": {"set": true, "number": 60}}}}]}'
+    )
+
+
+def _pods_seeds() -> Iterator[bytes]:
+    yield (
+        b"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+        b"deletion_time,scheduled_time\np0,12000,16384,1,1000,,LS,Running,0,900,0\n"
+        b"p1,6000,12288,1,460,V100M16|V100M32,LS,Pending,40,100,\n"
+        b"p2,6000,12288,0,0,,BE,Failed,40.5,100,50\n"
+    )
+
+
 def _solution_seeds() -> Iterator[bytes]:
     from cpdispatch import dispatch, solution
 
@@ -425,6 +505,9 @@ TARGETS = {
     "swf": Target(swf_log, _swf_seeds),
     "table-csv": Target(csv_table, _csv_seeds),
     "table-parquet": Target(parquet_table, _parquet_seeds, longest=20_000),
+    "sacct": Target(sacct_text, _sacct_seeds),
+    "slurm-nodes": Target(slurm_nodes, _nodes_seeds),
+    "table-mapped": Target(mapped_table, _pods_seeds),
     "instance": Target(instance_file, _instance_seeds, json=True),
     "solution": Target(solution_file, _solution_seeds, json=True),
     "system": Target(json_system, _system_seeds, json=True),

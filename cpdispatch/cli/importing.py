@@ -55,6 +55,45 @@ def slurm(
     return _save_and_print(found, out, format, json)
 
 
+@app.command
+def table(
+    file: Path,
+    *,
+    map: str,
+    out: Path,
+    nodes: Path | None = None,
+    format: Literal["csv", "parquet"] = "csv",
+    overwrite: Flag = False,
+    json: Json = False,
+) -> int:
+    """Read any table of jobs by a column map.
+
+    Parameters
+    ----------
+    file
+        CSV, plain or packed (.gz, .xz, .zst), or .parquet.
+    map
+        Which column is what: alea, fdata, lassen, openb, pm100, or a TOML file.
+    out
+        Folder for the workload, the system and what travels along.
+    nodes
+        A table of nodes, where the map says what its columns are. Else the system is inferred from
+        the jobs.
+    format
+        Of the tables.
+    overwrite
+        Replace an import in the folder.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.workloads import column_map, imported
+
+    imported.claim(out, overwrite=overwrite)
+    with status(f"reading {file}"):
+        found = column_map.read(file, map, nodes)
+    return _save_and_print(found, out, format, json)
+
+
 def _save_and_print(found: Imported, out: Path, format: str, json: bool) -> int:
     """Write an import, and print what was counted and what to do next."""
     from cpdispatch.workloads import imported

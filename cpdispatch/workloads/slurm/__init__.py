@@ -24,7 +24,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:
-        raise UsageError(f"--zone {name}: no such time zone; write one as Europe/Berlin") from error
+        raise UsageError(f"zone {name}: no such time zone; write one as Europe/Berlin") from error
 
 
 def read(

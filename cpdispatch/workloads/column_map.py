@@ -1,0 +1,336 @@
+"""Tables of jobs with columns of their own names, read by a column map in TOML."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.errors import InputError, UsageError, in_a_line, nearest
+from cpdispatch.files import parse_toml, read_parquet, read_text
+from cpdispatch.jobs import LABELLED
+from cpdispatch.system import LIMIT, NodeGroup, System
+from cpdispatch.workloads.clean import log_name
+from cpdispatch.workloads.imported import Columns, Imported, finish
+from cpdispatch.workloads.slurm import zone_of
+from cpdispatch.workloads.slurm.values import time_s
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = Path(__file__).parent / "maps"
+"""Where the bundled maps are."""
+SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+MEMORY_KB = {"b": 1 / 1024, "kb": 1.0, "mb": 1024.0, "gb": 1024.0**2}
+
+
+class TableForm(msgspec.Struct, forbid_unknown_fields=True):
+    """How a text table is laid out: cells between any blanks, columns without a line of names."""
+
+    blanks: bool = False
+    names: list[str] = []
+
+
+class Times(msgspec.Struct, forbid_unknown_fields=True):
+    """Units of times: ``text`` is a date and a time of day, in the zone unless it says its own."""
+
+    submit: Literal["ms", "s", "min", "h", "text"] = "s"
+    zone: str = "UTC"
+    runtime: Literal["ms", "s", "min", "h"] = "s"
+    requested: Literal["ms", "s", "min", "h"] = "s"
+
+
+class Amount(msgspec.Struct, forbid_unknown_fields=True):
+    """A resource: a column, times another one or a number, for each unit or for the whole job."""
+
+    column: str = ""
+    times: str | int = 1
+    each: Literal["unit", "job"] = "unit"
+    unit: Literal["", "b", "kb", "mb", "gb"] = ""
+
+
+class Rows(msgspec.Struct, forbid_unknown_fields=True):
+    """Which rows are kept: those whose cell in a column is one of these."""
+
+    column: str
+    among: list[str]
+
+
+class Nodes(msgspec.Struct, forbid_unknown_fields=True):
+    """The columns of a table of nodes."""
+
+    name: str
+    resources: dict[str, Amount]
+
+
+class ColumnMap(msgspec.Struct, forbid_unknown_fields=True):
+    """Which column of a table is what, see docs/import.md."""
+
+    columns: dict[str, str]
+    resources: dict[str, Amount]
+    source: str = ""
+    told: list[str] = []
+    table: TableForm = msgspec.field(default_factory=TableForm)
+    time: Times = msgspec.field(default_factory=Times)
+    keep: list[Rows] = []
+    nodes: Nodes | None = None
+
+
+KNOWN = (
+    "id", "submit", "start", "wait", "end", "runtime", "requested", "units", "restartable",
+    *LABELLED,
+)  # fmt: skip
+
+
+def bundled() -> list[str]:
+    """Names of the maps that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> ColumnMap:
+    """A column map by name, or from a TOML file.
+
+    Raises
+    ------
+    UsageError
+        When there is no such map.
+    InputError
+        When the file cannot be read or is no column map.
+    """
+    path = FOLDER / f"{name}.toml" if name in bundled() else Path(name)
+    if path.suffix != ".toml":
+        known = ", ".join(bundled())
+        raise UsageError(
+            f"unknown column map {name!r}{nearest(name, bundled())} (one of {known}, or a TOML "
+            "file)"
+        )
+    try:
+        found = msgspec.convert(parse_toml(path, "a column map"), ColumnMap)
+    except msgspec.ValidationError as error:
+        raise InputError(f"not a column map: {error}", file=path) from error
+    for key in found.columns:
+        if key not in KNOWN:
+            raise InputError(
+                f"no such column{nearest(key, KNOWN)}", file=path, field=f"columns.{key}",
+                advice=f"write one of {', '.join(KNOWN)}",
+            )  # fmt: skip
+    timed = "runtime" in found.columns or {"start", "end"} <= set(found.columns)
+    if "submit" not in found.columns or not timed:
+        raise InputError(
+            "needs submit, and runtime or both start and end", file=path, field="columns"
+        )
+    if not found.resources:
+        raise InputError("names no resource type", file=path, field="resources")
+    return found
+
+
+def read(
+    path: str | os.PathLike[str], map: str | ColumnMap, nodes: str | os.PathLike[str] | None = None
+) -> Imported:
+    """Read a table of jobs by a column map.
+
+    Parameters
+    ----------
+    path : path
+        CSV, plain or packed, or Parquet.
+    map : str or ColumnMap
+        A name in `bundled`, a TOML file, or a map.
+    nodes : path, optional
+        A table of nodes, where the map says what its columns are. Else the system is inferred.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read, a column is missing, or a cell is wrong (named by its line).
+    UsageError
+        When there is no such map, or it says nothing of nodes.
+    """
+    form = load(map) if isinstance(map, str) else map
+    source = _Source(Path(path), form.table)
+    left_out: Counter[str] = Counter()
+    keep = np.ones(len(source.frame), dtype=np.bool_)
+    for rule in form.keep:
+        inside = source.text(rule.column).isin(rule.among).to_numpy()
+        left_out[f"{rule.column} is not {' or '.join(rule.among)}"] += int((keep & ~inside).sum())
+        keep &= inside
+    names = form.columns
+    unknown = np.full(len(keep), -1, dtype=np.int64)
+
+    def moment(key: str) -> IntArray:
+        return source.times(names[key], form.time) if key in names else unknown
+
+    def seconds(key: str, unit: str) -> IntArray:
+        return source.numbers(names[key], SECONDS[unit]) if key in names else unknown
+
+    submit_s, start_s, end_s = moment("submit"), moment("start"), moment("end")
+    wait_s, runtime_s = seconds("wait", "s"), seconds("runtime", form.time.runtime)
+    start_s = np.where((start_s < 0) & (wait_s >= 0), submit_s + wait_s, start_s)
+    ran = (runtime_s < 0) & (start_s >= 0) & (end_s >= start_s)
+    runtime_s = np.where(ran, end_s - start_s, runtime_s)
+    units = source.numbers(names["units"]) if "units" in names else np.ones_like(unknown)
+    amounts = {name: source.amount(amount, name, units) for name, amount in form.resources.items()}
+    asks = sum((values > 0 for values in amounts.values()), start=np.zeros_like(keep))
+    for reason, wrong in (
+        ("submit time unknown", submit_s < 0),
+        ("never started", (start_s < 0) if "start" in names else np.zeros_like(keep)),
+        ("runtime unknown", runtime_s < 0),
+        ("number of units unknown or 0", units < 1),
+        ("asks for no resource", ~asks),
+    ):
+        left_out[reason] += int((keep & wrong).sum())
+        keep &= ~wrong
+    numbers = source.ids(names["id"]) if "id" in names else unknown
+    columns = Columns(
+        id=numbers[keep].tolist(),
+        submit_s=submit_s[keep].tolist(),
+        start_s=start_s[keep].tolist(),
+        runtime_s=runtime_s[keep].tolist(),
+        requested_s=seconds("requested", form.time.requested)[keep].tolist(),
+        units=units[keep].tolist(),
+        request={name: np.maximum(values, 0)[keep].tolist() for name, values in amounts.items()},
+    )
+    for name in (*LABELLED, "restartable"):
+        if name in names:
+            text = source.text(names[name])[keep]
+            columns.labels[name] = [value or None for value in text]
+    used = {*names.values()} - {names.get("id", "")}
+    for name in source.frame.columns:
+        if name not in used:
+            # The workload's own number has the name id.
+            columns.extra[f"{name}_" if name == "id" else name] = source.text(name)[keep].tolist()
+    machine, frame = None, None
+    if nodes is not None:
+        if form.nodes is None:
+            raise UsageError(f"the column map says nothing of nodes: leave out {nodes}")
+        machine, frame = _system(_Source(Path(nodes), TableForm()), form.nodes)
+    notes: Counter[str] = Counter()
+    return finish(
+        columns, machine, frame, path, left_out, notes, form.told, memory_unit_kb=1024,
+        name=log_name(path),
+    )  # fmt: skip
+
+
+def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
+    one = np.ones(len(source.frame), dtype=np.int64)
+    amounts = {
+        name: np.maximum(source.amount(amount, name, one), 0)
+        for name, amount in form.resources.items()
+    }
+    rows = list(zip(*(values.tolist() for values in amounts.values()), strict=True))
+    kinds = {row: k for k, row in enumerate(dict.fromkeys(rows))}
+    groups = tuple(
+        NodeGroup(f"group{k + 1}", rows.count(row), tuple(row)) for row, k in kinds.items()
+    )
+    order = np.argsort([kinds[row] for row in rows], kind="stable")
+    frame = source.frame.iloc[order].reset_index(drop=True)
+    group = [groups[kinds[rows[k]]].name for k in order]
+    frame = frame.drop(columns=[name for name in ("node", "group") if name in frame])
+    frame.insert(0, "node", range(len(frame)))
+    frame.insert(1, "group", group)
+    return System(log_name(source.path), tuple(amounts), groups, 1024), frame
+
+
+class _Source:
+    """A table as text cells, whose wrong ones are named."""
+
+    def __init__(self, path: Path, form: TableForm) -> None:
+        import pandas as pd
+
+        self.path = path
+        self.is_text = path.suffix != ".parquet"
+        try:
+            if self.is_text:
+                self.first_line = 1 if form.names else 2
+                self.frame = pd.read_csv(
+                    io.BytesIO(read_text(path)), dtype=str, keep_default_na=False,
+                    sep=r"\s+" if form.blanks else ",", skip_blank_lines=False,
+                    header=None if form.names else 0, names=form.names or None, index_col=False,
+                )  # fmt: skip
+            else:
+                self.first_line = 1
+                self.frame = read_parquet(path).to_pandas()
+        except InputError:
+            raise
+        except Exception as error:  # whatever pandas makes of a strange table
+            raise InputError(
+                f"cannot be read as a table: {in_a_line(error)}", file=path,
+                advice="tables are CSV, plain or packed, or .parquet",
+            ) from error  # fmt: skip
+
+    def column(self, name: str) -> pd.Series[str]:
+        if name not in self.frame:
+            found = ", ".join(map(str, self.frame.columns))
+            raise InputError(
+                f"the column is missing; the columns are {found}", file=self.path, field=name,
+                advice="correct the file or the column map",
+            )  # fmt: skip
+        return self.frame[name]
+
+    def text(self, name: str) -> pd.Series[str]:
+        column = self.column(name)
+        if self.is_text:
+            return column.fillna("")
+        return column.astype(object).where(column.notna(), "").astype(str)
+
+    def numbers(self, name: str, factor: float = 1.0) -> IntArray:
+        """A column as whole numbers, rounded; -1 for an empty cell and for less than 0."""
+        import pandas as pd
+
+        column = self.column(name)
+        empty = column.isna().to_numpy() | (self.text(name) == "").to_numpy()
+        found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        values = found * factor
+        with np.errstate(invalid="ignore"):
+            bad = ~empty & ~(np.abs(values) < LIMIT)
+        if bad.any():
+            raise self.wrong(name, int(np.argmax(bad)), "no number in range")
+        values = np.where(empty | (values < 0), -1, values)
+        return np.asarray(np.ceil(values - 1e-9), dtype=np.int64)
+
+    def ids(self, name: str) -> IntArray:
+        """Numbers of the jobs, -1 for each that has a name instead."""
+        text = self.text(name)
+        plain = text.str.fullmatch(r"[0-9]{1,14}").to_numpy(dtype=np.bool_)
+        return np.array(
+            [int(value) if good else -1 for value, good in zip(text, plain, strict=True)],
+            dtype=np.int64,
+        )
+
+    def amount(self, amount: Amount, name: str, units: IntArray) -> IntArray:
+        """What each unit asks for; memory in MB."""
+        factor = MEMORY_KB[amount.unit] / 1024 if amount.unit else 1.0
+        if not amount.column:
+            return np.full(len(self.frame), int(amount.times), dtype=np.int64)
+        if isinstance(amount.times, int):
+            values = self.numbers(amount.column, factor * amount.times)
+        else:
+            values = self.numbers(amount.column, factor) * self.numbers(amount.times)
+        return -(-values // np.maximum(units, 1)) if amount.each == "job" else values
+
+    def times(self, name: str, form: Times) -> IntArray:
+        """Seconds since 1970, or since the table's own zero; -1 for an empty cell."""
+        if form.submit != "text":
+            return self.numbers(name, SECONDS[form.submit])
+        zone = zone_of(form.zone)
+        seconds = []
+        for row, text in enumerate(self.text(name)):
+            try:
+                seconds.append(time_s(text, zone) if text else -1)
+            except ValueError as error:
+                raise self.wrong(name, row, "no time") from error
+        return np.array(seconds, dtype=np.int64)
+
+    def wrong(self, name: str, row: int, problem: str) -> InputError:
+        line = row + self.first_line if self.is_text else None
+        return InputError(
+            problem, file=self.path, line=line,
+            field=name if self.is_text else f"{name} of row {row + 1}",
+            value=str(self.frame[name].iloc[row]),
+            advice="correct the cell or the column map, or leave the cell empty if it is unknown",
+        )  # fmt: skip

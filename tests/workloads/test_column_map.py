@@ -1,0 +1,181 @@
+"""Tables read by a column map: units, filters, what is counted out, what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+from cpdispatch import cli, simulator
+from cpdispatch.cli.importing import table as command
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.workloads import column_map, prepare
+
+ROOT = Path(__file__).resolve().parents[2]
+MAP = """
+told = ["Colours are not heeded."]
+keep = [{column = "kind", among = ["batch", "night"]}]
+[columns]
+id = "number"
+submit = "queued"
+start = "begun"
+end = "ended"
+requested = "limit"
+units = "hosts"
+user = "who"
+[time]
+submit = "text"
+zone = "Europe/Berlin"
+requested = "min"
+[resources]
+core = {column = "cores", each = "job"}
+gpu = {column = "cards", times = 2}
+mem = {column = "memory", unit = "gb"}
+"""
+JOBS = """number,queued,begun,ended,limit,hosts,who,cores,cards,memory,kind,colour
+7,2026-07-01 08:00:00,2026-07-01 09:00:00,2026-07-01 09:10:00,30,2,ann,7,1,0.5,batch,red
+8,2026-07-01 08:00:01,,,30,1,bob,1,0,1,night,
+9,2026-07-01 08:00:02,2026-07-01 09:00:00,2026-07-01 09:10:00,30,1,bob,1,0,1,day,
+x,2026-07-01 10:00:00+00:00,2026-07-01 10:00:00Z,2026-07-01 10:00:05Z,,1,bob,1,0,1,night,blue
+10,2026-07-01 08:00:02,2026-07-01 09:00:00,2026-07-01 08:00:00,30,1,bob,1,0,1,night,
+11,2026-07-01 08:00:02,2026-07-01 09:00:00,2026-07-01 09:00:00,30,,bob,1,0,1,night,
+12,,2026-07-01 09:00:00,2026-07-01 09:00:00,30,1,bob,1,0,1,night,
+13,2026-07-01 08:00:02,2026-07-01 09:00:00,2026-07-01 09:00:00,30,1,bob,0,0,0,night,
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[Path, Path]:
+    jobs, form = tmp_path / "jobs.csv", tmp_path / "map.toml"
+    jobs.write_text(JOBS)
+    form.write_text(MAP)
+    return jobs, form
+
+
+def test_columns_are_read_in_their_units_and_each_job_is_accounted_for(
+    written: tuple[Path, Path],
+) -> None:
+    found = column_map.read(written[0], str(written[1]))
+    workload = found.workload
+    assert found.left_out == {
+        "kind is not batch or night": 1, "never started": 1, "runtime unknown": 1,
+        "number of units unknown or 0": 1, "submit time unknown": 1, "asks for no resource": 1,
+    }  # fmt: skip
+    assert (found.read, len(workload)) == (8, 2)
+    assert workload.table.submit_s.tolist() == [
+        int(pd.Timestamp(time).timestamp()) for time in ("2026-07-01T06:00Z", "2026-07-01T10:00Z")
+    ]
+    assert workload.table.id.tolist() == [7, 8]
+    assert workload.runtime_s.tolist() == [600, 5]
+    assert workload.table.requested_s.tolist() == [1800, 5]
+    assert workload.table.units.tolist() == [2, 1]
+    assert workload.resources == ("core", "gpu", "mem")
+    assert workload.table.request.tolist() == [[4, 2, 512], [1, 0, 1024]]
+    assert [workload.table.label("user", k) for k in (0, 1)] == ["ann", "bob"]
+    assert found.extra["colour"].tolist() == ["red", "blue"]
+    assert found.extra["number"].tolist() == ["7", "x"]
+    assert found.told[-1] == "Colours are not heeded."
+    assert found.notes["no requested time: the runtime stands in"] == 1
+
+
+def test_parquet_comes_to_the_same_as_csv(written: tuple[Path, Path], tmp_path: Path) -> None:
+    frame = pd.read_csv(written[0], dtype={"number": str})
+    frame.to_parquet(tmp_path / "jobs.parquet")
+    one = column_map.read(written[0], str(written[1]))
+    other = column_map.read(tmp_path / "jobs.parquet", str(written[1]))
+    assert np.array_equal(one.workload.table.block, other.workload.table.block)
+    assert one.left_out == other.left_out
+
+
+@pytest.mark.parametrize("name", column_map.bundled())
+def test_a_bundled_map_reads_a_table_with_its_columns(name: str, tmp_path: Path) -> None:
+    form = column_map.load(name)
+    assert form.source
+    cells: dict[str, Any] = dict.fromkeys(form.table.names, "1")
+    moment = "2026-11-20 08:00:00" if form.time.submit == "text" else "100"
+    cells |= dict.fromkeys(form.columns.values(), "4")
+    cells |= {
+        form.columns[key]: moment for key in ("submit", "start", "end") if key in form.columns
+    }
+    for amount in form.resources.values():
+        cells |= dict.fromkeys(
+            (c for c in (amount.column, amount.times) if isinstance(c, str)), "4"
+        )
+    cells.pop("", None)
+    path = tmp_path / "jobs.csv"
+    lines = [",".join(cells), ",".join(cells.values())]
+    path.write_text(" ".join(cells.values()) if form.table.blanks else "\n".join(lines))
+    found = column_map.read(path, name)
+    assert len(found.workload) == 1
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert not run.verify()
+
+
+def test_the_help_names_the_bundled_maps() -> None:
+    assert f"{', '.join(column_map.bundled())}, or a TOML file" in (command.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (",7,1,0.5,", ",x,1,0.5,", "jobs.csv:2: field cores: no number in range"),
+        (",30,2,", ",1e99,2,", "jobs.csv:2: field limit: no number in range"),
+        ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: no time"),
+        ("colour", "cards", "field kind"),
+        ("hosts", "nodes", "field hosts: the column is missing"),
+    ],
+)  # fmt: skip
+def test_a_wrong_cell_is_named(
+    before: str, after: str, message: str, written: tuple[Path, Path]
+) -> None:
+    text = JOBS.replace("kind", "sort") if message == "field kind" else JOBS
+    written[0].write_text(text.replace(before, after, 1))
+    with pytest.raises(InputError) as error:
+        column_map.read(written[0], str(written[1]))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('user = "who"', 'usr = "who"', "did you mean user"),
+        ('submit = "queued"', "", "needs submit"),
+        ('each = "job"', 'each = "node"', "not a column map"),
+        ('zone = "Europe/Berlin"', 'zone = "Nowhere"', "no such time zone"),
+    ],
+)
+def test_a_wrong_map_is_refused(
+    before: str, after: str, message: str, written: tuple[Path, Path]
+) -> None:
+    written[1].write_text(MAP.replace(before, after, 1))
+    with pytest.raises((InputError, UsageError), match=message):
+        column_map.read(written[0], str(written[1]))
+
+
+def test_an_unknown_map_is_refused_with_the_nearest(written: tuple[Path, Path]) -> None:
+    with pytest.raises(UsageError, match="did you mean openb"):
+        column_map.load("openbb")
+    with pytest.raises(UsageError, match="says nothing of nodes"):
+        column_map.read(written[0], str(written[1]), written[0])
+
+
+@pytest.mark.log
+def test_pods_and_nodes_of_openb_are_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(os.environ.get("CPDISPATCH_TRACES", ROOT.parent / "shared" / "traces"))
+    pods, nodes = folder / "openb_pod_list_default.csv.gz", "openb_node_list_all_node.csv.gz"
+    if not pods.exists():
+        pytest.skip(f"no log {pods}: set CPDISPATCH_TRACES to the folder that holds the logs")
+    asked = ["import", "table", str(pods), "--map", "openb", "--nodes", str(folder / nodes)]
+    assert cli.run([*asked, "--out", str(tmp_path / "o"), "--json"]) == 0
+    told = msgspec.json.decode(capsys.readouterr().out)
+    assert told["read"] == 8152 == told["kept"] + sum(told["left_out"].values())
+    assert told["left_out"] == {"never started": 897}
+    machine = column_map.read(pods, "openb", folder / nodes).system
+    assert (machine.nodes, int(machine.total[1])) == (1523, 6212 * 1000)

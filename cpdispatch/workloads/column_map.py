@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +22,7 @@ from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Columns, Imported, finish
 from cpdispatch.workloads.slurm import zone_of
 from cpdispatch.workloads.slurm.values import time_s
+from cpdispatch.workloads.table import check_widths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,18 +249,27 @@ class _Source:
         self.is_text = path.suffix != ".parquet"
         try:
             if self.is_text:
+                content = read_text(path).replace(b"\r\n", b"\n")
                 self.first_line = 1 if form.names else 2
-                self.frame = pd.read_csv(
-                    io.BytesIO(read_text(path)), dtype=str, keep_default_na=False,
-                    sep=r"\s+" if form.blanks else ",", skip_blank_lines=False,
-                    header=None if form.names else 0, names=form.names or None, index_col=False,
-                )  # fmt: skip
+                with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+                    self.frame = pd.read_csv(
+                        io.BytesIO(content), dtype=str, keep_default_na=False,
+                        sep=r"\s+" if form.blanks else ",", skip_blank_lines=False,
+                        header=None if form.names else 0, names=form.names or None,
+                        index_col=False, encoding_errors="replace",
+                    )  # fmt: skip
+                self.frame = self.frame[(self.frame.fillna("") != "").any(axis=1)]
+                if not form.blanks:
+                    check_widths(content, len(self.frame.columns), path)
             else:
                 self.first_line = 1
                 self.frame = read_parquet(path).to_pandas()
         except InputError:
             raise
         except Exception as error:  # whatever pandas makes of a strange table
+            if self.is_text and not form.blanks:
+                header = content.split(b"\n", 1)[0].decode(errors="replace")
+                check_widths(content, len(next(csv.reader([header]), [])), path)
             raise InputError(
                 f"cannot be read as a table: {in_a_line(error)}", file=path,
                 advice="tables are CSV, plain or packed, or .parquet",
@@ -327,7 +339,7 @@ class _Source:
         return np.array(seconds, dtype=np.int64)
 
     def wrong(self, name: str, row: int, problem: str) -> InputError:
-        line = row + self.first_line if self.is_text else None
+        line = int(self.frame.index[row]) + self.first_line if self.is_text else None
         return InputError(
             problem, file=self.path, line=line,
             field=name if self.is_text else f"{name} of row {row + 1}",

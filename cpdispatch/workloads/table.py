@@ -160,11 +160,10 @@ def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=names)
     except Exception as error:  # whatever pandas makes of a strange text
-        _check_widths(text, len(names), path)
+        check_widths(text, len(names), path)
         raise InputError(f"cannot be parsed as CSV: {in_a_line(error)}", file=path) from error
     # The parser forgives lines that are too short or too long; we do not.
-    if b'"' in text or not _even(text, len(names)):
-        _check_widths(text, len(names), path)
+    check_widths(text, len(names), path)
     return frame
 
 
@@ -198,7 +197,10 @@ def _rows(text: bytes, path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(problem, file=path, line=reader.line_num) from error
 
 
-def _check_widths(text: bytes, columns: int, path: Path) -> None:
+def check_widths(text: bytes, columns: int, path: Path) -> None:
+    """Refuse the first line of a CSV that has more or fewer cells than there are columns."""
+    if b'"' not in text and _even(text, columns):
+        return
     for line, row in _rows(text, path):
         if len(row) != columns:
             raise InputError(

@@ -127,6 +127,9 @@ def test_the_help_names_the_bundled_maps() -> None:
         (",30,2,", ",1e99,2,", "jobs.csv:2: field limit: no number in range"),
         ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: no time"),
         ("colour", "cards", "field kind"),
+        ("batch,red", "batch,red,8", "jobs.csv:2: 13 cells in a table of 12 columns"),
+        ("batch,red", "batch", "jobs.csv:2: 11 cells in a table of 12 columns"),
+        (",7,1,0.5,batch,red", ",7,1,0.5,batch,red\n\n,x", "jobs.csv:4: 2 cells"),
         ("hosts", "nodes", "field hosts: the column is missing"),
     ],
 )  # fmt: skip

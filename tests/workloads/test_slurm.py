@@ -420,6 +420,7 @@ def test_a_dump_that_is_cut_short_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [("id,submit\n1,2\n", "does not name"), ("", "does not name"), ('{"a": 1}', "no list of jobs"),
+     ('{"jobs": [{"tres": {"allocated": ["x"]}}]}', r"jobs\[0\]: no JSON object"),
      ('{"jobs": [3]}', r"jobs\[0\]: no JSON object"), (HEADER + "\n", "no job is left"),
      (HEADER + "|JobID\n", "named twice")],
 )  # fmt: skip

@@ -376,7 +376,8 @@ def _json_record(row: dict[str, Any]) -> Record:
     for which in ("allocated", "requested"):
         listed = dict_of(row, "tres").get(which)
         for part in listed if isinstance(listed, list) and not given.get("cpu") else ():
-            kind, name = text_of(dict_of({"x": part}, "x").get("type")), text_of(part.get("name"))
+            kind = text_of(object_of(part).get("type"))
+            name = text_of(part.get("name"))
             given[f"{kind}/{name}" if name else kind] = max(number_of(part.get("count")) or 0, 0)
     cpus = given.get("cpu") or max(number_of(required.get("CPUs")) or 0, 0)
     nodes = given.get("node") or max(number_of(row.get("allocation_nodes")) or 0, 0)

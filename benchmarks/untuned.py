@@ -263,4 +263,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Workers have to find what they are sent: it must not be in __main__.
+    import untuned
+
+    untuned.main()

@@ -73,6 +73,10 @@ LOAD_JOBS = 3_000
 PARTS = ("whole", "lengths", "shares", "costs", "cuts", "loads")
 
 
+PLAIN = {EASY: EASY, BEST: f"{BEST}:test=off"}
+"""A dispatcher without test runs."""
+
+
 def named(rule: str, test_s: int, way: str = WAYS[0]) -> str:
     """A dispatcher with test runs."""
     return f"{rule}:test={test_s}" + f",tests={way}" * (way != WAYS[0])
@@ -197,8 +201,8 @@ def with_tests(**more: float) -> Iterator[tuple[str, dict[str, float]]]:
 def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
     """The dispatchers of a part on a log, and what else a case says."""
     if part == "whole":
-        for rule in (EASY, BEST):
-            yield rule, {}
+        for plain in PLAIN.values():
+            yield plain, {}
         yield from with_tests()
     elif part == "shares":
         for share in SHARES:
@@ -210,7 +214,7 @@ def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
         for (rule, way), test_s in product(OF_LENGTHS, OTHER_LENGTHS_S):
             yield named(rule, test_s, way), {}
     elif part == "loads":
-        for dispatcher in (EASY, MODEL, BEST, named(BEST, LENGTHS_S[BEST])):
+        for dispatcher in (EASY, MODEL, PLAIN[BEST], named(BEST, LENGTHS_S[BEST])):
             yield dispatcher, {}
         for way in WAYS:
             yield named(EASY, LENGTHS_S[EASY], way), {}
@@ -231,12 +235,12 @@ def cases(
                     yield Case(name, dispatcher, draw, **more)  # type: ignore[arg-type]
         if "whole" in kind:
             for draw in range(draws):
-                yield Case(name, BEST, draw, ACTUAL)
+                yield Case(name, PLAIN[BEST], draw, ACTUAL)
     if "cuts" in parts and name in untuned.LOGS:
         for size in filter(None, sizes):
             for cut in untuned.cuts(jobs(), size):
                 for rule, test_s in LENGTHS_S.items():
-                    for dispatcher in (rule, named(rule, test_s)):
+                    for dispatcher in (PLAIN[rule], named(rule, test_s)):
                         yield Case(name, dispatcher, size=size, cut=cut)
 
 

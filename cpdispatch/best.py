@@ -11,6 +11,9 @@ from cpdispatch.heuristics.limits import cautious
 from cpdispatch.heuristics.policies import risk
 from cpdispatch.instance import Instance
 
+TEST_S = 300
+"""How long a test run lasts where jobs may be restarted, if nothing else is asked for."""
+
 
 @dataclass(slots=True)
 class Best:
@@ -33,14 +36,17 @@ class Best:
     short, waits for the end of long ones only. This does not hold for starved jobs, or those too
     wide for it. It is not the default: long jobs then wait longer beside EASY's.
 
+    **Test runs** where jobs may be restarted, after all starts in full.
+
     Attributes
     ----------
     long_s : int
     keep, width : float
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
-    test_s : int
-        How long a test run lasts; 0 for none. See `cpdispatch.heuristics.backfill.Backfill`.
+    test_s : int, optional
+        How long a test run lasts; 0 for none, None for `TEST_S`. See
+        `cpdispatch.heuristics.backfill.Backfill`.
     tests : str
         When tests come: ``left``, ``backfill``, ``turn`` or ``first``.
     name : str
@@ -52,7 +58,7 @@ class Best:
     keep: float = 0.0
     width: float = 0.5
     best_fit: bool = False
-    test_s: int = 0
+    test_s: int | None = None
     tests: str = "left"
     name: str = "best"
     predictor: ClassVar[str] = "mixture"
@@ -63,7 +69,8 @@ class Best:
         order = risk(self.width)
         self.backfill = Backfill(
             order, order, limits="upper", bounded=True, keep=self.keep, long_s=self.long_s,
-            best_fit=self.best_fit, test_s=self.test_s, tests=self.tests, name=self.name,
+            best_fit=self.best_fit, test_s=TEST_S if self.test_s is None else self.test_s,
+            tests=self.tests, name=self.name,
         )  # fmt: skip
 
     def dispatch(self, instance: Instance) -> Decision:

@@ -223,8 +223,8 @@ class Bounded:
 
     @property
     def test_s(self) -> int:
-        """How long a test run of the dispatcher lasts; 0 for none."""
-        return int(getattr(self.inner, "test_s", 0))
+        """How long a test run of the dispatcher lasts; 0 for none, or if nobody asked for one."""
+        return getattr(self.inner, "test_s", 0) or 0
 
     @property
     def fresh(self) -> bool:

@@ -184,6 +184,15 @@ def _seconds(value: Any) -> int:
         ) from None
 
 
+def _test(value: Any) -> int:
+    if value == "off":
+        return 0
+    try:
+        return _seconds(value)
+    except ValueError as error:
+        raise ValueError(f"{str(error).removesuffix(', is needed')}, or off, is needed") from None
+
+
 def _count(value: Any) -> int:
     return _whole(value, 1, "a whole number, 1 or more,")
 
@@ -405,12 +414,12 @@ _ORDERS = {
     "primary": _policy, "backfill": _policy, "threshold": _seconds, "allocate": _allocation,
     "limits": _limits, "wait": _wait,
 }  # fmt: skip
-_TESTS = {"test": _seconds, "tests": _tests}
+_TESTS = {"test": _test, "tests": _tests}
 _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
     **_CP, "reserve": _depth, "patience": _share, "live": switch, "cp": switch,
-    "limits": _limits, "wait": _wait, "test": _seconds, "tests": _left,
+    "limits": _limits, "wait": _wait, "test": _test, "tests": _left,
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
 
@@ -501,8 +510,13 @@ Warm = Callable[[Dispatcher], Sequence[Instance]]
 
 def fully(dispatcher: Dispatcher) -> Sequence[Instance]:
     """Instances of every kind: no later decision compiles."""
-    tests = getattr(getattr(dispatcher, "inner", dispatcher), "test_s", 0)
-    return toys.every_kind() + (toys.restartable() if tests else ())
+    return toys.every_kind() + (toys.restartable() if test_s(dispatcher) else ())
+
+
+def test_s(dispatcher: Dispatcher) -> int:
+    """How long the test runs of a dispatcher last where jobs may be restarted; 0 for none."""
+    inner = getattr(dispatcher, "inner", dispatcher)
+    return int(getattr(getattr(inner, "backfill", inner), "test_s", 0))
 
 
 def not_at_all(dispatcher: Dispatcher) -> Sequence[Instance]:

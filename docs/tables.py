@@ -566,6 +566,10 @@ SHORT_LOGS = tuple(LOGS.values())
 LOADS = ("eurora", "kit", "gaia")
 
 
+PLAIN = {"easy": "easy", "best": "best:test=off"}
+"""Dispatchers without test runs."""
+
+
 def with_tests(rule: str) -> list[str]:
     """A dispatcher with test runs in each of the ways."""
     test = {"easy": "easy:test=120", "best": "best:test=300"}[rule]
@@ -591,14 +595,14 @@ def some(head: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> lis
 
 def test_runs_whole() -> list[str]:
     """Whole logs: slowdown, who waits longer, kills and lost work."""
-    names = [(name, "own") for rule in ("easy", "best") for name in (rule, *with_tests(rule))]
+    names = [(name, "own") for rule in PLAIN for name in (PLAIN[rule], *with_tests(rule))]
     lines = []
     for log in SHORT_LOGS:
-        for name, predictor in (*names, ("best", "actual")):
+        for name, predictor in (*names, (PLAIN["best"], "actual")):
             for row in rows_of_tests(log=log, size="0", dispatcher=name, predictor=predictor):
                 known = ", real runtimes" * (predictor == "actual")
                 costs = [f"{float(row[f'{kind}_percent']):.1f} %" for kind in ("kills", "lost")]
-                tested = ":test=" in name
+                tested = ":test=" in name and name not in PLAIN.values()
                 lines.append([
                     log, f"`{name}`{known}", row["draws"], around(row),
                     row["wait_max"], row["wait_long"], row["wait_class"],
@@ -645,7 +649,7 @@ def test_runs_costs() -> list[str]:
 
 def test_runs_cuts() -> list[str]:
     """Cuts of logs, by size and by log; each relative to EASY."""
-    names = ("easy:test=120", "best", "best:test=300")
+    names = ("easy:test=120", PLAIN["best"], "best:test=300")
     every = [row for row in rows("test_runs") if row["size"] != "0"]
     groups = dict.fromkeys((row["log"], row["size"]) for row in every)
     lines = []
@@ -667,10 +671,10 @@ def test_runs_loads() -> list[str]:
     """Systems with several resources."""
     lines = []
     for load in LOADS:
-        names = ("easy", *with_tests("easy"), "hcp:limit=0.05", "best", "best:test=300")
+        names = ("easy", *with_tests("easy"), "hcp:limit=0.05", PLAIN["best"], "best:test=300")
         for name in names:
             for row in rows_of_tests(log=load, size="0", dispatcher=name):
-                tested = ":test=" in name
+                tested = ":test=" in name and name not in PLAIN.values()
                 costs = [f"{float(row[f'{kind}_percent']):.1f} %" for kind in ("kills", "lost")]
                 lines.append([
                     f"`{load}`", f"`{name}`", row["draws"], around(row, "relative"),
@@ -768,7 +772,7 @@ def lengths() -> dict[str, dict[str, list[Point]]]:
     found: dict[str, dict[str, list[Point]]] = {}
     for log in ("KTH", "CTC"):
         for curve, (rule, way) in CURVES.items():
-            names = {0: rule}
+            names = {0: PLAIN[rule]}
             names |= {test_s: f"{rule}:test={test_s}{way}" for test_s in TEST_LENGTHS_S}
             points = [
                 (test_s, {column: float(row[column]) for column in columns})

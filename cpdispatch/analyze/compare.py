@@ -17,7 +17,6 @@ from rich.text import Text
 from cpdispatch.analyze import draws
 from cpdispatch.analyze.difference import NOISE, PAIRS_MIN, SAME, TOO_FEW, Difference
 from cpdispatch.analyze.draws import Waits
-from cpdispatch.durations import whole_seconds
 
 Row = dict[str, Any]
 Restarts = Mapping[str, tuple[float, float]]
@@ -120,6 +119,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "dependencies": about.get("dependencies", False),
         "idempotent": about.get("idempotent", False),
         "restart_cost_s": about.get("restart_cost_s", 0),
+        "test_s": about.get("test_s", 0),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         "decision_ms_p99": None,
@@ -533,7 +533,7 @@ def test_runs(rows: Sequence[Row]) -> list[Row]:
             "workload": run["workload"],
             "dispatcher": _name(run, rows),
             "without": without["dispatcher"],
-            "test_s": _test_s(run),
+            "test_s": run["test_s"],
             _SLOWDOWN: run[_SLOWDOWN],
             f"{_SLOWDOWN}_without": without[_SLOWDOWN],
             "killed_share": run["tests_killed"] / run["jobs"],
@@ -585,26 +585,24 @@ def _factor(times: float | None) -> str:
     return "from 0" if times is None else _times(times)
 
 
-def _test_s(run: Row) -> int:
-    """The length of a test, from the dispatcher's name."""
-    given = run["dispatcher"].partition(":")[2].split(",")
-    lengths = (text.removeprefix("test=") for text in given if text.startswith("test="))
-    return whole_seconds(next(lengths))
-
-
 def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
     """The run that differs by its test runs alone; of several, that of the same submissions."""
     if not run.get("tests") or _SLOWDOWN not in run:
         return None
-    name, _, given = run["dispatcher"].partition(":")
-    rest = ",".join(p for p in given.split(",") if p.partition("=")[0] not in ("test", "tests"))
-    plain = f"{name}:{rest}" if rest else name
     alike = [
         peer for peer in _peers(run, rows)
-        if _SLOWDOWN in peer and _kind(peer) == (plain, *_kind(run)[1:])
+        if _SLOWDOWN in peer and not peer["test_s"] and _plain(peer) == _plain(run)
     ]  # fmt: skip
     same = ("submissions", "seed", "restart_cost_s")
     return max(alike, key=lambda peer: [peer[key] == run[key] for key in same], default=None)
+
+
+def _plain(run: Row) -> tuple[object, ...]:
+    """What kind of run it is, test runs apart."""
+    dispatcher, *rest = _kind(run)
+    name, _, given = dispatcher.partition(":")
+    kept = [p for p in given.split(",") if p and p.partition("=")[0] not in ("test", "tests")]
+    return name, kept, *rest
 
 
 def _grown(now: float, before: float) -> bool:

@@ -169,7 +169,7 @@ def _waits(alike: Sequence[Waits]) -> dict[str, tuple[float, float, float]]:
 def _figures(alike: Sequence[Row]) -> Iterator[tuple[str, list[float]]]:
     """Each figure with its values in the rows that have it."""
     for key, value in alike[0].items():
-        if _is_number(value) and key not in ("seed", "draw", "restart_cost_s"):
+        if _is_number(value) and key not in ("seed", "draw", "restart_cost_s", "test_s"):
             yield key, [row[key] for row in alike if _is_number(row.get(key))]
     for kind in OF_CLASSES:
         for name, of_class in alike[0][kind].items():

@@ -213,10 +213,12 @@ class Replay:
         ), "this order needs upper durations"  # fmt: skip
         self.care = self._care()
         total = prepared.system.total
+        restartable = prepared.workload.table.restartable
+        tests = dispatcher.test_s > 0 and bool(restartable.any())
         self.state = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
             lasts=layout.LASTING[dispatcher.limits], followed=followed or bound is not None,
-            asked=asked, completions=1 + (dispatcher.test_s > 0) * (1 + (restart_cost_s > 0)),
+            asked=asked, completions=1 + tests * (1 + (restart_cost_s > 0)),
             bounded=bound is not None,
         )  # fmt: skip
         self.shadow: easy.Shadow | None = None
@@ -226,8 +228,7 @@ class Replay:
         if self.careful:
             self.state.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
         self.trials: Trials | None = None
-        restartable = prepared.workload.table.restartable
-        if dispatcher.test_s and restartable.any():
+        if tests:
             assert prepared.is_pool, "jobs are tested on a pool only"
             self.trials = trials_of(
                 prepared.workload.table.id[prepared.rows], restartable[prepared.rows],

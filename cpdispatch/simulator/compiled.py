@@ -33,11 +33,9 @@ def tests_replayable(dispatcher: object, trigger: str, workload: Workload, syste
     in the queue, with the trigger ``instant``.
     """
     inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
-    if not isinstance(inner, Backfill | Best) or not inner.test_s:
-        return True
-    if not workload.table.restartable.any():
-        return True
     rule = inner.backfill if isinstance(inner, Best) else inner
+    if not isinstance(rule, Backfill) or not rule.test_s or not workload.table.restartable.any():
+        return True
     return (
         rule.depth == 1
         and rule.tests != "first"

@@ -211,6 +211,8 @@ def _begun(
         names["wait"] = made.rules
     about = _about(workload, system, names | rules | general, settings)
     about["restartable"] = int(simulation.workload.table.restartable.sum())
+    if about["restartable"] and dispatch.test_s(made):
+        about["test_s"] = dispatch.test_s(made)
     return _Replay(about, simulation, made), known
 
 

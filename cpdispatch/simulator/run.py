@@ -213,6 +213,7 @@ class _About(msgspec.Struct):
     idempotent: bool = False
     restartable: int = 0
     restart_cost_s: int = 0
+    test_s: int = 0
     compiled: bool = False
     workload_sha256: str | None = None
     seed: int = 0

@@ -356,12 +356,17 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
 
 
 def with_kills(
-    slowdown: float, killed: int, lost: float, name: str = "easy:test=120", **users: Any
+    slowdown: float,
+    killed: int,
+    lost: float,
+    name: str = "easy:test=120",
+    test_s: int = 120,
+    **users: Any,
 ) -> compare.Row:
     """A run of 1,000 jobs with test runs; of each user the jobs, and the share restarted."""
     row = unrelated(name, slowdown)
     counts = {"jobs": 1000, "tests": 500, "tests_killed": killed, "wasted_share": lost}
-    return {**row, **counts, "restarts_of_users": users}
+    return {**row, **counts, "test_s": test_s, "restarts_of_users": users}
 
 
 def told_of(*rows: compare.Row) -> list[str]:
@@ -418,7 +423,9 @@ def test_test_runs_are_told_beside_a_run_that_differs_by_them_alone() -> None:
     assert told_of(other, with_kills(70, 1, 0.1)) == []
     assert told_of(unrelated("easy", 90, predictor="actual"), with_kills(70, 1, 0.1)) == []
     assert told_of(easy, {**with_kills(70, 1, 0.1), "tests": 0}) == []
-    (text,) = told_of(easy, other, with_kills(70, 1, 0.1, "easy:tests=turn,threshold=9,test=5min"))
+    (text,) = told_of(
+        easy, other, with_kills(70, 1, 0.1, "easy:tests=turn,threshold=9,test=5min", 300)
+    )
     assert "With test runs of 5 min (easy:tests=turn,threshold=9,test=5min)" in text
     assert "from 80.0 to 70.0" in text
     another = {**easy, "submissions": "shifted", "bounded_slowdown_mean": 85}

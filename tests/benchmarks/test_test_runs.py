@@ -138,10 +138,11 @@ def test_every_case_has_its_easy_and_a_dispatcher_that_can_be_made() -> None:
     plain = {case for case in whole if case.restartable == 1 and not case.restart_cost_s}
     assert {case.dispatcher for case in plain} >= {
         "easy", "easy:test=120", "easy:test=120,tests=backfill", "easy:test=120,tests=turn",
-        "best", "best:test=300", "best:test=300,tests=backfill", "best:test=300,tests=turn",
+        "best:test=off", "best:test=300", "best:test=300,tests=backfill",
+        "best:test=300,tests=turn",
         "easy:test=30", "best:test=1800",
     }  # fmt: skip
-    assert bench.Case("KTH", "best", 1, "actual") in plain
+    assert bench.Case("KTH", "best:test=off", 1, "actual") in plain
 
 
 def test_rows_are_means_over_draws_with_an_interval_relative_to_the_same_draw_of_easy() -> None:
@@ -154,7 +155,7 @@ def test_rows_are_means_over_draws_with_an_interval_relative_to_the_same_draw_of
                 ONE, slowdown=tests, wait_s_max=3600 * (draw + 1), wait_s_long=330.0, tests=9,
                 killed=10 * draw, lost=0.01, wait_s_class={"short": 90.0, "medium": 250.0},
             )  # fmt: skip
-    lonely = bench.Case("CTC", "best")
+    lonely = bench.Case("CTC", "best:test=off")
     _, row = bench.rows(results | {lonely: ONE})
     found = dict(zip(bench.HEAD, row, strict=True))
     assert row[: bench.KEYS] == ["KTH", "0", "easy:test=120", "own", "1", "0"]

@@ -506,10 +506,35 @@ def crowd() -> list[Row]:
 def test_best_tests_too() -> None:
     nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
     log = mark(workload(crowd()), 1.0)
-    for best in (Best(keep=0.0, test_s=9), Bounded(Best(keep=0.0, test_s=9))):
+    for best in (Best(test_s=9), Bounded(Best(test_s=9))):
         run = simulate(log, nodes, best, predictor=Guess())
         assert run.verify() == []
+        assert run.about["test_s"] == 9
         assert {"none", "killed"} <= set(run.jobs["test"])
+
+
+def test_best_tests_where_jobs_may_be_restarted_unless_it_is_switched_off() -> None:
+    jobs = [(9 * submit, units, 700 + 30 * runs, 9 * runs) for submit, units, _, runs in crowd()]
+    some, none = mark(workload(jobs), 1.0), mark(workload(jobs), 0.0)
+    for compiled in (True, False):
+        runs = {
+            name: simulate(some, POOL, name, predictor="walltime", compiled=compiled)
+            for name in ("easy", "best", "best:test=300", "best:test=off")
+        }
+        assert [run.about.get("test_s", 0) for run in runs.values()] == [0, 300, 300, 0]
+        best, named, off = list(runs.values())[1:]
+        assert best.verify() == []
+        assert "killed" in set(best.jobs["test"])
+        assert best.job_table.equals(named.job_table)
+        assert "test" not in off.jobs
+        ((_, rows),) = tables([RunSummary.of(run) for run in runs.values()])
+        assert [(told["dispatcher"], told["without"]) for told in compare.test_runs(rows)] == [
+            ("best", "best:test=off"),
+            ("best:test=300", "best:test=off"),
+        ]
+        plain = simulate(none, POOL, "best", predictor="walltime", compiled=compiled)
+        assert "test_s" not in plain.about
+        assert plain.jobs["start"].equals(off.jobs["start"])
 
 
 def test_what_tests_cost_is_told() -> None:
@@ -592,7 +617,7 @@ def test_names_and_what_is_wrong_with_them() -> None:
     assert isinstance(best.inner, Best)
     assert (best.inner.backfill.test_s, best.inner.backfill.tests) == (300, "turn")
     for name, problem in (
-        ("easy:test=0", "1 or more whole seconds|a time as 90min"),
+        ("easy:test=0", "a whole number of seconds, 1 or more, or off, is needed"),
         ("easy:tests=last", "one of left, backfill, turn, first is needed"),
         ("fifo:test=120", "has no parameter 'test'"),
     ):

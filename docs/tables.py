@@ -259,6 +259,19 @@ def classes() -> list[str]:
     return markdown(head, lines, texts=3)
 
 
+def power() -> list[str]:
+    """What generated power profiles of each kind are taken for, in percent."""
+    every = rows("power")
+    kinds = [row["kind"] for row in every]
+    lines = [
+        [f"`{row['kind']}`", row["profiles"]]
+        + [f"{100 * int(row[kind]) / int(row['profiles']):.1f} %" for kind in kinds]
+        for row in every
+    ]
+    head = ["of the kind", "profiles", *(f"taken for `{kind}`" for kind in kinds)]
+    return markdown(head, lines, texts=1)
+
+
 def parts() -> list[str]:
     """What order, plan and CP-SAT bring on the bundled sample."""
     means = {
@@ -696,6 +709,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_accuracy": accuracy,
     "quality_classes": classes,
     "parts": parts,
+    "power": power,
     "learning_tune": learning_tune,
     "learning_whole": learning_whole,
     "learning_threshold": learning_threshold,

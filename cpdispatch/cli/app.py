@@ -18,6 +18,7 @@ from cpdispatch.cli.importing import app as import_
 from cpdispatch.cli.learn import app as learn
 from cpdispatch.cli.list import list_
 from cpdispatch.cli.output import BAD_INPUT, DONE, INTERRUPTED, leave_lost_terminal
+from cpdispatch.cli.power import app as power
 from cpdispatch.cli.predict import predict
 from cpdispatch.cli.resample import resample
 from cpdispatch.cli.signals import SignalledError, end, on_signals
@@ -38,6 +39,7 @@ for command in (simulate, solve, verify, compare, generate, resample, tune, pred
 app.command(list_, name="list")
 app.command(learn)
 app.command(import_)
+app.command(power)
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,82 @@
+"""Pictures of power profiles: some of each kind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cpdispatch.analyze.plots import INK, check
+from cpdispatch.analyze.power import KINDS, Shape
+from cpdispatch.arrays import FloatArray
+from cpdispatch.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = dict(zip(KINDS, ("#1f77b4", "#e07b00", "#8a63c9", "#2a9d4a", "#9a9a9a"), strict=True))
+EACH = 3
+"""So many profiles of each kind are drawn."""
+
+
+def kinds(
+    path: str | os.PathLike[str], profiles: Mapping[str, FloatArray], shapes: Mapping[str, Shape]
+) -> None:
+    """Draw a row for each kind that there is: the profiles of a few jobs, evenly chosen.
+
+    Parameters
+    ----------
+    path : path
+        ``.png``, ``.svg`` or ``.pdf``; written atomically.
+    profiles : mapping of str to float array, shape (minutes,)
+        Watts, by job.
+    shapes : mapping of str to Shape
+        What each is, by job.
+
+    Raises
+    ------
+    UsageError
+        When matplotlib is missing, or the name is of no picture.
+    """
+    check(path)
+    from matplotlib.figure import Figure
+
+    of_kind = {kind: [job for job, s in shapes.items() if s.kind == kind] for kind in KINDS}
+    found = {kind: jobs for kind, jobs in of_kind.items() if jobs}
+    figure = Figure(figsize=(8.4, 0.6 + 1.5 * max(len(found), 1)), dpi=120, layout="constrained")
+    rows = figure.subplots(max(len(found), 1), EACH, squeeze=False)
+    top_w = max((float(np.max(p)) for p in profiles.values() if len(p)), default=1.0)
+    for row, (kind, jobs) in zip(rows, found.items(), strict=False):
+        chosen = np.unique(np.linspace(0, len(jobs) - 1, EACH).astype(int))
+        for axis in row[len(chosen) :]:
+            axis.set_axis_off()
+        for axis, k in zip(row, chosen, strict=False):
+            _profile(axis, jobs[k], profiles[jobs[k]], shapes[jobs[k]])
+            axis.set_ylim(0, 1.05 * top_w)
+        jobs_of = f"{len(jobs):,} job{'s' * (len(jobs) > 1)}"
+        row[0].set_ylabel(f"{kind}\n{jobs_of}\n[W]", fontsize=9, color=INK)
+    for axis in rows[-1]:
+        axis.set_xlabel("minutes", fontsize=8, color=INK)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=str(path).rpartition(".")[2], metadata=_undated(path))
+
+
+def _undated(path: str | os.PathLike[str]) -> dict[str, None] | None:
+    """No date in a picture: the same profiles give the same file."""
+    return (
+        None if str(path).endswith(".png") else {"Date" if _is_svg(path) else "CreationDate": None}
+    )
+
+
+def _is_svg(path: str | os.PathLike[str]) -> bool:
+    return str(path).endswith(".svg")
+
+
+def _profile(axis: Axes, job: str, means: FloatArray, shape: Shape) -> None:
+    axis.plot(np.arange(len(means)), means, color=COLOURS[shape.kind], linewidth=1)
+    repeats = f", every {shape.period_min:.3g} min" if shape.kind == "periodic" else ""
+    axis.set_title(f"{job}{repeats}", fontsize=8, color=INK, loc="left")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(colors=INK, labelsize=8)

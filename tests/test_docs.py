@@ -129,17 +129,17 @@ def test_rows_of_test_runs_appear_when_they_have_their_draws(
         f"KTH,0,easy:test=120,own,1,0,3,{figures}",
         f"KTH,0,easy:test=120,own,0.5,0,3,{figures}",
         f"KTH,0,easy:test=120,own,1,30,2,{figures}",
-        f"KTH,0,best,own,1,0,2,{figures}",
-        f"KTH,0,best,actual,1,0,4,{figures}",
+        f"KTH,0,best:test=off,own,1,0,2,{figures}",
+        f"KTH,0,best:test=off,actual,1,0,4,{figures}",
         f"eurora,0,easy:test=120,own,1,0,3,{figures}",
-        f"all cuts,1024,best,own,1,0,20,{figures}",
+        f"all cuts,1024,best:test=off,own,1,0,20,{figures}",
     ]
     (tmp_path / "test_runs.csv").write_text("\n".join([kept[0], *rows]) + "\n")
     waits = "1.00 | 1.10 | 1.20"
     assert tables.TABLES["test_runs_whole"]()[2:] == [
         f"| KTH | `easy` | 10 | 9.0 (8.0 to 10.0) | {waits} | - | - |",
         f"| KTH | `easy:test=120` | 3 | 9.0 (8.0 to 10.0) | {waits} | 12.3 % | 0.4 % |",
-        f"| KTH | `best`, real runtimes | 4 | 9.0 (8.0 to 10.0) | {waits} | - | - |",
+        f"| KTH | `best:test=off`, real runtimes | 4 | 9.0 (8.0 to 10.0) | {waits} | - | - |",
     ]
     within = "0.500 (0.400 to 0.600)"
     assert tables.TABLES["test_runs_shares"]()[2:] == [

@@ -1,7 +1,8 @@
 """The anytime engine around every model: an answer at once, a better one while there is time.
 
-select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> local search
-over orders, and CP-SAT on what it can win -> verify -> answer
+select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> all orders of
+few jobs -> CP-SAT on the nodes, all jobs of a small part -> local search over orders, and CP-SAT on
+what it can win -> verify -> answer
 
 Predictions say who is planned, in which order, and what a plan costs. What a plan may rest on is
 another matter, see `Engine.limits`.
@@ -84,7 +85,8 @@ SMALL = 12
 """Jobs up to which CP-SAT plans them all on the nodes."""
 
 WHOLE_S, WHOLE_SHARE = 0.1, 0.5
-"""What that may take where there is no patience for more; else the share of what is left."""
+"""What that may take: so many seconds, without a limit where there is patience, and that share of
+what is left."""
 
 ORDERS_SHARE = 0.25
 """Of what is left, what going through all orders of few jobs may take before that."""
@@ -129,6 +131,9 @@ class Engine:
         deterministic: the same answer every time, unless a machine is very slow.
     cp : bool
         Whether CP-SAT is asked; else list schedules and the local search are alone.
+    release : bool
+        Whether the first reserved job and starved ones keep their starts alone, and leave nodes to
+        others that need them. Without this they choose their nodes first.
     seed : int
     objective : str
         What to minimise. The priority of jobs goes with it: wait by what is expected in the queue,
@@ -157,6 +162,7 @@ class Engine:
     patience: float = 0.01
     live: bool = False
     cp: bool = True
+    release: bool = False
     seed: int = 0
     objective: str = "slowdown"
     limits: str = "upper"
@@ -443,19 +449,24 @@ class _PartSearch:
     # ---------------------------------------------------------------------------- the search
 
     def _search(self, order: IntArray) -> None:
-        """Local search over orders; then CP-SAT and local search, one after the other."""
+        """The phases of the search, each with a budget of its own.
+
+        All orders of few jobs; CP-SAT on all jobs of a small part; local search over orders; then
+        CP-SAT and local search, one after the other.
+        """
         engine, part = self.engine, self.part
         self.worked = True
-        locked = part.locked if part.settled.any() else 0
+        fixed = 0 if engine.release and not part.settled.any() else part.locked
         self.orders = OrderSearch(
-            part.generator, order, self.least, locked, engine.seed, part.latest_s
+            part.generator, order, self.least, fixed, engine.seed, part.latest_s
         )
         before, patience_s = self.sum, engine.patience * engine.limit_s
         patient = patience_s > HASTE_S
         if self.orders.few:
             self._reorder(self.left_s * ORDERS_SHARE)
-        if engine.cp and len(part) <= SMALL:
-            self._ask(self._whole(), self.left_s * WHOLE_SHARE if patient else WHOLE_S)
+        if engine.cp and not fixed and len(part) <= SMALL:
+            seconds = WHOLE_SHARE * self.left_s
+            self._ask(self._whole(), seconds if patient else min(WHOLE_S, seconds))
         if not self._closed():
             self._reorder(self.left_s * (LOCAL_SHARE if engine.cp else 1.0))
         if engine.cp and not self._closed() and (patient or self.sum < before):

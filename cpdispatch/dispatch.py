@@ -419,9 +419,9 @@ _STRICT = {"allocate": _allocation, "threshold": _seconds}
 _CP = {"limit": _limit, "m": _count, "objective": _objective}
 _ENGINE = {
     **_CP, "reserve": _depth, "patience": _share, "live": switch, "cp": switch,
-    "limits": _limits, "wait": _wait, "test": _test, "tests": _left,
+    "release": switch, "limits": _limits, "wait": _wait, "test": _test, "tests": _left,
 }  # fmt: skip
-_HYPER = {key: read for key, read in _ENGINE.items() if key != "cp"}
+_HYPER = {key: read for key, read in _ENGINE.items() if key not in ("cp", "release")}
 
 _THESIS = {
     "thesis-hcp": "the dissertation's HCP: CP-SAT on the pool, best-fit allocation; all jobs",

@@ -1,6 +1,7 @@
-"""A local search over the orders of a serial schedule generation scheme.
+"""A search over the orders of a serial schedule generation scheme.
 
-It moves one job or exchanges two, and places anew only from the first position that changed.
+Of few jobs all orders are gone through. Of more, it moves one job or exchanges two, and places anew
+only from the first position that changed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from cpdispatch.compile import kernel
 from cpdispatch.decision import NO_START
 from cpdispatch.heuristics.schedule_generation import Jobs, ScheduleGenerator, cost_of, put
 from cpdispatch.heuristics.timelines import OVERFLOW, Slices, Timelines, Window, copy
+from cpdispatch.instance import NO_LATEST_S
 
 NEVER = int(np.iinfo(np.int64).max)
 BEHIND = 8
 """Positions for which an order that has become dearer may recover."""
+FEW = 6
+"""Jobs up to which all orders are gone through."""
+LATE = 1 << 61
+"""What an order costs in which a job starts after its last start: more than any other."""
 TRAIL_BYTES = 1 << 26
 """What a search through orders may use to keep states: it keeps as many as that holds."""
 
@@ -58,13 +64,15 @@ def resume(
     start: IntArray,
     slices: Slices,
     least: IntArray,
+    latest: IntArray,
     limit: int,
     same_from: int,
     keep: bool,
 ) -> tuple[int, int]:
     """Place the jobs of an order from the last kept state before position ``begin`` on.
 
-    Returns the cost of the whole order and the work. The order is given up, and ``limit`` is
+    Returns the cost of the whole order, `LATE` or more where a job starts after its ``latest``
+    start, and the work. The order is given up, and ``limit`` is
     returned, as soon as it must cost that, or costs no less than the kept one up to a position
     well behind ``same_from``, from which on both have the same jobs: what it lost until then it
     hardly gets back. With ``keep`` it is not given up but takes the kept one's place.
@@ -87,6 +95,8 @@ def resume(
             return limit, work
         work += looked
         cost += cost_of(jobs, j, start[j])
+        if start[j] > latest[j]:
+            cost = max(cost, LATE)
         rest -= least[j]
         if keep:
             trail.so_far[p + 1] = cost
@@ -169,6 +179,7 @@ def improve(
     start: IntArray,
     slices: Slices,
     least: IntArray,
+    latest: IntArray,
     locked: int,
     state: UintArray,
     cost: int,
@@ -182,6 +193,8 @@ def improve(
         Those of the current order, whose ``cost`` is given; they are kept up to date.
     least : int64 array, shape (jobs,)
         What each job costs at least.
+    latest : int64 array, shape (jobs,)
+        Last start that each job may have.
     locked : int
         The jobs at so many positions in front stay there.
     state : uint64 array, shape (1,)
@@ -209,7 +222,7 @@ def improve(
         if p != q and _keeps_precedence(jobs, trial, low, high):
             found, work = resume(
                 trail, stride, low, lines, window, jobs, trial, trial_start, slices, least,
-                cost, high, False,
+                latest, cost, high, False,
             )  # fmt: skip
             steps -= work
             taken = found < cost and not lines.size[OVERFLOW]
@@ -219,7 +232,7 @@ def improve(
                     order[r] = trial[r]
                 cost, work = resume(
                     trail, stride, low, lines, window, jobs, order, start, slices, least,
-                    NEVER, 0, True,
+                    latest, NEVER, 0, True,
                 )  # fmt: skip
                 steps -= work
             if lines.size[OVERFLOW]:
@@ -232,6 +245,113 @@ def improve(
     return cost, steps, idle
 
 
+class Tree(NamedTuple):
+    """Where a search through all orders of some jobs is, one position after the other."""
+
+    trail: Trail
+    """The state before each position."""
+    start: IntArray
+    """Of the jobs so far, shape (jobs,)."""
+    path: IntArray
+    """The jobs so far, shape (jobs,)."""
+    turn: IntArray
+    """In which order jobs are tried, shape (jobs,)."""
+    choice: IntArray
+    """Which of ``turn`` is at each position, -1 before the first one; shape (jobs,)."""
+    depth: IntArray
+    """The position that is next, shape (1,); -1 when there is no other order."""
+
+
+@kernel
+def _next_child(jobs: Jobs, tree: Tree, depth: int) -> bool:
+    """Take the next job that may come at a position, if there is one."""
+    n = tree.turn.shape[0]
+    for k in range(tree.choice[depth] + 1, n):
+        j = tree.turn[k]
+        able = True
+        for p in range(depth):
+            able = able and tree.path[p] != j
+        for b in range(jobs.after_offset[j], jobs.after_offset[j + 1]):
+            done = False
+            for p in range(depth):
+                done = done or tree.path[p] == jobs.after[b]
+            able = able and done
+        if able:
+            tree.choice[depth], tree.path[depth] = k, j
+            return True
+    tree.choice[depth] = -1
+    return False
+
+
+@kernel
+def every(
+    tree: Tree,
+    lines: Timelines,
+    window: Window,
+    jobs: Jobs,
+    slices: Slices,
+    least: IntArray,
+    latest: IntArray,
+    locked: int,
+    best: IntArray,
+    best_cost: int,
+    steps: int,
+) -> tuple[int, int]:
+    """Go on through all orders, but for those that begin with what must cost as much as the best.
+
+    Parameters
+    ----------
+    tree
+        Where to go on; kept up to date.
+    least, latest : int64 array, shape (jobs,)
+        What each job costs at least, and the last start that it may have.
+    locked : int
+        The jobs at so many positions in front stay there.
+    best : int64 array, shape (jobs,)
+        The best order, which costs ``best_cost``; a better one takes its place.
+    steps : int
+        Limit of the work, in windows looked at.
+
+    Returns
+    -------
+    best_cost : int
+    steps : int
+        What is left of them; above 0 only at the end, or when a row was too short.
+    """
+    trail, start = tree.trail, tree.start
+    depth, n = tree.depth[0], best.shape[0]
+    while depth >= locked and steps > 0:
+        if not _next_child(jobs, tree, depth):
+            depth -= 1
+            continue
+        copy(at_position(trail, depth), lines)
+        j = tree.path[depth]
+        at, looked = put(
+            lines, window, jobs, tree.path, depth, start, slices, trail.entries[depth]
+        )  # fmt: skip
+        if lines.size[OVERFLOW]:
+            break
+        steps -= looked + lines.size[0]
+        if start[j] > latest[j]:
+            continue
+        cost = trail.cost[depth] + cost_of(jobs, j, start[j])
+        rest = least.sum()
+        for p in range(depth + 1):
+            rest -= least[tree.path[p]]
+        if cost + rest >= best_cost:
+            continue
+        depth += 1
+        if depth == n:
+            best_cost = cost
+            best[:] = tree.path
+            depth -= 1
+        else:
+            copy(lines, at_position(trail, depth))
+            trail.cost[depth], trail.entries[depth] = cost, at
+    tree.depth[0] = depth if depth >= locked else -1
+    return best_cost, steps
+
+
 # --------------------------------------------------------------------------------- the search
 
 
@@ -242,12 +362,15 @@ class OrderSearch:
     ----------
     search : ScheduleGenerator
     order : int64 array, shape (jobs,)
-        To begin with; every job comes after its predecessors.
+        To begin with; every job comes after its predecessors, and none starts after its last start
+        even if the jobs with one come first.
     locked : int
         The jobs at so many positions in front stay there.
     least : int64 array, shape (jobs,)
         What each job costs at least.
     seed : int
+    latest_s : int64 array, shape (jobs,), optional
+        Last start that each job may have. Where it has one, it comes after no other job.
 
     Attributes
     ----------
@@ -257,6 +380,8 @@ class OrderSearch:
         Of the current order.
     idle : int
         Orders tried since a better one than the current one was found.
+    exhausted : bool
+        Whether `run_through` has seen all orders: no other is better than the best one.
     """
 
     def __init__(
@@ -266,10 +391,17 @@ class OrderSearch:
         least: IntArray,
         locked: int = 0,
         seed: int = 0,
+        latest_s: IntArray | None = None,
     ) -> None:
         self._search, self._least, self._locked = search, least, locked
         self._random = np.array([0x9E3779B97F4A7C15 ^ (seed + 1)], dtype=np.uint64)
+        if latest_s is None:
+            latest_s = np.full(len(search), NO_LATEST_S, dtype=np.int64)
+        self._latest_s = latest_s
+        self._limited = order[latest_s[order] < NO_LATEST_S]
         self.best_cost = NEVER
+        self.exhausted = False
+        self._tree: Tree | None = None
         self._keep_states()
         self.restart(order)
 
@@ -288,10 +420,17 @@ class OrderSearch:
         copy(self._search.base, at_position(self._trail, 0))
 
     def restart(self, order: IntArray) -> None:
-        """Go on from another order; the best one is kept."""
+        """Go on from another order; the best one is kept.
+
+        Where a job would start too late, those with a last start come first.
+        """
         self.idle = 0
         self._order = np.array(order)
         self._follow()
+        if self.cost >= LATE:
+            rest = order[~np.isin(order, self._limited)]
+            self._order = np.concatenate((self._limited, rest))
+            self._follow()
         self._remember()
 
     def _follow(self) -> None:
@@ -303,7 +442,8 @@ class OrderSearch:
                 self._keep_states()
             self.cost, _ = resume(
                 self._trail, self._stride, 0, search._lines, search._window, search.jobs,
-                self._order, self._start, search._slices, self._least, NEVER, 0, True,
+                self._order, self._start, search._slices, self._least, self._latest_s, NEVER, 0,
+                True,
             )  # fmt: skip
             if not search._lines.size[OVERFLOW]:
                 break
@@ -339,8 +479,8 @@ class OrderSearch:
             before = self.cost
             self.cost, steps, idle = improve(
                 self._trail, self._stride, search._lines, search._window, search.jobs,
-                self._order, self._start, search._slices, self._least, self._locked,
-                self._random, self.cost, steps,
+                self._order, self._start, search._slices, self._least, self._latest_s,
+                self._locked, self._random, self.cost, steps,
             )  # fmt: skip
             self.idle = idle if self.cost < before else self.idle + idle
             if search._lines.size[OVERFLOW]:
@@ -348,3 +488,51 @@ class OrderSearch:
                 self._follow()
         self._remember()
         return steps
+
+    @property
+    def few(self) -> bool:
+        """Whether all orders can be gone through."""
+        return len(self._order) - self._locked <= FEW and self._stride == 1
+
+    def run_through(self, steps: int) -> int:
+        """Go on through all orders; returns how many steps were not used.
+
+        There are `few` of them. None is left if steps are; then the search is `exhausted`.
+
+        Parameters
+        ----------
+        steps : int
+            As those of `run`.
+        """
+        search = self._search
+        while steps > 0 and not self.exhausted:
+            if self._tree is None or _columns(self._tree) != search._lines.time.shape[1]:
+                self._tree = self._plant()
+            self.best_cost, steps = every(
+                self._tree, search._lines, search._window, search.jobs, search._slices,
+                self._least, self._latest_s, self._locked, self.best, self.best_cost, steps,
+            )  # fmt: skip
+            self.exhausted = bool(self._tree.depth[0] < 0)
+            if search._lines.size[OVERFLOW]:
+                search._grow()
+        return steps
+
+    def _plant(self) -> Tree:
+        """Begin to go through all orders, the best one so far first."""
+        jobs, locked = len(self.best), self._locked
+        self._order = self.best.copy()
+        self._follow()
+        trail = self._trail
+        kept = Trail(
+            Timelines(*(array.copy() for array in trail.lines)),
+            *(array.copy() for array in trail[1:]),
+        )
+        return Tree(
+            kept, self._start.copy(), self.best.copy(), self.best.copy(),
+            np.full(jobs, -1), np.array([locked if locked < jobs else -1]),
+        )  # fmt: skip
+
+
+def _columns(tree: Tree) -> int:
+    """Segments that the rows of a tree's states can take."""
+    return int(tree.trail.lines.time.shape[2])

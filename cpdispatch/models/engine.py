@@ -1,7 +1,8 @@
 """The anytime engine around every model: an answer at once, a better one while there is time.
 
-select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> local search
-over orders, and CP-SAT on what it can win -> verify -> answer
+select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> all orders of
+few jobs -> CP-SAT on the nodes, all jobs of a small part -> local search over orders, and CP-SAT on
+what it can win -> verify -> answer
 
 Predictions say who is planned, in which order, and what a plan costs. What a plan may rest on is
 another matter, see `Engine.limits`.
@@ -39,7 +40,15 @@ from cpdispatch.models.certificate import TOLERANCE, Result, certify
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.counts import CountsModel
 from cpdispatch.models.families import families
-from cpdispatch.models.moves import MakeMoves, Master, Move, MovesInSequence, Neighbourhoods
+from cpdispatch.models.moves import (
+    MakeMoves,
+    Master,
+    Move,
+    Moves,
+    MovesInSequence,
+    Neighbourhoods,
+    Whole,
+)
 from cpdispatch.models.node_problem import NodePlan
 from cpdispatch.models.part import Part, Selection, parts_of, select
 from cpdispatch.models.pooled_model import EXHAUST_STEPS
@@ -71,6 +80,16 @@ LOCAL_SHARE = 0.6
 
 KICK = 6
 """Moves of a kick."""
+
+SMALL = 12
+"""Jobs up to which CP-SAT plans them all on the nodes."""
+
+WHOLE_S, WHOLE_SHARE = 0.1, 0.5
+"""What that may take: so many seconds, without a limit where there is patience, and that share of
+what is left."""
+
+ORDERS_SHARE = 0.25
+"""Of what is left, what going through all orders of few jobs may take before that."""
 
 HASTE_S = 0.03
 """What CP-SAT may take where there is no patience for more."""
@@ -112,6 +131,9 @@ class Engine:
         deterministic: the same answer every time, unless a machine is very slow.
     cp : bool
         Whether CP-SAT is asked; else list schedules and the local search are alone.
+    release : bool
+        Whether the first reserved job and starved ones keep their starts alone, and leave nodes to
+        others that need them. Without this they choose their nodes first.
     seed : int
     objective : str
         What to minimise. The priority of jobs goes with it: wait by what is expected in the queue,
@@ -140,6 +162,7 @@ class Engine:
     patience: float = 0.01
     live: bool = False
     cp: bool = True
+    release: bool = False
     seed: int = 0
     objective: str = "slowdown"
     limits: str = "upper"
@@ -407,11 +430,12 @@ class _PartSearch:
     def _relax(self) -> None:
         """Lower bounds: areas, prices, and a millisecond of exhausting the pool."""
         part = self.part
-        given = families(part.instance, part.position)
+        given = self.given = families(part.instance, part.position)
         limits = part.jobs, part.weights, part.earliest_s
         self.bound = max(self.bound, area(given, *limits))
         if not self._closed():
-            self.bound = max(self.bound, priced(given, *limits, self.sum, PRICE_ROUNDS).sum)
+            prices = priced(given, *limits, self.sum, PRICE_ROUNDS)
+            self.bound, self.latest_s = max(self.bound, prices.sum), prices.latest_s
         if not self._closed() and len(part) <= EXHAUST_JOBS:
             start_s, proven = part.pool().improve(
                 self.schedule.start_s, part.weights, EXHAUST_STEPS
@@ -425,43 +449,56 @@ class _PartSearch:
     # ---------------------------------------------------------------------------- the search
 
     def _search(self, order: IntArray) -> None:
-        """Local search over orders; then CP-SAT and local search, one after the other."""
+        """The phases of the search, each with a budget of its own.
+
+        All orders of few jobs; CP-SAT on all jobs of a small part; local search over orders; then
+        CP-SAT and local search, one after the other.
+        """
         engine, part = self.engine, self.part
         self.worked = True
-        self.orders = OrderSearch(part.generator, order, self.least, part.locked, engine.seed)
+        fixed = 0 if engine.release and not part.settled.any() else part.locked
+        self.orders = OrderSearch(
+            part.generator, order, self.least, fixed, engine.seed, part.latest_s
+        )
         before, patience_s = self.sum, engine.patience * engine.limit_s
-        self._reorder(self.left_s * (LOCAL_SHARE if engine.cp else 1.0))
-        self.budget.lap("orders")
         patient = patience_s > HASTE_S
-        if engine.cp and (patient or self.sum < before):
-            kept_s = self.kept_s
-            try:
-                self._moves(self.left_s if patient else HASTE_S)
-            except Exception as error:
-                # Whatever goes wrong in or around a model must not cost the decision.
-                engine.faults[f"a model raised {type(error).__name__}"] += 1
-                _log.warning("%s: a model raised an error", engine.name, exc_info=True)
-                self.budget.lap("failed")
-            self.kept_s = kept_s
+        if self.orders.few:
+            self._reorder(self.left_s * ORDERS_SHARE)
+        if engine.cp and not fixed and len(part) <= SMALL:
+            seconds = WHOLE_SHARE * self.left_s
+            self._ask(self._whole(), seconds if patient else min(WHOLE_S, seconds))
+        if not self._closed():
+            self._reorder(self.left_s * (LOCAL_SHARE if engine.cp else 1.0))
+        if engine.cp and not self._closed() and (patient or self.sum < before):
+            self._ask(MODELS[engine.model], self.left_s if patient else HASTE_S)
         over = self.left_s <= 3 * GRACE_S or (self.budget.live and self._clock_is_short(2))
         self.limit_hit = over and not self._closed()
 
     def _reorder(self, seconds: float) -> None:
         """Search through orders until that brings nothing more, or for so long."""
+        if self.orders.exhausted:
+            return
         until_s, idle = self.left_s - seconds, 0
         share = self.engine.patience
         patience = share * self.engine.limit_s * STEPS_PER_S if share < 1 else float("inf")
-        while self.left_s > until_s and idle < patience and not self._clock_is_short(2):
+        while (
+            self.left_s > until_s
+            and idle < patience
+            and not self.orders.exhausted
+            and not self._clock_is_short(2)
+        ):
             before = self.orders.best_cost
             used = self._chunk()
             idle = 0 if self.orders.best_cost < before else idle + used
             if self.orders.idle > IDLE * len(self.part) ** 2:
                 self.orders.kick(KICK)
         self._take_orders()
+        self.budget.lap("orders")
 
     def _chunk(self) -> int:
         """Search through orders for a moment; returns the steps that were used."""
-        used = CHUNK - self.orders.run(CHUNK)
+        search = self.orders.run_through if self.orders.few else self.orders.run
+        used = CHUNK - search(CHUNK)
         self.budget.spend(used / STEPS_PER_S)
         return used
 
@@ -473,11 +510,27 @@ class _PartSearch:
     def _take(self, schedule: ListSchedule) -> None:
         self.schedule, self.sum = schedule, self.part.weights.sum(schedule.start_s)
 
-    def _moves(self, seconds: float) -> None:
-        """Let CP-SAT make moves, until they bring nothing more, or for so long."""
-        engine = self.engine
+    def _whole(self) -> MakeMoves:
+        """All jobs on the nodes at once, with what the bounds know."""
+        known = self.given, self.bound, self.latest_s
+        return lambda part, seed: Whole(WHOLE[self.engine.model], part, *known)
+
+    def _ask(self, make: MakeMoves, seconds: float) -> None:
+        """Let CP-SAT make moves for so long at most."""
+        kept_s = self.kept_s
         self.kept_s += max(self.left_s - seconds, 0.0)
-        moves = MODELS[engine.model](self.part, engine.seed)
+        try:
+            self._moves(make(self.part, self.engine.seed))
+        except Exception as error:
+            # Whatever goes wrong in or around a model must not cost the decision.
+            self.engine.faults[f"a model raised {type(error).__name__}"] += 1
+            _log.warning("%s: a model raised an error", self.engine.name, exc_info=True)
+            self.budget.lap("failed")
+        self.kept_s = kept_s
+
+    def _moves(self, moves: Moves) -> None:
+        """Make moves until they bring nothing more."""
+        engine = self.engine
         idle_s = 0.0
         while (
             not self._closed()
@@ -540,7 +593,12 @@ class _PartSearch:
             return solver.insist(move.model, given, until)
         if not solver.begin(move.model, given, until):
             return None
-        while not solver.answered and perf_counter() < until and not self._clock_is_short(2):
+        while not (
+            self.orders.exhausted
+            or solver.answered
+            or perf_counter() >= until
+            or self._clock_is_short(2)
+        ):
             self._chunk()
         return solver.result(until)
 
@@ -566,6 +624,11 @@ MODELS: Mapping[str, MakeMoves] = {
     },
 }
 """What CP-SAT is asked to do, by the dispatcher that asks it."""
+
+WHOLE: Mapping[str, type[Formulation[NodePlan]]] = {
+    "hcp": CopiesModel, **{f"pcp:model={name}": model for name, model in FORMULATIONS.items()}
+}  # fmt: skip
+"""How it plans all jobs of a small part, by the same names."""
 
 
 def make_engine(model: str, **settings: Any) -> Engine:

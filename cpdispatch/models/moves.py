@@ -1,6 +1,7 @@
 """What CP-SAT is asked to do for a schedule: models that it can win on, one after the other.
 
-`Neighbourhoods` set some jobs free and plan them anew beside the others, on the nodes, with any
+`Whole` plans all jobs of a small part on the nodes, with all that the bounds know. `Neighbourhoods`
+set some jobs free and plan them anew beside the others, on the nodes, with any
 formulation; all of them at once where the model is small. `Master` plans all jobs on the pool,
 and a list schedule in the order of these starts finds nodes for them. `MovesInSequence` is
 both, one after the other.
@@ -9,7 +10,7 @@ both, one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.heuristics.schedule_generation import ListSchedule
+from cpdispatch.models.families import Families
 from cpdispatch.models.node_problem import NodePlan
 from cpdispatch.models.part import Part
 from cpdispatch.models.pooled_model import PooledModel, PooledProblem
@@ -105,6 +107,66 @@ def _bound(response: Response) -> int | None:
 
 
 # ------------------------------------------------------------------------ on the nodes
+
+
+class Whole:
+    """All jobs of a part on the nodes, once, if the model is small.
+
+    Parameters
+    ----------
+    formulation : type of Formulation
+    part : Part
+    given : Families
+        Capacities that all plans keep.
+    least : int
+        No plan costs less.
+    latest_s : int64 array, shape (jobs,)
+        A plan that costs no more than the schedule at hand starts no job later.
+    """
+
+    def __init__(
+        self,
+        formulation: type[Formulation[NodePlan]],
+        part: Part,
+        given: Families,
+        least: int,
+        latest_s: IntArray,
+    ) -> None:
+        self._formulation, self._part, self._given = formulation, part, given
+        self._least, self._latest_s = least, latest_s
+        self._done = bool(part.settled.any())
+
+    def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
+        """The model, with the schedule as a hint."""
+        part = self._part
+        if self._done or len(part.nodes) > NODES:
+            return None
+        self._done = True
+        free = np.arange(len(part))
+        problem, plan, nodes = part.pose(schedule, free, part.nodes)
+        if self._formulation.size(problem) > min(PARTS, left_s / 2 / PART_S):
+            return None
+        latest_s = np.maximum(self._latest_s, plan.start_s)
+        if problem.latest_s is not None:
+            latest_s = np.minimum(latest_s, problem.latest_s)
+        problem = replace(problem, latest_s=latest_s)
+        formulation, given = self._formulation(problem, plan), self._given
+        timing = formulation.timing
+        for capacity, demand in zip(given.free, given.demand, strict=True):
+            timing.within(capacity, demand, given.since_s)
+        timing.costs(self._least, problem.sum_of(plan))
+
+        def answer(response: Response) -> Found:
+            bound = _bound(response)
+            if bound is None:
+                return Found()
+            after = formulation.read(_Values(response.values))
+            if after.check(problem) or bound > problem.sum_of(after):
+                return Found(false=True)
+            merged = part.merged(schedule, free, after, nodes)
+            return Found(merged, bound if formulation.lossless else None)
+
+        return Move(formulation.model, 1.0, answer)
 
 
 class Neighbourhoods:

@@ -14,12 +14,15 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ortools.sat.python import cp_model
 from ortools.sat.python import cp_model_helper as cp_sat
 
 from cpdispatch.models.budget import Budget
+
+if TYPE_CHECKING:
+    from cpdispatch.models.timing import Timing
 
 DETERMINISTIC_PER_S = 0.1
 """CP-SAT's deterministic time that a second of wall clock is sure to hold.
@@ -61,6 +64,9 @@ class Values(Protocol):
 
 class Formulation(Protocol[PlanT]):
     """A CP-SAT model that can be given a plan as a hint, and that a plan can be read from."""
+
+    timing: Timing
+    """When the jobs run."""
 
     def __init__(self, problem: Any, plan: PlanT) -> None: ...
 

@@ -92,28 +92,33 @@ class Timing:
         end = self.starts[after.before] + int(self.problem.duration_s[after.before])
         self.model.add(self.starts[after.job] >= end + after.think_s)
 
-    def levels(self, free: IntArray) -> list[tuple[int, int, int]]:
+    def levels(self, free: IntArray, since_s: IntArray | None = None) -> list[tuple[int, int, int]]:
         """What running jobs and reservations hold: begin, end and amount of each level.
 
         Parameters
         ----------
         free : int64 array, shape (segments,)
             What is free of it; in the last segment, all.
+        since_s : int64 array, shape (segments,), optional
+            Where the segments begin, if they are not those of the problem.
         """
         steps = np.append(True, free[1:] != free[:-1])
-        since = (self.problem.since_s[steps] - self.now).tolist()
+        begins_s = self.problem.since_s if since_s is None else since_s
+        since = (begins_s[steps] - self.now).tolist()
         held = (free[-1] - free[steps]).tolist()
         rows = zip(since[:-1], since[1:], held[:-1], strict=True)
         return [row for row in rows if row[2] > 0]
 
-    def held(self, free: IntArray) -> tuple[list[cp_model.IntervalVar], list[int]]:
+    def held(
+        self, free: IntArray, since_s: IntArray | None = None
+    ) -> tuple[list[cp_model.IntervalVar], list[int]]:
         """The same as intervals and demands."""
-        levels = self.levels(free)
+        levels = self.levels(free, since_s)
         new_interval = self.model.new_fixed_size_interval_var
         intervals = [new_interval(begin, end - begin, "") for begin, end, _ in levels]
         return intervals, [amount for _, _, amount in levels]
 
-    def within(self, free: IntArray, demand: IntArray) -> None:
+    def within(self, free: IntArray, demand: IntArray, since_s: IntArray | None = None) -> None:
         """At no instant do the jobs hold more of something than is free.
 
         Parameters
@@ -121,10 +126,12 @@ class Timing:
         free : int64 array, shape (segments,)
         demand : int64 array, shape (jobs,)
             Nothing is constrained if it is 0 for all.
+        since_s : int64 array, shape (segments,), optional
+            Where the segments begin, if they are not those of the problem.
         """
         if not demand.any():
             return
-        intervals, demands = self.held(free)
+        intervals, demands = self.held(free, since_s)
         for interval, amount in zip(self.intervals, demand.tolist(), strict=True):
             if amount > 0:
                 intervals.append(interval)
@@ -146,6 +153,12 @@ class Timing:
                 self.late.append(late)
                 terms.append(late)
         self.model.minimize(cp_model.LinearExpr.weighted_sum(terms, per_s) + constant)
+
+    def costs(self, least: int, most: int) -> None:
+        """No plan costs less than the one, and none above the other is looked for."""
+        objective = self.model.proto.objective
+        offset = int(objective.offset)
+        objective.domain.extend((least - offset, most - offset))
 
     def search_by_priority(self) -> None:
         """Schedule or postpone: the earliest-startable job first, ties by priority."""

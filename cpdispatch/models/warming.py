@@ -48,8 +48,13 @@ def play_search() -> None:
         search = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)
         search.run(1)
         search.kick(_KICK)
+        if search.few:
+            search.run_through(1)
         part.generator.earliest()
-        start_s, pool = part.generator.schedule(part.first_order).start_s, part.pool()
+        schedule, pool = part.generator.schedule(part.first_order), part.pool()
+        start_s = schedule.start_s
+        problem, *_ = part.pose(schedule, np.arange(len(part)), part.nodes)
+        problem.earliest_s  # noqa: B018
         pool.improve(start_s, part.weights, _STEPS)
         pool.holds(start_s)
         pool.earliest()

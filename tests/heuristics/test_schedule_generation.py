@@ -24,6 +24,8 @@ from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Rea
 from cpdispatch.heuristics import order_search, schedule_generation
 from cpdispatch.heuristics.order_search import (
     BEHIND,
+    FEW,
+    LATE,
     NEVER,
     OrderSearch,
     at_position,
@@ -33,7 +35,7 @@ from cpdispatch.heuristics.order_search import (
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
 from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
-from cpdispatch.instance import Instance, to_json
+from cpdispatch.instance import NO_LATEST_S, Instance, to_json
 from tests.models.cases import EXAMPLES, job, queued, running
 from tests.models.exhaustive import possible
 from tests.oracles.schedule_twin import Plan, planned
@@ -202,6 +204,7 @@ def setting(**values: int) -> Iterator[None]:
 
 
 many = settings(max_examples=EXAMPLES)
+fewer = settings(max_examples=max(1, EXAMPLES // 2))
 
 
 # ------------------------------------------------------------------------------- one order
@@ -593,7 +596,7 @@ def again_from(
     search, start_s = orders._search, orders._start.copy()
     found = resume(
         orders._trail, orders._stride, begin, search._lines, search._window, search.jobs, order,
-        start_s, search._slices, orders._least, limit, same_from, keep,
+        start_s, search._slices, orders._least, orders._latest_s, limit, same_from, keep,
     )  # fmt: skip
     return int(found[0]), int(found[1])
 
@@ -811,6 +814,95 @@ def test_locked_jobs_come_before_those_that_would_be_better_first() -> None:
     orders = one_after_the_other().orders(locked=2)
     orders.run(20_000)
     assert orders.best.tolist() == [0, 1, *range(11, 1, -1)]
+
+
+def plain_best(case: Case, locked: int, latest_s: IntArray) -> int | None:
+    """The least cost of all orders in which no job starts too late, each planned by the twin."""
+    jobs, best = case.search.jobs, None
+    for rest in permutations(case.order[locked:].tolist()):
+        order = [*case.order[:locked].tolist(), *rest]
+        if not keeps_turn(case, np.array(order, dtype=np.int64)):
+            continue
+        plan = planned(case.instance, in_service(case.instance).tolist(), case.queue(order))
+        start_s = np.array([plan[position][0] for position in case.position])
+        if (start_s <= latest_s).all():
+            cost = int((jobs.per_s * np.maximum(start_s - jobs.free_until, 0)).sum())
+            best = cost if best is None else min(best, cost)
+    return best
+
+
+@st.composite
+def limited_cases(draw: st.DrawFn, most: int) -> tuple[Case, IntArray]:
+    """A case in which some jobs come first, and the last starts that these may have."""
+    case = draw(crowds(most=most))
+    alone = [k for k in case.order.tolist() if not before(case.instance, case.position[k])]
+    front = draw(st.lists(st.sampled_from(alone), max_size=2, unique=True)) if alone else []
+    rest = [k for k in case.order.tolist() if k not in front]
+    case = Case(case.instance, case.position, case.search, np.array(front + rest, dtype=np.int64))
+    latest_s = np.full(len(case.order), NO_LATEST_S)
+    start_s = case.again().starts(case.order)
+    for k in front:
+        latest_s[k] = start_s[k] + draw(st.sampled_from([0, 0, 3, 9]))
+    return case, latest_s
+
+
+@fewer
+@given(limited_cases(most=5), st.integers(0, 2), st.sampled_from([1, 7, 60, 10**6]), st.booleans())
+def test_going_through_all_orders_finds_the_best_one_of_the_plain_twin(
+    given_: tuple[Case, IntArray], locked: int, steps: int, short: bool
+) -> None:
+    case, latest_s = given_
+    locked = min(locked, len(case.order))
+    with setting(SPARE_COLUMNS=1 if short else schedule_generation.SPARE_COLUMNS):
+        case = Case(case.instance, case.position, case.again(), case.order)
+        orders = case.orders(locked=locked, latest_s=latest_s)
+        first = orders.best_cost
+        assert orders.few
+        while not orders.exhausted:
+            assert orders.run_through(steps) <= 0 or orders.exhausted
+    assert orders.run_through(9) == 9
+    best = plain_best(case, locked, latest_s)
+    assert best is not None
+    assert orders.best_cost == best <= first
+    assert orders.best_cost == scratch(case, orders.best)
+    assert orders.best[:locked].tolist() == case.order[:locked].tolist()
+    assert keeps_turn(case, orders.best)
+    assert (case.again().starts(orders.best) <= latest_s).all()
+
+
+def test_more_orders_than_can_be_gone_through_are_not_few() -> None:
+    case = one_after_the_other()
+    assert not case.orders(locked=12 - FEW - 1).few
+    assert case.orders(locked=12 - FEW).few
+
+
+@many
+@given(limited_cases(most=12), st.integers(0, 9), st.integers(1, 5))
+def test_no_job_of_the_best_order_starts_after_its_last_start(
+    given_: tuple[Case, IntArray], seed: int, stride: int
+) -> None:
+    case, latest_s = given_
+    orders = with_stride(case, min(stride, len(case.order)), seed=seed, latest_s=latest_s)
+    for _ in range(4):
+        orders.run(300)
+        assert orders.best_cost == scratch(case, orders.best)
+        assert (case.again().starts(orders.best) <= latest_s).all()
+        orders.kick(4)
+        assert orders.cost < LATE
+
+
+def test_a_job_with_a_last_start_leaves_the_nodes_to_others_that_it_can_do_without() -> None:
+    """Of two nodes that become free, only the one that best fit would take holds the wide job."""
+    nodes = [{"name": "a", "nodes": 1, "capacity": [5, 0]},
+             {"name": "b", "nodes": 1, "capacity": [4, 0]}]  # fmt: skip
+    case = case_of(queued(job(1, 10, 1, 4, 0), job(2, 10, 1, 5, 0), groups=nodes))
+    assert case.search.starts(case.order).tolist() == [100, 110]
+    latest_s = np.array([100, NO_LATEST_S])
+    for search in ("run", "run_through"):
+        orders = case.orders(latest_s=latest_s)
+        getattr(orders, search)(1000)
+        assert orders.best.tolist() == [1, 0]
+        assert case.search.starts(orders.best).tolist() == [100, 100]
 
 
 @pytest.mark.parametrize("locked", [11, 12])

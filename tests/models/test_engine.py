@@ -32,7 +32,7 @@ from cpdispatch.models import budget
 from cpdispatch.models import engine as module
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.copies import CopiesModel
-from cpdispatch.models.engine import FORMULATIONS, MODELS, Engine, make_engine, warm_up
+from cpdispatch.models.engine import FORMULATIONS, MODELS, SMALL, Engine, make_engine, warm_up
 from cpdispatch.models.hyper import Hyper
 from cpdispatch.models.moves import Move, Neighbourhoods
 from cpdispatch.models.objective import OBJECTIVES
@@ -198,22 +198,29 @@ def test_the_twin_with_precedence_lets_jobs_wait_for_those_that_they_come_after(
 @given(
     crowds(starvation=True, predictions=True), names, objectives,
     st.sampled_from([0, 1, 2, ALL]), st.sampled_from([1, 3, 1000]), st.booleans(), every_limits,
+    st.booleans(),
 )  # fmt: skip
 def test_decisions_and_their_certificates_pass_the_independent_checker(
-    instance: Instance, name: str, objective: str, reserve: int, m: int, live: bool, limits: str
-) -> None:
-    one = engine(name, objective=objective, reserve=reserve, m=m, live=live, limits=limits)
+    instance: Instance, name: str, objective: str, reserve: int, m: int, live: bool, limits: str,
+    release: bool,
+) -> None:  # fmt: skip
+    one = engine(
+        name, objective=objective, reserve=reserve, m=m, live=live, limits=limits, release=release
+    )
     with eager():
         check(instance, one, one.dispatch(instance))
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 @fewer
-@given(crowds(most=3, max_nodes=3, starvation=True, predictions=True), objectives, every_limits)
+@given(
+    crowds(most=3, max_nodes=3, starvation=True, predictions=True), objectives, every_limits,
+    st.booleans(),
+)  # fmt: skip
 def test_no_value_is_below_the_optimum_and_no_bound_above_it(
-    name: str, instance: Instance, objective: str, limits: str
+    name: str, instance: Instance, objective: str, limits: str, release: bool
 ) -> None:
-    one = engine(name, objective=objective, limits=limits)
+    one = engine(name, objective=objective, limits=limits, release=release)
     with eager():
         told = one.dispatch(instance).certificate
     best = optimum(instance, one)
@@ -451,6 +458,22 @@ def test_a_job_that_does_not_fit_now_is_kept_waiting_unless_it_is_reserved() -> 
     assert kept_waiting(1) == {1: 109, 2: 100, 3: 159}
 
 
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_what_is_released_leaves_the_nodes_to_others_that_it_can_do_without(name: str) -> None:
+    nodes = [{"name": "a", "nodes": 1, "capacity": [5, 0]},
+             {"name": "b", "nodes": 1, "capacity": [4, 0]}]  # fmt: skip
+    rows = [job(1, 10, 1, 4, 0, submit=0), job(2, 10, 1, 5, 0, submit=90)]
+    instance = queued(
+        *rows, running=[running(9, 15, [5, 0], 0), running(8, 15, [4, 0], 1)], groups=nodes
+    )
+    for released, second in ((False, 120), (True, 110)):
+        one = engine(name, cp=False, release=released)
+        decision = one.dispatch(instance)
+        assert one.select(instance).first.tolist() == [0]
+        check(instance, one, decision)
+        assert starts(decision) == {0: 110, 1: second}
+
+
 # ---------------------------------------------------------------- starved jobs, jobs in a sequence
 
 
@@ -478,6 +501,9 @@ def test_a_starved_job_is_planned_within_its_bound_though_that_costs_more(name: 
         check(instance, one, decision)
         # The search over orders leaves it where it is; a model may use what its bound allows.
         assert decision.start_s[0] in (latest, 100 if more else latest)
+        released = replace(one, cp=False, release=True).dispatch(instance)
+        check(instance, replace(one, cp=False, release=True), released)
+        assert released.start_s[0] == latest
 
 
 @many
@@ -651,17 +677,23 @@ AMPLE: dict[str, Any] = {"limit_s": 4.0, "patience": 0.01}
 """The usual patience, and a limit that even a busy machine does not come to."""
 
 
+def unsearched(name: str, instance: Instance) -> Decision:
+    """The best of the first list schedules."""
+    return engine(name, cp=False, patience=0.0).dispatch(instance)
+
+
 def faultless(name: str, instance: Instance) -> Decision:
     """What the search alone decides."""
     with eager():
         return engine(name, cp=False, **AMPLE).dispatch(instance)
 
 
+@pytest.mark.parametrize("jobs", [8, 14], ids=["small", "large"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 @pytest.mark.parametrize("fault", SAYS)
-def test_a_solver_that_fails_or_lies_costs_no_decision(name: str, fault: str) -> None:
-    instance, solver = crowd(14), Scripted(SAYS[fault])
-    one = engine(name, solver=solver, **AMPLE)
+def test_a_solver_that_fails_or_lies_costs_no_decision(name: str, fault: str, jobs: int) -> None:
+    instance, solver = crowd(jobs), Scripted(SAYS[fault])
+    one = engine(name, solver=solver, release=jobs <= SMALL, **AMPLE)
     with eager():
         decision = one.dispatch(instance)
     told, bare = decision.certificate, faultless(name, instance).certificate
@@ -737,7 +769,7 @@ def test_a_solver_that_cannot_be_asked_costs_no_decision(
     monkeypatch: pytest.MonkeyPatch, name: str, live: bool
 ) -> None:
     solver = Scripted(fails)
-    instance, bare = crowd(14), faultless(name, crowd(14)).certificate
+    instance, bare = crowd(14), unsearched(name, crowd(14)).certificate
     for begin in (lambda *_: False, lambda model, *_: fails(model)):
         monkeypatch.setattr(solver, "begin", begin)
         with eager():
@@ -816,7 +848,7 @@ def test_whatever_the_solvers_process_does_the_answer_is_there_in_time(
     if fault not in ("never_ready", "exits_at_once"):
         assert solver.warm_up()
     one = engine(COPIES, solver=solver, live=live)
-    bare = faultless(COPIES, instance).certificate
+    bare = unsearched(COPIES, instance).certificate
     for _ in range(2):
         with eager():
             began = perf_counter()

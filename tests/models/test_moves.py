@@ -15,9 +15,11 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
 from cpdispatch.models import moves
+from cpdispatch.models.bounds import priced
 from cpdispatch.models.boxes import BoxesModel
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.counts import CountsModel
+from cpdispatch.models.families import families
 from cpdispatch.models.moves import (
     LARGEST,
     SMALLEST,
@@ -26,6 +28,7 @@ from cpdispatch.models.moves import (
     Move,
     MovesInSequence,
     Neighbourhoods,
+    Whole,
 )
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.part import Part
@@ -81,6 +84,34 @@ def solved(move: Move, **settings: Any) -> Response:
 
 def unknown() -> Response:
     return Response(cp_model.UNKNOWN, None, None, (), 0.0, 0.0)
+
+
+def all_now(move: Move) -> Response:
+    """Every job starts now, on the nodes of the hint."""
+    response = hinted(move, cp_model.OPTIMAL)
+    starts = [t for t in response.values if t > 1]
+    return replace(response, values=tuple(0 if t in starts else t for t in response.values))
+
+
+def never(move: Move) -> Response:
+    response = hinted(move)
+    return replace(response, values=tuple(t + 10**6 for t in response.values))
+
+
+FALSE: dict[str, Any] = {
+    "infeasible": lambda move: Response(cp_model.INFEASIBLE, None, None, (), 0.0, 0.0),
+    "unknown": lambda move: unknown(),
+    "invalid": lambda move: Response(cp_model.MODEL_INVALID, None, None, (), 0.0, 0.0),
+    "overfull": all_now,
+    "never": never,
+    "bound_above": lambda move: hinted(move, cp_model.OPTIMAL, 2.0**50),
+    "no_bound": lambda move: hinted(move, cp_model.FEASIBLE, None),
+}
+"""What a solver may say, by name."""
+
+
+def nothing(found: Found) -> bool:
+    return found.schedule is None and found.bound is None
 
 
 def spied(formulation: type[Any]) -> Any:
@@ -220,6 +251,83 @@ def test_what_is_proven_of_all_jobs_is_the_optimum_of_the_exhaustive_twin(
 def found_cost(part: Part, objective: str, k: int, start_s: int) -> Any:
     """The exact cost of a job, by the checker."""
     return objective_value(part.instance, objective, {int(part.position[k]): start_s})
+
+
+# ----------------------------------------------------------------------- all jobs of a small part
+
+
+def all_at_once(
+    formulation: Any, part: Part, schedule: ListSchedule, rounds: int = 50
+) -> tuple[Whole, int]:
+    """The move of all jobs with what the bounds say, and the price bound."""
+    given_ = families(part.instance, part.position)
+    sum_ = part.weights.sum(schedule.start_s)
+    known = priced(given_, part.jobs, part.weights, part.earliest_s, sum_, rounds)
+    return Whole(formulation, part, given_, known.sum, known.latest_s), known.sum
+
+
+@formulations
+@fewer
+@given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]), st.data())
+def test_what_the_bounds_say_costs_no_plan_of_all_jobs_that_is_best(
+    formulation: Any, instance: Instance, objective: str, data: st.DataObject
+) -> None:
+    for part in parts(instance, objective):
+        schedule = schedule_of(part, data.draw(st.permutations(range(len(part)))))
+        move = all_at_once(formulation, part, schedule)[0].next(schedule, AMPLE_S)
+        assert (move is None) == bool(part.settled.any())
+        if move is None:
+            continue
+        found = move.answer(hinted(move))
+        assert found.schedule is not None
+        assert same(found.schedule, schedule)
+        found = move.answer(solved(move))
+        assert found.schedule is not None
+        assert sound(part, found.schedule)
+        best = best_plan(instance, part.position.tolist(), objective, accepted(part))
+        assert best is not None
+        starts = found.schedule.start_s
+        ours = sum((found_cost(part, objective, k, int(s)) for k, s in enumerate(starts)), 0)
+        if found.bound is None:
+            assert formulation is BoxesModel
+            assert ours >= best[0]
+        else:
+            assert found.bound == part.weights.sum(starts)
+            assert float(ours) == pytest.approx(float(best[0]), rel=1e-6)
+
+
+def test_starts_costs_and_capacities_of_the_bounds_are_in_the_model() -> None:
+    part, _ = a_crowd(6)
+    schedule = schedule_of(part, np.argsort(part.jobs.expected_s, kind="stable").tolist())
+    whole_, least = all_at_once(CopiesModel, part, schedule)
+    move, bare = whole_.next(schedule, AMPLE_S), Neighbourhoods(CopiesModel, part, 0)
+    assert move is not None
+    plain = bare.next(schedule, AMPLE_S)
+    assert plain is not None
+    rows = [sum(c.has_cumulative() for c in m.model.proto.constraints) for m in (move, plain)]
+    assert rows[0] > rows[1]
+    last = [[max(v.domain) for v in m.model.proto.variables][: len(part)] for m in (move, plain)]
+    assert sum(last[0]) < sum(last[1])
+    low, high = move.model.proto.objective.domain
+    offset = int(move.model.proto.objective.offset)
+    assert low + offset == least > part.weights.sum(part.earliest_s)
+    assert high + offset == part.weights.sum(schedule.start_s)
+    assert whole_.next(schedule, AMPLE_S) is None
+
+
+@formulations
+def test_a_model_of_all_jobs_that_there_is_no_time_to_build_is_not_built(formulation: Any) -> None:
+    part, schedule = a_crowd(6)
+    assert all_at_once(formulation, part, schedule)[0].next(schedule, 1e-4) is None
+
+
+@formulations
+@pytest.mark.parametrize("said", FALSE)
+def test_of_a_false_answer_about_all_jobs_nothing_is_taken(formulation: Any, said: str) -> None:
+    part, schedule = a_crowd(6)
+    move = all_at_once(formulation, part, schedule)[0].next(schedule, AMPLE_S)
+    assert move is not None
+    assert nothing(move.answer(FALSE[said](move)))
 
 
 # --------------------------------------------------------------------------- which jobs are freed
@@ -393,30 +501,6 @@ def test_besides_the_nodes_in_use_but_some_are_offered(monkeypatch: pytest.Monke
 # -------------------------------------------------------------------------- answers that are false
 
 
-def all_now(move: Move) -> Response:
-    """Every job starts now, on the nodes of the hint."""
-    response = hinted(move, cp_model.OPTIMAL)
-    starts = [t for t in response.values if t > 1]
-    return replace(response, values=tuple(0 if t in starts else t for t in response.values))
-
-
-def never(move: Move) -> Response:
-    response = hinted(move)
-    return replace(response, values=tuple(t + 10**6 for t in response.values))
-
-
-FALSE: dict[str, Any] = {
-    "infeasible": lambda move: Response(cp_model.INFEASIBLE, None, None, (), 0.0, 0.0),
-    "unknown": lambda move: unknown(),
-    "invalid": lambda move: Response(cp_model.MODEL_INVALID, None, None, (), 0.0, 0.0),
-    "overfull": all_now,
-    "never": never,
-    "bound_above": lambda move: hinted(move, cp_model.OPTIMAL, 2.0**50),
-    "no_bound": lambda move: hinted(move, cp_model.FEASIBLE, None),
-}
-"""What a solver may say, by name."""
-
-
 @formulations
 @pytest.mark.parametrize("said", FALSE)
 def test_of_a_false_answer_nothing_is_taken(formulation: Any, said: str) -> None:
@@ -426,10 +510,6 @@ def test_of_a_false_answer_nothing_is_taken(formulation: Any, said: str) -> None
         move = neighbourhoods.next(schedule, AMPLE_S)
         assert move is not None
         assert nothing(move.answer(FALSE[said](move)))
-
-
-def nothing(found: Found) -> bool:
-    return found.schedule is None and found.bound is None
 
 
 # ------------------------------------------------------------------------------------ on the pool

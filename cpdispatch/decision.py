@@ -45,7 +45,9 @@ class Certificate:
     objective : str
         Name of the objective, empty for a heuristic that has none.
     status : str
-        ``optimal``, ``feasible``, ``heuristic``, ``infeasible`` or ``unsolved``.
+        ``optimal``, ``pooled-optimal``, ``feasible``, ``heuristic``, ``infeasible`` or
+        ``unsolved``. A plan that is ``pooled-optimal`` has no nodes for its later starts: none has
+        a smaller value on the pooled capacity of all nodes, but it may be that no nodes hold it.
     value, bound : float or None
         The objective of the plan, recomputed from its starts, and a proven lower bound.
     phases_ms : mapping of str to float

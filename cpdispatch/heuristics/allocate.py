@@ -52,6 +52,8 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
         return NO_HOLDS
     rows = []
     for r in instance.reservations:
+        if r.end_s <= now:
+            continue
         capacity = np.array(r.capacity, dtype=np.int64)
         for node in coming.intersection(r.nodes):
             rows += [(r.start_s, node, -capacity)] if r.start_s > now else []

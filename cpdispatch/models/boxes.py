@@ -10,7 +10,7 @@ chapter 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,9 +20,11 @@ from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
-from cpdispatch.models.search import Values
+from cpdispatch.models.search import Values, in_time, never
 from cpdispatch.models.timing import Timing
 
+NUMBERS_PER_PART = 50
+"""Numbers in domains and tables that take as long to build as a variable with its constraints."""
 _PACKING_WORK = 200_000
 """Comparisons of the boxes of one node and resource before a hint is left imperfect: some 20 ms."""
 _PILES = 500
@@ -75,10 +77,17 @@ class Axis:
         """Whether boxes in one piece lose no plan: all units are equally high."""
         return bool(self.height.max() == 1)
 
-    @property
-    def rows(self) -> int:
-        """Rows of what begins to be held later, on all nodes; see `held`."""
-        return int(np.maximum(-np.diff(self.free, axis=0), 0).sum())
+    def boxes(self, nodes: IntArray) -> int:
+        """How many boxes `held` makes of these nodes, or a few more."""
+        free = self.free[:, nodes]
+        rises = np.maximum(-np.diff(free, axis=0), 0)
+        now = np.count_nonzero(free[0] < free[-1])
+        return int(now + (rises.sum() if self.lossless else np.count_nonzero(rises)))
+
+    def ranges(self, job: int, nodes: IntArray) -> int:
+        """How many ranges the positions of a unit on these nodes are."""
+        last = self.end[nodes] - self.height[job]
+        return int(1 + np.count_nonzero(self.first[nodes][1:] > last[:-1] + 1))
 
     def held(self, problem: NodeProblem, node: int) -> list[Box]:
         """What running jobs and reservations hold of a node, cut into boxes of constant height."""
@@ -112,13 +121,16 @@ class Span(NamedTuple):
 class BoxesModel:
     """Variables: the start of each job, and for each unit its position on each resource's axis.
 
-    Their number does not grow with the number of nodes, but for the running jobs on them.
+    Their number does not grow with the number of nodes, but for the running jobs on them. The
+    domains of the positions do, and so do the tables that say where a node begins on each axis.
 
     Parameters
     ----------
     problem : NodeProblem
     plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
+    over : callable
+        Whether there is no more time to build it.
 
     Notes
     -----
@@ -127,20 +139,25 @@ class BoxesModel:
     others, unless it is `lossless`.
     """
 
-    def __init__(self, problem: NodeProblem, plan: NodePlan | None = None) -> None:
+    def __init__(
+        self,
+        problem: NodeProblem,
+        plan: NodePlan | None = None,
+        over: Callable[[], bool] = never,
+    ) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
         self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
         self.owner = np.repeat(np.arange(len(problem.jobs)), problem.jobs.units)
         asked = [r for r in problem.resources if problem.jobs.request[:, r].any()]
         self.axes = [Axis.of(problem, resource) for resource in asked]
-        self.bottoms = [self._bottoms(axis) for axis in self.axes]
-        self.held = [self._held(axis) for axis in self.axes]
+        self.bottoms = [self._bottoms(axis, over) for axis in self.axes]
+        self.held = [self._held(axis, over) for axis in self.axes]
         self.nodes: dict[int, cp_model.IntVar] = {}
         self.spans: list[tuple[int, Axis, Span]] = []
         for axis, bottoms, held in zip(self.axes, self.bottoms, self.held, strict=True):
             self._disjoint(axis, bottoms, held)
-        for unit in range(len(self.owner)):
+        for unit in in_time(range(len(self.owner)), over):
             self._on_one_node(unit)
         self._units_ascending()
         self.timing.within(problem.watts_free, problem.watts)
@@ -156,19 +173,24 @@ class BoxesModel:
 
     @staticmethod
     def size(problem: NodeProblem) -> int:
-        """How many parts the model of a problem has, of those that there are most of."""
-        request = problem.jobs.request
+        """How many parts the model of a problem has: variables, constraints, some numbers each."""
+        units, request, room = problem.jobs.units, problem.jobs.request, problem.room
         asked = np.count_nonzero(request, axis=1)
-        parts = int((problem.jobs.units * (1 + 4 * asked)).sum())
+        numbers = units * np.where(asked > 1, np.count_nonzero(room, axis=1), 0)
+        numbers += 2 * room.shape[1] * units * np.where(asked > 1, asked, 0)
+        parts = int((units * (1 + 4 * asked)).sum())
         for resource in np.nonzero(request.any(axis=0))[0].tolist():
             axis = Axis.of(problem, resource)
-            if axis.lossless:
-                parts += 3 * axis.rows
-        return parts
+            some = np.nonzero(axis.height)[0]
+            useful = np.nonzero(room[some].any(axis=0))[0]
+            parts += 3 * axis.boxes(useful)
+            for job in some.tolist():
+                numbers[job] += units[job] * axis.ranges(job, np.nonzero(room[job])[0])
+        return parts + int(numbers.sum()) // NUMBERS_PER_PART
 
     # ------------------------------------------------------------------------------- variables
 
-    def _bottoms(self, axis: Axis) -> dict[int, cp_model.IntVar]:
+    def _bottoms(self, axis: Axis, over: Callable[[], bool]) -> dict[int, cp_model.IntVar]:
         """Where each unit's box begins: it lies within one node that has room for the unit."""
         domains = {}
         for job in np.nonzero(axis.height)[0].tolist():
@@ -178,15 +200,15 @@ class BoxesModel:
             domains[job] = cp_model.Domain.from_intervals(ranges)
         return {
             unit: self.model.new_int_var_from_domain(domains[job], "")
-            for unit, job in enumerate(self.owner.tolist())
+            for unit, job in enumerate(in_time(self.owner.tolist(), over))
             if job in domains
         }
 
-    def _held(self, axis: Axis) -> list[tuple[int, Box, cp_model.IntVar]]:
+    def _held(self, axis: Axis, over: Callable[[], bool]) -> list[tuple[int, Box, cp_model.IntVar]]:
         """Node, box and position of what is held of the nodes that some job could use."""
         useful = self.problem.room[axis.height > 0].any(axis=0)
         held = []
-        for node in np.nonzero(useful)[0].tolist():
+        for node in in_time(np.nonzero(useful)[0].tolist(), over):
             for box in axis.held(self.problem, node):
                 last = int(axis.end[node]) - box.height
                 bottom = self.model.new_int_var(int(axis.first[node]), last, "")

@@ -41,6 +41,7 @@ def certify(
     budget: Budget,
     *,
     whole: bool,
+    placed: bool = True,
     regime: str = "deterministic",
 ) -> Certificate:
     """The certificate of a decision.
@@ -53,12 +54,15 @@ def certify(
         Of the plan that the decision comes from.
     whole : bool
         Whether the decision has every job of the plan; without this the bound does not hold for it.
+    placed : bool
+        Whether every job of the plan has nodes; without this the proof is one of pooled capacity.
     """
     bound = min(result.bound, value) if whole else None
     proven = bound is not None and value - bound <= OPTIMAL_GAP * max(1.0, value)
+    best = "optimal" if placed else "pooled-optimal"
     unproven = "heuristic" if result.status == "heuristic" else "feasible"
     budget.lap("answer")
     return Certificate(
-        model, objective, "optimal" if proven else unproven, value, bound,
+        model, objective, best if proven else unproven, value, bound,
         budget.phases_ms, result.limit_hit, regime,
     )  # fmt: skip

@@ -11,11 +11,13 @@ applications", 2020, chapters 2.3, 5 and 6.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
-from cpdispatch.models.search import Values
+from cpdispatch.models.search import Values, in_time, never
 from cpdispatch.models.timing import Timing
 
 
@@ -29,20 +31,28 @@ class CopiesModel:
     problem : NodeProblem
     plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
+    over : callable
+        Whether there is no more time to build it.
     """
 
     lossless = True
 
-    def __init__(self, problem: NodeProblem, plan: NodePlan | None = None) -> None:
+    def __init__(
+        self,
+        problem: NodeProblem,
+        plan: NodePlan | None = None,
+        over: Callable[[], bool] = never,
+    ) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
         self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
-        self.present = [self._copies_of(job) for job in range(len(problem.jobs))]
-        self.copies = [self._intervals_of(job) for job in range(len(problem.jobs))]
-        for job in range(len(problem.jobs)):
+        jobs = range(len(problem.jobs))
+        self.present = [self._copies_of(job) for job in in_time(jobs, over)]
+        self.copies = [self._intervals_of(job) for job in in_time(jobs, over)]
+        for job in in_time(jobs, over):
             self._alternative(job)
         for resource in problem.resources:
-            for node in np.nonzero(problem.capacity[:, resource])[0].tolist():
+            for node in in_time(np.nonzero(problem.capacity[:, resource])[0].tolist(), over):
                 self._within_node(node, resource)
         self.timing.within(problem.watts_free, problem.watts)
         self.timing.minimise()

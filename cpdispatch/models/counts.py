@@ -10,12 +10,14 @@ chapter 6.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
-from cpdispatch.models.search import Values
+from cpdispatch.models.search import Values, in_time, never
 from cpdispatch.models.timing import Timing
 
 
@@ -27,6 +29,8 @@ class CountsModel:
     problem : NodeProblem
     plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
+    over : callable
+        Whether there is no more time to build it.
 
     Notes
     -----
@@ -41,18 +45,24 @@ class CountsModel:
 
     lossless = True
 
-    def __init__(self, problem: NodeProblem, plan: NodePlan | None = None) -> None:
+    def __init__(
+        self,
+        problem: NodeProblem,
+        plan: NodePlan | None = None,
+        over: Callable[[], bool] = never,
+    ) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
         self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
-        self.placed = [self._units_of(job) for job in range(len(problem.jobs))]
-        for job in range(len(problem.jobs)):
+        jobs = range(len(problem.jobs))
+        self.placed = [self._units_of(job) for job in in_time(jobs, over)]
+        for job in in_time(jobs, over):
             self._all_placed(job)
         for resource in problem.resources:
             self._within_system(resource)
             self._within_system_mirrored(resource)
             self._disjoint(resource)
-            for node in np.nonzero(problem.capacity[:, resource])[0].tolist():
+            for node in in_time(np.nonzero(problem.capacity[:, resource])[0].tolist(), over):
                 self._within_node(node, resource)
         self.timing.within(problem.watts_free, problem.watts)
         self.timing.minimise()

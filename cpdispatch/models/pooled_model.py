@@ -10,6 +10,7 @@ applications", 2020, chapters 5 and 6.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -20,7 +21,7 @@ from ortools.sat.python import cp_model
 from cpdispatch.arrays import IntArray
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.pooled import Pool
-from cpdispatch.models.search import Values
+from cpdispatch.models.search import Values, in_time, never
 from cpdispatch.models.timing import After, Timing
 
 EXHAUST_STEPS = 200_000
@@ -116,15 +117,20 @@ class PooledModel:
     problem : PooledProblem
     plan : int64 array, shape (jobs,)
         A complete plan, which the solver starts from; it looks for none that is worse.
+    over : callable
+        Whether there is no more time to build it.
     """
 
     lossless = True
 
-    def __init__(self, problem: PooledProblem, plan: IntArray) -> None:
+    def __init__(
+        self, problem: PooledProblem, plan: IntArray, over: Callable[[], bool] = never
+    ) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
         self.timing = Timing(self.model, problem, plan)
-        for free, demand in zip(problem.pool.free.T, problem.pool.demand.T, strict=True):
+        rows = zip(problem.pool.free.T, problem.pool.demand.T, strict=True)
+        for free, demand in in_time(rows, over):
             self.timing.within(free, demand)
         self.timing.minimise()
         self.timing.search_by_priority()

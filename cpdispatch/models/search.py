@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -51,6 +51,32 @@ class FalseAnswerError(Exception):
     """The solver stated something that is not so."""
 
 
+class BuildEndedError(Exception):
+    """The time was over before a model was complete."""
+
+
+ItemT = TypeVar("ItemT")
+
+
+def never() -> bool:
+    """Whether the time is over, where nobody looks at the clock."""
+    return False
+
+
+def in_time(items: Iterable[ItemT], over: Callable[[], bool]) -> Iterator[ItemT]:
+    """The items, while there is time.
+
+    Raises
+    ------
+    BuildEndedError
+        When the time is over before all of them were taken.
+    """
+    for item in items:
+        if over():
+            raise BuildEndedError
+        yield item
+
+
 PlanT = TypeVar("PlanT")
 
 
@@ -63,16 +89,19 @@ class Values(Protocol):
 
 
 class Formulation(Protocol[PlanT]):
-    """A CP-SAT model that can be given a plan as a hint, and that a plan can be read from."""
+    """A CP-SAT model that can be given a plan as a hint, and that a plan can be read from.
+
+    Building it ends with `BuildEndedError` when ``over`` says that the time is over.
+    """
 
     timing: Timing
     """When the jobs run."""
 
-    def __init__(self, problem: Any, plan: PlanT) -> None: ...
+    def __init__(self, problem: Any, plan: PlanT, over: Callable[[], bool] = never) -> None: ...
 
     @staticmethod
     def size(problem: Any) -> int:
-        """How many parts the model of a problem has, of those that there are most of."""
+        """How many parts the model of a problem has; building it takes time by that."""
         ...
 
     @property
@@ -171,6 +200,9 @@ class Search:
             return Outcome("infeasible")
         try:
             outcome = self._restarts(build(), budget, judge, deterministic_per_s)
+        except BuildEndedError:
+            self.faults[CLOCK_ENDED] += 1
+            return Outcome("unsolved", limit_hit=True)
         except Exception as error:
             # Whatever goes wrong in or around the solver must not cost the decision.
             self.faults[f"a model raised {type(error).__name__}"] += 1

@@ -296,7 +296,8 @@ class Thesis:
         budget.lap("select")
         start_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
         if len(chosen) == 0:
-            places, whole, result = Placements.of({}), True, Result("optimal", 0.0)
+            places, whole, placed = Placements.of({}), True, True
+            result = Result("optimal", 0.0)
         elif self.variant.on_pool:
             pooled_problem = pose_on_pool(instance, chosen, self.variant, self.objective)
             planned_s, result = self.solve(pooled_problem, budget)
@@ -305,15 +306,18 @@ class Thesis:
             start_s[chosen[later]] = planned_s[later]
             start_s[places.position] = instance.now
             whole = bool((start_s[chosen] != NO_START).all())
+            placed = not later.any()
         else:
             problem = pose_on_nodes(instance, chosen, self.variant, self.objective)
             plan, result = self.solve(problem, budget)
             kept = startable(instance, problem, plan)
             start_s[chosen[kept]] = plan.start_s[kept]
-            places, whole = placements(problem, plan, kept), bool(kept.all())
+            places, whole, placed = placements(problem, plan, kept), bool(kept.all()), True
         reason = reasons(instance, np.arange(len(start_s)), start_s)
         value = objectives.of(self.objective, instance.queue).value(start_s)
-        certificate = certify(self.variant.name, self.objective, value, result, budget, whole=whole)
+        certificate = certify(
+            self.variant.name, self.objective, value, result, budget, whole=whole, placed=placed
+        )
         return Decision(start_s, reason, places, certificate)
 
     def solve(self, problem: Posed[PlanT], budget: Budget) -> tuple[PlanT, Result]:
@@ -337,7 +341,7 @@ class Thesis:
 
         def build() -> Formulation[PlanT]:
             nonlocal lossless
-            model = self.variant.formulation(problem, plan)
+            model = self.variant.formulation(problem, plan, lambda: budget.over)
             lossless = model.lossless
             budget.lap("build")
             return model

@@ -9,7 +9,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.instance import Instance, digest
 from cpdispatch.solution.reasons import explain_waiting, left_free
 
-STATUSES = ("optimal", "feasible", "heuristic", "infeasible", "unsolved")
+STATUSES = ("optimal", "pooled-optimal", "feasible", "heuristic", "infeasible", "unsolved")
 
 
 @dataclass(frozen=True, slots=True)

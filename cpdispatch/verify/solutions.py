@@ -101,6 +101,7 @@ def _claims(instance: Instance, solution: Solution, starts: Mapping[int, int]) -
     """Whether objective, value, bound and status agree with each other and with the plan."""
     found = []
     value, bound, name = solution.value, solution.bound, solution.objective
+    proven = solution.status in ("optimal", "pooled-optimal")
     if solution.status not in STATUSES:
         text = f"{solution.status!r} is not one of {', '.join(STATUSES)}"
         found.append(Violation(Kind.STATUS, text))
@@ -116,9 +117,10 @@ def _claims(instance: Instance, solution: Solution, starts: Mapping[int, int]) -
         if not bound <= value + 1e-9 * max(1.0, abs(value)):
             text = f"the lower bound {bound} lies above the value {value}"
             found.append(Violation(Kind.BOUND, text))
-        elif solution.status == "optimal" and value - bound > 1e-6 * max(1.0, abs(value)):
-            text = f"optimal, with a bound of {bound} below the value {value}"
+        elif proven and value - bound > 1e-6 * max(1.0, abs(value)):
+            text = f"{solution.status}, with a bound of {bound} below the value {value}"
             found.append(Violation(Kind.STATUS, text))
-    elif bound is not None and solution.status == "optimal":
-        found.append(Violation(Kind.STATUS, "optimal, with a bound and without a value"))
+    elif bound is not None and proven:
+        text = f"{solution.status}, with a bound and without a value"
+        found.append(Violation(Kind.STATUS, text))
     return found

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from cpdispatch.instance import Instance
-from cpdispatch.models.boxes import Axis, Box, BoxesModel, pack
+from cpdispatch.models.boxes import NUMBERS_PER_PART, Axis, Box, BoxesModel, pack
 from cpdispatch.models.node_problem import NodeProblem
 from tests.models.cases import (
     EXAMPLES,
@@ -285,6 +285,25 @@ def test_what_is_held_is_cut_into_boxes_of_constant_height() -> None:
 
 
 # --------------------------------------------------------------------------------------- hints
+
+
+@pytest.mark.parametrize("busy", [0, 1])
+@pytest.mark.parametrize("nodes", [2, 200, 2000])
+def test_the_size_of_a_model_counts_what_grows_with_the_number_of_nodes(
+    nodes: int, busy: int
+) -> None:
+    """Numbers in domains and tables, and boxes of what runs."""
+    held = [running(900 + node, 9, [1, 0], node) for node in range(busy * nodes)]
+    groups = [{"name": "a", "nodes": nodes, "capacity": [4, 2]}]
+    problem = problem_of(
+        queued(job(1, 5, 2, 2, 2), job(2, 7, 2, 3, 0), running=held, groups=groups)
+    )
+    proto = BoxesModel(problem).model.proto
+    numbers = sum(len(variable.domain) for variable in proto.variables)
+    numbers += sum(len(each.element.exprs) for each in proto.constraints)
+    size = BoxesModel.size(problem)
+    assert size >= len(proto.variables)
+    assert size >= numbers / NUMBERS_PER_PART / 2
 
 
 @settings(max_examples=100)

@@ -51,7 +51,7 @@ from tests.models.cases import (
     running,
     solver,
 )
-from tests.models.exhaustive import _Tree, best_plan, possible
+from tests.models.exhaustive import best_plan, possible
 from tests.models.test_part import (
     ALL,
     ONE_EACH,
@@ -62,7 +62,8 @@ from tests.models.test_part import (
     wrong,
 )
 from tests.models.test_solver import FAULTS, SILENT, TOOLS
-from tests.strategies import Plan, before, lasting, release, systems, workloads
+from tests.oracles.exhaustive_plans import WithPrecedence, optimum
+from tests.strategies import release, systems, workloads
 
 COPIES, COUNTS, BOXES = (f"pcp:model={name}" for name in FORMULATIONS)
 names = st.sampled_from(sorted(MODELS))
@@ -120,59 +121,6 @@ def check(instance: Instance, one: Engine, decision: Decision) -> None:
 # -------------------------------------------------------------------------------------- the twin
 
 
-class _Precedence(_Tree):
-    """The exhaustive twin of jobs that come after others, and last as long as some limits say."""
-
-    def __init__(self, told: Instance, limits: str, *rest: Any) -> None:
-        super().__init__(lasting(told, limits), *rest)
-        self.told = told
-
-    def cost(self, position: int, second: int) -> Fraction:
-        start = {position: self.instance.now + second}
-        return verify.objective_value(self.told, self.objective, start)
-
-    def search(self, plan: Plan, spent: Fraction, last: tuple[int, int]) -> None:
-        left = [position for position in self.jobs if position not in plan]
-        least = sum((self.cost(position, max(last[0], 0)) for position in left), spent)
-        if self.best is not None and least >= self.best:
-            return
-        if not left:
-            if self.accept(plan):
-                self.best, self.plan = spent, dict(plan)
-            return
-        able = [k for k in left if set(before(self.instance, k)) <= set(plan)]
-        children = []
-        for position in able:
-            ready = release(self.instance, plan, position) - self.instance.now
-            for where in self.ways[position]:
-                second = self.earliest(position, where, max(ready, last[0]))
-                if (second, position) > last:
-                    children.append((second, position, where))
-        for second, position, where in sorted(children, key=lambda child: child[:2]):
-            self.take(position, where, second, 1)
-            plan[position] = self.instance.now + second, where
-            self.search(plan, spent + self.cost(position, second), (second, position))
-            del plan[position]
-            self.take(position, where, second, -1)
-
-
-def optimum(instance: Instance, one: Engine) -> float:
-    """The least value of all plans of the jobs that are selected which keep what is promised."""
-    latest_s = {
-        position: latest
-        for part in one.parts(instance, one.select(instance))
-        for position, latest in zip(part.position.tolist(), part.latest_s.tolist(), strict=True)
-    }
-    kept = "requested" if instance.overdue().any() else one.limits
-    tree = _Precedence(
-        instance, kept, list(latest_s), one.objective,
-        lambda plan: all(start <= latest_s[k] for k, (start, _) in plan.items()),
-    )  # fmt: skip
-    tree.search({}, Fraction(0), (0, -1))
-    assert tree.best is not None
-    return float(tree.best)
-
-
 @fewer
 @given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]))
 def test_the_twin_with_precedence_is_the_exhaustive_twin_where_no_job_comes_after_another(
@@ -180,7 +128,7 @@ def test_the_twin_with_precedence_is_the_exhaustive_twin_where_no_job_comes_afte
 ) -> None:
     chosen = possible(instance)
     best = best_plan(instance, chosen, objective)
-    tree = _Precedence(instance, "expected", chosen, objective, lambda plan: True)
+    tree = WithPrecedence(instance, "expected", chosen, objective, lambda plan: True)
     tree.search({}, Fraction(0), (0, -1))
     assert best is not None
     assert tree.best == best[0]

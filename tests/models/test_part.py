@@ -103,6 +103,17 @@ def test_a_job_fits_now_if_it_could_start_now_alone(instance: Instance) -> None:
         assert fits_now(instance)[k] == could
 
 
+def test_a_reservation_that_has_ended_gives_nothing_back_before_one_that_is_to_come() -> None:
+    reserved = [
+        {"start": start, "duration": 5, "nodes": [0], "capacity": [4, 1]} for start in (80, 105)
+    ]
+    one_node = [{"name": "a", "nodes": 1, "capacity": [4, 1]}]
+    instance = queued(
+        job(1, 6, 1, 4, 0), job(2, 5, 1, 4, 0), reservations=reserved, groups=one_node
+    )
+    assert fits_now(instance).tolist() == [False, True]
+
+
 def selected(instance: Instance, m: int = 1000, reserve: int = ALL) -> Selection:
     return select(instance, slowdown_priority(instance), m, reserve)
 

@@ -20,7 +20,7 @@ from cpdispatch.models.budget import Budget
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.objective import OBJECTIVES
-from cpdispatch.models.search import FIRST_SHARE, SEARCHES
+from cpdispatch.models.search import CLOCK_ENDED, FIRST_SHARE, SEARCHES
 from cpdispatch.models.thesis import VARIANTS, Thesis, make_thesis, pose_on_pool
 from tests.models.cases import (
     EXAMPLES,
@@ -307,6 +307,18 @@ def test_the_solver_improves_on_a_poor_order(name: str) -> None:
 
 
 @every_variant
+def test_a_plan_of_the_pool_is_optimal_only_where_all_of_its_jobs_have_nodes(name: str) -> None:
+    """The wide job would fit the pool at once, but no node: it starts when a node is empty."""
+    on_pool = VARIANTS[name].on_pool
+    now = job(1, 5, 1, 4, 0), job(2, 5, 1, 4, 0)
+    assert variant(name).dispatch(queued(*now)).certificate.status == "optimal"
+    decision = variant(name).dispatch(queued(*now, job(3, 9, 2, 4, 0)))
+    assert sound(queued(*now, job(3, 9, 2, 4, 0)), decision)
+    assert decision.start_s.max() > 100
+    assert decision.certificate.status == ("pooled-optimal" if on_pool else "optimal")
+
+
+@every_variant
 def test_jobs_that_all_fit_start_now_and_that_is_optimal(name: str) -> None:
     decision = variant(name).dispatch(queued(job(1, 5, 1, 4, 0), job(2, 9, 1, 2, 1)))
     assert decision.start_s.tolist() == [100, 100]
@@ -549,6 +561,30 @@ def test_the_deterministic_limit_falls_with_the_size_of_the_model(
         variant(name, limit_s=2.0).dispatch(crowd(name))
         first_s = 2.0 * FIRST_SHARE * min(0.1, limit_per_part / sizes[-1])
         assert solvers[0].parameters.max_deterministic_time == pytest.approx(first_s)
+
+
+@every_variant
+@pytest.mark.usefixtures("only_solver")
+def test_a_model_is_not_built_to_its_end_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    built: list[bool] = []
+    formulation = VARIANTS[name].formulation
+    instance, make = crowd(name), formulation.__init__
+
+    def late(model: Any, problem: Any, plan: Any, over: Any) -> None:
+        assert not over()
+        make(model, problem, plan, lambda: True)
+        built.append(True)
+
+    monkeypatch.setattr(formulation, "__init__", late)
+    one = variant(name)
+    decision = one.dispatch(instance)
+    assert built == []
+    assert decision.certificate.status == "heuristic"
+    assert decision.certificate.limit_hit
+    assert one.faults == {CLOCK_ENDED: 1}
+    assert sound(instance, decision)
 
 
 @every_variant

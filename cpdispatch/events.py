@@ -1,4 +1,4 @@
-"""What happens to a system while it runs: nodes that fail and come back."""
+"""What happens to a system while it runs: nodes that fail, or are drained, and come back."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from cpdispatch.files import read_text
 from cpdispatch.parameters import pairs, values
 from cpdispatch.system import LIMIT, System
 
-FAIL, REPAIR = "fail", "repair"
-KINDS = (FAIL, REPAIR)
+FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
+KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN)
 """What a row of a file of events can say."""
+_ENDS = {FAIL: REPAIR, DRAIN: UNDRAIN}
+"""What takes a node out of service, and what brings it back; the two are apart."""
+_STATES = {FAIL: "down", DRAIN: "drained"}
 COLUMNS = ("time", "kind", "nodes")
 REQUEUES = ("all", "restartable", "none")
 """Which jobs are queued again when their node fails."""
@@ -117,38 +120,42 @@ class Events:
         ------
         InputError
             When a node is none of the system's, fails while it is down, or is repaired while it
-            is up.
+            is up; the same of a drain and its end.
         """
-        down: dict[int, int] = {}
+        out: dict[tuple[str, int], int] = {}
         found = []
         for row in self.rows:
             nodes = _nodes(row.nodes, system, self.file, row.line)
             for node in nodes:
-                self._follow(row, node, down)
+                self._follow(row, node, out)
             found.append(Event(row.time_s, row.kind, nodes))
         return found
 
-    def _follow(self, row: Row, node: int, down: dict[int, int]) -> None:
-        """Note what happens to a node; ``down`` has when each node that is down failed."""
+    def _follow(self, row: Row, node: int, out: dict[tuple[str, int], int]) -> None:
+        """Note what happens to a node; ``out`` has since when each one is down, or drained."""
 
         def wrong(problem: str, advice: str) -> InputError:
             return InputError(
                 problem, file=self.file, line=row.line, field="kind", value=row.kind, advice=advice
             )
 
-        if row.kind == FAIL:
-            if node in down:
+        if row.kind in _ENDS:
+            state, ends = _STATES[row.kind], _ENDS[row.kind]
+            if (row.kind, node) in out:
                 raise wrong(
-                    f"node {node} is down since {down[node]}",
-                    "write its repair before it fails again, or leave the row out",
+                    f"node {node} is {state} since {out[row.kind, node]}",
+                    f"write its {ends} before, or leave the row out",
                 )
-            down[node] = row.time_s
+            out[row.kind, node] = row.time_s
             return
-        if node not in down:
-            raise wrong(f"node {node} is up", "write when it fails before it is repaired")
-        if down.pop(node) == row.time_s:
+        begins = next(kind for kind, ends in _ENDS.items() if ends == row.kind)
+        if (begins, node) not in out:
             raise wrong(
-                f"node {node} fails and is repaired in the same second",
+                f"node {node} is not {_STATES[begins]}", f"write a row with {begins} before it"
+            )
+        if out.pop((begins, node)) == row.time_s:
+            raise wrong(
+                f"node {node} has {begins} and {row.kind} in the same second",
                 "write a later time, or leave both rows out",
             )
 
@@ -330,7 +337,8 @@ def _row(cells: list[str], names: list[str], line: int, path: str | os.PathLike[
     if kind not in KINDS:
         raise InputError(
             f"unknown kind{nearest(kind, KINDS)}",
-            file=path, line=line, field="kind", value=kind, advice=f"write {' or '.join(KINDS)}",
+            file=path, line=line, field="kind", value=kind,
+            advice=f"write {', '.join(KINDS[:-1])} or {KINDS[-1]}",
         )  # fmt: skip
     return Row(line, _time(cell["time"], "time", line, path), kind, cell["nodes"])
 

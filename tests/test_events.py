@@ -60,13 +60,14 @@ def test_distributions_are_read() -> None:
         ("1.5,fail,1", "time", "'1.5'", "no whole number"),
         ("soon,fail,1", "time", "'soon'", "whole seconds on the clock of the log"),
         ("9" * 20 + ",fail,1", "time", f"'{'9' * 20}'", "must be 281474976710656 or less"),
-        ("5,explode,1", "kind", "'explode'", "write fail or repair"),
+        ("5,explode,1", "kind", "'explode'", "write fail, repair, drain or undrain"),
         ("5,fial,1", "kind", "'fial'", "did you mean fail?"),
-        ("5,repair,1", "kind", "'repair'", "node 1 is up; write when it fails"),
+        ("5,repair,1", "kind", "'repair'", "node 1 is not down; write a row with fail before it"),
         ("5,fail,1,2", None, None, "the row has 4 cells"),
         ("2,fail,1", "time", "2", "before that of the row above, 3"),
-        ("5,fail,0", "kind", "'fail'", "node 0 is down since 3; write its repair"),
-        ("3,repair,0", "kind", "'repair'", "fails and is repaired in the same second"),
+        ("5,fail,0", "kind", "'fail'", "node 0 is down since 3; write its repair before"),
+        ("5,undrain,0", "kind", "'undrain'", "node 0 is not drained; write a row with drain"),
+        ("3,repair,0", "kind", "'repair'", "has fail and repair in the same second"),
     ],
 )
 def test_a_wrong_row_is_one_clear_error(

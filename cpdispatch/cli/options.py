@@ -140,9 +140,9 @@ class EventOptions:
     Parameters
     ----------
     events
-        Failures and repairs of nodes: a CSV file (time,kind,nodes), or failures that --seed draws,
-        as weibull:mtbf=30d,shape=0.7,repair=4h or exponential:mtbf=30d,repair=4h, for one group
-        of nodes with group=NAME; may be given several times.
+        Failures, repairs and drains of nodes in a CSV file (time,kind,nodes), or failures that
+        --seed draws, as weibull:mtbf=30d,shape=0.7,repair=4h or exponential:mtbf=30d,repair=4h, for
+        one group of nodes with group=NAME; may be given several times.
     requeue
         Jobs that are queued again when a node fails under them; the others end as failed. Default:
         those that may be restarted; all, where none may.

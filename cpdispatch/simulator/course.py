@@ -8,7 +8,7 @@ from math import gamma
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.events import FAIL, REPAIR, Event, Events
+from cpdispatch.events import DRAIN, FAIL, REPAIR, Event, Events
 from cpdispatch.system import LIMIT, System
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -32,7 +32,7 @@ class Course:
     ----------
     happened : list of Event
     down : int64 array
-        The nodes out of service, ascending.
+        The nodes that take no job, ascending: they have failed, or are drained.
     """
 
     def __init__(self, events: Events, system: System, seed: int, start_s: int) -> None:
@@ -45,7 +45,7 @@ class Course:
         self._drawn: list[tuple[int, int, str]] = []
         for node in self._draws:
             self._fails(node, start_s)
-        self._failed = np.zeros(system.nodes, dtype=np.bool_)
+        self._out = {kind: np.zeros(system.nodes, dtype=np.bool_) for kind in (FAIL, DRAIN)}
         self.down: IntArray = sealed(np.empty(0, dtype=np.int64))
         self.happened: list[Event] = []
 
@@ -64,8 +64,9 @@ class Course:
         else:
             event = self._take_drawn()
         self.happened.append(event)
-        self._failed[list(event.nodes)] = event.kind == FAIL
-        self.down = sealed(np.flatnonzero(self._failed))
+        of = FAIL if event.kind in (FAIL, REPAIR) else DRAIN
+        self._out[of][list(event.nodes)] = event.kind == of
+        self.down = sealed(np.flatnonzero(self._out[FAIL] | self._out[DRAIN]))
         return event
 
     def _take_drawn(self) -> Event:

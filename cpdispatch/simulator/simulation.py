@@ -281,7 +281,8 @@ class Simulation:
         event = self._next_event()
         self.now = min(submit, completion, event)
         if event == self.now:
-            self._happen()
+            while self._next_event() == self.now:
+                self._happen()
             return True
         if completion < submit:
             self._complete()

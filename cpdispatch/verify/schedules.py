@@ -15,8 +15,9 @@ from cpdispatch.verify.service import (
     REQUEUES,
     Outages,
     at_failure,
-    down_at_last,
     downtimes,
+    drains,
+    out_at_last,
 )
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text, too_soon_text
 
@@ -126,9 +127,10 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     that it comes after, if that one stands before it in the table and ran. Where jobs could be
     restarted, an attempt that was killed is one at a job that may be, lies between its submission
     and its start, is shorter than its runtime, and holds its nodes as any job does; where
-    killing takes time, until that is over, and the job runs so much longer afterwards. Where nodes
-    could fail, none is used while it is down, and a job that ran on a node that failed was stopped
-    at that very time: it was queued again if it could be, or else ended.
+    killing takes time, until that is over, and the job runs so much longer afterwards. Where events
+    happened to the system, no node is used while it is down, and no job starts on one that is
+    drained. A job that ran on a node that failed was stopped at that very time: it was queued again
+    if it could be, or else ended.
     """
     found = _Findings()
     _lives(table, found)
@@ -345,7 +347,7 @@ def _with_stops(table: Schedule, outages: Outages) -> Schedule:
 
 
 def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Findings) -> None:
-    """No job is on a node while it is down."""
+    """No job is on a node while it is down, or starts there while it is drained."""
     t, start_s, end_s = table, table.start_s[owner], table.end_s[owner]
     down = downtimes(outages.happened)
     met = down.meeting(t.node, start_s, end_s)
@@ -355,6 +357,16 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
         lambda e: (
             f"job {t.id[owner[e]]} is on node {t.node[e]} from {start_s[e]} to {end_s[e]}: the "
             f"node is down from {down.begin_s[met[e]]} on"
+        ),
+    )
+    drained = drains(outages.happened)
+    entered = drained.meeting(t.node, start_s, start_s)
+    found.add(
+        Kind.DOWN,
+        (entered >= 0).nonzero()[0],
+        lambda e: (
+            f"job {t.id[owner[e]]} starts on node {t.node[e]} at {start_s[e]}: the node is drained "
+            f"from {drained.begin_s[entered[e]]} on"
         ),
     )
 
@@ -367,7 +379,7 @@ def _waits_for_service(
     One that does not fit the others does. If there is one, it may keep those back that do.
     """
     t, capacity = table, system.capacity.copy()
-    capacity[down_at_last(outages.happened)] = 0
+    capacity[out_at_last(outages.happened)] = 0
     rows = waits.nonzero()[0].tolist()
     fits = [units_that_fit(capacity, t.request[k]) >= t.units[k] for k in rows]
     return waits if not all(fits) else np.zeros_like(waits)

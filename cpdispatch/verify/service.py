@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.events import FAIL, REPAIR, Event
+from cpdispatch.events import DRAIN, FAIL, REPAIR, UNDRAIN, Event
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,6 +124,11 @@ def downtimes(happened: Sequence[Event]) -> Spans:
     return spans(happened, FAIL, REPAIR)
 
 
+def drains(happened: Sequence[Event]) -> Spans:
+    """When nodes took no new job."""
+    return spans(happened, DRAIN, UNDRAIN)
+
+
 def at_failure(happened: Sequence[Event], node: IntArray, end_s: IntArray) -> BoolArray:
     """Whether a node failed at this very time, shape (entries,)."""
     failures = {(n, event.time_s) for event in happened if event.kind == FAIL for n in event.nodes}
@@ -131,7 +136,7 @@ def at_failure(happened: Sequence[Event], node: IntArray, end_s: IntArray) -> Bo
     return np.fromiter((pair in failures for pair in pairs), dtype=np.bool_, count=len(node))
 
 
-def down_at_last(happened: Sequence[Event]) -> list[int]:
-    """The nodes that were down in the end."""
-    down = downtimes(happened)
-    return [int(node) for node in down.node[down.end_s == _NEVER]]
+def out_at_last(happened: Sequence[Event]) -> list[int]:
+    """The nodes that were down, or drained, in the end."""
+    both = (downtimes(happened), drains(happened))
+    return [int(node) for out in both for node in out.node[out.end_s == _NEVER]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cpdispatch.events import FAIL, Event
+from cpdispatch.events import DRAIN, FAIL, REPAIR, Event
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System
 from tests.oracles.plain import Matrix, Nodes, PlainJob, choose, fits, lowest, take
@@ -42,6 +42,7 @@ def replay(
     coming = [job for job in jobs if fits(capacity, job)]
     happening = list(events)
     down: set[int] = set()
+    drained: set[int] = set()
     queue: list[Attempted] = []
     running: list[Attempted] = []
     while coming or running or (queue and happening):
@@ -62,12 +63,16 @@ def replay(
                 for job in [j for j in running if set(j.nodes) & set(event.nodes)]:
                     running.remove(job)
                     stop(job, now, queue)
-            else:
+            elif event.kind == REPAIR:
                 down.difference_update(event.nodes)
+            elif event.kind == DRAIN:
+                drained.update(event.nodes)
+            else:
+                drained.difference_update(event.nodes)
         while coming and coming[0].submit == now:
             queue.append(coming.pop(0))
         queue.sort(key=lambda job: job.row)
-        for job in started(now, capacity, down, queue, running):
+        for job in started(now, capacity, down | drained, queue, running):
             queue.remove(job)
             running.append(job)
     return jobs
@@ -90,7 +95,7 @@ def started(
     there = [[0] * len(row) if n in down else list(row) for n, row in enumerate(capacity)]
     free = [list(row) for row in there]
     for job in running:
-        take(free, job, job.nodes)
+        take(free, job, {n: units for n, units in job.nodes.items() if n not in down})
     found: list[Attempted] = []
     head, later, shadow = None, free, now
 
@@ -105,7 +110,7 @@ def started(
                 start(job, free)
             elif fits(there, job):
                 head = job
-                later, shadow = at_shadow(now, free, head, running + found)
+                later, shadow = at_shadow(now, free, down, head, running + found)
                 take(later, head, choose(later, capacity, head, False))
         elif now + job.expected <= shadow:
             if fits(free, job):
@@ -120,14 +125,14 @@ def started(
 
 
 def at_shadow(
-    now: int, free: Matrix, head: Attempted, running: list[Attempted]
+    now: int, free: Matrix, down: set[int], head: Attempted, running: list[Attempted]
 ) -> tuple[Matrix, int]:
     """What is free when the blocked job fits, and from when on it does."""
     later = [list(row) for row in free]
     for end in sorted({job.expected_end(now) for job in running}):
         for job in running:
             if job.expected_end(now) == end:
-                take(later, job, job.nodes, 1)
+                take(later, job, {n: u for n, u in job.nodes.items() if n not in down}, 1)
         if fits(later, head):
             return later, end
     raise AssertionError("the job fits the nodes in service")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cpdispatch import verify
 from cpdispatch.errors import DecisionError, InterruptedRunError, UsageError
-from cpdispatch.events import FAIL, REPAIR, Event, Events, Row, read
+from cpdispatch.events import DRAIN, FAIL, REPAIR, UNDRAIN, Event, Events, Row, read
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import CHECKPOINT, finished
@@ -132,6 +132,31 @@ def test_jobs_whose_nodes_never_come_back_are_counted() -> None:
     assert made.metrics["jobs_never_started"] == 1
 
 
+def test_a_drained_node_takes_no_new_job_and_the_one_on_it_ends() -> None:
+    rows = [(0, 1, 50, 50), (5, 4, 10, 10), (6, 3, 10, 10), (60, 4, 10, 10)]
+    course = happen((2, DRAIN, "0"), (70, UNDRAIN, "0"))
+    for dispatcher in ("easy", "conservative", "prb", "hcp"):
+        made = run(rows, course, dispatcher)
+        assert times(made) == [(0, 50), (70, 80), (6, 16), (80, 90)], dispatcher
+        assert attempts(made) == []
+        assert made.metrics["node_failures"] == 0
+
+
+def test_a_drained_node_may_fail_and_stays_drained_when_it_is_repaired() -> None:
+    course = happen((2, DRAIN, "all"), (20, FAIL, "0"), (30, REPAIR, "0"), (40, UNDRAIN, "all"))
+    made = run([(0, 1, 50, 50)], course)
+    assert attempts(made) == [(1, 0, 20)]
+    assert times(made) == [(40, 90)]
+
+
+def test_the_checker_reports_a_start_on_a_drained_node() -> None:
+    made = run([(0, 4, 10, 10), (5, 1, 10, 10)], happen((2, DRAIN, "0-1"), (50, UNDRAIN, "0-1")))
+    assert made.jobs["nodes"].tolist()[1] == [2]
+    spoiled(made, Kind.DOWN, job_table=poked(made.job_table, "nodes", 1, [1]))
+    happened = made.happened or ()
+    spoiled(made, Kind.DOWN, happened=(replace(happened[0], nodes=(2,)), *happened[1:]))
+
+
 def test_strict_orders_stay_strict_while_a_node_is_down() -> None:
     rows = [(0, 1, 10, 10), (5, 4, 10, 10), (6, 1, 5, 5)]
     made = run(rows, happen((2, FAIL, "3"), (40, REPAIR, "3")), "fifo")
@@ -189,11 +214,12 @@ def test_a_run_in_which_nothing_can_start_any_more_ends() -> None:
 
 @st.composite
 def failures(draw: st.DrawFn, nodes: int, last_s: int = 80) -> list[Event]:
-    """Nodes that fail and come back, in order; some never do."""
+    """Nodes that fail or are drained, and come back, in order; some never do."""
     found = []
     for node in range(nodes):
-        at = sorted(draw(st.sets(st.integers(0, last_s), max_size=6)))
-        found += [Event(t, REPAIR if k % 2 else FAIL, (node,)) for k, t in enumerate(at)]
+        for begins, ends, most in ((FAIL, REPAIR, 6), (DRAIN, UNDRAIN, 3)):
+            at = sorted(draw(st.sets(st.integers(0, last_s), max_size=most)))
+            found += [Event(t, ends if k % 2 else begins, (node,)) for k, t in enumerate(at)]
     return sorted(found, key=lambda event: event.time_s)
 
 
@@ -263,13 +289,13 @@ def test_easy_with_failures_is_its_plain_twin_job_by_job(
 
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(0, 10))
-def test_conservative_keeps_its_promises_until_a_node_fails(
+def test_conservative_keeps_its_promises_until_a_node_is_lost(
     case: tuple[Workload, System, list[Event], str], slack: int
 ) -> None:
     log, system, events, requeue = case
     log = replace(log, runtime_s=np.minimum(log.runtime_s, log.table.requested_s))
     promised: dict[int, int] = {}
-    first_s = min((e.time_s for e in events if e.kind == FAIL), default=2**62)
+    first_s = min((e.time_s for e in events if e.kind in (FAIL, DRAIN)), default=2**62)
 
     class Noted:
         name = "noted"

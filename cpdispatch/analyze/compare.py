@@ -91,6 +91,9 @@ _FIGURES = (
     _Figure("tests", "jobs tested", lambda v: f"{v:,.0f}"),
     _Figure("tests_ended", "  ended in their test", lambda v: f"{v:,.0f}"),
     _Figure("tests_went_on", "  went on right then", lambda v: f"{v:,.0f}"),
+    _Figure("node_failures", "failures of nodes", lambda v: f"{v:,.0f}"),
+    _Figure("requeues", "  jobs stopped and queued again", lambda v: f"{v:,.0f}"),
+    _Figure("failed", "  jobs ended as failed", lambda v: f"{v:,.0f}"),
     _Figure("restarts", "jobs restarted", lambda v: f"{v:,.0f}"),
     _Figure("wasted_processor_s", "  processor hours lost", lambda v: f"{v / 3600:,.0f}"),
     _Figure("wasted_share", "  share of the work", lambda v: f"{v:.2%}"),
@@ -100,7 +103,8 @@ _FIGURES = (
     _Figure("seconds", "seconds in all", lambda v: f"{v:,.1f}"),
 )
 _IF_ANY = (
-    "tests", "tests_ended", "tests_went_on", "restarts", "wasted_processor_s", "wasted_share"
+    "tests", "tests_ended", "tests_went_on", "node_failures", "requeues", "failed", "restarts",
+    "wasted_processor_s", "wasted_share",
 )  # fmt: skip
 """Figures that are shown only when there are any."""
 _OF_USERS = "users.wait_s_mean"
@@ -120,6 +124,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "idempotent": about.get("idempotent", False),
         "restart_cost_s": about.get("restart_cost_s", 0),
         "test_s": about.get("test_s", 0),
+        "events": _events(about.get("events")),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         "decision_ms_p99": None,
@@ -581,6 +586,43 @@ def _tests_text(told: Row, over: Difference | None) -> str:
     return " ".join(said)
 
 
+def failures(rows: Sequence[Row]) -> list[Row]:
+    """What failures of nodes cost, for each run in which a node failed.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher``, ``node_failures``, ``requeues`` (attempts that were lost),
+        ``failed`` (jobs that ended so), ``wasted_processor_s``, ``wasted_share`` and ``text``.
+    """
+    figures = ("node_failures", "requeues", "failed", "wasted_processor_s", "wasted_share")
+    found = []
+    for run in rows:
+        if run.get("node_failures"):
+            told = {"workload": run["workload"], "dispatcher": _name(run, rows)}
+            told |= {name: run[name] for name in figures}
+            found.append(told | {"text": _failures_text(told)})
+    return found
+
+
+def _times_text(count: float) -> str:
+    """How often something happens, in words; a mean over draws has a fraction."""
+    return "once" if count == 1 else f"{count:,.0f} times"
+
+
+def _failures_text(told: Row) -> str:
+    """What failures of nodes cost, in a few sentences for those who decide."""
+    fails, again, ended = told["node_failures"], told["requeues"], told["failed"]
+    said = f"Nodes fail {_times_text(fails)} under {told['dispatcher']}."
+    if not again and not ended:
+        return f"{said} No job runs on one of them then."
+    said += f" Jobs are stopped {_times_text(again + ended)}: queued again {_times_text(again)}, "
+    said += f"ended as failed {_times_text(ended)}."
+    hours, share = told["wasted_processor_s"] / 3600, told["wasted_share"]
+    work = f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
+    return f"{said} {hours:,.0f} processor hours are lost, {work} of the work."
+
+
 def _factor(times: float | None) -> str:
     return "from 0" if times is None else _times(times)
 
@@ -843,9 +885,17 @@ def _name(run: Row, rows: Sequence[Row]) -> str:
     return f"{name} ({', '.join(more)})" if more and len(headings) > 1 else str(name)
 
 
-def setting(run: Row) -> tuple[str, str, str]:
+def setting(run: Row) -> tuple[str, str, str, str]:
     """What must have the same name for two runs to be compared."""
-    return run["workload"], run["system"], "dependencies" * run.get("dependencies", False)
+    dependencies = "dependencies" * run.get("dependencies", False)
+    return run["workload"], run["system"], dependencies, run.get("events", "")
+
+
+def _events(told: dict[str, Any] | None) -> str:
+    """What happened to the system, as far as runs must have it in common; empty for nothing."""
+    if told is None:
+        return ""
+    return " ".join([told["sha256"], told["requeue"]])
 
 
 def _peers(run: Row, rows: Sequence[Row]) -> list[Row]:

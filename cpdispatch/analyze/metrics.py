@@ -42,10 +42,15 @@ class ScheduleColumns:
     capacity : int64 array, shape (resources,)
         Of the whole system.
     lost_s : int64 array, shape (jobs,), or None
-        Time on the nodes before a restart, 0 for most; None when no job could be restarted.
+        Time on the nodes before a restart, 0 for most, by all attempts that were lost; None when
+        no job could be restarted.
     test : array of str, shape (jobs,), or None
         What became of the test run of each job: ``none``, ``ended``, ``went_on`` or ``killed``;
         None when no job was tested.
+    requeued : int64 array, shape (jobs,), or None
+        How often each job was queued again because a node failed; None when no node could.
+    failed : bool array, shape (jobs,), or None
+        Whether each job ended because a node failed; None when no node could.
     """
 
     submit_s: IntArray
@@ -57,6 +62,8 @@ class ScheduleColumns:
     capacity: IntArray
     lost_s: IntArray | None = None
     test: NDArray[np.object_] | None = None
+    requeued: IntArray | None = None
+    failed: NDArray[np.bool_] | None = None
 
     @property
     def started(self) -> NDArray[np.bool_]:
@@ -84,6 +91,8 @@ class ScheduleColumns:
             self.capacity,
             None if self.lost_s is None else self.lost_s[which],
             None if self.test is None else self.test[which],
+            None if self.requeued is None else self.requeued[which],
+            None if self.failed is None else self.failed[which],
         )
 
 
@@ -144,15 +153,37 @@ def per_processor_bounded_slowdown(schedule: ScheduleColumns) -> FloatArray:
     return np.maximum(1.0, (wait_s(schedule) + p) / (processors(schedule) * np.maximum(p, TAU_S)))
 
 
+def restarted(schedule: ScheduleColumns) -> NDArray[np.bool_]:
+    """Which jobs were restarted: work of them was lost, or they were queued again."""
+    lost = np.zeros(len(schedule.start_s), dtype=np.bool_)
+    if schedule.lost_s is not None:
+        lost |= schedule.lost_s > 0
+    return lost if schedule.requeued is None else lost | (schedule.requeued > 0)
+
+
+def useful_s(schedule: ScheduleColumns) -> IntArray:
+    """Time on the nodes that was not lost: none of a job that ended because a node failed."""
+    lasted = runtime_s(schedule)
+    return lasted if schedule.failed is None else np.where(schedule.failed, 0, lasted)
+
+
+def lost_s(schedule: ScheduleColumns) -> IntArray:
+    """Time on the nodes that was lost: before restarts, and of jobs that a failed node ended."""
+    lost = np.zeros(len(schedule.start_s), dtype=np.int64)
+    if schedule.lost_s is not None:
+        lost += schedule.lost_s
+    return lost + runtime_s(schedule) - useful_s(schedule)
+
+
 def wasted_processor_s(schedule: ScheduleColumns) -> int:
-    """Processors times seconds of what jobs did before they were restarted, of all jobs."""
-    return 0 if schedule.lost_s is None else int(processors(schedule) @ schedule.lost_s)
+    """Processors times seconds of what jobs did in vain, of all jobs, see `lost_s`."""
+    return int(processors(schedule) @ lost_s(schedule))
 
 
 def wasted_share(schedule: ScheduleColumns) -> float:
     """Lost processor seconds over those of all attempts, lost and not, of the jobs that started."""
     ran = schedule.take(schedule.started)
-    used = int(processors(ran) @ runtime_s(ran))
+    used = int(processors(ran) @ useful_s(ran))
     return wasted_processor_s(schedule) / max(used + wasted_processor_s(schedule), 1)
 
 
@@ -164,9 +195,10 @@ def makespan_s(schedule: ScheduleColumns) -> int:
 def utilisation(schedule: ScheduleColumns) -> FloatArray:
     """Share of each resource type held by jobs over the makespan, shape (resources,).
 
-    sum of p times units times request / (capacity times makespan); 0 for a type nobody has.
+    sum of p times units times request / (capacity times makespan); 0 for a type nobody has. Jobs
+    that ended because a node failed do not count.
     """
-    held = (runtime_s(schedule) * schedule.units) @ schedule.request
+    held = (useful_s(schedule) * schedule.units) @ schedule.request
     return np.asarray(held / np.maximum(schedule.capacity * makespan_s(schedule), 1))
 
 
@@ -292,7 +324,7 @@ def _by_group(
         counted = (group >= 0) & part.started
         columns: list[NDArray[Any] | None] = [None, wait_s(part), bounded_slowdown(part)]
         if part.lost_s is not None:
-            columns += [part.lost_s > 0, processors(part) * part.lost_s]
+            columns += [restarted(part), processors(part) * lost_s(part)]
         for row, values in enumerate(columns):
             weights = None if values is None else values[counted]
             sums[row] += np.bincount(group[counted], weights, minlength=len(names))
@@ -341,9 +373,12 @@ def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, flo
             "backfilled": int(schedule.backfilled.sum()),
         }
     if whole.lost_s is not None:
-        figures["restarts"] = int((whole.lost_s > 0).sum())
+        figures["restarts"] = int(restarted(whole).sum())
         figures["wasted_processor_s"] = wasted_processor_s(whole)
         figures["wasted_share"] = wasted_share(whole)
+    if whole.requeued is not None and whole.failed is not None:
+        figures["requeues"] = int(whole.requeued.sum())
+        figures["failed"] = int(whole.failed.sum())
     if whole.test is not None:
         figures["tests"] = int((whole.test != "none").sum())
         for fate in ("ended", "went_on", "killed"):

@@ -18,6 +18,7 @@ from cpdispatch.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cpdispatch.events import Events
     from cpdispatch.experiment import RunPlan
     from cpdispatch.instance import Starvation
     from cpdispatch.jobs import Workload
@@ -129,6 +130,38 @@ class RestartOptions:
         if found != int(found):
             raise UsageError(f"--restart-cost {cost}: whole seconds are needed")
         return int(found)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventOptions:
+    """What happens to the system meanwhile.
+
+    Parameters
+    ----------
+    events
+        Failures, repairs and drains of nodes in a CSV file (time,kind,nodes), or failures that
+        --seed draws, as weibull:mtbf=30d,shape=0.7,repair=4h or exponential:mtbf=30d,repair=4h, for
+        one group of nodes with group=NAME; may be given several times.
+    requeue
+        Jobs that are queued again when a node fails under them; the others end as failed. Default:
+        those that may be restarted; all, where none may.
+    """
+
+    events: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    requeue: Annotated[
+        Literal["all", "restartable", "none"] | None, Parameter(show_default=False)
+    ] = None
+
+    def read(self) -> Events | None:
+        """The events, before it is known to which system they happen."""
+        from cpdispatch.events import read
+
+        if self.events:
+            return read(self.events, self.requeue or "")
+        if self.requeue is not None:
+            raise UsageError(f"--requeue {self.requeue} needs --events: without them no node fails")
+        return None
 
 
 @Parameter(name="*")

@@ -74,6 +74,7 @@ def print_runs(
             console.print(table)
         sentence = compare.verdict(rows)
         warnings, tests = compare.warnings(rows), compare.test_runs(rows)
+        tests += compare.failures(rows)
         if sentence or warnings or tests:
             console.print()
         if sentence:

@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from cpdispatch.cli.options import (
+    EventOptions,
     Json,
     LogOptions,
     OutputOptions,
@@ -35,6 +36,7 @@ def simulate(
     log: LogOptions = LogOptions(),
     rules: ReplayOptions = ReplayOptions(),
     restarts: RestartOptions = RestartOptions(),
+    happens: EventOptions = EventOptions(),
     output: OutputOptions = OutputOptions(),
     where: WorkerOptions = WorkerOptions(),
     json: Json = False,
@@ -79,16 +81,23 @@ def simulate(
     logs = [log.read(trace, rules.seed, restarts.restartable) for trace in traces]
     made = logs or [log.read(None, k, restarts.restartable) for k in numbers]
     experiment = Experiment(made, names, numbers, of_seed=not traces, draws=shake)
-    limit_s, cost_s = seconds(rules.limit), restarts.cost_s()
+    limit_s, cost_s, events = seconds(rules.limit), restarts.cost_s(), happens.read()
     may_restart = rules.idempotent or any(log.table.restartable.any() for log, _ in made)
     if cost_s and not may_restart:
         raise UsageError(
             f"--restart-cost {restarts.restart_cost}: no job may be restarted; say which may, as "
             "--restartable all"
         )
-    plans = experiment.plans(output.plan(limit_s, rules.of_runs() | {"restart_cost_s": cost_s}))
+    if events is not None and (cost_s or rules.idempotent):
+        option = "--idempotent" if rules.idempotent else "--restart-cost"
+        raise UsageError(
+            f"--events and {option} exclude each other: a job that a failed node stops is no job "
+            "that was restarted; leave one of them out"
+        )
+    of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events}
+    plans = experiment.plans(output.plan(limit_s, of_runs))
     with status("checking names"):
-        experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation))
+        experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events)
     output.claim(plan for _, plan in plans)
     with stoppable(output.kept) as stop, progress_bars() as show:
         advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")

@@ -21,7 +21,8 @@ def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
 
     The figures of each run are related to the first run, see `compare.related`. The rest is that
     of `tables`: ``means`` of the runs that differ by their draw or seed alone, with the
-    ``differences`` from the first run, the ``warnings``, and what ``test_runs`` bring and cost.
+    ``differences`` from the first run, the ``warnings``, what ``test_runs`` bring and cost, and
+    what ``failures`` of nodes cost.
     """
     from cpdispatch.analyze import compare
 
@@ -32,6 +33,7 @@ def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:
         "differences": [found for rows in of_logs for found in compare.differences(rows)],
         "warnings": [found for rows in of_logs for found in compare.warnings(rows)],
         "test_runs": [found for rows in of_logs for found in compare.test_runs(rows)],
+        "failures": [found for rows in of_logs for found in compare.failures(rows)],
     }
 
 
@@ -48,7 +50,7 @@ def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
         about = {key: value for key, value in run.about.items() if key not in _OF_ONE_RUN}
         alike.setdefault(msgspec.json.encode(about, order="sorted"), []).append(row)
     by_log: dict[tuple[str, int], list[Row]] = {}
-    versions: dict[tuple[str, str, str], list[set[str]]] = {}
+    versions: dict[tuple[str, str, str, str], list[set[str]]] = {}
     for rows in alike.values():
         several = len(rows) > 1 and draws.mergeable(rows)
         for row in [draws.merged(rows)] if several else rows:

@@ -24,6 +24,7 @@ from cpdispatch.errors import UsageError
 if TYPE_CHECKING:
     from cpdispatch.analyze.compare import Restarts, Weeks
     from cpdispatch.analyze.draws import Waits
+    from cpdispatch.events import Events
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulator import Run
@@ -162,9 +163,11 @@ class Experiment:
         predictor: str | None,
         idempotent: bool = False,
         starvation: bool = False,
+        events: Events | None = None,
     ) -> None:
         """Raise now what would be wrong with every run: a name, or two logs of one name."""
         from cpdispatch import dispatch, predict
+        from cpdispatch.simulator.replay import no_tests_text
 
         for name in self.dispatchers:
             if self.dispatchers.count(name) > 1:
@@ -182,10 +185,15 @@ class Experiment:
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:
                 predict.bounding(known)
+            if getattr(made, "test_s", 0) and events is not None:
+                raise UsageError(no_tests_text(dispatcher))
             if getattr(made, "test_s", 0):
                 self._check_restartable(dispatcher)
         if starvation:
             _check_starvation(kept)
+        if events is not None:
+            for _, system in self.logs:
+                events.check(system)
 
     def _check_restartable(self, dispatcher: str) -> None:
         """Raise where test runs are wanted and no job may be restarted."""

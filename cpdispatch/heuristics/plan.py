@@ -385,7 +385,8 @@ def plan(
     """One pass with reservations for the first ``depth`` jobs that cannot start.
 
     The orders say which jobs of the ``block`` are planned. For the others their promises are kept,
-    where they are possible, and that is all.
+    where they are possible, and that is all. With a depth of 0 the first job that cannot start ends
+    the pass.
 
     Promises made before are put in place first, then moved earlier one by one in the primary order
     where capacity was freed. One that the running jobs have made impossible by outliving
@@ -405,16 +406,17 @@ def plan(
     )  # fmt: skip
     promised = (start > now).sum()
     M = np.empty(capacity.shape, dtype=np.int64)
-    for turn in range(2):
+    strict = depth == 0
+    for turn in range(1 if strict else 2):
         order = primary if turn == 0 else secondary
         for k in range(order.shape[0]):
             j = order[k]
             if start[j] != _NO_START or reason[j] == _NEVER:
                 continue
-            if turn == 0 and promised >= depth:
+            if turn == 0 and promised >= depth and not strict:
                 break
             ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
-            latest = _FOREVER if turn == 0 else now
+            latest = _FOREVER if turn == 0 and not strict else now
             begin = earliest(profile, ask, need, watts[j], expected, latest, M)
             if begin >= 0:
                 start[j] = begin
@@ -424,6 +426,8 @@ def plan(
                 promised += begin > now
             elif turn == 0 and not fits(capacity, ask, need):
                 reason[j] = _NEVER
+            elif strict:
+                break
     _give_reasons(now, primary, start, reason)
     return start, reason, placed
 

@@ -66,14 +66,25 @@ class Records:
         none. Empty unless a job may be restarted.
     test : int8 array, shape (jobs,)
         What became of the test run of each job, a `Test`. Empty unless a job may be restarted.
+    failed : bool array, shape (jobs,)
+        Whether a node failed under the job, and it was not queued again. Empty unless nodes can
+        fail, as is the next.
+    requeued : int64 array, shape (jobs,)
+        How often it was queued again because a node failed.
 
     Parameters
     ----------
     workload : Workload
+    failures : bool
+        Whether nodes can fail.
     """
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, failures: bool = False) -> None:
         jobs = len(workload)
+        self.failed = np.zeros(jobs * failures, dtype=np.bool_)
+        self.requeued = np.zeros(jobs * failures, dtype=np.int64)
+        self._attempts: list[tuple[int, int, int, int, int]] = []
+        """Row, start, end, first entry and number of entries of what ended as a node failed."""
         restartable = jobs if workload.table.restartable.any() else 0
         self.start_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.end_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
@@ -123,6 +134,17 @@ class Records:
         self._lost_first[row], self._lost_count[row] = self._first[row], self._count[row]
         self._lost_reason[row], self.reason[row] = self.reason[row], Reason.WAITS
         self.start_s[row], self._count[row] = NOT_STARTED, 0
+
+    def node_failed(self, row: int, now: int, again: bool) -> None:
+        """Remember that a job ended because a node failed, and whether it is queued again."""
+        if not again:
+            self.end_s[row], self.failed[row], self.killed[row] = now, True, False
+            return
+        start_s, first, count = self.start_s.item(row), self._first.item(row), self._count.item(row)
+        self._attempts.append((row, start_s, now, first, count))
+        self.requeued[row] += 1
+        self.start_s[row], self._count[row] = NOT_STARTED, 0
+        self.reason[row] = Reason.WAITS
 
     def goes_on(self, row: int) -> None:
         """Take an attempt for the job's only one after all."""
@@ -221,6 +243,17 @@ class Records:
     def lost_placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
         """The same of the attempts that were killed."""
         return self._entries(self._lost_first, self._lost_count)
+
+    def attempts(
+        self,
+    ) -> tuple[IntArray, IntArray, IntArray, tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]]:
+        """Rows, starts and ends of the attempts that node failures ended, and their placements.
+
+        By row, those of a job in their order.
+        """
+        table = np.array(sorted(self._attempts), dtype=np.int64).reshape(-1, 5).T
+        row, start_s, end_s, first, count = table
+        return row, start_s, end_s, self._entries(first, count)
 
     def _entries(
         self, first: IntArray, count: IntArray

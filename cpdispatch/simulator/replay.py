@@ -6,7 +6,7 @@ import hashlib
 import os
 import pickle
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -22,6 +22,8 @@ from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
+from cpdispatch.events import Events
+from cpdispatch.events import read as read_events
 from cpdispatch.files import read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
@@ -95,6 +97,7 @@ def simulate(
     starvation: Starvation | None = None,
     idempotent: bool = False,
     restart_cost_s: int = 0,
+    events: Events | str | Sequence[str] | None = None,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -111,6 +114,8 @@ def simulate(
     predictor, trigger, correction, kill_at_limit, dependencies, starvation, idempotent, \
     restart_cost_s
         See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
+    events : Events, str or several, optional
+        What happens to the system, or what `cpdispatch.events.read` takes.
     settings : Settings
         Time limit of a dispatcher that is given by name, and seed of it and of a predictor that is
         given by name.
@@ -137,6 +142,7 @@ def simulate(
         "starvation": starvation,
         "idempotent": idempotent,
         "restart_cost_s": restart_cost_s,
+        "events": events if events is None or isinstance(events, Events) else read_events(events),
     }
     loop_only = any(value for rule, value in general.items() if rule != "restart_cost_s")
     compiled = compiled and watch.seen is None and not loop_only
@@ -190,9 +196,12 @@ def _begun(
             and tests_replayable(made, rules["trigger"], workload, system)
         )
 
+    def toy_instances() -> Sequence[Instance]:
+        return toys.simulated() if general["events"] is None else toys.every_kind()
+
     made = (
         dispatch.make(
-            dispatcher, settings, warm=lambda made: () if by_kernels(made) else toys.simulated()
+            dispatcher, settings, warm=lambda made: () if by_kernels(made) else toy_instances()
         )
         if isinstance(dispatcher, str)
         else dispatcher
@@ -205,13 +214,17 @@ def _begun(
             restart_cost_s=general["restart_cost_s"], **rules,
         )  # fmt: skip
     else:
-        simulation = Simulation(workload, system, predictor=known, **general, **rules)
+        if general["events"] is not None and getattr(made, "test_s", None):
+            raise UsageError(no_tests_text(made.name))
+        simulation = Simulation(
+            workload, system, predictor=known, seed=settings.seed, **general, **rules
+        )
     names: dict[str, Any] = {"dispatcher": made.name, "predictor": known.name}
     if isinstance(made, Bounded):
         names["wait"] = made.rules
     about = _about(workload, system, names | rules | general, settings)
     about["restartable"] = int(simulation.workload.table.restartable.sum())
-    if about["restartable"] and dispatch.test_s(made):
+    if about["restartable"] and dispatch.test_s(made) and general["events"] is None:
         about["test_s"] = dispatch.test_s(made)
     return _Replay(about, simulation, made), known
 
@@ -221,6 +234,7 @@ def _about(
 ) -> dict[str, Any]:
     """What a run's results depend on, and the versions that made it."""
     bound: Starvation | None = rules["starvation"]
+    events: Events | None = rules["events"]
     return {
         "version": version("cpdispatch"),
         "python": platform.python_version(),
@@ -230,9 +244,18 @@ def _about(
         "system": system_as_dict(system),
         **rules,
         "starvation": None if bound is None else asdict(bound),
+        "events": None if events is None else events.told(),
         "limit_s": settings.limit_s,
         "seed": settings.seed,
     }
+
+
+def no_tests_text(dispatcher: str) -> str:
+    """Why a dispatcher with test runs is refused where events happen to the system."""
+    return (
+        f"dispatcher {dispatcher} makes test runs, which there are not where events happen to the "
+        "system: leave test out, or the events"
+    )
 
 
 def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:

@@ -14,8 +14,11 @@ import numpy as np
 from cpdispatch import verify
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import ScheduleColumns
+from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
+from cpdispatch.events import FAIL, Event, as_csv
+from cpdispatch.events import load as load_events
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
 from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
 from cpdispatch.simulator import arrow
@@ -23,6 +26,7 @@ from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.records import Test
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import LIMIT, System, SystemFile, from_file, system_as_dict
+from cpdispatch.verify import Service
 from cpdispatch.workloads import swf
 
 if TYPE_CHECKING:
@@ -30,8 +34,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
-FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE)
-SWF_COMPLETED, SWF_CANCELLED = 1, 5
+ATTEMPTS, EVENTS = "attempts.parquet", "events.csv"
+FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE, ATTEMPTS, EVENTS)
+SWF_FAILED, SWF_COMPLETED, SWF_CANCELLED = 0, 1, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +53,26 @@ class Run:
         preceding and think_s when the run honoured dependencies; when jobs could be restarted,
         lost_start, lost_end, lost_nodes and lost_node_units, of the attempt that was killed for a
         restart (-1: none), restartable unless all were, and test, what became of the test run
-        (none, ended, went_on or killed), when a job was tested.
+        (none, ended, went_on or killed), when a job was tested; when nodes could fail, requeued,
+        how often it was queued again because one failed, and failed, whether it ended so.
     decision_table : pyarrow.Table
         One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
         ms and the phases in ms.
     workload : Workload or None
         What was replayed, fitted to the system; None for a run that was loaded from its folder.
+    attempt_table : pyarrow.Table or None
+        One row for each time a job was queued again because a node failed: id, start and end (s)
+        of what was lost, nodes and node_units; None where nodes could not fail.
+    happened : tuple of Event, or None
+        What happened to the system, in order; None where nothing could.
     """
 
     about: dict[str, Any]
     job_table: pa.Table
     decision_table: pa.Table
     workload: Workload | None = None
+    attempt_table: pa.Table | None = None
+    happened: tuple[Event, ...] | None = None
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
@@ -86,12 +99,16 @@ class Run:
             seconds = self.about["seconds"] - self.about.get("predictor_seconds", 0.0)
             found["decision_ms_mean"] = seconds / len(ms) * 1e3
             del found["decision_ms_p99"], found["decision_ms_max"]
+        if self.happened is not None:
+            found["node_failures"] = sum(len(e.nodes) for e in self.happened if e.kind == FAIL)
         return found
 
     @property
     def restarts(self) -> bool:
         """Whether jobs could be restarted."""
-        return _with_restarts(self.about.get("restartable", 0), self.about.get("idempotent", False))
+        # A job on a node that fails is no job that was restarted.
+        restartable = self.about.get("restartable", 0) if self.happened is None else 0
+        return _with_restarts(restartable, self.about.get("idempotent", False))
 
     def verify(self) -> list[verify.Violation]:
         """What is wrong with the schedule, see `cpdispatch.verify.run`."""
@@ -103,7 +120,14 @@ class Run:
             restart_cost_s=self.about.get("restart_cost_s", 0),
             decisions=self.decisions if self.about.get("wait") else None,
             wait=self.about.get("wait"),
+            service=self._service(),
         )
+
+    def _service(self) -> Service | None:
+        """What the checker needs to know of a system to which things happened."""
+        if self.happened is None or self.attempt_table is None:
+            return None
+        return Service(self.happened, _frame(self.attempt_table), self.about["events"]["requeue"])
 
     def by_class(self) -> dict[str, dict[str, float]]:
         """Figures of short, medium and long jobs, see `metrics.by_class`."""
@@ -137,20 +161,42 @@ class Run:
             ),
             backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
             capacity=self.system.total,
-            lost_s=arrow.array(table.column("lost_end")) - arrow.array(table.column("lost_start"))
-            if self.restarts
-            else None,
+            lost_s=self._lost_s(),
+            requeued=None if self.happened is None else arrow.array(table.column("requeued")),
+            failed=None if self.happened is None else arrow.array(table.column("failed")),
             test=np.array(table.column("test").to_pylist(), dtype=object)
             if "test" in table.column_names
             else None,
         )
+
+    def _lost_s(self) -> IntArray | None:
+        """Time on the nodes of each job's lost attempts; None where there can be none."""
+        table = self.job_table
+        if self.restarts:
+            start_s, end_s = (arrow.array(table.column(f"lost_{at}")) for at in ("start", "end"))
+            lasted_s: IntArray = end_s - start_s
+            return lasted_s
+        if self.attempt_table is None:
+            return None
+        ids = arrow.array(table.column("id"))
+        by_id = np.argsort(ids, kind="stable")
+        which, start_s, end_s = (
+            arrow.array(self.attempt_table.column(name)) for name in ("id", "start", "end")
+        )
+        lost_s = np.zeros(len(ids), dtype=np.int64)
+        np.add.at(lost_s, by_id[np.searchsorted(ids[by_id], which)], end_s - start_s)
+        return lost_s
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the run's files into a folder, each one atomically; run.json comes last."""
         import pyarrow.parquet as pq
 
         folder = Path(folder)
-        for name, table in ((JOBS, self.job_table), (DECISIONS, self.decision_table)):
+        tables = {JOBS: self.job_table, DECISIONS: self.decision_table}
+        if self.attempt_table is not None and self.happened is not None:
+            tables[ATTEMPTS] = self.attempt_table
+            write_bytes(folder / EVENTS, as_csv(self.happened))
+        for name, table in tables.items():
             with replacing(folder / name) as temporary:
                 pq.write_table(table, temporary, compression="zstd", row_group_size=arrow.PART)
         if self.workload is not None:
@@ -168,12 +214,15 @@ class Run:
             arrow.array(self.job_table.column(name)) for name in ("start", "end", "submit")
         )
         started, killed = start >= 0, arrow.array(self.job_table.column("killed"))
+        status = np.where(started & ~killed, SWF_COMPLETED, SWF_CANCELLED)
+        if self.happened is not None:
+            status[arrow.array(self.job_table.column("failed"))] = SWF_FAILED
         swf.write(
             workload,
             path,
             wait_s=np.where(started, start - submit, UNKNOWN),
             runtime_s=np.where(started, end - start, UNKNOWN),
-            status=np.where(started & ~killed, SWF_COMPLETED, SWF_CANCELLED),
+            status=status,
         )
 
     @classmethod
@@ -189,7 +238,17 @@ class Run:
         known, about = _read_about(folder)
         jobs = _read_table(folder / JOBS, _job_columns(known))
         decisions = _read_table(folder / DECISIONS, {"ms": "number"})
-        return cls(about, jobs, decisions)
+        if known.events is None:
+            return cls(about, jobs, decisions)
+        system = from_file(known.system)
+        attempts = _read_table(folder / ATTEMPTS, _ATTEMPT_COLUMNS)
+        known_ids = np.isin(arrow.array(attempts.column("id")), arrow.array(jobs.column("id")))
+        if not known_ids.all():
+            problem = "the table of jobs lacks a job that is named here"
+            advice = "make the run again with --overwrite"
+            raise InputError(problem, file=folder / ATTEMPTS, field="id", advice=advice)
+        happened = tuple(load_events(folder / EVENTS, system))
+        return cls(about, jobs, decisions, None, attempts, happened)
 
 
 class _Wait(msgspec.Struct):
@@ -198,6 +257,12 @@ class _Wait(msgspec.Struct):
     in_turn_after: int
     wide: int
     first_after: int | None
+
+
+class _Events(msgspec.Struct):
+    """What happened to the system, see `cpdispatch.events.Events.told`."""
+
+    requeue: str
 
 
 class _About(msgspec.Struct):
@@ -220,6 +285,12 @@ class _About(msgspec.Struct):
     draw: int = 0
     place: int | None = None
     wait: _Wait | None = None
+    events: _Events | None = None
+
+
+_ATTEMPT_COLUMNS = dict.fromkeys(("id", "start", "end"), "whole number") | dict.fromkeys(
+    ("nodes", "node_units"), "list of whole numbers"
+)
 
 
 def _with_restarts(restartable: int, idempotent: bool) -> bool:
@@ -232,11 +303,13 @@ def _job_columns(about: _About) -> dict[str, str]:
     numbers = ["id", "submit", "start", "end", "units", "requested_s", "runtime_s", "expected_s"]
     numbers += [f"request_{name}" for name in about.system.resources]
     numbers += ["preceding", "think_s"] * about.dependencies
-    restarts = _with_restarts(about.restartable, about.idempotent)
+    restarts = _with_restarts(about.restartable, about.idempotent) and about.events is None
     numbers += ["lost_start", "lost_end"] * restarts
+    numbers += ["requeued"] * (about.events is not None)
     lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * restarts]
     kinds = dict.fromkeys(numbers, "whole number") | dict.fromkeys(lists, "list of whole numbers")
-    return {**kinds, "killed": "truth value", "reason": "text"}
+    flags = dict.fromkeys(["killed", *["failed"] * (about.events is not None)], "truth value")
+    return {**kinds, **flags, "reason": "text"}
 
 
 def _read_table(path: Path, columns: dict[str, str]) -> pa.Table:
@@ -310,7 +383,27 @@ def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -
         _job_table(simulation),
         _decision_table(simulation),
         simulation.workload,
+        *_of_events(simulation),
     )
+
+
+def _of_events(
+    simulation: Simulation | CompiledSimulation,
+) -> tuple[pa.Table | None, tuple[Event, ...] | None]:
+    """The attempts that node failures ended, and what happened; nothing where nothing can."""
+    import pyarrow as pa
+
+    if isinstance(simulation, CompiledSimulation) or simulation.happened is None:
+        return None, None
+    row, start_s, end_s, (offset, node, units) = simulation.records.attempts()
+    columns: dict[str, Any] = {
+        "id": arrow.numbers(simulation.workload.table.id[row]),
+        "start": arrow.numbers(start_s),
+        "end": arrow.numbers(end_s),
+        "nodes": arrow.lists(offset, node),
+        "node_units": arrow.lists(offset, units),
+    }
+    return pa.table(columns), tuple(simulation.happened)
 
 
 def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
@@ -335,7 +428,12 @@ def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
     if simulation.dependencies:
         columns["preceding"] = arrow.numbers(simulation.workload.preceding)
         columns["think_s"] = arrow.numbers(simulation.workload.think_s)
-    if table.restartable.any():
+    if len(records.failed):
+        columns["requeued"] = arrow.numbers(records.requeued)
+        columns["failed"] = arrow.flags(records.failed)
+        if not table.restartable.all():
+            columns["restartable"] = arrow.flags(table.restartable == 1)
+    elif table.restartable.any():
         offset, node, units = records.lost_placements()
         if not table.restartable.all():
             columns["restartable"] = arrow.flags(table.restartable == 1)

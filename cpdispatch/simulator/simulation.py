@@ -20,6 +20,7 @@ from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
+from cpdispatch.events import FAIL, REQUEUES_MAX, Event, Events
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
@@ -27,6 +28,7 @@ from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
+from cpdispatch.simulator.course import Course
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import ROW, Held, State
@@ -39,6 +41,8 @@ _NEVER = int(np.iinfo(np.int64).max)
 _PART = 1 << 10  # jobs that are read from the log at once
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
 _WAKE = -1  # in place of the row of a job that ends
+_PATIENCE = 10_000
+"""Events in a row, while nothing runs and no job comes, after which the jobs left are given up."""
 
 
 class Simulation:
@@ -78,6 +82,9 @@ class Simulation:
     restart_cost_s : int
         The nodes of a killed job stay busy so long before it is queued again, and its next run is
         so much longer.
+    events : Events, optional
+        What happens to the system. Then no job is tested, judged by a predictor or restarted at a
+        cost.
 
     Attributes
     ----------
@@ -101,8 +108,14 @@ class Simulation:
         starvation: Starvation | None = None,
         idempotent: bool = False,
         restart_cost_s: int = 0,
+        events: Events | None = None,
     ) -> None:
         check(workload, system, trigger, correction, restart_cost_s)
+        if events is not None and (idempotent or restart_cost_s):
+            raise UsageError(
+                "events exclude idempotent and restart_cost_s: a job that is stopped by a failed "
+                "node is no job that was restarted; leave one of them out"
+            )
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload
@@ -120,7 +133,7 @@ class Simulation:
         self._known_s = known_s(self.predictor, workload)
         self.trigger = trigger
         self.now = 0
-        self.records = Records(workload)
+        self.records = Records(workload, events is not None)
         self._event_by_event = trigger == "event"
         self._state = State(workload, system, correction, starvation, restart_cost_s)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
@@ -147,6 +160,14 @@ class Simulation:
         """Expected and upper durations of jobs that were stopped and may start anew."""
         self._closing: set[int] = set()
         """The killed jobs whose nodes are still busy."""
+        self._course: Course | None = None
+        self._requeue = requeue_of(events, workload)
+        """Which jobs are queued again when a node fails under them; empty without events."""
+        self._idle = 0
+        """How many events happened in a row while nothing ran and no job was to come."""
+        if events is not None:
+            first_s = int(workload.table.submit_s.min())
+            self._course = Course(events, system, seed, first_s)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -176,7 +197,7 @@ class Simulation:
                 "advance() was called before the last instance was answered by apply()"
             )
         step = self._one_event if self._event_by_event else self._one_instant
-        while self._next < len(self._order) or self._completions:
+        while self._next < len(self._order) or self._completions or self._is_worth_waiting():
             if step() and self._state.queued:
                 self._asked = self._snapshot()
                 if self._precedence is not None:
@@ -209,6 +230,11 @@ class Simulation:
             )
         queue, running, started = len(instance.queue), len(instance.running), 0
         closing = _NO_POSITIONS
+        if self._course is not None and decision.bound_s is not None and decision.bound_s.any():
+            raise DecisionError(
+                f"{decision.certificate.model} bounds a start at time {self.now}: there are no "
+                "test runs where events happen to the system"
+            )
         if instance.stopped is not None:
             closing = self._end_tests(instance, decision)
         starting = _NO_POSITIONS
@@ -240,9 +266,11 @@ class Simulation:
     def _one_instant(self) -> bool:
         """Apply every event of the next instant."""
         ends, submits = self._completions, self._submits
-        self.now = now = min(submits[self._next], self._next_completion())
+        self.now = now = min(submits[self._next], self._next_completion(), self._next_event())
         while ends and ends[0][0] == now:
             self._complete()
+        while self._next_event() == now:
+            self._happen()
         while submits[self._next] == now:
             self._submit()
         return True
@@ -250,7 +278,12 @@ class Simulation:
     def _one_event(self) -> bool:
         """Apply the next single event; whether a dispatch follows it."""
         submit, completion = self._submits[self._next], self._next_completion()
-        self.now = min(submit, completion)
+        event = self._next_event()
+        self.now = min(submit, completion, event)
+        if event == self.now:
+            while self._next_event() == self.now:
+                self._happen()
+            return True
         if completion < submit:
             self._complete()
             return True
@@ -263,6 +296,15 @@ class Simulation:
             return bool(instance.eligible()[-1])
         return could_start
 
+    def _next_event(self) -> int:
+        return _NEVER if self._course is None else self._course.next_s
+
+    def _is_worth_waiting(self) -> bool:
+        """Whether jobs wait, and what happens to the system may let them start."""
+        if not self._state.queued or self._idle >= _PATIENCE:
+            return False
+        return self._next_event() < _NEVER
+
     def _next_completion(self) -> int:
         return self._completions[0][0] if self._completions else _NEVER
 
@@ -272,7 +314,7 @@ class Simulation:
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         upper_s = max(expected_s, self._guard.upper(job, self.now))
-        self._state.submit(row, self._as_known(row, column), expected_s, upper_s)
+        self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
         self._live[row] = job
         if self._idempotent and job.restartable:
             bound_s = self._guard.bound(job)
@@ -280,12 +322,19 @@ class Simulation:
                 self._bound_s[row] = bound_s
         return job
 
-    def _as_known(self, row: int, column: IntArray) -> IntArray:
-        """The column of a job as dispatchers see it, see `cpdispatch.predict.Clairvoyant`."""
-        if self._known_s is None:
+    def _as_seen(self, row: int, column: IntArray) -> IntArray:
+        """The column of a job as dispatchers see it.
+
+        A clairvoyant predictor knows what it requests, see `cpdispatch.predict.Clairvoyant`. Where
+        events happen to the system no job is tested, so that none may be restarted for that.
+        """
+        if self._known_s is None and self._course is None:
             return column
         column = column.copy()
-        column[Column.REQUESTED] = self._known_s[row]
+        if self._known_s is not None:
+            column[Column.REQUESTED] = self._known_s[row]
+        if self._course is not None:
+            column[Column.RESTARTABLE] = 0
         return column
 
     def _next_job(self) -> tuple[int, IntArray]:
@@ -307,6 +356,32 @@ class Simulation:
         self._state.end(row)
         self.records.end_s[row] = now
         self._guard.learn(self._live.pop(row), self._runtime_s.item(row))
+        if self._precedence is not None:
+            self._wake_after(row, self._precedence)
+
+    def _happen(self) -> None:
+        """Let the next event happen: jobs on a node that fails are queued again, or end."""
+        assert self._course is not None
+        event = self._course.take()
+        self._state.down = self._course.down
+        idle = not self._completions and self._next == len(self._order)
+        self._idle = self._idle + 1 if idle else 0
+        if event.kind == FAIL:
+            for row in self._state.running_on(event.nodes, self.now):
+                self._node_failed(row)
+
+    def _node_failed(self, row: int) -> None:
+        expected_s, upper_s = self._state.cut(row)
+        self._completions = [end for end in self._completions if end[2] != row]
+        heapq.heapify(self._completions)
+        again = bool(self._requeue[row] and self.records.requeued[row] < REQUEUES_MAX)
+        self.records.node_failed(row, self.now, again)
+        if again:
+            self._guard.restart(self._live[row], self.now)
+            column = self._as_seen(row, self.workload.table.values(row))
+            self._state.submit(row, column, expected_s, upper_s)
+            return
+        del self._live[row]
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 
@@ -375,7 +450,7 @@ class Simulation:
         job, said_s = self._live[row], int(self.records.expected_s[row])
         expected_s, upper_s = self._guard.outlived(job, self.now - held[0], said_s, upper_s)
         self._again_s[row] = expected_s, upper_s
-        column = self._as_known(row, self.workload.table.values(row))
+        column = self._as_seen(row, self.workload.table.values(row))
         self._state.submit(row, column, expected_s, upper_s)
 
     def _end_tests(self, instance: Instance, decision: Decision) -> IntArray:
@@ -424,7 +499,7 @@ class Simulation:
 
     def _queue_again(self, row: int) -> None:
         """Put a killed job where it was in the queue; one that was misjudged may run for long."""
-        column = self._as_known(row, self.workload.table.values(row)).copy()
+        column = self._as_seen(row, self.workload.table.values(row)).copy()
         requested_s, cost_s = int(column[Column.REQUESTED]), self.restart_cost_s
         expected_s, upper_s = self._again_s.pop(row, (requested_s, requested_s))
         column[Column.RESTARTABLE] = 0
@@ -473,6 +548,11 @@ class Simulation:
         return self._guard.summary()
 
     @property
+    def happened(self) -> list[Event] | None:
+        """What has happened to the system so far; None where nothing can."""
+        return None if self._course is None else self._course.happened
+
+    @property
     def progress(self) -> float:
         """Share of the jobs that have been submitted so far."""
         return self._next / max(len(self._order), 1)
@@ -504,6 +584,19 @@ def check(
             f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
             f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
         )
+
+
+def requeue_of(events: Events | None, workload: Workload) -> BoolArray:
+    """Which jobs are queued again when a node fails under them, shape (jobs,).
+
+    Empty without events. Without a choice those that may be restarted; all, where none may.
+    """
+    if events is None:
+        return np.zeros(0, dtype=np.bool_)
+    restartable: BoolArray = workload.table.restartable == 1
+    if events.requeue == "restartable" or (not events.requeue and restartable.any()):
+        return restartable
+    return np.full(len(workload), events.requeue != "none")
 
 
 def _only(placements: Placements, keep: BoolArray) -> Placements:

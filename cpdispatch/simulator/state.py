@@ -6,7 +6,7 @@ hidden rows that no snapshot holds: a job's row in the workload, and when it wil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -212,6 +212,8 @@ class State:
         self.times = np.empty((4, 64), dtype=np.int64)
         self.run_hidden = np.empty((3, 64), dtype=np.int64)
         self.running = 0
+        self.down = NO_NODES
+        """Nodes out of service."""
         self.next_end = _NEVER
         self.offset = np.zeros(65, dtype=np.int64)
         self.entries = np.empty((2, 256), dtype=np.int64)
@@ -340,6 +342,22 @@ class State:
         self.running -= 1
         self._running_seen = None
 
+    def running_on(self, nodes: Sequence[int], now: int) -> list[int]:
+        """The rows of the jobs that run on these nodes and do not end by themselves ``now``."""
+        owner = np.repeat(np.arange(self.running), np.diff(self.offset[: self.running + 1]))
+        there = np.isin(self.entries[0, : len(owner)], nodes)
+        found = np.unique(owner[there])
+        found = found[self.run_hidden[REAL_END, found] > now]
+        rows: list[int] = self.run_hidden[ROW, found].tolist()
+        return rows
+
+    def cut(self, row: int) -> tuple[int, int]:
+        """End a running job as `end` does; its expected and its upper duration, seconds."""
+        at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
+        expected_s, upper_s = self.run[[_EXPECTED, _UPPER], at].tolist()
+        self.end(row)
+        return expected_s, upper_s
+
     def refresh(self, now: int, ask: Callable[[int, int], int]) -> None:
         """Ask anew about the running jobs that outlived their expected ends.
 
@@ -374,8 +392,12 @@ class State:
         if self._running_seen is None or self.next_end <= now:
             self._running_seen = self._free_and_running(now)
         free, running = self._running_seen
+        if len(self.down):
+            free = free.copy()
+            free[self.down] = 0
+            sealed(free)
         return Instance(
-            now, self.system, free, self._queue_seen, running, NO_NODES,
+            now, self.system, free, self._queue_seen, running, self.down,
             starvation=self.starvation, stopped=self._stopped(stopped or {}),
             restart_cost_s=self.restart_cost_s,
         )  # fmt: skip

@@ -9,10 +9,11 @@ from cpdispatch.verify.decisions import decision
 from cpdispatch.verify.objectives import OBJECTIVES, TAU_S, objective_value
 from cpdispatch.verify.runs import run
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
+from cpdispatch.verify.service import Service
 from cpdispatch.verify.solutions import solution
 from cpdispatch.verify.violation import Kind, Violation
 
 __all__ = [
-    "OBJECTIVES", "TAU_S", "Attempts", "Kind", "Schedule", "Violation", "decision",
+    "OBJECTIVES", "TAU_S", "Attempts", "Kind", "Schedule", "Service", "Violation", "decision",
     "objective_value", "run", "schedule", "solution",
 ]  # fmt: skip

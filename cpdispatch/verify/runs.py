@@ -12,6 +12,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
+from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.violation import Violation
 from cpdispatch.verify.waits import WaitRules, waits
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def run(
     jobs: pd.DataFrame, system: System, *, dependencies: bool = False, restarts: bool = False,
     restart_cost_s: int = 0, decisions: pd.DataFrame | None = None,
-    wait: Mapping[str, Any] | None = None,
+    wait: Mapping[str, Any] | None = None, service: Service | None = None,
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
@@ -48,7 +49,11 @@ def run(
     wait : mapping, optional
         By what waits were bounded, as the run tells it: ``in_turn_after``, ``wide`` and
         ``first_after``. Waits are checked in a schedule that is feasible, see
-        `cpdispatch.verify.waits`.
+        `cpdispatch.verify.waits`. They are not where things happened to the system.
+    service : Service, optional
+        What happened to the system. The columns ``requeued`` and ``failed`` say how often each job
+        was queued again because a node failed, and whether it ended so; ``restartable`` as above,
+        without that column the same for all jobs.
 
     Returns
     -------
@@ -65,6 +70,7 @@ def run(
         *(f"request_{name}" for name in system.resources), "nodes", "node_units",
         *(("preceding", "think_s") if dependencies else ()),
         *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if restarts else ()),
+        *(("requeued", "failed") if service is not None else ()),
     ]  # fmt: skip
     for name in needed:
         if name not in jobs.columns:
@@ -97,14 +103,41 @@ def run(
         )
         if restarts
         else None,
+        outages=None if service is None else _outages(jobs, service),
     )
     found = schedule(table, system)
-    if found or wait is None or decisions is None or "easy_wait" not in decisions.columns:
+    if (
+        found
+        or service is not None
+        or wait is None
+        or decisions is None
+        or "easy_wait" not in decisions.columns
+    ):
         return found
     if "time" not in decisions.columns:
         raise InputError("the table of dispatches lacks this column", field="time")
     time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
     return waits(table, system, time_s, easy_wait_s, WaitRules(**wait))
+
+
+def _outages(jobs: pd.DataFrame, service: Service) -> Outages:
+    attempts = service.attempts
+    ids, which = _numbers(jobs["id"]), _numbers(attempts["id"])
+    by_id = np.argsort(ids, kind="stable")
+    row = by_id[np.minimum(np.searchsorted(ids[by_id], which), len(ids) - 1)]
+    for k in (ids[row] != which).nonzero()[0][:1].tolist():
+        problem = "the table of jobs lacks a job of the table of attempts"
+        raise InputError(problem, field="id", value=int(which[k]))
+    return Outages(
+        service.happened,
+        row,
+        _numbers(attempts["start"]),
+        _numbers(attempts["end"]),
+        *_entries(attempts, "nodes", "node_units"),
+        jobs["failed"].to_numpy(dtype=np.bool_, na_value=False),
+        _numbers(jobs["requeued"]),
+        service.may_requeue(_restartable(jobs)),
+    )
 
 
 def _restartable(jobs: pd.DataFrame) -> BoolArray:

@@ -11,6 +11,14 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.system import System
 from cpdispatch.verify.levels import Sweep, units_that_fit
+from cpdispatch.verify.service import (
+    REQUEUES,
+    Outages,
+    at_failure,
+    downtimes,
+    drains,
+    out_at_last,
+)
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text, too_soon_text
 
 
@@ -39,6 +47,8 @@ class Schedule:
         when there is none. None when the run did not honour them.
     lost : Attempts, or None
         The attempts that were killed for a restart; None when jobs could not be restarted.
+    outages : Outages, or None
+        What happened to the system; None when nothing could.
     """
 
     id: IntArray
@@ -58,6 +68,7 @@ class Schedule:
     preceding: IntArray | None = None
     think_s: IntArray | None = None
     lost: Attempts | None = None
+    outages: Outages | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +100,7 @@ class Attempts:
 class _Findings:
     """Violations as they are found: the first few of each kind, and how many there were."""
 
-    EACH = 9  # with the 10 kinds that a schedule can break: at most 100 lines
+    EACH = 9  # with the 11 kinds that a schedule can break: at most 100 lines
 
     def __init__(self) -> None:
         self.listed: list[Violation] = []
@@ -116,7 +127,10 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     that it comes after, if that one stands before it in the table and ran. Where jobs could be
     restarted, an attempt that was killed is one at a job that may be, lies between its submission
     and its start, is shorter than its runtime, and holds its nodes as any job does; where
-    killing takes time, until that is over, and the job runs so much longer afterwards.
+    killing takes time, until that is over, and the job runs so much longer afterwards. Where events
+    happened to the system, no node is used while it is down, and no job starts on one that is
+    drained. A job that ran on a node that failed was stopped at that very time: it was queued again
+    if it could be, or else ended.
     """
     found = _Findings()
     _lives(table, found)
@@ -126,11 +140,16 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     if table.lost is not None:
         _restarts(table, table.lost, found)
         table = _with_attempts(table, table.lost)
+    if table.outages is not None:
+        _stops(table, table.outages, found)
+        table = _with_stops(table, table.outages)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound = _places(table, owner, system, found)
     if not sound.all():
         owner = owner[sound]
         table = replace(table, node=table.node[sound], node_units=table.node_units[sound])
+    if table.outages is not None:
+        _in_service(table, owner, table.outages, found)
     _levels(table, owner, system, found)
     return found.all()
 
@@ -152,6 +171,8 @@ def _lives(table: Schedule, found: _Findings) -> None:
         lasted = lasted - np.where(t.lost.start_s >= 0, t.lost.cost_s, 0)
     cut = t.killed & (t.requested_s < t.runtime_s)
     amiss = lasted != np.where(t.killed, t.requested_s, t.runtime_s)
+    if t.outages is not None:
+        amiss &= ~t.outages.failed
     found.add(
         Kind.DURATION,
         (ran & (amiss | (t.killed & ~cut))).nonzero()[0],
@@ -219,6 +240,151 @@ def _with_attempts(table: Schedule, lost: Attempts) -> Schedule:
     )
 
 
+def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
+    """Times of each attempt that a failed node ended."""
+    t, o = table, outages
+    runs = np.where(t.killed, t.requested_s, t.runtime_s)[o.row]
+
+    def attempt(k: int) -> str:
+        return f"job {t.id[o.row[k]]} runs from {o.start_s[k]} to {o.end_s[k]}"
+
+    found.add(
+        Kind.EARLY_START,
+        (o.start_s < t.submit_s[o.row]).nonzero()[0],
+        lambda k: f"{attempt(k)}, submitted at {t.submit_s[o.row[k]]}",
+    )
+    by_time = np.lexsort((o.start_s, o.row))
+    before, after = by_time[:-1], by_time[1:]
+    early = (o.row[before] == o.row[after]) & (o.start_s[after] < o.end_s[before])
+    found.add(
+        Kind.EARLY_START,
+        after[early],
+        lambda k: f"{attempt(k)}, before its attempt before that has ended",
+    )
+    last_s = np.zeros(len(t.id), dtype=np.int64)
+    np.maximum.at(last_s, o.row, o.end_s)
+    found.add(
+        Kind.EARLY_START,
+        ((t.start_s >= 0) & (t.start_s < last_s)).nonzero()[0],
+        lambda k: f"job {t.id[k]} starts again at {t.start_s[k]}, stopped at {last_s[k]}",
+    )
+    lasted = o.end_s - o.start_s
+    found.add(
+        Kind.DURATION,
+        ((lasted < 0) | (lasted >= runs)).nonzero()[0],
+        lambda k: f"{attempt(k)}, when a node fails: it ends by itself after {runs[k]} s",
+    )
+    times = np.bincount(o.row, minlength=len(t.id))
+    found.add(
+        Kind.RESTART,
+        (times != o.requeued).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} was queued again {o.requeued[k]} times by the table of jobs, and has "
+            f"{times[k]} attempts"
+        ),
+    )
+    found.add(
+        Kind.RESTART,
+        (times > np.where(o.may_requeue, REQUEUES, 0)).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} is queued again {times[k]} times, allowed "
+            f"{REQUEUES if o.may_requeue[k] else 0}"
+        ),
+    )
+    of_job = np.where(t.killed, t.requested_s, t.runtime_s)
+    ran_s = t.end_s - t.start_s
+    wrong = (t.start_s < 0) | t.killed | (ran_s < 0) | (ran_s >= of_job)
+    found.add(
+        Kind.DURATION,
+        (o.failed & wrong).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} ends as failed and runs from {t.start_s[k]} to {t.end_s[k]}: "
+            f"{ran_s[k]} s, it ends by itself after {of_job[k]} s"
+        ),
+    )
+    found.add(
+        Kind.RESTART,
+        (o.failed & o.may_requeue & (times < REQUEUES)).nonzero()[0],
+        lambda k: f"job {t.id[k]} ends as failed and could have been queued again",
+    )
+    owner = np.repeat(np.arange(len(o.row)), np.diff(o.offset))
+    stopped = np.zeros(len(o.row), dtype=np.bool_)
+    stopped[owner[at_failure(o.happened, o.node, o.end_s[owner])]] = True
+    found.add(
+        Kind.RESTART,
+        (~stopped).nonzero()[0],
+        lambda k: f"{attempt(k)} and is queued again, and none of its nodes failed then",
+    )
+    owner = np.repeat(np.arange(len(t.id)), np.diff(t.offset))
+    ended = np.zeros(len(t.id), dtype=np.bool_)
+    ended[owner[at_failure(o.happened, t.node, t.end_s[owner])]] = True
+    found.add(
+        Kind.RESTART,
+        (o.failed & ~ended).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} ends as failed at {t.end_s[k]}, and none of its nodes failed then"
+        ),
+    )
+
+
+def _with_stops(table: Schedule, outages: Outages) -> Schedule:
+    """The schedule with the attempts that failed nodes ended as further jobs of it."""
+    t, o = table, outages
+    again = np.concatenate((np.arange(len(t.start_s)), o.row))
+    lengths = np.concatenate((np.diff(t.offset), np.diff(o.offset)))
+    return replace(
+        t,
+        id=t.id[again],
+        start_s=np.concatenate((t.start_s, o.start_s)),
+        end_s=np.concatenate((t.end_s, o.end_s)),
+        units=t.units[again],
+        requested_s=t.requested_s[again],
+        request=t.request[again],
+        offset=np.concatenate(([0], np.cumsum(lengths))),
+        node=np.concatenate((t.node, o.node)),
+        node_units=np.concatenate((t.node_units, o.node_units)),
+    )
+
+
+def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Findings) -> None:
+    """No job is on a node while it is down, or starts there while it is drained."""
+    t, start_s, end_s = table, table.start_s[owner], table.end_s[owner]
+    down = downtimes(outages.happened)
+    met = down.meeting(t.node, start_s, end_s)
+    found.add(
+        Kind.DOWN,
+        (met >= 0).nonzero()[0],
+        lambda e: (
+            f"job {t.id[owner[e]]} is on node {t.node[e]} from {start_s[e]} to {end_s[e]}: the "
+            f"node is down from {down.begin_s[met[e]]} on"
+        ),
+    )
+    drained = drains(outages.happened)
+    entered = drained.meeting(t.node, start_s, start_s)
+    found.add(
+        Kind.DOWN,
+        (entered >= 0).nonzero()[0],
+        lambda e: (
+            f"job {t.id[owner[e]]} starts on node {t.node[e]} at {start_s[e]}: the node is drained "
+            f"from {drained.begin_s[entered[e]]} on"
+        ),
+    )
+
+
+def _waits_for_service(
+    table: Schedule, waits: BoolArray, outages: Outages, system: System
+) -> BoolArray:
+    """Which of the jobs that wait in the end do so because of nodes that did not come back.
+
+    One that does not fit the others does. If there is one, it may keep those back that do.
+    """
+    t, capacity = table, system.capacity.copy()
+    capacity[out_at_last(outages.happened)] = 0
+    rows = waits.nonzero()[0].tolist()
+    fits = [units_that_fit(capacity, t.request[k]) >= t.units[k] for k in rows]
+    return waits if not all(fits) else np.zeros_like(waits)
+
+
 def _left_out(table: Schedule, system: System, found: _Findings) -> None:
     """Jobs that never started: they fit no empty system, or the dispatcher refused them."""
     t = table
@@ -228,9 +394,12 @@ def _left_out(table: Schedule, system: System, found: _Findings) -> None:
         (out & ((t.end_s >= 0) | (np.diff(t.offset) > 0))).nonzero()[0],
         lambda k: f"job {t.id[k]} never started and has an end or nodes",
     )
+    waits = out & ~t.never_fits & ~t.rejected
+    if t.outages is not None and waits.any():
+        waits &= ~_waits_for_service(t, waits, t.outages, system)
     found.add(
         Kind.NEVER_STARTED,
-        (out & ~t.never_fits & ~t.rejected).nonzero()[0],
+        waits.nonzero()[0],
         lambda k: f"job {t.id[k]} never started though it could have been",
     )
     claimed = (out & t.never_fits).nonzero()[0]

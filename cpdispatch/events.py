@@ -1,0 +1,440 @@
+"""What happens to a system while it runs: nodes that fail, or are drained, and come back."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cpdispatch.durations import whole_seconds
+from cpdispatch.errors import InputError, UsageError, nearest
+from cpdispatch.files import read_text
+from cpdispatch.parameters import pairs, values
+from cpdispatch.system import LIMIT, System
+
+FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
+KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN)
+"""What a row of a file of events can say."""
+_ENDS = {FAIL: REPAIR, DRAIN: UNDRAIN}
+"""What takes a node out of service, and what brings it back; the two are apart."""
+_STATES = {FAIL: "down", DRAIN: "drained"}
+COLUMNS = ("time", "kind", "nodes")
+REQUEUES = ("all", "restartable", "none")
+"""Which jobs are queued again when their node fails."""
+REQUEUES_MAX = 5
+"""How often a job is queued again; when its node fails once more, it ends as failed."""
+EVERY_NODE = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens to nodes.
+
+    Attributes
+    ----------
+    time_s : int
+    kind : str
+        One of `KINDS`.
+    nodes : tuple of int
+        Ascending.
+    """
+
+    time_s: int
+    kind: str
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a file of events, whose nodes are not looked up yet."""
+
+    line: int
+    time_s: int
+    kind: str
+    nodes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Failures that are drawn: a node runs for a random time, fails, and is back after a while.
+
+    Attributes
+    ----------
+    name : str
+        The distribution of the time from a repair to the next failure.
+    mtbf_s : int
+        Its mean.
+    shape : float
+        Of the Weibull distribution; 1 for the exponential one.
+    repair_s : int
+        How long a node is down.
+    group : str
+        The group of nodes; empty for all.
+    """
+
+    name: str
+    mtbf_s: int
+    shape: float
+    repair_s: int
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What is to happen, before it is known to which system.
+
+    Attributes
+    ----------
+    given : tuple of str
+        As on the command line: a file, or a distribution.
+    rows : tuple of Row
+        Of the file.
+    draws : tuple of Draw
+    requeue : str
+        Which jobs are queued again when their node fails, of `REQUEUES`; empty for those that may
+        be restarted, or all where none may.
+    """
+
+    given: tuple[str, ...]
+    rows: tuple[Row, ...] = ()
+    draws: tuple[Draw, ...] = ()
+    requeue: str = ""
+
+    def told(self) -> dict[str, object]:
+        """What a run tells of them: what was given, and what its results depend on."""
+        digest = hashlib.sha256(repr((self.rows, self.draws)).encode()).hexdigest()
+        return {"given": list(self.given), "sha256": digest, "requeue": self.requeue}
+
+    @property
+    def file(self) -> str:
+        """The file that the rows were read from."""
+        return next((text for text in self.given if not _is_draw(text)), "<events>")
+
+    def trace(self, system: System) -> list[Event]:
+        """The events of the file, by time.
+
+        Raises
+        ------
+        InputError
+            When a node is none of the system's, fails while it is down, or is repaired while it
+            is up; the same of a drain and its end.
+        """
+        out: dict[tuple[str, int], int] = {}
+        found = []
+        for row in self.rows:
+            nodes = _nodes(row.nodes, system, self.file, row.line)
+            for node in nodes:
+                self._follow(row, node, out)
+            found.append(Event(row.time_s, row.kind, nodes))
+        return found
+
+    def _follow(self, row: Row, node: int, out: dict[tuple[str, int], int]) -> None:
+        """Note what happens to a node; ``out`` has since when each one is down, or drained."""
+
+        def wrong(problem: str, advice: str) -> InputError:
+            return InputError(
+                problem, file=self.file, line=row.line, field="kind", value=row.kind, advice=advice
+            )
+
+        if row.kind in _ENDS:
+            state, ends = _STATES[row.kind], _ENDS[row.kind]
+            if (row.kind, node) in out:
+                raise wrong(
+                    f"node {node} is {state} since {out[row.kind, node]}",
+                    f"write its {ends} before, or leave the row out",
+                )
+            out[row.kind, node] = row.time_s
+            return
+        begins = next(kind for kind, ends in _ENDS.items() if ends == row.kind)
+        if (begins, node) not in out:
+            raise wrong(
+                f"node {node} is not {_STATES[begins]}", f"write a row with {begins} before it"
+            )
+        if out.pop((begins, node)) == row.time_s:
+            raise wrong(
+                f"node {node} has {begins} and {row.kind} in the same second",
+                "write a later time, or leave both rows out",
+            )
+
+    def drawn(self, system: System) -> dict[int, Draw]:
+        """How the failures of each node are drawn.
+
+        Raises
+        ------
+        UsageError
+            When a group is none of the system's, a node is meant twice, or there is one node only.
+        """
+        found: dict[int, Draw] = {}
+        names = [group.name for group in system.groups]
+        for draw in self.draws:
+            if draw.group and draw.group not in names:
+                raise UsageError(
+                    f"--events {draw.name}, group={draw.group}: system {system.name} has no group "
+                    f"of this name{nearest(draw.group, names)} (it has: {', '.join(names)})"
+                )
+            if system.nodes == 1:
+                raise UsageError(
+                    f"--events {draw.name}: system {system.name} is one node, so that a failure "
+                    "would stop all jobs at once: name a system of several nodes, as a file "
+                    "(--system machine.toml)"
+                )
+            for node, group in enumerate(system.group_of.tolist()):
+                if draw.group in ("", names[group]):
+                    if node in found:
+                        raise UsageError(
+                            f"--events {draw.name}: failures of the group {names[group]} are drawn "
+                            "twice: name another group in each"
+                        )
+                    found[node] = draw
+        return found
+
+    def check(self, system: System) -> None:
+        """Raise now what would be wrong in a run on this system.
+
+        Raises
+        ------
+        UsageError, InputError
+        """
+        self.trace(system)
+        self.drawn(system)
+
+
+# ------------------------------------------------------------------------------- the command line
+
+
+def read(given: str | Iterable[str], requeue: str = "") -> Events:
+    """Read events.
+
+    Parameters
+    ----------
+    given : str or several
+        A CSV file with the columns ``time``, ``kind`` and ``nodes``, and distributions:
+        ``weibull:mtbf=30d,shape=0.7,repair=4h`` or ``exponential:mtbf=30d,repair=4h``, each also
+        with the ``group`` of nodes.
+    requeue : str
+        See `Events`.
+
+    Raises
+    ------
+    UsageError
+        On a distribution that is none, or two files.
+    InputError
+        When a row of the file is wrong.
+    """
+    given = (given,) if isinstance(given, str) else tuple(given)
+    if requeue and requeue not in REQUEUES:
+        raise UsageError(
+            f"unknown choice of jobs to queue again {requeue!r}{nearest(requeue, REQUEUES)} "
+            f"(one of {', '.join(REQUEUES)})"
+        )
+    files = [text for text in given if not _is_draw(text)]
+    if len(files) > 1:
+        raise UsageError(
+            f"--events names two files, {files[0]} and {files[1]}: write all events into one"
+        )
+    draws = tuple(_draw(text) for text in given if _is_draw(text))
+    rows = tuple(row for file in files for row in _rows(file))
+    for row in rows if draws else ():
+        if row.kind in (FAIL, REPAIR):
+            raise InputError(
+                "failures are drawn, too",
+                file=files[0], line=row.line, field="kind", value=row.kind,
+                advice="write all failures into the file, or draw all of them",
+            )  # fmt: skip
+    return Events(given, rows, draws, requeue)
+
+
+def _is_draw(text: str) -> bool:
+    return text.partition(":")[0] in _DRAWS
+
+
+def _shape(value: str) -> float:
+    found = float(value)
+    if not 0.1 <= found <= 10:
+        raise ValueError("a number from 0.1 to 10 is needed")
+    return found
+
+
+_PARAMETERS: Mapping[str, Callable[[str], object]] = {
+    "mtbf": whole_seconds, "repair": whole_seconds, "group": str
+}  # fmt: skip
+_DRAWS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
+    "weibull": {**_PARAMETERS, "shape": _shape},
+    "exponential": _PARAMETERS,
+}
+"""Distributions of the time between failures, and their parameters."""
+
+
+def _draw(text: str) -> Draw:
+    name, _, rest = text.partition(":")
+    what = f"--events {name}"
+    found = values(what, pairs(what, rest), _DRAWS[name])
+    missing = [key for key in _DRAWS[name] if key not in found and key != "group"]
+    if missing:
+        raise UsageError(
+            f"--events {text}: {missing[0]} is missing; write it as "
+            f"{name}:mtbf=30d,{'shape=0.7,' if 'shape' in _DRAWS[name] else ''}repair=4h"
+        )
+    return Draw(
+        name, found["mtbf"], found.get("shape", 1.0), found["repair"], found.get("group", "")
+    )
+
+
+# ------------------------------------------------------------------------------- files
+
+
+def _rows(path: str | os.PathLike[str]) -> list[Row]:
+    """The rows of a file of events.
+
+    Raises
+    ------
+    InputError
+        When a column is missing, a time is none or not in order, or a kind is unknown.
+    """
+    try:
+        text = read_text(path).decode()
+    except UnicodeDecodeError as error:
+        raise InputError("is no UTF-8 text", file=path, advice="save it as UTF-8") from error
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    found: list[Row] = []
+    try:
+        names = [name.strip() for name in next(lines, [])]
+        _check_header(names, path)
+        for cells in lines:
+            if any(cell.strip() for cell in cells):
+                found.append(_row(cells, names, lines.line_num, path))
+                _in_order(found, path)
+    except csv.Error as error:
+        problem = f"is no CSV: {error}"
+        raise InputError(problem, file=path, line=lines.line_num) from error
+    return found
+
+
+def _check_header(names: list[str], path: str | os.PathLike[str]) -> None:
+    for name in COLUMNS:
+        if names.count(name) != 1:
+            problem = "the table lacks the column or has it twice"
+            advice = f"the first line is {','.join(COLUMNS)}"
+            raise InputError(problem, file=path, line=1, field=name, advice=advice)
+    for name in names:
+        if name not in COLUMNS:
+            advice = f"leave it out: the columns are {', '.join(COLUMNS)}"
+            hint = nearest(name, COLUMNS)
+            raise InputError(f"unknown column{hint}", file=path, line=1, value=name, advice=advice)
+
+
+def _row(cells: list[str], names: list[str], line: int, path: str | os.PathLike[str]) -> Row:
+    if len(cells) != len(names):
+        raise InputError(
+            f"the row has {len(cells)} cells, the first line {len(names)}",
+            file=path, line=line, advice="several nodes in a cell have spaces between them",
+        )  # fmt: skip
+    cell = dict(zip(names, (cell.strip() for cell in cells), strict=True))
+    kind = cell["kind"]
+    if kind not in KINDS:
+        raise InputError(
+            f"unknown kind{nearest(kind, KINDS)}",
+            file=path, line=line, field="kind", value=kind,
+            advice=f"write {', '.join(KINDS[:-1])} or {KINDS[-1]}",
+        )  # fmt: skip
+    return Row(line, _time(cell["time"], "time", line, path), kind, cell["nodes"])
+
+
+def _time(text: str, field: str, line: int, path: str | os.PathLike[str]) -> int:
+    """Seconds on the clock of the log."""
+
+    def wrong(problem: str) -> InputError:
+        advice = "write whole seconds on the clock of the log"
+        return InputError(problem, file=path, line=line, field=field, value=text, advice=advice)
+
+    try:
+        found = int(text)
+    except ValueError:
+        raise wrong("no whole number") from None
+    if found < 0:
+        raise wrong("negative")
+    if found > LIMIT:
+        raise wrong(f"must be {LIMIT} or less")
+    return found
+
+
+def _in_order(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
+    if len(rows) > 1 and rows[-1].time_s < rows[-2].time_s:
+        raise InputError(
+            f"the time is before that of the row above, {rows[-2].time_s}",
+            file=path, line=rows[-1].line, field="time", value=rows[-1].time_s,
+            advice="sort the rows by time",
+        )  # fmt: skip
+
+
+def _nodes(text: str, system: System, path: str | os.PathLike[str], line: int) -> tuple[int, ...]:
+    """The nodes that a cell means: numbers, ranges, names of groups, or ``all``; ascending."""
+
+    def wrong(problem: str, value: str) -> InputError:
+        groups = ", ".join(group.name for group in system.groups)
+        advice = (
+            f"write numbers from 0 to {system.nodes - 1}, ranges as 0-3, {EVERY_NODE}, or a group "
+            f"({groups})"
+        )
+        return InputError(problem, file=path, line=line, field="nodes", value=value, advice=advice)
+
+    groups = {group.name: k for k, group in enumerate(system.groups)}
+    found: list[int] = []
+    for part in text.split():
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if all(number.isascii() and number.isdigit() for number in (first, last)):
+            low, high = int(first), int(last)
+            if low > high:
+                raise wrong("the range ends before it begins", part)
+            if high >= system.nodes:
+                raise wrong(f"system {system.name} has no such node", part)
+            found += range(low, high + 1)
+        elif part in groups:
+            found += (system.group_of == groups[part]).nonzero()[0].tolist()
+        elif part == EVERY_NODE:
+            found += range(system.nodes)
+        else:
+            raise wrong(f"system {system.name} has no such node or group", part)
+    if not found:
+        raise wrong("no node is named", text)
+    if len(set(found)) < len(found):
+        raise wrong("a node is named twice", text)
+    return tuple(sorted(found))
+
+
+def as_csv(events: Iterable[Event]) -> bytes:
+    """Events as a file of them."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    table.writerows([event.time_s, event.kind, _ranges(event.nodes)] for event in events)
+    return text.getvalue().encode()
+
+
+def _ranges(nodes: Sequence[int]) -> str:
+    """Ascending numbers as `_nodes` reads them."""
+    parts: list[list[int]] = []
+    for node in nodes:
+        if parts and parts[-1][1] == node - 1:
+            parts[-1][1] = node
+        else:
+            parts.append([node, node])
+    return " ".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
+
+
+def load(path: str | os.PathLike[str], system: System) -> list[Event]:
+    """The events of a file, as they happened to a system; their order is not judged.
+
+    Raises
+    ------
+    InputError
+        When the file holds none.
+    """
+    return [
+        Event(row.time_s, row.kind, _nodes(row.nodes, system, path, row.line))
+        for row in _rows(path)
+    ]

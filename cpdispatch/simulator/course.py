@@ -1,0 +1,86 @@
+"""The course of events of one run: what happens next, and which nodes are in service by then."""
+
+from __future__ import annotations
+
+import heapq
+from math import gamma
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.events import DRAIN, FAIL, REPAIR, Event, Events
+from cpdispatch.system import LIMIT, System
+
+NEVER = int(np.iinfo(np.int64).max)
+
+
+class Course:
+    """Events in the order in which they happen; failures that are drawn come one by one.
+
+    The failures of a node depend on the seed and on its number alone. Of events of the same time,
+    those of the file come first, then the drawn ones by node.
+
+    Parameters
+    ----------
+    events : Events
+    system : System
+    seed : int
+    start_s : int
+        From when on failures are drawn: the first submission.
+
+    Attributes
+    ----------
+    happened : list of Event
+    down : int64 array
+        The nodes that take no job, ascending: they have failed, or are drained.
+    """
+
+    def __init__(self, events: Events, system: System, seed: int, start_s: int) -> None:
+        self._trace = events.trace(system)
+        self._taken = 0
+        self._draws = events.drawn(system)
+        self._random = {
+            node: np.random.Generator(np.random.PCG64([seed, node])) for node in self._draws
+        }
+        self._drawn: list[tuple[int, int, str]] = []
+        for node in self._draws:
+            self._fails(node, start_s)
+        self._out = {kind: np.zeros(system.nodes, dtype=np.bool_) for kind in (FAIL, DRAIN)}
+        self.down: IntArray = sealed(np.empty(0, dtype=np.int64))
+        self.happened: list[Event] = []
+
+    @property
+    def next_s(self) -> int:
+        """When something happens next; `NEVER` when nothing does."""
+        from_file = self._trace[self._taken].time_s if self._taken < len(self._trace) else NEVER
+        return min(from_file, self._drawn[0][0]) if self._drawn else from_file
+
+    def take(self) -> Event:
+        """Let the next event happen."""
+        now = self.next_s
+        if self._taken < len(self._trace) and self._trace[self._taken].time_s == now:
+            event = self._trace[self._taken]
+            self._taken += 1
+        else:
+            event = self._take_drawn()
+        self.happened.append(event)
+        of = FAIL if event.kind in (FAIL, REPAIR) else DRAIN
+        self._out[of][list(event.nodes)] = event.kind == of
+        self.down = sealed(np.flatnonzero(self._out[FAIL] | self._out[DRAIN]))
+        return event
+
+    def _take_drawn(self) -> Event:
+        time_s, node, kind = heapq.heappop(self._drawn)
+        if kind == FAIL:
+            heapq.heappush(self._drawn, (time_s + self._draws[node].repair_s, node, REPAIR))
+        else:
+            self._fails(node, time_s)
+        return Event(time_s, kind, (node,))
+
+    def _fails(self, node: int, since_s: int) -> None:
+        """Draw when a node fails that is up since then."""
+        draw = self._draws[node]
+        scale_s = draw.mtbf_s / gamma(1 + 1 / draw.shape)
+        lasts_s = scale_s * self._random[node].weibull(draw.shape)
+        if lasts_s < LIMIT:
+            heapq.heappush(self._drawn, (since_s + max(1, round(lasts_s)), node, FAIL))

@@ -1,0 +1,143 @@
+"""The plain twin of EASY on nodes that fail and come back, job by job."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cpdispatch.events import DRAIN, FAIL, REPAIR, Event
+from cpdispatch.jobs import Workload
+from cpdispatch.system import System
+from tests.oracles.plain import Matrix, Nodes, PlainJob, choose, fits, lowest, take
+
+REQUEUES = 5
+
+
+@dataclass
+class Attempted(PlainJob):
+    """A job that a failed node may stop; ``lost`` has the attempts that it was stopped in."""
+
+    may_requeue: bool = True
+    lost: list[tuple[int, int, Nodes]] = field(default_factory=list)
+    end: int = -1
+    failed: bool = False
+
+
+def replay(
+    workload: Workload, system: System, events: list[Event], requeue: list[bool]
+) -> list[Attempted]:
+    """What became of each job under EASY, requested times expected; instants, first fit."""
+    table = workload.table
+    jobs = [
+        Attempted(
+            row, int(table.submit_s[row]), int(table.units[row]),
+            tuple(table.request[row].tolist()), int(table.requested_s[row]),
+            int(workload.runtime_s[row]), may_requeue=requeue[row],
+        )
+        for row in range(len(table))
+    ]  # fmt: skip
+    capacity: Matrix = system.capacity.tolist()
+    coming = [job for job in jobs if fits(capacity, job)]
+    happening = list(events)
+    down: set[int] = set()
+    drained: set[int] = set()
+    queue: list[Attempted] = []
+    running: list[Attempted] = []
+    while coming or running or (queue and happening):
+        now = int(
+            min(
+                min((j.start + j.runtime for j in running), default=math.inf),
+                coming[0].submit if coming else math.inf,
+                happening[0].time_s if happening else math.inf,
+            )
+        )
+        for job in [j for j in running if j.start + j.runtime == now]:
+            running.remove(job)
+            job.end = now
+        while happening and happening[0].time_s == now:
+            event = happening.pop(0)
+            if event.kind == FAIL:
+                down.update(event.nodes)
+                for job in [j for j in running if set(j.nodes) & set(event.nodes)]:
+                    running.remove(job)
+                    stop(job, now, queue)
+            elif event.kind == REPAIR:
+                down.difference_update(event.nodes)
+            elif event.kind == DRAIN:
+                drained.update(event.nodes)
+            else:
+                drained.difference_update(event.nodes)
+        while coming and coming[0].submit == now:
+            queue.append(coming.pop(0))
+        queue.sort(key=lambda job: job.row)
+        for job in started(now, capacity, down | drained, queue, running):
+            queue.remove(job)
+            running.append(job)
+    return jobs
+
+
+def stop(job: Attempted, now: int, queue: list[Attempted]) -> None:
+    """A node fails under a job."""
+    if job.may_requeue and len(job.lost) < REQUEUES:
+        job.lost.append((job.start, now, job.nodes))
+        job.start, job.nodes = -1, {}
+        queue.append(job)
+    else:
+        job.end, job.failed = now, True
+
+
+def started(
+    now: int, capacity: Matrix, down: set[int], queue: list[Attempted], running: list[Attempted]
+) -> list[Attempted]:
+    """The jobs that start: a job that does not fit the nodes in service blocks nobody."""
+    there = [[0] * len(row) if n in down else list(row) for n, row in enumerate(capacity)]
+    free = [list(row) for row in there]
+    for job in running:
+        take(free, job, {n: units for n, units in job.nodes.items() if n not in down})
+    found: list[Attempted] = []
+    head, later, shadow = None, free, now
+
+    def start(job: Attempted, where: Matrix) -> None:
+        job.start, job.nodes = now, choose(where, capacity, job, False)
+        take(free, job, job.nodes)
+        found.append(job)
+
+    for job in queue:
+        if head is None:
+            if fits(free, job):
+                start(job, free)
+            elif fits(there, job):
+                head = job
+                later, shadow = at_shadow(now, free, down, head, running + found)
+                take(later, head, choose(later, capacity, head, False))
+        elif now + job.expected <= shadow:
+            if fits(free, job):
+                start(job, free)
+        elif fits(both := lowest([free, later]), job):
+            start(job, both)
+            take(later, job, job.nodes)
+    for job in queue:
+        # Those in front of the reserved one that could not start may fit beside others no more.
+        assert job in found or head is not None or not fits(free, job)
+    return found
+
+
+def at_shadow(
+    now: int, free: Matrix, down: set[int], head: Attempted, running: list[Attempted]
+) -> tuple[Matrix, int]:
+    """What is free when the blocked job fits, and from when on it does."""
+    later = [list(row) for row in free]
+    for end in sorted({job.expected_end(now) for job in running}):
+        for job in running:
+            if job.expected_end(now) == end:
+                take(later, job, {n: u for n, u in job.nodes.items() if n not in down}, 1)
+        if fits(later, head):
+            return later, end
+    raise AssertionError("the job fits the nodes in service")
+
+
+def expected_everywhere(jobs: list[Attempted]) -> np.ndarray:
+    """Starts, ends, and how often each job was queued again, shape (3, jobs)."""
+    return np.array([[j.start for j in jobs], [j.end for j in jobs], [len(j.lost) for j in jobs]])

@@ -1,0 +1,469 @@
+"""Nodes that fail and come back while a simulation runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import verify
+from cpdispatch.errors import DecisionError, InterruptedRunError, UsageError
+from cpdispatch.events import DRAIN, FAIL, REPAIR, UNDRAIN, Event, Events, Row, read
+from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.simulator import Run, Watch, simulate
+from cpdispatch.simulator.replay import CHECKPOINT, finished
+from cpdispatch.system import NodeGroup, System
+from cpdispatch.verify import Kind
+from tests.oracles.plain_events import expected_everywhere, replay
+from tests.simulator.cases import Row as JobRow
+from tests.simulator.cases import starting, workload
+from tests.strategies import systems, workloads
+
+FOUR = System("four", ("core",), (NodeGroup("node", 4, (1,)),))
+
+
+def happen(*rows: tuple[int, str, str], requeue: str = "") -> Events:
+    return Events(
+        ("case.csv",), tuple(Row(k + 2, *row) for k, row in enumerate(rows)), requeue=requeue
+    )
+
+
+def of(events: list[Event], requeue: str = "") -> Events:
+    return happen(
+        *((e.time_s, e.kind, " ".join(map(str, e.nodes))) for e in events), requeue=requeue
+    )
+
+
+def restartable(log: Workload, which: list[int]) -> Workload:
+    columns = list(log.table.columns)
+    columns[Column.RESTARTABLE] = np.array(which, dtype=np.int64)
+    return replace(log, table=JobTable(columns))
+
+
+def run(rows: list[JobRow], events: Events, dispatcher: str = "easy", **how: Any) -> Run:
+    made = simulate(workload(rows), FOUR, dispatcher, events=events, **how)
+    assert made.verify() == []
+    return made
+
+
+def times(made: Run) -> list[tuple[int, int]]:
+    return list(zip(made.jobs["start"].tolist(), made.jobs["end"].tolist(), strict=True))
+
+
+def attempts(made: Run) -> list[tuple[int, int, int]]:
+    table = made.attempt_table
+    assert table is not None
+    return [tuple(row[name] for name in ("id", "start", "end")) for row in table.to_pylist()]
+
+
+# ------------------------------------------------------------------------ what happens to jobs
+
+
+def test_a_job_whose_node_fails_is_queued_again_and_its_work_is_lost() -> None:
+    made = run([(0, 2, 100, 50), (0, 1, 100, 30)], happen((20, FAIL, "1"), (200, REPAIR, "1")))
+    # Job 1 holds the nodes 0 and 1, job 2 the node 2: 0 and 3 are free when node 1 fails.
+    assert attempts(made) == [(1, 0, 20)]
+    assert times(made) == [(20, 70), (0, 30)]
+    assert made.jobs["nodes"].tolist()[0] == [0, 3]
+    assert made.jobs["requeued"].tolist() == [1, 0]
+    assert made.metrics["requeues"] == 1
+    assert made.metrics["failed"] == 0
+    assert made.metrics["node_failures"] == 1
+    assert made.metrics["wasted_processor_s"] == 2 * 20
+    assert made.metrics["wasted_share"] == pytest.approx(40 / (40 + 100 + 30))
+    assert made.about["compiled"] is False
+
+
+def test_a_job_that_may_not_be_queued_again_ends_as_failed_and_is_counted() -> None:
+    log = restartable(workload([(0, 1, 100, 50), (0, 1, 100, 50)]), [0, 1])
+    made = simulate(log, FOUR, "easy", events=happen((20, FAIL, "0-1"), (30, REPAIR, "0-1")))
+    assert made.verify() == []
+    assert times(made) == [(0, 20), (20, 70)]
+    assert made.jobs["failed"].tolist() == [True, False]
+    assert made.jobs["killed"].tolist() == [False, False]
+    assert made.metrics["failed"] == 1
+    assert made.metrics["requeues"] == 1
+    assert made.metrics["wasted_processor_s"] == 20 + 20
+    assert made.metrics["utilisation"] == pytest.approx(50 / (4 * 70))
+
+
+@pytest.mark.parametrize(("requeue", "failed"), [("all", 0), ("none", 2), ("restartable", 1)])
+def test_who_is_queued_again_can_be_chosen(requeue: str, failed: int) -> None:
+    log = restartable(workload([(0, 1, 100, 50), (0, 1, 100, 50)]), [0, 1])
+    events = happen((20, FAIL, "0 1"), (30, REPAIR, "0 1"), requeue=requeue)
+    made = simulate(log, FOUR, "easy", events=events)
+    assert made.verify() == []
+    assert made.metrics["failed"] == failed
+
+
+def test_a_job_is_queued_again_five_times_and_then_ends_as_failed() -> None:
+    rows = [
+        (t, kind, "all") for k in range(7) for t, kind in ((10 * k + 5, FAIL), (10 * k + 6, REPAIR))
+    ]
+    made = run([(0, 4, 100, 50)], happen(*rows))
+    assert [end for _, _, end in attempts(made)] == [5, 15, 25, 35, 45]
+    assert times(made) == [(46, 55)]
+    assert made.jobs["failed"].tolist() == [True]
+
+
+def test_a_job_that_ends_as_its_node_fails_has_ended() -> None:
+    for trigger in ("instant", "event"):
+        made = run([(0, 4, 50, 20), (20, 2, 50, 5)], happen((20, FAIL, "0")), trigger=trigger)
+        assert times(made) == [(0, 20), (20, 25)], trigger
+        assert attempts(made) == []
+
+
+def test_a_job_too_wide_for_what_is_in_service_waits_for_the_repair() -> None:
+    rows = [(0, 1, 10, 10), (5, 4, 10, 10), (6, 1, 100, 100)]
+    made = run(rows, happen((2, FAIL, "3"), (40, REPAIR, "3")))
+    # It blocks nobody while a node is down: when it is up again, job 3 is in the way.
+    assert times(made) == [(0, 10), (106, 116), (6, 106)]
+
+
+def test_jobs_whose_nodes_never_come_back_are_counted() -> None:
+    made = run([(0, 1, 10, 10), (5, 4, 10, 10)], happen((2, FAIL, "3")))
+    assert times(made) == [(0, 10), (-1, -1)]
+    assert made.jobs["reason"].tolist() == ["started", "waits"]
+    assert made.metrics["jobs_never_started"] == 1
+
+
+def test_a_drained_node_takes_no_new_job_and_the_one_on_it_ends() -> None:
+    rows = [(0, 1, 50, 50), (5, 4, 10, 10), (6, 3, 10, 10), (60, 4, 10, 10)]
+    course = happen((2, DRAIN, "0"), (70, UNDRAIN, "0"))
+    for dispatcher in ("easy", "conservative", "prb", "hcp"):
+        made = run(rows, course, dispatcher)
+        assert times(made) == [(0, 50), (70, 80), (6, 16), (80, 90)], dispatcher
+        assert attempts(made) == []
+        assert made.metrics["node_failures"] == 0
+
+
+def test_a_drained_node_may_fail_and_stays_drained_when_it_is_repaired() -> None:
+    course = happen((2, DRAIN, "all"), (20, FAIL, "0"), (30, REPAIR, "0"), (40, UNDRAIN, "all"))
+    made = run([(0, 1, 50, 50)], course)
+    assert attempts(made) == [(1, 0, 20)]
+    assert times(made) == [(40, 90)]
+
+
+def test_the_checker_reports_a_start_on_a_drained_node() -> None:
+    made = run([(0, 4, 10, 10), (5, 1, 10, 10)], happen((2, DRAIN, "0-1"), (50, UNDRAIN, "0-1")))
+    assert made.jobs["nodes"].tolist()[1] == [2]
+    spoiled(made, Kind.DOWN, job_table=poked(made.job_table, "nodes", 1, [1]))
+    happened = made.happened or ()
+    spoiled(made, Kind.DOWN, happened=(replace(happened[0], nodes=(2,)), *happened[1:]))
+
+
+def test_strict_orders_stay_strict_while_a_node_is_down() -> None:
+    rows = [(0, 1, 10, 10), (5, 4, 10, 10), (6, 1, 5, 5)]
+    made = run(rows, happen((2, FAIL, "3"), (40, REPAIR, "3")), "fifo")
+    assert times(made) == [(0, 10), (40, 50), (50, 55)]
+
+
+def test_a_job_that_comes_after_a_failed_one_may_start() -> None:
+    log = workload([(0, 1, 100, 50), (0, 1, 5, 5)], after={2: (1, 3)})
+    events = happen((20, FAIL, "0"), requeue="none")
+    for trigger in ("instant", "event"):
+        made = simulate(log, FOUR, "easy", dependencies=True, events=events, trigger=trigger)
+        assert times(made) == [(0, 20), (23, 28)], trigger
+        assert made.verify() == []
+
+
+def test_a_drawn_failure_depends_on_the_seed_and_the_node_alone() -> None:
+    spec = "weibull:mtbf=100s,shape=0.7,repair=20s"
+    rows = [(k, 1, 30, 30) for k in range(0, 300, 10)]
+    one, again = (run(rows, read(spec)) for _ in range(2))
+    assert one.happened == again.happened
+    assert one.job_table.equals(again.job_table)
+    assert one.metrics["node_failures"] > 5
+    first = {n: [e.time_s for e in one.happened or () if e.nodes == (n,)][:1] for n in range(4)}
+    system = replace(FOUR, groups=(NodeGroup("node", 4, (1,)), NodeGroup("more", 2, (1,))))
+    wide = simulate(workload(rows), system, "easy", events=spec)
+    assert {
+        n: [e.time_s for e in wide.happened or () if e.nodes == (n,)][:1] for n in range(4)
+    } == first
+
+
+def test_times_between_drawn_failures_have_the_mean_that_was_asked_for() -> None:
+    from cpdispatch.simulator.course import Course
+
+    for spec in ("weibull:mtbf=1000s,shape=0.7,repair=10s", "exponential:mtbf=1000s,repair=10s"):
+        course = Course(read(spec), replace(FOUR, groups=(NodeGroup("n", 50, (1,)),)), 3, 0)
+        up: dict[int, int] = dict.fromkeys(range(50), 0)
+        lasted = []
+        while len(lasted) < 20_000:
+            event = course.take()
+            if event.kind == FAIL:
+                lasted.append(event.time_s - up[event.nodes[0]])
+            else:
+                up[event.nodes[0]] = event.time_s
+        assert np.mean(lasted) == pytest.approx(1000, rel=0.05), spec
+
+
+def test_a_run_in_which_nothing_can_start_any_more_ends() -> None:
+    spec = "exponential:mtbf=1s,repair=1000s"
+    made = run([(0, 4, 10, 10), (0, 1, 10, 5)], read(spec))
+    assert made.metrics["jobs_never_started"] >= 1
+
+
+# ------------------------------------------------------------------ every schedule, every rule
+
+
+@st.composite
+def failures(draw: st.DrawFn, nodes: int, last_s: int = 80) -> list[Event]:
+    """Nodes that fail or are drained, and come back, in order; some never do."""
+    found = []
+    for node in range(nodes):
+        for begins, ends, most in ((FAIL, REPAIR, 6), (DRAIN, UNDRAIN, 3)):
+            at = sorted(draw(st.sets(st.integers(0, last_s), max_size=most)))
+            found += [Event(t, ends if k % 2 else begins, (node,)) for k, t in enumerate(at)]
+    return sorted(found, key=lambda event: event.time_s)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Workload, System, list[Event], str]:
+    system = draw(systems())
+    log = draw(workloads(system))
+    which = draw(st.lists(st.integers(0, 1), min_size=len(log), max_size=len(log)))
+    return (
+        restartable(log, which), system, draw(failures(system.nodes)),
+        draw(st.sampled_from(["", "all", "none", "restartable"])),
+    )  # fmt: skip
+
+
+RULES = ["easy", "easy-spf-saf", "easy:depth=2", "easy:allocate=best-fit", "conservative", "fifo",
+         "sjf", "prb", "best", "easy:wait=0.5", "reject"]  # fmt: skip
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+@pytest.mark.parametrize("dispatcher", RULES)
+@settings(max_examples=25, deadline=None)
+@given(cases(), st.booleans())
+def test_every_schedule_with_failures_is_sound(
+    dispatcher: str, trigger: str, case: tuple[Workload, System, list[Event], str], limit: bool
+) -> None:
+    log, system, events, requeue = case
+    made = simulate(
+        log, system, dispatcher, events=of(events, requeue), trigger=trigger, kill_at_limit=limit
+    )
+    assert made.verify() == []
+    jobs = made.jobs
+    known = (jobs["end"] >= 0) | jobs["reason"].isin(["never_fits", "waits", "rejected"])
+    assert known.all()
+
+
+@pytest.mark.parametrize(
+    "dispatcher", ["hcp:limit=0.05", "pcp:limit=0.05", "thesis-pcp1:limit=0.05"]
+)
+@settings(max_examples=6, deadline=None)
+@given(cases())
+def test_models_take_part(dispatcher: str, case: tuple[Workload, System, list[Event], str]) -> None:
+    log, system, events, requeue = case
+    assert simulate(log, system, dispatcher, events=of(events, requeue)).verify() == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_easy_with_failures_is_its_plain_twin_job_by_job(
+    case: tuple[Workload, System, list[Event], str],
+) -> None:
+    log, system, events, requeue = case
+    made = simulate(log, system, "easy", events=of(events, requeue))
+    choice = verify.Service((), None, requeue).may_requeue(log.table.restartable == 1)  # type: ignore[arg-type]
+    twin = replay(log, system, events, choice.tolist())
+    assert made.jobs[["start", "end", "requeued"]].to_numpy().T.tolist() == (
+        expected_everywhere(twin).tolist()
+    )
+    assert made.jobs["failed"].tolist() == [job.failed for job in twin]
+    lost = [(job.row, start, end) for job in twin for start, end, _ in job.lost]
+    assert attempts(made) == lost
+    nodes = [
+        dict(zip(n, u, strict=True))
+        for n, u in zip(made.jobs["nodes"], made.jobs["node_units"], strict=True)
+    ]
+    assert nodes == [dict(sorted(job.nodes.items())) for job in twin]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.integers(0, 10))
+def test_conservative_keeps_its_promises_until_a_node_is_lost(
+    case: tuple[Workload, System, list[Event], str], slack: int
+) -> None:
+    log, system, events, requeue = case
+    log = replace(log, runtime_s=np.minimum(log.runtime_s, log.table.requested_s))
+    promised: dict[int, int] = {}
+    first_s = min((e.time_s for e in events if e.kind in (FAIL, DRAIN)), default=2**62)
+
+    class Noted:
+        name = "noted"
+
+        def __init__(self) -> None:
+            from cpdispatch.dispatch import make
+
+            self.inner = make("conservative")
+
+        def dispatch(self, instance: Any) -> Any:
+            decision = self.inner.dispatch(instance)
+            for id, start_s in zip(
+                instance.queue.id.tolist(), decision.start_s.tolist(), strict=True
+            ):
+                if instance.now < first_s and start_s >= 0:
+                    assert start_s <= promised.get(id, start_s)
+                    promised[id] = start_s
+            return decision
+
+    made = simulate(log, system, Noted(), events=of(events, requeue))
+    starts = dict(zip(made.jobs["id"].tolist(), made.jobs["start"].tolist(), strict=True))
+    for id, start_s in promised.items():
+        if start_s < first_s and start_s < 2**61:
+            began = [s for job, s, _ in attempts(made) if job == id]
+            assert min([*began, *([starts[id]] * (not began))]) <= start_s
+
+
+# ------------------------------------------------------------------------ interrupted and saved
+
+
+@pytest.mark.parametrize("events", ["weibull:mtbf=600s,shape=0.7,repair=2min", "file"])
+@pytest.mark.parametrize("decisions", [1, 40, 150])
+def test_a_run_with_events_is_resumed_to_the_same_bytes(
+    tmp_path: Path, events: str, decisions: int
+) -> None:
+    log = workload([(7 * k, 1 + k % 4, 100, 20 + 31 * k % 90) for k in range(120)])
+    if events == "file":
+        file = tmp_path / "events.csv"
+        rows = ["100,fail,1", "150,repair,1", "400,fail,0 2-3", "460,repair,0 2-3"]
+        file.write_text("\n".join(["time,kind,nodes", *rows]))
+        events = str(file)
+    how: dict[str, Any] = {"events": events}
+    whole = simulate(log, FOUR, "conservative", **how)
+    finished(whole, tmp_path / "whole")
+    folder = tmp_path / "parts"
+    count = iter(range(decisions))
+    stopped = Watch(folder=folder, stop=lambda: next(count, None) is None)
+    with pytest.raises(InterruptedRunError):
+        simulate(log, FOUR, "conservative", watch=stopped, **how)
+    assert (folder / CHECKPOINT).exists()
+    with pytest.raises(UsageError, match="its events"):
+        simulate(log, FOUR, "conservative", watch=Watch(folder=folder, resume=True))
+    resumed = simulate(log, FOUR, "conservative", watch=Watch(folder=folder, resume=True), **how)
+    finished(resumed, folder)
+    for name in ("jobs.parquet", "attempts.parquet", "events.csv", "schedule.swf"):
+        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    loaded = Run.load(folder)
+    assert loaded.happened == whole.happened
+    assert loaded.metrics["wasted_processor_s"] == whole.metrics["wasted_processor_s"]
+    assert loaded.verify() == []
+
+
+def test_what_happened_can_be_given_to_another_run(tmp_path: Path) -> None:
+    rows = [(k, 1 + k % 3, 60, 40) for k in range(0, 400, 8)]
+    drawn = run(rows, read("exponential:mtbf=200s,repair=30s"))
+    finished(drawn, tmp_path)
+    again = run(rows, read(str(tmp_path / "events.csv")))
+    assert again.job_table.equals(drawn.job_table)
+
+
+# ------------------------------------------------------------------------------ the checker
+
+
+def spoiled(made: Run, kind: Kind, **changes: Any) -> None:
+    assert made.verify() == []
+    found = replace(made, **changes).verify()
+    assert kind in {violation.kind for violation in found}, found
+
+
+SOUND = [(0, 2, 100, 50), (0, 1, 100, 30), (0, 1, 40, 40)]
+COURSE = happen((20, FAIL, "1"), (25, REPAIR, "1"), (60, FAIL, "3"))
+
+
+def poked(table: Any, name: str, row: int, value: Any) -> Any:
+    column = table.column(name).to_pylist()
+    column[row] = value
+    import pyarrow as pa
+
+    return table.set_column(
+        table.column_names.index(name), name, pa.array(column, table.column(name).type)
+    )
+
+
+def test_the_checker_reports_a_job_on_a_node_that_is_down() -> None:
+    made = run(SOUND, COURSE)
+    assert attempts(made) == [(1, 0, 20)]
+    jobs = made.job_table
+    # Job 1 runs again from 25 on; at 22 its node 1 was down.
+    start = jobs.column("start").to_pylist()[0]
+    assert start == 25
+    moved = poked(poked(jobs, "start", 0, 22), "end", 0, 72)
+    spoiled(made, Kind.DOWN, job_table=moved)
+    happened = made.happened or ()
+    spoiled(made, Kind.DOWN, happened=(happened[0], *happened[2:]))
+    earlier = replace(happened[0], time_s=19)
+    spoiled(made, Kind.DOWN, happened=(earlier, *happened[1:]))
+
+
+def test_the_checker_reports_a_stop_without_a_failure_and_one_too_many() -> None:
+    made = run(SOUND, COURSE)
+    happened, table = made.happened or (), made.attempt_table
+    assert table is not None
+    spoiled(made, Kind.RESTART, happened=happened[2:])
+    spoiled(made, Kind.RESTART, attempt_table=table.slice(0, 0))
+    spoiled(made, Kind.RESTART, job_table=poked(made.job_table, "requeued", 1, 1))
+    spoiled(made, Kind.RESTART, about=made.about | {"events": {"requeue": "none"}})
+    spoiled(made, Kind.EARLY_START, attempt_table=poked(table, "start", 0, -5))
+    spoiled(made, Kind.EARLY_START, attempt_table=poked(table, "end", 0, 26))
+    spoiled(made, Kind.DURATION, attempt_table=poked(poked(table, "end", 0, 0), "start", 0, 20))
+    spoiled(made, Kind.UNITS, attempt_table=poked(table, "node_units", 0, [1, 2]))
+    spoiled(made, Kind.CAPACITY, attempt_table=poked(table, "nodes", 0, [1, 2]))
+
+
+def test_the_checker_reports_a_job_that_ends_as_failed_and_should_not() -> None:
+    made = run(SOUND, replace(COURSE, requeue="none"))
+    assert made.jobs["failed"].tolist() == [True, False, False]
+    spoiled(made, Kind.DURATION, job_table=poked(made.job_table, "failed", 0, False))
+    spoiled(made, Kind.RESTART, about=made.about | {"events": {"requeue": "all"}})
+    spoiled(made, Kind.RESTART, job_table=poked(made.job_table, "end", 0, 19))
+    spoiled(made, Kind.RESTART, happened=(made.happened or ())[2:])
+
+
+def test_the_checker_reports_a_job_that_waits_in_the_end_though_its_nodes_are_there() -> None:
+    made = run([(0, 1, 10, 10), (5, 4, 10, 10)], happen((2, FAIL, "3")))
+    back = (*(made.happened or ()), Event(40, REPAIR, (3,)))
+    spoiled(made, Kind.NEVER_STARTED, happened=back)
+
+
+# ------------------------------------------------------------------------------- what is refused
+
+
+def test_what_events_exclude_is_refused_before_the_run() -> None:
+    log, events = workload([(0, 1, 10, 10)]), happen((2, FAIL, "3"))
+    for how in ({"idempotent": True}, {"restart_cost_s": 5}):
+        with pytest.raises(UsageError, match=r"events|predictor"):
+            simulate(log, FOUR, "easy", events=events, **how)
+    with pytest.raises(UsageError, match="makes test runs"):
+        simulate(log, FOUR, "easy:test=120", events=events)
+
+
+def test_a_dispatcher_that_uses_a_node_that_is_down_is_told_so() -> None:
+    class Careless:
+        name = "careless"
+
+        def dispatch(self, instance: Any) -> Any:
+            return starting(instance, [0], {0: 1})
+
+    with pytest.raises(DecisionError, match="down"):
+        simulate(workload([(5, 1, 9, 9)]), FOUR, Careless(), events=happen((2, FAIL, "0")))
+
+
+def test_best_makes_no_tests_where_events_happen() -> None:
+    rows = [(k, 1 + k % 2, 900 + 40 * k, 5 + 9 * (k % 60)) for k in range(40)]
+    log, quiet = restartable(workload(rows), [1] * 40), happen((5000, FAIL, "0"))
+    made = simulate(log, FOUR, "best", predictor="walltime", events=quiet)
+    without = simulate(log, FOUR, "best:test=off", predictor="walltime", events=quiet)
+    tested = simulate(log, FOUR, "best", predictor="walltime")
+    assert made.verify() == []
+    assert "test_s" not in made.about
+    assert "test" in tested.jobs
+    assert made.jobs["start"].equals(without.jobs["start"])

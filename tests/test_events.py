@@ -1,0 +1,161 @@
+"""Files and distributions of events: what is read, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cpdispatch import cli
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.events import Draw, Event, as_csv, load, read
+from cpdispatch.system import NodeGroup, System
+
+SYSTEM = System("six", ("core",), (NodeGroup("thin", 4, (1,)), NodeGroup("wide", 2, (8,))))
+
+
+def written(folder: Path, *lines: str, header: str = "time,kind,nodes") -> str:
+    path = folder / "events.csv"
+    path.write_text("\n".join((header, *lines, "")))
+    return str(path)
+
+
+def test_nodes_are_numbers_ranges_groups_or_all(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "5,fail,1", "6, fail ,2-3 0", "", "7,repair,0 1", "8,repair,2-3", "9,fail,wide",
+        "10,repair,wide", "11,fail,all",
+    )  # fmt: skip
+    found = read(path).trace(SYSTEM)
+    assert found == [
+        Event(5, "fail", (1,)), Event(6, "fail", (0, 2, 3)), Event(7, "repair", (0, 1)),
+        Event(8, "repair", (2, 3)), Event(9, "fail", (4, 5)), Event(10, "repair", (4, 5)),
+        Event(11, "fail", (0, 1, 2, 3, 4, 5)),
+    ]  # fmt: skip
+    (tmp_path / "again.csv").write_bytes(as_csv(found))
+    assert load(tmp_path / "again.csv", SYSTEM) == found
+
+
+def test_distributions_are_read() -> None:
+    found = read(["weibull:mtbf=30d,shape=0.7,repair=4h,group=thin",
+                  "exponential:mtbf=600,repair=5min,group=wide"])  # fmt: skip
+    weibull = Draw("weibull", 30 * 86400, 0.7, 4 * 3600, "thin")
+    exponential = Draw("exponential", 600, 1.0, 300, "wide")
+    assert found.draws == (weibull, exponential)
+    assert found.drawn(SYSTEM) == dict.fromkeys(range(4), weibull) | dict.fromkeys(
+        (4, 5), exponential
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value", "says"),
+    [
+        ("5,fail,9", "nodes", "'9'", "no such node; write numbers from 0 to 5"),
+        ("5,fail,3-9", "nodes", "'3-9'", "no such node"),
+        ("5,fail,3-1", "nodes", "'3-1'", "ends before it begins"),
+        ("5,fail,1 1", "nodes", "'1 1'", "named twice"),
+        ("5,fail,1 thin", "nodes", "'1 thin'", "named twice"),
+        ("5,fail,thick", "nodes", "'thick'", "no such node or group"),
+        ("5,fail,", "nodes", "''", "no node is named"),
+        ("-5,fail,1", "time", "'-5'", "negative"),
+        ("1.5,fail,1", "time", "'1.5'", "no whole number"),
+        ("soon,fail,1", "time", "'soon'", "whole seconds on the clock of the log"),
+        ("9" * 20 + ",fail,1", "time", f"'{'9' * 20}'", "must be 281474976710656 or less"),
+        ("5,explode,1", "kind", "'explode'", "write fail, repair, drain or undrain"),
+        ("5,fial,1", "kind", "'fial'", "did you mean fail?"),
+        ("5,repair,1", "kind", "'repair'", "node 1 is not down; write a row with fail before it"),
+        ("5,fail,1,2", None, None, "the row has 4 cells"),
+        ("2,fail,1", "time", "2", "before that of the row above, 3"),
+        ("5,fail,0", "kind", "'fail'", "node 0 is down since 3; write its repair before"),
+        ("5,undrain,0", "kind", "'undrain'", "node 0 is not drained; write a row with drain"),
+        ("3,repair,0", "kind", "'repair'", "has fail and repair in the same second"),
+    ],
+)
+def test_a_wrong_row_is_one_clear_error(
+    tmp_path: Path, line: str, field: str | None, value: str | None, says: str
+) -> None:
+    path = written(tmp_path, "3,fail,0", line)
+    with pytest.raises(InputError) as raised:
+        read(path).trace(SYSTEM)
+    text = str(raised.value)
+    assert text.startswith(f"{path}:3: " + (f"field {field}: " if field else ""))
+    assert all(part in text for part in says.split("; "))
+    assert value is None or f"(found {value})" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        ("time,kind", "field nodes: the table lacks the column or has it twice"),
+        ("time,kind,nodes,time", "field time: the table lacks the column or has it twice"),
+        ("time,kind,nodes,why", "unknown column (found 'why'); leave it out"),
+        ("", "field time: the table lacks"),
+    ],
+)
+def test_a_wrong_header_is_one_clear_error(tmp_path: Path, header: str, says: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read(written(tmp_path, header=header))
+    assert f"events.csv:1: {says}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["weibull:mtbf=30d,repair=4h"], "shape is missing; write it as weibull:mtbf=30d"),
+        (["weibull:mtbf=30d,shape=0,repair=4h"], "shape=0: a number from 0.1 to 10 is needed"),
+        (["exponential:mtbf=30d,shape=2,repair=4h"], "has no parameter 'shape'"),
+        (["exponential:mtbf=soon,repair=4h"], "'soon'"),
+        (["exponential:mtbf=-3d,repair=4h"], "'-3d'"),
+        (["exponential:mtbf=3d,repair=4h,group=thick"], "no group of this name"),
+        (["exponential:mtbf=3d,repair=4h"] * 2, "drawn twice"),
+        (["a.csv", "b.csv"], "two files"),
+    ],
+)
+def test_a_wrong_distribution_is_one_clear_error(given: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read(given).check(SYSTEM)
+    assert says in str(raised.value)
+
+
+def test_failures_are_not_drawn_beside_a_file_of_them(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="failures are drawn, too"):
+        read([written(tmp_path, "3,fail,0"), "exponential:mtbf=3d,repair=4h"])
+
+
+def test_one_node_has_no_drawn_failures() -> None:
+    with pytest.raises(UsageError, match="is one node"):
+        read("exponential:mtbf=3d,repair=4h").check(System.pool(8))
+
+
+def test_the_command_line_says_what_is_wrong_before_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("id,submit,runtime,units,core\n1,0,60,1,1\n2,5,60,1,1\n")
+    system = tmp_path / "two.json"
+    system.write_text(
+        '{"resources": ["core"], "groups": [{"name": "n", "nodes": 2, "capacity": [1]}]}'
+    )
+    base = ["simulate", str(log), "--system", str(system)]
+    (tmp_path / "far").mkdir()
+    far = written(tmp_path / "far", "1,fail,7")
+    events = ["--events", written(tmp_path, "10,fail,0", "30,repair,0")]
+    for more, says in (
+        (["--requeue", "all"], "--requeue all needs --events"),
+        ([*events, "--idempotent"], "--events and --idempotent exclude each other"),
+        ([*events, "--restart-cost", "5s", "--restartable", "all"], "--restart-cost exclude"),
+        ([*events, "-d", "easy:test=120", "--restartable", "all"], "makes test runs"),
+        (["--events", far], "field nodes"),
+        (["--events", str(tmp_path / "none.csv")], "no such file"),
+    ):
+        assert cli.run([*base, *more]) == 2, more
+        told = capsys.readouterr().err
+        assert says in told, told
+        assert "Traceback" not in told
+    written(tmp_path, "10,fail,0", "30,repair,0")
+    out = tmp_path / "out"
+    assert cli.run([*base, *events, "-d", "easy", "--out", str(out)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "failures of nodes 1 jobs stopped and queued again 1" in told
+    assert "Nodes fail once under easy. Jobs are stopped once: queued again once" in told
+    assert cli.run(["verify", "--run", str(out)]) == 0

@@ -31,7 +31,7 @@ from cpdispatch.heuristics import limits, test_runs
 from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_generation import ListSchedule
-from cpdispatch.instance import Instance
+from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.bounds import area, priced
 from cpdispatch.models.boxes import BoxesModel
@@ -132,8 +132,9 @@ class Engine:
     cp : bool
         Whether CP-SAT is asked; else list schedules and the local search are alone.
     release : bool
-        Whether the first reserved job and starved ones keep their starts alone, and leave nodes to
-        others that need them. Without this they choose their nodes first.
+        Whether the first reserved job keeps its start alone, and leaves nodes to others that need
+        them. Without this it chooses its nodes first, as long as no job is starved: starved ones
+        may start at any time that their bounds allow, whatever this says.
     seed : int
     objective : str
         What to minimise. The priority of jobs goes with it: wait by what is expected in the queue,
@@ -456,7 +457,8 @@ class _PartSearch:
         """
         engine, part = self.engine, self.part
         self.worked = True
-        fixed = 0 if engine.release and not part.settled.any() else part.locked
+        starved = bool((part.instance.latest_s()[part.position] < NO_LATEST_S).any())
+        fixed = 0 if (engine.release or starved) and not part.settled.any() else part.locked
         self.orders = OrderSearch(
             part.generator, order, self.least, fixed, engine.seed, part.latest_s
         )

@@ -62,10 +62,10 @@ def test_no_bound_lies_above_the_optimum_and_what_is_called_optimal_is_so(seed: 
 
 def test_the_values_lie_little_above_the_optima_in_the_mean() -> None:
     found = [told(seed)[:2] for seed in SEEDS]
-    excess = [(said.value or 0.0) / best - 1 if best else 0.0 for said, best in found]
-    assert np.mean(excess) <= EXCESS
-    released = [each for seed, each in zip(SEEDS, excess, strict=True) if engine_of(seed).release]
-    assert np.mean(released) <= EXCESS / 10
+    excess = np.array([(said.value or 0.0) / best - 1 if best else 0.0 for said, best in found])
+    assert excess.mean() <= EXCESS
+    for extra in EXTRAS:
+        assert excess[[extra in told(seed)[2] for seed in SEEDS]].mean() <= EXCESS
 
 
 def test_the_instances_have_every_extra_and_most_of_them_something_to_decide() -> None:
@@ -73,3 +73,12 @@ def test_the_instances_have_every_extra_and_most_of_them_something_to_decide() -
     assert min(extras[extra] for extra in EXTRAS) >= 20
     decided = [told(seed)[0].phases_ms for seed in SEEDS]
     assert sum("incumbent" in phases for phases in decided) > len(SEEDS) / 2
+
+
+@pytest.mark.parametrize("seed", [320, 700, 896, 1376])
+def test_starved_jobs_use_what_their_bound_leaves(seed: int) -> None:
+    """As early as possible, they would make the plan 24 to 110 % worse."""
+    said, best, extras = told(seed)
+    assert "starvation" in extras
+    assert not engine_of(seed).release
+    assert said.value == pytest.approx(best)

@@ -666,7 +666,7 @@ def test_runs_cuts() -> list[str]:
     every = [row for row in rows("test_runs") if row["size"] != "0"]
     groups = dict.fromkeys((row["log"], row["size"]) for row in every)
     lines = []
-    for log, size in sorted(groups, key=lambda group: (group[0] != "all cuts", *group)):
+    for log, size in sorted(groups, key=lambda of: (of[0] != "all cuts", of[0], int(of[1]))):
         found = [
             rows_of_tests(log=log, size=size, dispatcher=name) for name in names
         ]  # fmt: skip

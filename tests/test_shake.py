@@ -141,7 +141,7 @@ def test_programs_are_told_all_draws_means_and_differences(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     told = json(capsys, "simulate", *JOBS, *THREE, "--shake", 6, "--cores", 1)
-    assert set(told) == {"runs", "means", "differences", "warnings", "test_runs"}
+    assert set(told) == {"runs", "means", "differences", "warnings", "test_runs", "failures"}
     assert [run["draw"] for run in told["runs"]] == [*range(6)] * 2
     easy, spf = told["means"]
     about = {"workload", "system", "dispatcher", "predictor", "idempotent", "draws", "figures"}

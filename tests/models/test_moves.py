@@ -476,7 +476,9 @@ def test_a_smaller_model_is_built_where_that_of_all_jobs_is_too_large(
     ((problem, _),) = watched.seen
     monkeypatch.setattr(moves, "PARTS", formulation.size(problem) // 7)
     assert Neighbourhoods(watched, part, 0).next(schedule, AMPLE_S) is not None
-    assert [len(jobs) for jobs in freed(watched)] == [30, 4]
+    every, some = (len(jobs) for jobs in freed(watched))
+    assert every == 30
+    assert 30 // 7 - 1 <= some <= 30 // 7
 
 
 def test_besides_the_nodes_in_use_but_some_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,8 +247,9 @@ def test_every_schedule_with_failures_is_sound(
 ) -> None:
     log, system, events, requeue = case
     made = simulate(
-        log, system, dispatcher, events=of(events, requeue), trigger=trigger, kill_at_limit=limit
-    )
+        log, system, dispatcher, predictor="walltime", events=of(events, requeue), trigger=trigger,
+        kill_at_limit=limit,
+    )  # fmt: skip
     assert made.verify() == []
     jobs = made.jobs
     known = (jobs["end"] >= 0) | jobs["reason"].isin(["never_fits", "waits", "rejected"])

@@ -160,9 +160,9 @@ def period(means: FloatArray) -> float:
     white noise has in one profile of a hundred at most (Fisher's test, its bound from above).
     """
     power = np.abs(np.fft.rfft(means - means.mean())[1:]) ** 2
-    total = power.sum()
     if len(means) % 2 == 0:
         power = power[:-1]  # the highest frequency has one degree of freedom only
+    total = power.sum()
     if not len(power) or total <= 0:
         return np.nan
     strongest = int(np.argmax(power))

@@ -60,18 +60,7 @@ def kinds(
     for axis in rows[-1]:
         axis.set_xlabel("minutes", fontsize=8, color=INK)
     with replacing(path) as temporary:
-        figure.savefig(temporary, format=str(path).rpartition(".")[2], metadata=_undated(path))
-
-
-def _undated(path: str | os.PathLike[str]) -> dict[str, None] | None:
-    """No date in a picture: the same profiles give the same file."""
-    return (
-        None if str(path).endswith(".png") else {"Date" if _is_svg(path) else "CreationDate": None}
-    )
-
-
-def _is_svg(path: str | os.PathLike[str]) -> bool:
-    return str(path).endswith(".svg")
+        figure.savefig(temporary, format=str(path).rpartition(".")[2])
 
 
 def _profile(axis: Axes, job: str, means: FloatArray, shape: Shape) -> None:

@@ -431,7 +431,7 @@ class Workload:
         )
 
     def asked(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
-        """What jobs say of one field of `Access`: numbers of texts, shape (jobs,), and the texts."""
+        """A field of `Access`: for each job the number of its text, shape (jobs,); the texts."""
         texts = [getattr(access, what) for access in self.access]
         names = tuple(sorted(set(texts)))
         return self._by_access([names.index(text) for text in texts]), names

@@ -40,7 +40,7 @@ class NodeGroup:
 
     @property
     def site_name(self) -> str:
-        """Its name; of ``thin[0-3]``, a part of the site's group ``thin``, the name of the whole."""
+        """Its name; of ``thin[0-3]``, a part of the site's group ``thin``, that of the whole."""
         return self.name.partition("[")[0] or self.name
 
 

@@ -22,7 +22,7 @@ _MOST = 8
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Jobs on nodes, one row a job and node: the row in the table of jobs, and from when to when."""
+    """Jobs on nodes, one row a job and node: row in the table of jobs, from when to when."""
 
     job: IntArray
     node: IntArray
@@ -65,9 +65,9 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
         if key not in rules:
             rules[key] = len(allowed)
             said = dict(zip(named, words, strict=True))
-            may, alone = _may_use(said, int(requested_s[k]), system)
+            may, takes_whole = _may_use(said, int(requested_s[k]), system)
             allowed.append(may)
-            whole.append(alone)
+            whole.append(takes_whole)
         of_job[k] = rules[key]
     found = []
     outside = ~np.stack(allowed)[of_job[stay.job], stay.node]

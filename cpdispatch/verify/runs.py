@@ -126,17 +126,18 @@ def run(
 
 def _stay(table: Schedule) -> Stay:
     """Where jobs were, attempts that were stopped among them."""
-    parts = [(np.arange(len(table.id)), table.start_s, table.end_s, table)]
-    parts += [] if table.lost is None else [
-        (np.arange(len(table.id)), table.lost.start_s, table.lost.end_s, table.lost)
-    ]
-    parts += [] if table.outages is None else [
-        (table.outages.row, table.outages.start_s, table.outages.end_s, table.outages)
-    ]
+    every = np.arange(len(table.id))
+    parts: list[tuple[IntArray, Schedule | Attempts | Outages]] = [(every, table)]
+    if table.lost is not None:
+        parts.append((every, table.lost))
+    if table.outages is not None:
+        parts.append((table.outages.row, table.outages))
     columns = []
-    for row, start_s, end_s, held in parts:
+    for row, held in parts:
         owner = np.repeat(np.arange(len(row)), np.diff(held.offset))
-        columns.append((row[owner], held.node, held.node_units, start_s[owner], end_s[owner]))
+        columns.append(
+            (row[owner], held.node, held.node_units, held.start_s[owner], held.end_s[owner])
+        )
     return Stay(*map(np.concatenate, zip(*columns, strict=True)))
 
 

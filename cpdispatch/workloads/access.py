@@ -80,7 +80,7 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
     table = workload.table
     columns = [*table.columns, *(compact(column.astype(np.int64)) for column in request)]
     extended = _extended(system, resources, capacity)
-    nowhere = int(np.count_nonzero(~nodes.any(axis=1)[asked.kind]))
+    nowhere = int(np.count_nonzero((nodes.sum(axis=1) == 0)[asked.kind]))
     kept = replace(
         workload,
         resources=extended.resources,
@@ -114,20 +114,23 @@ class _Asked:
         if self.nothing:
             return
         limits_s = sorted({p.limit_s for p in system.partitions if p.limit_s is not None})
-        access = np.zeros(len(table), dtype=np.int64)
+        none = np.zeros(len(table), dtype=np.int64)
         rows = np.stack([
-            partition if named else np.full(len(table), -1),
-            np.searchsorted(limits_s, table.requested_s) if named else access,
-            access if workload.access_of is None else workload.access_of,
+            partition if named else none - 1,
+            np.searchsorted(limits_s, table.requested_s) if named else none,
+            none if workload.access_of is None else workload.access_of,
         ])  # fmt: skip
         kinds, first, kind = np.unique(rows, axis=1, return_index=True, return_inverse=True)
         self.kind: IntArray = kind.reshape(-1)
-        found = [self._of(*row, job) for row, job in zip(kinds.T.tolist(), first, strict=True)]
+        found = [
+            self._of(partition, access, job)
+            for (partition, _, access), job in zip(kinds.T.tolist(), first, strict=True)
+        ]
         self.nodes: BoolArray = np.stack([nodes for nodes, _, _ in found])
         self.exclusive: BoolArray = np.array([whole for _, whole, _ in found])
         self.names = [name for _, _, name in found]
 
-    def _of(self, partition: int, _: int, access: int, job: int) -> tuple[BoolArray, bool, str]:
+    def _of(self, partition: int, access: int, job: int) -> tuple[BoolArray, bool, str]:
         """The nodes of one kind, whether whole, and its name; ``job`` is one of them."""
         wish, system, words = self.workload.access[access], self.system, []
         nodes = np.ones(system.nodes, dtype=np.bool_)
@@ -162,7 +165,7 @@ class _Asked:
                     f"job {self.workload.table.id[job]}: system {self.system.name} has no such "
                     f"partition{nearest(name, known)} (it has: {', '.join(known)})",
                     file=self.workload.name, field="partition", value=name,
-                    advice="name it in the system file, or remove the partitions from that",
+                    advice="name it in the system file, or remove all partitions there",
                 )  # fmt: skip
         return [known[name] for name in dict.fromkeys(names)]
 
@@ -171,8 +174,9 @@ class _Asked:
             return read()
         except InputError as error:
             raise InputError(
-                f"job {self.workload.table.id[job]}: {error}", file=self.workload.name, field=field
-            ) from error
+                f"job {self.workload.table.id[job]}: {error.problem}", file=self.workload.name,
+                field=field, value=error.value, advice=error.advice,
+            ) from error  # fmt: skip
 
 
 def _mask(system: System, text: str) -> BoolArray:
@@ -229,7 +233,9 @@ def _names(sets: BoolArray, set_of: IntArray, names: Sequence[str]) -> list[str]
         if not mask.any():
             name = NOWHERE
         else:
-            name = min((names[i] for i in np.flatnonzero(set_of == k)), key=lambda n: (len(n), n))
+            name = min(
+                (names[int(i)] for i in np.flatnonzero(set_of == k)), key=lambda n: (len(n), n)
+            )
         if len(name) > _NAMED or name in (WHOLE, *found):
             name = f"set{k + 1}"
         found.append(name)

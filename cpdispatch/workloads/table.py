@@ -158,8 +158,8 @@ def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
         with warnings.catch_warnings(action="ignore", category=pd.errors.ParserWarning):
             frame = pd.read_csv(
                 io.BytesIO(text), header=None, skiprows=1, names=names, index_col=False,
-                keep_default_na=False, na_values=[""], dtype=dict.fromkeys((*LABELLED, *WISHES), str),
-                low_memory=False, encoding_errors="replace",
+                keep_default_na=False, na_values=[""], low_memory=False,
+                dtype=dict.fromkeys((*LABELLED, *WISHES), str), encoding_errors="replace",
             )  # fmt: skip
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=names)

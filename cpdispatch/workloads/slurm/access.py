@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cpdispatch.system import Partition, System
@@ -29,22 +30,27 @@ def keep(columns: Columns, system: System, notes: Counter[str]) -> System:
     notes : Counter
         Gets how many jobs are not kept to what they asked for.
     """
-    known = {name for group in system.groups for name in group.features}
-    asked = columns.extra.get("features", [])
-    read = {text: features_of(text) for text in set(asked)}
-    wanted = []
-    for text in asked:
-        features = read[text]
-        if features is None:
-            notes[UNREAD] += 1
-        elif not set(re.split(r"[&|]", features)) - {""} <= known:
-            notes[NO_NODE] += 1
-            features = None
-        wanted.append(features or "")
-    columns.labels["features"] = wanted
+    columns.labels["features"] = features(columns.extra.get("features", []), system, notes)
     if not system.partitions:
         return system
     return replace(system, partitions=_partitions(columns, system, notes))
+
+
+def features(asked: Sequence[str], system: System, notes: Counter[str]) -> list[str]:
+    """What jobs ask for of features, as `Access` has it; empty where it cannot be heeded."""
+    known = {name for group in system.groups for name in group.features}
+    read = {text: features_of(text) for text in set(asked)}
+    wanted = []
+    for text in asked:
+        found = read[text]
+        # What no node has is no alternative; the others are left.
+        left = [one for one in (found or "").split("|") if {*one.split("&")} <= known]
+        if found is None:
+            notes[UNREAD] += 1
+        elif found and not left:
+            notes[NO_NODE] += 1
+        wanted.append("|".join(left))
+    return wanted
 
 
 def features_of(text: str) -> str | None:

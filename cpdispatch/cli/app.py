@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 
 from cpdispatch import __version__
+from cpdispatch.cli.archive import app as archive
 from cpdispatch.cli.compare import compare
 from cpdispatch.cli.generate import generate
 from cpdispatch.cli.importing import app as import_
@@ -39,6 +40,7 @@ for command in (simulate, solve, verify, compare, generate, resample, tune, pred
 app.command(list_, name="list")
 app.command(learn)
 app.command(import_)
+app.command(archive)
 app.command(power)
 
 

@@ -20,6 +20,7 @@ from cpdispatch.cli.list import list_
 from cpdispatch.cli.output import BAD_INPUT, DONE, INTERRUPTED, leave_lost_terminal
 from cpdispatch.cli.power import app as power
 from cpdispatch.cli.predict import predict
+from cpdispatch.cli.report import report
 from cpdispatch.cli.resample import resample
 from cpdispatch.cli.signals import SignalledError, end, on_signals
 from cpdispatch.cli.simulate import simulate
@@ -34,7 +35,7 @@ app = App(
     version=__version__,
     help_format="markdown",
 )
-for command in (simulate, solve, verify, compare, generate, resample, tune, predict):
+for command in (simulate, solve, verify, compare, report, generate, resample, tune, predict):
     app.command(command)
 app.command(list_, name="list")
 app.command(learn)

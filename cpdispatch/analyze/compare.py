@@ -175,7 +175,7 @@ def related(rows: Sequence[Row]) -> list[Row]:
         new["restarted_often"] = restarted_often(run["restarts_of_users"])
         new["without_tests"] = None if without is None else _beside_untested(run, without, rows)
         if first is not None and first is not run:
-            new["first"] = _name(first, rows)
+            new["first"] = name_of(first, rows)
             new |= _measured(run, first)
         found.append(new)
     return found
@@ -214,7 +214,7 @@ def _beside_untested(run: Row, without: Row, rows: Sequence[Row]) -> Row:
     """What is said of a run with test runs beside the one without them, see `related`."""
     beside = run | _measured(run, without)
     return {
-        "dispatcher": _name(without, rows),
+        "dispatcher": name_of(without, rows),
         _SLOWDOWN: without[_SLOWDOWN],
         "difference": beside["difference"],
         "longer": [{"who": of.who, "times": of.times} for of in _growths(beside, without)],
@@ -378,11 +378,11 @@ def differences(rows: Sequence[Row]) -> list[Row]:
     return [
         {
             "workload": run["workload"],
-            "dispatcher": _name(run, rows),
+            "dispatcher": name_of(run, rows),
             "first": run["first"],
             "figure": _SLOWDOWN,
             **asdict(run["difference"]),
-            "text": f"{_name(run, rows)}: mean bounded slowdown {_told(run)}.",
+            "text": f"{name_of(run, rows)}: mean bounded slowdown {_told(run)}.",
         }
         for run in rows
         if run["difference"] is not None
@@ -431,7 +431,7 @@ def warnings(rows: Sequence[Row]) -> list[Row]:
         first = _first(run, rows)
         if run["first"] is None or first is None:
             continue
-        named = _name(run, rows)
+        named = name_of(run, rows)
         for who, text in _payers(run, first):
             found.append(
                 {
@@ -536,7 +536,7 @@ def test_runs(rows: Sequence[Row]) -> list[Row]:
             continue
         told = {
             "workload": run["workload"],
-            "dispatcher": _name(run, rows),
+            "dispatcher": name_of(run, rows),
             "without": without["dispatcher"],
             "test_s": run["test_s"],
             _SLOWDOWN: run[_SLOWDOWN],
@@ -599,7 +599,7 @@ def failures(rows: Sequence[Row]) -> list[Row]:
     found = []
     for run in rows:
         if run.get("node_failures"):
-            told = {"workload": run["workload"], "dispatcher": _name(run, rows)}
+            told = {"workload": run["workload"], "dispatcher": name_of(run, rows)}
             told |= {name: run[name] for name in figures}
             found.append(told | {"text": _failures_text(told)})
     return found
@@ -674,7 +674,7 @@ def verdict(rows: Sequence[Row]) -> str:
         return ""
     best, first = ranked[0], next(run for run in rows if run["first"] is None and key in run)
     other = ranked[1] if best is first else first
-    name, against = _name(best, rows), _name(other, rows)
+    name, against = name_of(best, rows), name_of(other, rows)
     less = 1 - best[key] / other[key]
     if less < 0.0005:
         return f"{name} and {against} have the same mean bounded slowdown."
@@ -731,7 +731,7 @@ def _waits_table(run: Row, rows: Sequence[Row]) -> Table:
         *((f"user {figures['user']}", figures) for figures in each),
     ]
     shown = Table(
-        title=f"Waits under {_name(run, rows)} instead of {run['first']}", title_justify="left",
+        title=f"Waits under {name_of(run, rows)} instead of {run['first']}", title_justify="left",
         title_style="bold", box=None, pad_edge=False, padding=(0, 0, 0, 2), header_style="bold",
     )  # fmt: skip
     shown.add_column("")
@@ -769,8 +769,9 @@ def legend(rows: Sequence[Row]) -> list[str]:
         paired = run.get("paired")
         if paired is not None and 0 < paired["common"] < max(paired["own"], paired["first"]):
             lines.append(
-                f"{_name(run, rows)} has {paired['own']} draws, {run['first']} {paired['first']}: "
-                f"they are compared in the {paired['common']} that both have."
+                f"{name_of(run, rows)} has {paired['own']} draws, "
+                f"{run['first']} {paired['first']}: they are compared in the {paired['common']} "
+                "that both have."
             )
     if any(run["users"] for run in rows):
         lines.append(
@@ -877,7 +878,7 @@ def _heading(run: Row, rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _name(run: Row, rows: Sequence[Row]) -> str:
+def name_of(run: Row, rows: Sequence[Row]) -> str:
     """The dispatcher in a sentence, with the rest of the heading if others have the same one."""
     name = run["dispatcher"]
     headings = {_heading(peer, rows) for peer in rows if peer["dispatcher"] == name}

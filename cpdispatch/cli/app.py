@@ -22,6 +22,7 @@ from cpdispatch.cli.list import list_
 from cpdispatch.cli.output import BAD_INPUT, DONE, INTERRUPTED, leave_lost_terminal
 from cpdispatch.cli.power import app as power
 from cpdispatch.cli.predict import predict
+from cpdispatch.cli.report import report
 from cpdispatch.cli.resample import resample
 from cpdispatch.cli.signals import SignalledError, end, on_signals
 from cpdispatch.cli.simulate import simulate
@@ -36,7 +37,10 @@ app = App(
     version=__version__,
     help_format="markdown",
 )
-for command in (simulate, experiment, solve, verify, compare, generate, resample, tune, predict):
+COMMANDS = (
+    simulate, experiment, compare, report, solve, verify, generate, resample, tune, predict
+)  # fmt: skip
+for command in COMMANDS:
     app.command(command)
 app.command(list_, name="list")
 app.command(learn)

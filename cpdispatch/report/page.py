@@ -1,0 +1,363 @@
+"""The page: what is told of the runs in words and tables, and the data that it draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cpdispatch.analyze import compare, metrics
+from cpdispatch.analyze.difference import HIGHER, LOWER, NOISE, SAME, Difference
+from cpdispatch.arrays import IntArray
+from cpdispatch.errors import UsageError
+from cpdispatch.extra import needed
+from cpdispatch.report import words
+from cpdispatch.report.columns import packed
+from cpdispatch.report.lanes import Bars, drawn
+from cpdispatch.simulator import Run
+from cpdispatch.simulator.arrow import array, coded
+from cpdispatch.system import System
+
+Row = dict[str, Any]
+Columns = dict[str, IntArray]
+
+RUNS_MAX = 6
+"""More runs than this cannot be told apart by their colours."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """A run that is drawn.
+
+    Attributes
+    ----------
+    name : str
+        What tells it from the others.
+    run : Run
+    waits_of_users : mapping of str to (float, float, float)
+        Of each user: jobs that started, their mean and their longest wait in seconds.
+    """
+
+    name: str
+    run: Run
+    waits_of_users: Mapping[str, tuple[float, float, float]]
+
+
+def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
+    """The page as HTML: one file that needs no other and makes no request.
+
+    Parameters
+    ----------
+    shown : sequence of Shown
+        Of one log, system and rules; the first is what the others are measured against.
+    rows : sequence of dict
+        The runs in the same order, related to the first, see `compare.related`.
+    beside_best : sequence of dict
+        The same, related to the one with the lowest mean bounded slowdown.
+
+    Raises
+    ------
+    UsageError
+        When there are no runs or too many, their jobs differ, or Bokeh is missing.
+    """
+    bokeh = needed("bokeh.resources", "report")
+    from cpdispatch.report import plots
+
+    check(shown)
+    columns, about = _data(shown)
+    directory, text = packed(columns)
+    about |= {"columns": directory, "names": [of.name for of in shown]}
+    about["plots"] = {
+        name: {"item": _item(plot), "told": told} for name, (plot, told) in _plots(shown).items()
+    }
+    about["colours"] = plots.COLOURS
+    first = shown[0].run.about
+    title = escape(f"{first['workload']} on {first['system']['name']}")
+    parts = {
+        "TITLE": title,
+        "HEADING": title,
+        "LEAD": escape(
+            f"{len(shown[0].run.job_table):,} jobs, {_resources(shown[0].run.system)}, under "
+            f"{' and '.join(of.name for of in shown)}."
+        ),
+        "VERDICT": f"<p>{escape(verdict(rows, beside_best))}</p>{words.longer(rows)}",
+        "FIGURES": words.figures_table(rows),
+        "PAYERS": "".join(words.payers(shown[0], of, row) for of, row in
+                          zip(shown[1:], rows[1:], strict=True))
+        or "<p>There is one run only: nothing to compare it with.</p>",
+        "NOTES": "".join(f"<li>{escape(line)}</li>" for line in _notes(rows, shown)),
+        "CSS": _file("page.css"),
+        "BOKEH": "\n".join(bokeh.Resources(mode="inline", components=["bokeh"]).js_raw),
+        "JS": "\n".join(map(_file, ("data.js", "gantt.js", "page.js"))),
+        "ABOUT": _safe(about),
+        "DATA": text,
+    }  # fmt: skip
+    html = _file("page.html")
+    for name, part in parts.items():
+        html = html.replace(f"<!--{name}-->", part, 1)
+    return html
+
+
+def check(shown: Sequence[Shown]) -> None:
+    """Raise where runs cannot be on one page."""
+    if not shown:
+        raise UsageError("a report needs the folder of a run")
+    if len(shown) > RUNS_MAX:
+        raise UsageError(f"{len(shown)} runs: a report shows {RUNS_MAX} at most; name fewer")
+    first = shown[0].run
+    settings = [compare.setting(compare.row(of.run.about, {})) for of in shown]
+    for of, setting in zip(shown[1:], settings[1:], strict=True):
+        for what, one, other in zip(
+            ("log", "system", "dependencies", "events"), settings[0], setting, strict=True
+        ):
+            if one != other:
+                told = f": {one or 'none'} and {other or 'none'}" if what != "events" else ""
+                raise UsageError(
+                    f"{shown[0].name} and {of.name} differ by their {what}{told}; a report is "
+                    "about one log, system and rules"
+                )
+        same = all(
+            first.job_table.column(name).equals(of.run.job_table.column(name))
+            for name in ("id", "submit", "units")
+        )
+        if not same:
+            raise UsageError(
+                f"{shown[0].name} and {of.name} have other jobs, though their log has one name; "
+                "a report is about one log"
+            )
+
+
+def verdict(rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
+    """Which run has the lowest mean bounded slowdown, and how sure that is, in sentences.
+
+    Parameters
+    ----------
+    rows, beside_best : sequence of dict
+        As for `page_of`.
+    """
+    key = "bounded_slowdown_mean"
+    counted = [row for row in beside_best if key in row]
+    if not counted:
+        return "No job started, so there is nothing to compare."
+    best = min(counted, key=lambda row: row[key])
+    named = compare.name_of(best, beside_best)
+    if len(counted) == 1:
+        return f"The mean bounded slowdown under {named} is {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
+    told, apart = [], True
+    for row in counted:
+        over: Difference | None = row["difference"]
+        if row is best or over is None:
+            continue
+        told.append(_beside_best(compare.name_of(row, beside_best), named, row, over))
+        apart = apart and over.stands
+    head = f"{named} has the lowest mean bounded slowdown: {best[key]:,.2f}."
+    if not apart and len(counted) == 2:
+        head = f"{' and '.join(compare.name_of(row, rows) for row in rows)} cannot be told apart."
+        head += (
+            f" {named} has the lower mean bounded slowdown, {best[key]:,.2f}, but maybe by chance."
+        )
+    return " ".join([head, *told, BOUNDED_SLOWDOWN])
+
+
+BOUNDED_SLOWDOWN = (
+    "Bounded slowdown is the time from submission to end as a multiple of the runtime; runtimes "
+    "below 10 s count as 10 s. 1 is the best possible."
+)
+
+
+def _beside_best(name: str, best: str, row: Row, over: Difference) -> str:
+    """How another run stands beside the best one."""
+    value = f"Under {name} it is {row['bounded_slowdown_mean']:,.2f}"
+    if over.says == SAME:
+        return f"{value}, the same in each of {over.counted}."
+    if over.low is None or over.high is None:
+        return f"{value}, but {over.counted} cannot tell a difference from noise."
+    interval = (
+        f"{over.ratio:.2f} times that of {best}, with 95 % confidence {over.low:.2f} to "
+        f"{over.high:.2f} times, paired over {over.counted}"
+        + (" of submission" if over.over == "weeks" else "")
+    )
+    if over.says == NOISE:
+        return f"{value}: {interval}. These two cannot be told apart."
+    assert over.says in (HIGHER, LOWER)
+    return f"{value}: {interval}. The difference is more than noise."
+
+
+def _plots(shown: Sequence[Shown]) -> dict[str, tuple[Any, str]]:
+    from cpdispatch.report import plots
+
+    return plots.all_of(shown)
+
+
+def _item(plot: Any) -> Any:
+    from bokeh.embed import json_item
+
+    return None if plot is None else json_item(plot)
+
+
+def _resources(system: System) -> str:
+    total = dict(zip(system.resources, system.total.tolist(), strict=True))
+    told = ", ".join(f"{many:,} {name}" for name, many in total.items())
+    return f"{system.nodes:,} node{'s' * (system.nodes > 1)} ({told})"
+
+
+def _notes(rows: Sequence[Row], shown: Sequence[Shown]) -> list[str]:
+    lines = compare.notes(rows)
+    if any("draws" in row or "seeds" in row for row in rows):
+        lines.append(
+            "Sentences and tables are over all runs of each name. Pictures are of the first one."
+        )
+    version = shown[0].run.about.get("version", "")
+    return [*lines, f"Simulated by cpdispatch {version}."]
+
+
+def _data(shown: Sequence[Shown]) -> tuple[Columns, dict[str, Any]]:
+    """The columns that the page draws from, and what it has to know of them."""
+    first, system = shown[0].run, shown[0].run.system
+    table, schedule = first.job_table, shown[0].run.schedule()
+    lane = max(system.resource("core"), 0)
+    begin_s = int(schedule.submit_s.min())
+    user, users = coded(table.column("user")) if "user" in table.column_names else (None, [])
+    widths = np.searchsorted([*metrics.WIDTHS.values()][:-1], metrics.share(schedule), side="left")
+    columns: Columns = {
+        "id": array(table.column("id")),
+        "submit": schedule.submit_s - begin_s,
+        "units": schedule.units,
+        "requested": array(table.column("requested_s")),
+        "width": widths.astype(np.int64),
+    }
+    if user is not None:
+        columns["user"] = user.astype(np.int64)
+    for kind, name in enumerate(system.resources):
+        columns[f"request_{name}"] = schedule.request[:, kind]
+    reasons: list[str] = []
+    for number, of in enumerate(shown):
+        columns |= {f"{number}/{key}": v for key, v in _of_run(of.run, lane, reasons).items()}
+    about = {
+        "resources": list(system.resources),
+        "lane": system.resources[lane],
+        "groups": [
+            {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
+        ],
+        "memory_unit_kb": system.memory_unit_kb,
+        "users": users,
+        "widths": [f"{name} {compare.SHARES[name]}" for name in metrics.WIDTHS],
+        "lengths": [f"{name} {compare.LENGTHS[name]}" for name in metrics.CLASSES_S],
+        "length_limits": [low for low, _ in metrics.CLASSES_S.values()],
+        "tau": metrics.TAU_S,
+        "begin": begin_s,
+        "reasons": reasons,
+    }
+    return columns, about
+
+
+def _of_run(run: Run, lane: int, reasons: list[str]) -> Columns:
+    """The columns of one run; its reasons are added to those that are known."""
+    schedule, system = run.schedule(), run.system
+    codes, names = coded(run.job_table.column("reason"))
+    reasons += [name for name in names if name not in reasons]
+    number = np.array([reasons.index(name) for name in names], dtype=np.int64)
+    started = schedule.started
+    found = {
+        "wait": np.where(started, metrics.wait_s(schedule), -1),
+        "runtime": np.where(started, metrics.runtime_s(schedule), 0),
+        "reason": number[codes],
+    }
+    bars, jobs, attempts = _bars(run, lane)
+    put = drawn(bars, system.capacity[:, lane])
+    found |= {"run_count": put.count, "run_first": put.first, "run_length": put.length}
+    if attempts:
+        begin_s = int(schedule.submit_s.min())
+        found |= {
+            "attempt_job": jobs,
+            "attempt_start": bars.start_s[-attempts:] - begin_s,
+            "attempt_runtime": (bars.end_s - bars.start_s)[-attempts:],
+        }
+    if len(system.groups) > 1:
+        found |= _units_of_groups(run)
+    return found
+
+
+def _entries(table: Any, nodes: str, units: str) -> tuple[IntArray, IntArray, IntArray]:
+    """Offsets, nodes and units of a table's placements."""
+    import pyarrow.compute as pc
+
+    column = table.column(nodes).combine_chunks()
+    count = array(_chunked(pc.list_value_length(column))).astype(np.int64)
+    offset = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+    flat = [
+        array(_chunked(pc.list_flatten(table.column(name).combine_chunks()))).astype(np.int64)
+        for name in (nodes, units)
+    ]
+    return offset, flat[0], flat[1]
+
+
+def _chunked(column: Any) -> Any:
+    import pyarrow as pa
+
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _bars(run: Run, lane: int) -> tuple[Bars, IntArray, int]:
+    """The bars of the jobs that started, then of attempts; the jobs of these; how many these are.
+
+    The k-th job that started has the k-th bar.
+    """
+    schedule, table = run.schedule(), run.job_table
+    rows = np.flatnonzero(schedule.started)
+    jobs = table.take(rows)
+    of = [(rows, jobs, "start", "end", "nodes", "node_units")]
+    if "lost_start" in table.column_names:
+        lost = np.flatnonzero(array(table.column("lost_start")) >= 0)
+        names = ("lost_start", "lost_end", "lost_nodes", "lost_node_units")
+        of.append((lost, table.take(lost), *names))
+    if run.attempt_table is not None:
+        ids = array(table.column("id"))
+        by_id = np.argsort(ids, kind="stable")
+        which = by_id[np.searchsorted(ids[by_id], array(run.attempt_table.column("id")))]
+        of.append((which, run.attempt_table, "start", "end", "nodes", "node_units"))
+    parts = []
+    for job, part, start, end, nodes, units in of:
+        offset, node, held = _entries(part, nodes, units)
+        owner = np.repeat(job, np.diff(offset))
+        times = array(part.column(start)), array(part.column(end))
+        parts.append((job, *times, np.diff(offset), node, held * schedule.request[owner, lane]))
+    job, start_s, end_s, count, node, lanes = (
+        np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True)
+    )
+    offset = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+    attempts = len(job) - len(rows)
+    return Bars(start_s, end_s, offset, node, lanes), job[len(rows) :], attempts
+
+
+def _units_of_groups(run: Run) -> Columns:
+    """How many units each job holds in each group of nodes."""
+    offset, node, units = _entries(run.job_table, "nodes", "node_units")
+    groups = len(run.system.groups)
+    owner = np.repeat(np.arange(len(offset) - 1), np.diff(offset))
+    cell = owner * groups + run.system.group_of[node]
+    held = np.zeros((len(offset) - 1) * groups, dtype=np.int64)
+    np.add.at(held, cell, units)
+    table = held.reshape(-1, groups)
+    return {f"group_{group}": table[:, group] for group in range(groups)}
+
+
+def _file(name: str) -> str:
+    return files("cpdispatch.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _safe(data: Any) -> str:
+    """JSON that no HTML parser takes for the end of its element."""
+    encoded = msgspec.json.encode(data, enc_hook=_plain).decode()
+    return encoded.replace("<", "\\u003c")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value)

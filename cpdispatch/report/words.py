@@ -1,0 +1,118 @@
+"""The tables of the page, as HTML: figures of each run, and who gains and who pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from cpdispatch.analyze import compare
+
+if TYPE_CHECKING:
+    from cpdispatch.report.page import Shown
+
+Row = dict[str, Any]
+
+FIGURES = (
+    ("jobs", "jobs that started", "{:,.0f}".format),
+    ("bounded_slowdown_mean", "mean bounded slowdown", "{:,.2f}".format),
+    ("bounded_slowdown_p95", "95th percentile of bounded slowdown", "{:,.1f}".format),
+    ("wait_s_mean", "mean wait", compare.duration),
+    ("wait_s_median", "median wait", compare.duration),
+    ("wait_s_max", "longest wait", compare.duration),
+    ("utilisation", "utilisation", "{:.1%}".format),
+    ("queue_length_mean", "mean queue length", "{:,.1f}".format),
+    ("queue_length_max", "longest queue", "{:,.0f}".format),
+)
+
+
+def figures_table(rows: Sequence[Row]) -> str:
+    """The headline figures, a column a run."""
+    names = (escape(compare.name_of(row, rows)) for row in rows)
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("", *names))
+    lines = [
+        f'<tr><th scope="row">{escape(heading)}</th>'
+        + "".join(f"<td>{show(row[key]) if key in row else '-'}</td>" for row in rows)
+        + "</tr>"
+        for key, heading, show in FIGURES
+    ]
+    return _table("Figures of the runs", head, lines)
+
+
+def longer(rows: Sequence[Row]) -> str:
+    """Who waits longer than under the first run, as `compare.warnings` says it."""
+    if len(rows) < 2:
+        return ""
+    first = escape(compare.name_of(rows[0], rows))
+    found = [f"<li>{escape(told['text'])}</li>" for told in compare.warnings(rows)]
+    if not found:
+        return f"<p>No class of jobs waits longer than under {first} by more than a tenth.</p>"
+    return f"<p>Who waits longer than under {first}:</p><ul>{''.join(found)}</ul>"
+
+
+def payers(first: Shown, of: Shown, row: Row) -> str:
+    """How long who waits under a run, and how long under the first one."""
+    lines = [_line("all jobs", row)]
+    for kind, limits in (("classes", compare.LENGTHS), ("widths", compare.SHARES)):
+        lines += [
+            _line(f"{name} {text}", row[kind][name])
+            for name, text in limits.items()
+            if row[kind][name]["jobs"]
+        ]
+    head = "".join(
+        f'<th scope="col">{escape(text)}</th>'
+        for text in ("", "jobs", "mean wait", f"under {first.name}", "ratio")
+    )
+    users = _users(first, of)
+    told = f"Waits under {of.name} instead of {first.name}"
+    found = _table(told, head, lines)
+    if not users:
+        return found + "<p>The log names no users, so there is no table of them.</p>"
+    gain = sum(now < before for _, _, now, before in users)
+    pay = sum(now > before for _, _, now, before in users)
+    of_users = [
+        _line(f"user {user}", _waits(jobs, now, before)) for user, jobs, now, before in users
+    ]
+    text = (
+        f"<p>{gain:,} of {len(users):,} users wait shorter in the mean than under "
+        f"{escape(first.name)}, {pay:,} wait longer.</p>"
+    )
+    return (
+        found + text + f"<details><summary>All users under {escape(of.name)}, those first that "
+        "lose the most time in all</summary>"
+        + _table(f"Users under {of.name} instead of {first.name}", head, of_users)
+        + "</details>"
+    )  # fmt: skip
+
+
+def _users(first: Shown, of: Shown) -> list[tuple[str, float, float, float]]:
+    """Users under both: jobs, mean wait now and before; those first that lose most in all."""
+    before, now = first.waits_of_users, of.waits_of_users
+    both = [(u, now[u][0], now[u][1], before[u][1]) for u in now if u in before]
+    return sorted(both, key=lambda found: (-found[1] * (found[2] - found[3]), found[0]))
+
+
+def _waits(jobs: float, now: float, before: float) -> Row:
+    found: Row = {"jobs": jobs, "wait_s_mean": now, "wait_s_mean_first": before}
+    return found | ({"wait_s_mean_times": now / before} if before else {})
+
+
+def _line(name: str, figures: Row) -> str:
+    now, before, times = (
+        figures.get(f"wait_s_mean{end}", float("nan")) for end in ("", "_first", "_times")
+    )
+    kind = "worse" if now > before else "better" if now < before else ""
+    many = "-" if times != times else f"{times:,.2f}"
+    cells = [f"{figures['jobs']:,.0f}"]
+    cells += ["-" if s != s else escape(compare.duration(s)) for s in (now, before)]
+    cells.append(f'<span class="{kind}">{many}</span>')
+    body = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr><th scope="row">{escape(name)}</th>{body}</tr>'
+
+
+def _table(caption: str, head: str, lines: Sequence[str]) -> str:
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import sys
+import zlib
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cpdispatch import cli
+from cpdispatch.analyze import metrics
+from cpdispatch.arrays import IntArray
+from cpdispatch.experiment import RunSummary, tables
+from cpdispatch.report.columns import packed
+from cpdispatch.report.page import verdict
+from cpdispatch.report.plots import time_by_queue
+from cpdispatch.simulator import Run
+from tests.report.conftest import write_log
+
+pytest.importorskip("bokeh", reason="Bokeh is not installed", exc_type=ImportError)
+
+NAMES = ("easy", "easy-saf-saf", "hcp:limit=0.05")
+
+
+def unpacked(directory: list[list[Any]], text: str) -> dict[str, IntArray]:
+    """The plain twin of what the page does with its columns."""
+    flat, at, found = zlib.decompress(base64.b64decode(text)), 0, {}
+    for name, length, width in directory:
+        total, column = 0, []
+        for k in range(length):
+            coded = int.from_bytes(bytes(flat[at + p * length + k] for p in range(width)), "little")
+            total += -(coded + 1) // 2 if coded % 2 else coded // 2
+            column.append(total)
+        at += length * width
+        found[name] = np.array(column, dtype=np.int64)
+    assert at == len(flat)
+    return found
+
+
+def inside(page: Path) -> tuple[dict[str, Any], dict[str, IntArray], str]:
+    """What the page knows, its columns, and its text without scripts and tags."""
+    html = page.read_text(encoding="utf-8")
+    about = re.search(r'id="about">(.*?)</script>', html, re.DOTALL)
+    data = re.search(r'id="data">(.*?)</script>', html, re.DOTALL)
+    assert about is not None
+    assert data is not None
+    found = json.loads(about[1])
+    body = html[html.index("<body>") : html.index("<script>")]
+    return (
+        found,
+        unpacked(found["columns"], data[1]),
+        unescape(" ".join(re.sub("<[^>]*>", " ", body).split())),
+    )
+
+
+def runs(folder: Path) -> list[Run]:
+    return [Run.load(folder / name) for name in ("easy", "easy-saf-saf", "hcp_limit_0.05")]
+
+
+def test_packed_columns_unpack_to_the_same() -> None:
+    columns = {
+        "a": np.array([0, -5, 7, 2**52, -(2**52)]),
+        "none": np.array([], dtype=np.int64),
+        "same": np.full(9, 3),
+    }
+    found = unpacked(*packed(columns))
+    assert {name: column.tolist() for name, column in found.items()} == {
+        name: column.tolist() for name, column in columns.items()
+    }
+
+
+def test_the_columns_of_the_page_are_those_of_the_runs(page: Path, folder: Path) -> None:
+    about, columns, _ = inside(page)
+    assert about["names"] == list(NAMES)
+    for number, run in enumerate(runs(folder)):
+        schedule = run.schedule()
+        assert columns[f"{number}/wait"].tolist() == metrics.wait_s(schedule).tolist()
+        assert columns[f"{number}/runtime"].tolist() == metrics.runtime_s(schedule).tolist()
+        reasons = [about["reasons"][code] for code in columns[f"{number}/reason"]]
+        assert reasons == run.jobs["reason"].tolist()
+        lanes = np.add.reduceat(
+            columns[f"{number}/run_length"],
+            np.cumsum([0, *columns[f"{number}/run_count"][:-1]]),
+        )
+        assert sorted(lanes) == sorted(schedule.units)
+
+
+def test_figures_of_the_page_are_those_of_compare(
+    page: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, text = inside(page)
+    slowdowns = " ".join(f"{run.metrics['bounded_slowdown_mean']:,.2f}" for run in runs(folder))
+    assert f"mean bounded slowdown {slowdowns} 95th" in text
+    assert cli.run(["compare", str(folder), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["warnings"]
+    for warning in report["warnings"]:
+        assert warning["text"] in text
+    for row in report["runs"][1:]:
+        of = row["widths"]["wide"]
+        assert f"wide (> 1/8) {of['jobs']}" in text
+        assert f"{of['wait_s_mean_times']:,.2f}" in text
+    assert "user 1" in text
+
+
+def test_what_is_said_of_the_best_run_is_the_difference_of_compare(folder: Path) -> None:
+    easy, saf, _ = map(RunSummary.of, runs(folder))
+    ((_, rows),), ((_, beside_saf),) = tables([easy, saf]), tables([saf, easy])
+    over = beside_saf[1]["difference"]
+    assert over.pairs == 8
+    said = verdict(rows, beside_saf)
+    assert f"{over.ratio:.2f} times that of easy-saf-saf" in said
+    assert f"{over.low:.2f} to {over.high:.2f} times, paired over 8 weeks of submission" in said
+    assert ("cannot be told apart" in said) is (not over.stands)
+    ((_, same),) = tables([easy])
+    assert verdict(same, same).startswith("The mean bounded slowdown under easy is")
+
+
+def test_runs_that_differ_by_chance_cannot_be_told_apart() -> None:
+    from cpdispatch.analyze.difference import difference
+
+    over = difference([9, 12, 9, 12, 9, 12, 10], [10, 10, 10, 10, 10, 10, 10], "weeks")
+    assert over.says == "within noise"
+    about = {"idempotent": False, "predictor": "walltime", "workload": "log", "system": "8"}
+    best = {"dispatcher": "a", "bounded_slowdown_mean": 10.0, "difference": None, **about}
+    other = {"dispatcher": "b", "bounded_slowdown_mean": 10.4, "difference": over, **about}
+    said = verdict([other, best], [best, other])
+    assert said.startswith("b and a cannot be told apart. a has the lower mean")
+    assert "more than noise" not in said
+
+
+def test_what_a_run_lacks_is_said_and_not_drawn(page: Path, folder: Path, tmp_path: Path) -> None:
+    about, _, _ = inside(page)
+    assert about["plots"]["decisions"]["item"] is not None
+    assert "easy and easy-saf-saf have none" in about["plots"]["decisions"]["told"]
+    assert about["plots"]["gap"]["item"] is not None
+    out = tmp_path / "one.html"
+    assert cli.run(["report", str(folder / "easy"), "--out", str(out)]) == 0
+    about, _, text = inside(out)
+    for name, reason in {
+        "decisions": "Only whole replays were timed",
+        "steps": "only CP dispatchers",
+        "gap": "No decision of these runs has a proven bound",
+        "users": "There is one run only",
+    }.items():
+        assert about["plots"][name]["item"] is None
+        assert reason in about["plots"][name]["told"]
+    assert "nothing to compare it with" in text
+
+
+def test_times_of_decisions_are_by_the_length_of_the_queue() -> None:
+    lengths, times = time_by_queue(
+        np.array([1.0, 3.0, 10.0, 20.0, 30.0]), np.array([0.0, 1.0, 3.0, 4.0, 4.0])
+    )
+    assert lengths.tolist() == [1, 4]
+    assert times[:, 0].tolist() == [2.0, 20.0]
+    assert times[:, 2].tolist() == [3.0, 30.0]
+
+
+def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "<script>alert(1)<!--DATA-->.swf", 20)
+    out = tmp_path / "out.html"
+    assert cli.run(["simulate", str(log), "--out", str(tmp_path / "runs")]) == 0
+    assert cli.run(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    assert "<script>alert" not in out.read_text(encoding="utf-8")
+    assert inside(out)[1]["id"].tolist() == list(range(1, 21))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert cli.run(["report", *map(str, arguments)]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("cpdispatch: ")
+    assert "Traceback" not in said
+    return said
+
+
+def test_runs_of_different_logs_or_systems_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = write_log(tmp_path / "other.swf", 20)
+    assert cli.run(["simulate", str(other), "--out", str(tmp_path / "other")]) == 0
+    capsys.readouterr()
+    out = tmp_path / "page.html"
+    said = refused(capsys, folder / "easy", tmp_path / "other", "--out", out)
+    assert "differ by their log: small and other" in said
+    log = folder.parent / "small.swf"
+    of_nine = tmp_path / "nine"
+    assert cli.run(["simulate", str(log), "--system", "9", "--out", str(of_nine)]) == 0
+    capsys.readouterr()
+    assert "differ by their system: 8 and 9" in refused(
+        capsys, folder / "easy", of_nine, "--out", out
+    )
+    changed = write_log(tmp_path / "small.swf", 30)
+    again = ["simulate", str(changed), "-d", "sjf", "--out", str(tmp_path / "changed")]
+    assert cli.run(again) == 0
+    capsys.readouterr()
+    assert "have other jobs" in refused(capsys, folder / "easy", tmp_path / "changed", "--out", out)
+    assert not out.exists()
+
+
+def test_what_is_no_run_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "page.html"
+    assert "needs the folder of a run" in refused(capsys, "--out", out)
+    assert "run.json is missing" in refused(capsys, tmp_path / "nowhere", "--out", out)
+    assert not out.exists()
+    damaged = tmp_path / "damaged"
+    shutil.copytree(folder, damaged)
+    (damaged / "easy" / "jobs.parquet").write_bytes(b"")
+    assert "jobs.parquet" in refused(capsys, damaged, "--out", out)
+    assert inside(out)[0]["names"] == list(NAMES[1:])
+
+
+def test_a_page_over_draws_says_so(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "small.swf", 60)
+    made = ["-d", "easy", "-d", "easy-saf-saf", "--shake", "6", "--cores", "1"]
+    assert cli.run(["simulate", str(log), *made, "--out", str(tmp_path / "runs")]) == 0
+    out = tmp_path / "page.html"
+    assert cli.run(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    about, _, text = inside(out)
+    assert about["names"] == ["easy", "easy-saf-saf"]
+    assert "6 draws" in text
+    assert "Pictures are of the first one" in text
+
+
+def test_lost_attempts_and_groups_of_nodes_are_in_the_page(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "small.swf", 60)
+    system = tmp_path / "two.toml"
+    system.write_text(
+        'resources = ["core", "gpu"]\n'
+        '[[groups]]\nname = "thin"\nnodes = 3\ncapacity = [2, 0]\n'
+        '[[groups]]\nname = "fat"\nnodes = 1\ncapacity = [4, 1]\n'
+    )
+    made = ["--system", str(system), "--events", "exponential:mtbf=2d,repair=1h"]
+    assert cli.run(["simulate", str(log), *made, "--out", str(tmp_path / "runs")]) == 0
+    out = tmp_path / "page.html"
+    assert cli.run(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    run = Run.load(tmp_path / "runs")
+    assert run.attempt_table is not None
+    attempts = run.attempt_table.to_pylist()
+    assert attempts
+    about, columns, _ = inside(out)
+    assert [group["nodes"] for group in about["groups"]] == [3, 1]
+    begin = about["begin"]
+    ids = columns["id"][columns["0/attempt_job"]]
+    start = columns["0/attempt_start"] + begin
+    end = start + columns["0/attempt_runtime"]
+    assert list(zip(ids, start, end, strict=True)) == [
+        (row["id"], row["start"], row["end"]) for row in attempts
+    ]
+    fat = [
+        sum(units for node, units in zip(row["nodes"], row["node_units"], strict=True) if node == 3)
+        for row in run.job_table.to_pylist()
+    ]
+    assert columns["0/group_1"].tolist() == fat
+    assert (columns["0/group_0"] + columns["0/group_1"]).tolist() == columns["units"].tolist()
+    assert len(columns["0/run_count"]) == 60 + len(attempts)
+
+
+def test_a_missing_library_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    said = refused(capsys, folder)
+    assert said.endswith(
+        "this needs bokeh, which is not installed: pip install 'cpdispatch[report]'"
+    )

@@ -109,7 +109,7 @@ class Client:
         job : str
             Its number, or that of an array with a task, as ``12_3``.
         changes : mapping of str to value
-            ``nodelist``, ``hold`` and ``nice`` are of use here.
+            ``nodelist``, ``hold`` and ``priority`` are of use here.
 
         Raises
         ------

@@ -22,6 +22,10 @@ PENDING, COMPLETING = "PENDING", "COMPLETING"
 _ON_NODES = frozenset((
     "RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED",
 ))  # fmt: skip
+_ENDING = frozenset((
+    COMPLETING, "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD",
+))  # fmt: skip
+"""Of jobs that end, or are queued again: which of the two shows later."""
 _USABLE = frozenset(("IDLE", "MIXED", "ALLOCATED"))
 _HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", COMPLETING))
 _TASK_BITS = 22
@@ -96,7 +100,7 @@ class Job:
     tasks_most : int
         How many tasks of the array may run at a time; 0 for all.
     shares : tuple of Share
-        What it holds, while it runs.
+        What it holds while it runs, or held.
     left : str
         Why no instance can express it; empty if one can.
     """
@@ -129,7 +133,6 @@ class Job:
     array: int
     tasks: str
     tasks_most: int
-    nice: int
     shares: tuple[Share, ...]
     left: str = ""
 
@@ -150,8 +153,8 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether it is over, or about to be."""
-        return not self.pending and not self.running
+        """Whether it is over."""
+        return not self.pending and not self.running and self.state not in _ENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +304,7 @@ def job_of(row: dict[str, Any]) -> Job:
         array,
         tasks,
         number_of(row.get("array_max_tasks")) or 0,
-        number_of(row.get("nice")) or 0,
-        _shares(row) if state in _ON_NODES else (),
+        () if state == PENDING else _shares(row, needed=state in _ON_NODES),
         _left(row) or left,
     )
 
@@ -370,8 +372,8 @@ def _left(row: dict[str, Any]) -> str:
     return ""
 
 
-def _shares(row: dict[str, Any]) -> tuple[Share, ...]:
-    """What a running job holds on each node."""
+def _shares(row: dict[str, Any], *, needed: bool) -> tuple[Share, ...]:
+    """What a job that was started holds on each node."""
     given = dict_of(row, "job_resources").get("allocated_nodes")
     detail = row.get("gres_detail")
     gres = [text_of(part) for part in detail] if isinstance(detail, list) else []
@@ -390,7 +392,7 @@ def _shares(row: dict[str, Any]) -> tuple[Share, ...]:
                 gpus_of_gres(gres[k]) if k < len(gres) else {},
             )
         )  # fmt: skip
-    if not shares:
+    if needed and not shares:
         raise ValueError("a running job without nodes")
     return tuple(shares)
 

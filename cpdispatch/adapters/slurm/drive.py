@@ -25,12 +25,14 @@ from cpdispatch.dispatch import Dispatcher
 
 BACK_OFF_S, BACK_OFF_MOST_S = 10, 600
 """How long a job that did not start waits before it is released again: doubled each time."""
-BEHIND = 1_000_000
-"""The nice value of jobs that are left to Slurm: those that are released start first.
+LAST = 1
+"""The priority of jobs that are left to Slurm: those that are released start first.
 
 A job without names of nodes that finds no room would keep all later ones of its partition waiting.
 """
 _ROUNDS = 20
+_MAY_START = frozenset(("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin"))
+"""Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
 _GONE = frozenset((2017, 2084))
 """Slurm's errors for a job that is no more: unknown, or finished."""
 _REFUSED = (int(Reason.NEVER_FITS), int(Reason.REJECTED))
@@ -124,11 +126,9 @@ class Driver:
         starts = picture.starts(decision)
         left = [*picture.left, *self._hopeless(picture, decision)]
         done.waiting = len(picture.jobs) - len(starts)
-        for job, nodes in starts:
-            done.released[job.key] = list(nodes)
-        for job, why in left:
-            done.left[job.key] = why
         if self._rules.dry:
+            done.released = {job.key: list(nodes) for job, nodes in starts}
+            done.left = {job.key: why for job, why in left}
             return done
         for job, nodes in starts:
             self._journal.jobs[job.key] = self._entry(job, "released", list(nodes), cluster.now_s)
@@ -136,13 +136,13 @@ class Driver:
             self._journal.jobs[job.key] = self._entry(job, "left", [], cluster.now_s)
         self._journal.save()
         for job, nodes in starts:
-            if stop():
-                return done
-            self._change(job, {"nodelist": ",".join(nodes), "hold": False}, done)
-        for job, _ in left:
-            if stop():
-                return done
-            self._change(job, {"hold": False, "nice": BEHIND}, done)
+            changes = {"nodelist": ",".join(nodes), "hold": False}
+            if not stop() and self._changed(job, changes, done):
+                done.released[job.key] = list(nodes)
+        for job, why in left:
+            if not stop() and self._changed(job, {"hold": False}, done):
+                self._changed(job, {"priority": LAST}, done)
+                done.left[job.key] = why
         self._journal.save()
         return done
 
@@ -169,8 +169,7 @@ class Driver:
         before = self._journal.jobs.get(job.key)
         required = job.required if before is None else before.required
         tries = 0 if before is None else before.tries
-        nice = job.nice if before is None else before.nice
-        return Entry(state, nodes, required, now_s, tries, 0, nice)
+        return Entry(state, nodes, required, now_s, tries)
 
     def _hopeless(self, picture: Picture, decision: Decision) -> list[tuple[Job, str]]:
         """The jobs that the dispatcher refuses for good."""
@@ -180,18 +179,18 @@ class Driver:
             for k in np.flatnonzero(refused).tolist()
         ]
 
-    def _change(self, job: Job, changes: Mapping[str, Any], done: Cycle) -> None:
+    def _changed(self, job: Job, changes: Mapping[str, Any], done: Cycle) -> bool:
         """Release a job; one that is no more is forgotten, one that is refused waits a while."""
         try:
             self._slurm.update(job.address, changes)
         except RefusedError as error:
             done.refused[job.key] = str(error)
-            done.released.pop(job.key, None)
-            done.left.pop(job.key, None)
             if error.number in _GONE:
                 del self._journal.jobs[job.key]
             else:
                 self._put_back(self._journal.jobs[job.key], done.now_s)
+            return False
+        return True
 
     def _put_back(self, entry: Entry, now_s: int) -> None:
         entry.state = "queued"
@@ -209,10 +208,10 @@ class Driver:
                 del self._journal.jobs[key]
         for job in cluster.jobs:
             nodes = list(names_in(job.required))
-            promised = job.pending and job.priority and job.nice != BEHIND
+            promised = job.pending and job.priority > LAST
             # Released by a driver whose journal is lost, to other nodes than its user named.
             if promised and nodes and nodes != list(names_in(job.wished)) and self._is_ours(job):
-                entry = Entry("released", nodes, job.wished, cluster.now_s, nice=job.nice)
+                entry = Entry("released", nodes, job.wished, cluster.now_s)
                 self._journal.jobs.setdefault(job.key, entry)
         claims = []
         for key, entry in list(self._journal.jobs.items()):
@@ -222,7 +221,7 @@ class Driver:
             if key not in known:
                 continue
             job = known[key]
-            if job.running or job.ended:
+            if not job.pending:
                 if entry.state == "released":
                     self._started(job, entry, done)
                 if job.ended:
@@ -230,6 +229,7 @@ class Driver:
             elif entry.state == "started" or (entry.state == "released" and not job.held):
                 requeued = entry.state == "started"
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
+                late |= job.reason not in _MAY_START
                 if (requeued or late) and not self._rules.dry:
                     self._retract(job, entry, done)
                 elif entry.state == "released":
@@ -254,7 +254,7 @@ class Driver:
     def _started(self, job: Job, entry: Entry, done: Cycle) -> None:
         entry.state = "started"
         nodes = sorted(share.node for share in job.shares)
-        if not nodes:  # it has ended already
+        if not nodes:  # it was cancelled
             return
         done.started[job.key] = nodes
         if nodes != sorted(entry.nodes):
@@ -317,6 +317,9 @@ class Driver:
             if not changes:
                 continue
             try:
+                if job.priority == LAST:
+                    # Slurm finds a priority anew for a job that was held.
+                    self._slurm.update(job.address, {"hold": True})
                 self._slurm.update(job.address, changes)
                 handed.append(job.key)
             except RefusedError as error:
@@ -326,12 +329,9 @@ class Driver:
 
     def _unbound(self, job: Job, entry: Entry | None) -> dict[str, Any]:
         """What makes a job one of Slurm's own again."""
-        changes: dict[str, Any] = {"hold": False} if job.held else {}
+        changes: dict[str, Any] = {"hold": False} if job.priority <= LAST else {}
         own = job.wished if job.marked else job.required
         required = own if entry is None else entry.required
         if set(names_in(job.required)) != set(names_in(required)):
             changes["nodelist"] = required
-        nice = entry.nice if entry is not None else 0 if job.nice == BEHIND else job.nice
-        if job.nice != nice:
-            changes["nice"] = nice
         return changes

@@ -32,8 +32,6 @@ class Entry(msgspec.Struct, omit_defaults=True):
         How often it was released and did not start.
     not_before_s : int
         When it may be released again.
-    nice : int
-        The job's own.
     """
 
     state: Literal["released", "started", "left", "queued"]
@@ -42,7 +40,6 @@ class Entry(msgspec.Struct, omit_defaults=True):
     decided_s: int = 0
     tries: int = 0
     not_before_s: int = 0
-    nice: int = 0
 
 
 class _File(msgspec.Struct):

@@ -45,7 +45,8 @@ class Cluster:
     cpus: int = 16
     memory_mb: int = 64_000
     gpus: int = 4
-    scheduler: str = "backfill"
+    backfill_s: int = 1
+    """Seconds between two rounds of Slurm's backfilling."""
     plugin: str = ""
     """The text of a job_submit.lua; none for a cluster whose jobs are not held."""
     features: Callable[[int], str] = lambda number: ""
@@ -224,8 +225,8 @@ MpiDefault=none
 SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-SchedulerType=sched/{self.scheduler}
-SchedulerParameters=batch_sched_delay=0,bf_interval=1,bf_resolution=1,sched_min_interval=100000
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,bf_interval={self.backfill_s},bf_resolution=1,sched_min_interval=100000
 PriorityType=priority/basic
 {"JobSubmitPlugins=lua" if self.plugin else ""}
 SlurmdParameters=config_overrides

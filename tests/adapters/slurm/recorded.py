@@ -79,8 +79,8 @@ class Recorded:
             if "hold" in changes:
                 row["priority"] = 0 if changes["hold"] else 4_000_000
                 row["state_reason"] = "JobHeldAdmin" if changes["hold"] else "None"
-            if "nice" in changes:
-                row["nice"] = changes["nice"]
+            if "priority" in changes:
+                row["priority"] = changes["priority"]
 
     def _rows(self, job: str) -> list[dict[str, Any]]:
         """The records that a change is for; a task that waits with others gets one of its own."""

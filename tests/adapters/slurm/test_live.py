@@ -24,6 +24,7 @@ from cpdispatch import cli
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client
 from cpdispatch.adapters.slurm.cluster import job_of
+from cpdispatch.adapters.slurm.drive import LAST
 from tests.adapters.slurm.cluster import Cluster, missing, until
 from tests.adapters.slurm.jobs import PARTITIONS, ended, features, mixed, submit, violations
 
@@ -276,6 +277,23 @@ def test_a_node_that_dies_a_job_that_is_cancelled_and_a_partition_alone() -> Non
         later = [rows[job] for job in ids[4:-1]]
         assert all({"n03", "n04"}.isdisjoint(named(row["nodes"])) for row in later)
         made.stop(made.drivers[-1])
+
+
+def test_a_job_that_is_left_to_slurm_keeps_no_other_waiting() -> None:
+    # Between two rounds of Slurm's backfilling a job without room blocks those of less priority.
+    with site(backfill_s=600) as made:
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+        made.slurm.submit("--exclusive", "--mem=100", seconds=300)
+        wide = made.slurm.submit("--nodes=16", "--exclusive", "--mem=100", "--licenses=matlab:1")
+        until(lambda: any(row["left"] for row in made.rows()), "nothing was left to Slurm")
+        small = [made.slurm.submit("--mem=100", "--time=1") for _ in range(20)]
+        made.wait(lambda: made.states().count("COMPLETED") == len(small), "the others wait")
+        assert not any(row["retracted"] for row in made.rows())
+        made.stop(driver)
+        row = next(row for row in made.client.jobs() if row["job_id"] == wide)
+        assert row["job_state"] == "PENDING"
+        assert row["priority"] > LAST
 
 
 def test_jobs_that_their_submitters_hold_are_driven_without_a_plugin() -> None:

@@ -22,7 +22,7 @@ from cpdispatch import cli, dispatch, instance
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import job_of, read
-from cpdispatch.adapters.slurm.drive import BEHIND, Driver
+from cpdispatch.adapters.slurm.drive import LAST, Driver
 from cpdispatch.adapters.slurm.journal import NAME, Journal
 from cpdispatch.adapters.slurm.picture import take
 from cpdispatch.adapters.slurm.rules import Rules, decided
@@ -129,7 +129,7 @@ def test_what_an_instance_cannot_express_is_left_to_slurm(
     slurm.row(5)[field] = value
     done = driver(slurm, tmp_path).cycle()
     assert done.left == {"5": why, "12": "asks for licenses"}
-    assert ("5", {"hold": False, "nice": BEHIND}) in slurm.changes
+    assert slurm.row("5")["priority"] == LAST
 
 
 @pytest.mark.parametrize("dependency", ["singleton", "after:3(unfulfilled)", "afterok:3?afterok:4"])
@@ -341,6 +341,40 @@ def test_a_job_that_is_queued_again_loses_the_nodes_that_it_had(
     assert made.cycle().released["9"] != had
 
 
+def test_a_job_that_is_about_to_be_queued_again_is_not_forgotten(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path, hold_by="submitters")
+    made.cycle()
+    slurm.step()
+    made.cycle()
+    row = slurm.row("9")
+    for state in ("COMPLETING", "REQUEUED", "PENDING"):
+        row["job_state"] = state
+        done = made.cycle()
+    assert done.retracted == ["9"]
+    assert row["required_nodes"] == ""
+
+
+def test_a_job_that_a_limit_keeps_from_starting_is_taken_back_at_once(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "5" in made.cycle().released
+    slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
+    slurm.row("6")["state_reason"] = "Resources"
+    done = made.cycle()
+    assert done.retracted == ["5"]
+    waits_s = []
+    for _ in range(400):
+        slurm.data["now_s"] += 1
+        done = made.cycle()
+        if "5" in done.released:
+            waits_s.append(slurm.now_s())
+            slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
+    assert np.diff(waits_s).tolist() == [21, 41, 81, 161]  # it is seen a second later
+
+
 @pytest.mark.parametrize("jump_s", [-40, 4000])
 def test_a_jump_of_slurms_clock_loses_no_job(slurm: Recorded, tmp_path: Path, jump_s: int) -> None:
     made = driver(slurm, tmp_path, patience_s=5)
@@ -393,7 +427,8 @@ def test_an_infeasible_decision_releases_nothing(slurm: Recorded, tmp_path: Path
 
 
 def test_the_wish_to_stop_is_heard_between_two_releases(slurm: Recorded, tmp_path: Path) -> None:
-    driver(slurm, tmp_path).cycle(lambda: len(slurm.changes) >= 2)
+    done = driver(slurm, tmp_path).cycle(lambda: len(slurm.changes) >= 2)
+    assert [job for job, _ in slurm.changes] == list(done.released)
     assert len(slurm.changes) == 2
 
 
@@ -425,8 +460,7 @@ def test_everything_is_handed_back_from_whatever_a_killed_driver_left(
     for job in map(job_of, mortal.jobs()):
         if not job.pending or job.key == "4":
             continue
-        assert job.priority > 0
-        assert job.nice == 0
+        assert job.priority > LAST
         assert job.required == ("n05" if job.key == "14" else "")
     assert not (tmp_path / guard.ALIVE).exists()
     assert driver(mortal, tmp_path).hand_back() == []

@@ -174,6 +174,7 @@ def drive(
     json
         Print one JSON object a cycle.
     """
+    from cpdispatch import dispatch
     from cpdispatch.adapters.slurm import guard
     from cpdispatch.adapters.slurm.drive import Driver
 
@@ -185,7 +186,8 @@ def drive(
             raise UsageError("--stop changes jobs, and --dry-run changes none: leave one out")
         ended = guard.ask_to_stop(folder)
         with guard.locked(folder):
-            driver = Driver(options.client(), options.made(), folder, rules)
+            unasked = dispatch.make("easy", warm=dispatch.not_at_all)
+            driver = Driver(options.client(), unasked, folder, rules)
             _told(driver.hand_back(), json, ended)
         return DONE
     dispatcher = options.made()

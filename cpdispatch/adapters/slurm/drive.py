@@ -114,8 +114,6 @@ class Driver:
         DecisionError
             When the dispatcher failed. Nothing was released.
         """
-        if not self._rules.dry:
-            guard.beat(self._folder, self._rules.partition)
         cluster = read(self._slurm)
         done = Cycle(cluster.now_s, sum(job.running for job in cluster.jobs), unread=cluster.unread)
         claims = self._reconcile(cluster, done)
@@ -130,6 +128,8 @@ class Driver:
             done.released = {job.key: list(nodes) for job, nodes in starts}
             done.left = {job.key: why for job, why in left}
             return done
+        # Only now: where cycles fail, new jobs are Slurm's before long.
+        guard.beat(self._folder, self._rules.partition)
         for job, nodes in starts:
             self._journal.jobs[job.key] = self._entry(job, "released", list(nodes), cluster.now_s)
         for job, _ in left:

@@ -36,7 +36,7 @@ class Submission:
     kind: str = "plain"
 
 
-def mixed(seed: int, many: int, gpus: int) -> list[Submission]:
+def mixed(seed: int, many: int, gpus: int, longest_s: int = 3) -> list[Submission]:
     """At least so many jobs: on 1 to 4 nodes, with GPUs, memory, features, partitions and arrays,
     some that depend on the one before, some that take whole nodes, some with a licence.
     """
@@ -55,7 +55,7 @@ def mixed(seed: int, many: int, gpus: int) -> list[Submission]:
             f"--mem={rng.choice((500, 2000, 8000, 30_000))}",
             f"--time={rng.randint(1, 9)}",
         ]
-        tasks, seconds = 1, rng.randint(1, 3)
+        tasks, seconds = 1, rng.randint(1, longest_s)
         if kind == "gpu":
             given.append(f"--gres=gpu:{rng.randint(1, gpus)}")
         elif kind == "array":

@@ -424,6 +424,7 @@ def test_an_infeasible_decision_releases_nothing(slurm: Recorded, tmp_path: Path
     with pytest.raises(DecisionError, match="infeasible"):
         Driver(slurm, Wrong(), tmp_path, Rules()).cycle()
     assert not slurm.changes
+    assert not (tmp_path / guard.ALIVE).exists()  # so no new job is held
 
 
 def test_the_wish_to_stop_is_heard_between_two_releases(slurm: Recorded, tmp_path: Path) -> None:

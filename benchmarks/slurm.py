@@ -1,6 +1,8 @@
 """A real Slurm on this machine, driven by dispatchers, beside Slurm's own backfilling.
 
     python benchmarks/slurm.py --nodes 64 --jobs 500 --longest 3 --out slurm.jsonl
+    python benchmarks/slurm.py --nodes 16 --jobs 200 --longest 20 --seeds 2 --out slurm.jsonl \\
+        --csv docs/data/slurm.csv
 
 Each run starts a cluster of its own, submits the same jobs, waits until all have completed, and
 checks the schedule. A line of the file, and of the table, is a run: its makespan; the mean wait and
@@ -8,11 +10,13 @@ the mean bounded slowdown (bound 10 s) of the jobs; the longest and the median c
 released jobs; releases a second within these; jobs on other nodes than were decided, jobs that were
 taken back, jobs that were left to Slurm. Dispatcher `slurm` is Slurm's own: `sched/backfill` each
 second. The jobs only sleep, and every daemon runs here: cycle times are those of a busy machine.
+`--csv` writes the means over the seeds of all runs that the file has: the table of docs/slurm.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import pwd
 import shutil
@@ -129,6 +133,32 @@ def _cycles(measured: Measured) -> dict[str, float]:
     }  # fmt: skip
 
 
+TABLE = {
+    "makespan s": ("makespan_s", 0), "mean wait s": ("wait_s", 1),
+    "mean bounded slowdown": ("slowdown", 2), "longest cycle s": ("cycle_longest_s", 2),
+    "releases a second": ("releases_per_s", 0), "taken back": ("retracted", 1),
+    "left to Slurm": ("left", 1),
+}  # fmt: skip
+
+
+def write_table(runs: Path, path: Path) -> None:
+    """The means of runs that differ in their seeds alone."""
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for line in runs.read_text().splitlines():
+        row = msgspec.json.decode(line)
+        key = (row["dispatcher"], row["nodes"], row["longest_s"], row["jobs"] // 10 * 10)
+        alike.setdefault(key, []).append(row)
+    with path.open("w", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["dispatcher", "nodes", "longest job s", "jobs", "runs", *TABLE])
+        for (name, nodes, longest_s, jobs), rows in alike.items():
+            means = [
+                f"{statistics.mean(row[key] for row in rows):.{digits}f}" if key in rows[0] else ""
+                for key, digits in TABLE.values()
+            ]
+            out.writerow([f"`{name}`", nodes, longest_s, jobs, len(rows), *means])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=64)
@@ -138,6 +168,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--dispatchers", nargs="+", default=[OWN, "easy", "best"])
     parser.add_argument("--out", type=Path, default=Path("slurm.jsonl"))
+    parser.add_argument("--csv", type=Path)
     given = parser.parse_args()
     if missing():
         raise SystemExit(missing())
@@ -153,6 +184,8 @@ def main() -> None:
                 file.write(msgspec.json.encode(row) + b"\n")
             shown = [row.get(name, "-") for name in columns]
             print(*(f"{v:.2f}" if isinstance(v, float) else v for v in shown), sep="\t", flush=True)
+    if given.csv is not None:
+        write_table(given.out, given.csv)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,7 @@ def drive(
     dry_run: Flag = False,
     stop: Flag = False,
     log: Path | None = None,
+    metrics: Path | None = None,
     json: Json = False,
 ) -> int:
     """Release jobs that wait held, each to the nodes that a dispatcher decides on.
@@ -171,12 +172,15 @@ def drive(
         End the driver that runs, and hand back what one that was killed has left.
     log
         Add a line of JSON for each cycle to this file.
+    metrics
+        Write metrics for Prometheus to this file after each cycle.
     json
         Print one JSON object a cycle.
     """
     from cpdispatch import dispatch
     from cpdispatch.adapters.slurm import guard
     from cpdispatch.adapters.slurm.drive import Driver
+    from cpdispatch.adapters.slurm.metrics import Metrics
 
     folder = _state(state)
     every_s = options.every_s()
@@ -193,9 +197,16 @@ def drive(
     dispatcher = options.made()
     with guard.locked(folder), _lines(log) as write, stoppable("") as wished:
         driver = Driver(options.client(), dispatcher, folder, rules)
+        counted = None if metrics is None else Metrics(metrics)
 
         def cycle(stop: Callable[[], bool]) -> None:
-            row = _cycle_row(driver.cycle(stop))
+            begin, done = time.monotonic(), None
+            try:
+                done = driver.cycle(stop)
+            finally:
+                if counted is not None:
+                    counted.cycle(done, time.monotonic() - begin)
+            row = _cycle_row(done)
             write(row)
             if json:
                 print_json(row)

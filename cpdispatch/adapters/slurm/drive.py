@@ -31,7 +31,9 @@ LAST = 1
 A job without names of nodes that finds no room would keep all later ones of its partition waiting.
 """
 _ROUNDS = 20
-_MAY_START = frozenset(("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin"))
+_MAY_START = frozenset(
+    ("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin", "JobHeldUser")
+)
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
 _GONE = frozenset((2017, 2084))
 """Slurm's errors for a job that is no more: unknown, or finished."""
@@ -84,6 +86,14 @@ class Cycle:
     unread: tuple[str, ...] = ()
 
 
+def _names_in(text: str) -> list[str]:
+    """The names in a list of nodes; none where it is not understood, as a job's own may be."""
+    try:
+        return sorted(names_in(text))
+    except ValueError:
+        return []
+
+
 class Driver:
     """Drives a cluster, cycle by cycle.
 
@@ -102,7 +112,6 @@ class Driver:
         self._folder = folder
         self._rules = rules
         self._journal = Journal(folder)
-        self.picture: Picture | None = None
 
     def cycle(self, stop: Callable[[], bool] = lambda: False) -> Cycle:
         """Read Slurm, decide, release; end before the next release when ``stop`` says so.
@@ -119,7 +128,6 @@ class Driver:
         claims = self._reconcile(cluster, done)
         cluster = replace(cluster, jobs=tuple(self._as_submitted(job) for job in cluster.jobs))
         picture = take(cluster, self._wanted(cluster.now_s), claims, memory=self._rules.memory)
-        self.picture = picture
         decision = decided(self._dispatcher, picture)
         starts = picture.starts(decision)
         left = [*picture.left, *self._hopeless(picture, decision)]
@@ -207,10 +215,10 @@ class Driver:
             if not self._waits_in_array(key, cluster):
                 del self._journal.jobs[key]
         for job in cluster.jobs:
-            nodes = list(names_in(job.required))
+            nodes = _names_in(job.required)
             promised = job.pending and job.priority > LAST
             # Released by a driver whose journal is lost, to other nodes than its user named.
-            if promised and nodes and nodes != list(names_in(job.wished)) and self._is_ours(job):
+            if promised and nodes and nodes != _names_in(job.wished) and self._is_ours(job):
                 entry = Entry("released", nodes, job.wished, cluster.now_s)
                 self._journal.jobs.setdefault(job.key, entry)
         claims = []
@@ -332,6 +340,6 @@ class Driver:
         changes: dict[str, Any] = {"hold": False} if job.priority <= LAST else {}
         own = job.wished if job.marked else job.required
         required = own if entry is None else entry.required
-        if set(names_in(job.required)) != set(names_in(required)):
+        if _names_in(job.required) != _names_in(required):
             changes["nodelist"] = required
         return changes

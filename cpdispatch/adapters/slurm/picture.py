@@ -133,13 +133,14 @@ class _Taking:
         self.node = {node.name: k for k, node in enumerate(self.nodes)}
         gpus = sorted({kind for node in self.nodes for kind in node.gpus})
         self.kinds = ("core", *gpus, *(("mem",) if memory else ()))
-        self.capacity = np.array([self._own(n.cpus, n.gpus, n.memory_mb) for n in self.nodes])
+        self.capacity = np.array([self.own(n.cpus, n.gpus, n.memory_mb) for n in self.nodes])
         self.by_number: dict[int, list[Job]] = {}
         for job in cluster.jobs:
             for number in {job.array, job.own} - {0}:
                 self.by_number.setdefault(number, []).append(job)
 
-    def _own(self, cpus: int, gpus: Mapping[str, int], memory_mb: int) -> list[int]:
+    def own(self, cpus: int, gpus: Mapping[str, int], memory_mb: int) -> list[int]:
+        """Amounts in the order of the resource types that nodes have."""
         return [cpus, *(gpus.get(kind, 0) for kind in self.kinds[1:] if kind != "mem"),
                 *([memory_mb] if self.memory else [])]  # fmt: skip
 
@@ -294,7 +295,7 @@ class _Taking:
         request = np.zeros((len(asked), len(self.kinds) + len(more.names)), dtype=np.int64)
         for k, ask in enumerate(asked):
             memory_mb = 0 if ask.memory_mb == WHOLE else ask.memory_mb
-            request[k] = [*self._own(ask.core, ask.job.gpus, memory_mb), *more.of(k, ask)]
+            request[k] = [*self.own(ask.core, ask.job.gpus, memory_mb), *more.of(k, ask)]
         jobs = [ask.job for ask in asked]
         limits_s = [self._limit_s(job) for job in jobs]
         return job_block(
@@ -357,7 +358,7 @@ class _Taking:
             if job.running:
                 start_s = min(job.start_s, now)
                 hold(job, start_s, start_s + self._limit_s(job), self._shared(job))
-        used = np.array([self._own(n.used_cpus, n.used_gpus, n.used_memory_mb) for n in self.nodes])
+        used = np.array([self.own(n.used_cpus, n.used_gpus, n.used_memory_mb) for n in self.nodes])
         unseen = np.maximum(used - (self.capacity - room), 0)
         for k, node in enumerate(self.nodes):
             if node.completing:
@@ -371,7 +372,7 @@ class _Taking:
 
     def _shared(self, job: Job) -> list[tuple[int, list[int]]]:
         return [
-            (k, self._own(share.cores * self.nodes[k].threads, share.gpus, share.memory_mb))
+            (k, self.own(share.cores * self.nodes[k].threads, share.gpus, share.memory_mb))
             for share in job.shares
             if (k := self.node.get(share.node, -1)) >= 0
         ]
@@ -384,7 +385,7 @@ class _Taking:
         for k in nodes:
             memory_mb = self.nodes[k].memory_mb if job.memory_mb == WHOLE else job.memory_mb
             cpus = self.nodes[k].cpus if exclusive else core
-            found.append((k, self._own(cpus, job.gpus, memory_mb)))
+            found.append((k, self.own(cpus, job.gpus, memory_mb)))
         return found
 
     # ------------------------------------------------------------------------------- the system
@@ -466,7 +467,7 @@ class _More:
     def _large(taking: _Taking, ask: _Ask, largest: IntArray) -> bool:
         if ask.exclusive or (taking.memory and ask.memory_mb == WHOLE):
             return True
-        own = np.array(taking._own(ask.core, ask.job.gpus, ask.memory_mb))
+        own = np.array(taking.own(ask.core, ask.job.gpus, ask.memory_mb))
         return bool((2 * own > largest).any())
 
     def of(self, position: int, ask: _Ask) -> list[int]:

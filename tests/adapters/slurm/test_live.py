@@ -30,7 +30,7 @@ from tests.adapters.slurm.jobs import PARTITIONS, ended, features, mixed, submit
 
 MANY = int(os.environ.get("CPDISPATCH_SLURM_JOBS", "200"))
 """Jobs of the largest test; a third of them are driven while daemons are killed."""
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "Slurm is here")
 

@@ -120,6 +120,7 @@ def test_a_node_on_which_a_job_ends_takes_none_until_that_is_over(slurm: Recorde
         ("tres_per_node", "gres:gpu:a100:1", "asks for gpu_a100, which no node has"),
         ("shared", "user", "shares its nodes with some jobs alone"),
         ("required_nodes", "n01", "names some of its nodes"),
+        ("required_nodes", "r[1-2]n[1-2]", "names nodes in a way that is not understood"),
         ("dependency", "afterok:9(failed)", "waits in vain: afterok:9(failed)"),
     ],
 )
@@ -618,6 +619,44 @@ def test_slurm_watch_shows_and_saves(tmp_path: Path, capsys: pytest.CaptureFixtu
     (saved,) = (tmp_path / "saved").iterdir()
     assert len(instance.load(saved).queue) == len(row["jobs"]) == 12
     assert msgspec.json.encode(row)
+
+
+def test_slurm_drive_tells_what_it_did(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    calls = iter(range(100))
+
+    class Failing:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name == "now_s":
+                slurm.step()
+                if next(calls) == 1:
+                    raise SlurmError("no answer within 30 s")
+            return getattr(slurm, name)
+
+    monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", Failing)
+    files = {name: str(tmp_path / name) for name in ("state", "log", "metrics")}
+    given = [part for name, path in files.items() for part in (f"--{name}", path)]
+    assert cli.run(["slurm", "drive", "--every", "1ms", "--cycles", "4", *given]) == 0
+    out, err = capsys.readouterr()
+    assert "10: released to n0" in out
+    assert "12: left to Slurm: asks for licenses" in out
+    assert "the driver has ended" in out
+    assert "cycle 2: no answer" in err
+    rows = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert len(rows) == 3
+    lines = (tmp_path / "metrics").read_text().splitlines()
+    told = dict(line.split() for line in lines if not line.startswith("#"))
+    assert told["cpdispatch_slurm_cycles_total"] == "4"
+    assert told["cpdispatch_slurm_failed_total"] == "1"
+    released = sum(len(row["released"]) for row in rows)
+    assert told["cpdispatch_slurm_released_total"] == str(released)
+    assert told["cpdispatch_slurm_read_timestamp_seconds"] == str(rows[-1]["now_s"])
+    assert not job_of(slurm.row("14")).held
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,10 @@ BACK_OFF_S, BACK_OFF_MOST_S = 10, 600
 LAST = 1
 """The priority of jobs that are left to Slurm: those that are released start first.
 
-A job without names of nodes that finds no room would keep all later ones of its partition waiting.
+Without names of nodes, a job that finds no room blocks those of less priority in its partition.
 """
+FIRST = 4_294_967_000
+"""The priority of released jobs where others wait that are Slurm's own: more than Slurm gives."""
 _ROUNDS = 20
 _MAY_START = frozenset(
     ("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin", "JobHeldUser")
@@ -143,10 +145,13 @@ class Driver:
         for job, _ in left:
             self._journal.jobs[job.key] = self._entry(job, "left", [], cluster.now_s)
         self._journal.save()
+        first = self._others_wait(cluster)
         for job, nodes in starts:
             changes = {"nodelist": ",".join(nodes), "hold": False}
             if not stop() and self._changed(job, changes, done):
                 done.released[job.key] = list(nodes)
+                if first:
+                    self._changed(job, {"priority": FIRST}, done)
         for job, why in left:
             if not stop() and self._changed(job, {"hold": False}, done):
                 self._changed(job, {"priority": LAST}, done)
@@ -167,6 +172,13 @@ class Driver:
             return entry is None or entry.not_before_s <= now_s
 
         return wanted
+
+    def _others_wait(self, cluster: Cluster) -> bool:
+        """Whether jobs of Slurm's own wait, which could come before those that are released."""
+        return any(
+            job.pending and job.priority > LAST and job.key not in self._journal.jobs
+            for job in cluster.jobs
+        )
 
     def _as_submitted(self, job: Job) -> Job:
         """A job without the nodes that were chosen for it once."""
@@ -325,7 +337,7 @@ class Driver:
             if not changes:
                 continue
             try:
-                if job.priority == LAST:
+                if job.priority in (FIRST, LAST):
                     # Slurm finds a priority anew for a job that was held.
                     self._slurm.update(job.address, {"hold": True})
                 self._slurm.update(job.address, changes)
@@ -337,7 +349,7 @@ class Driver:
 
     def _unbound(self, job: Job, entry: Entry | None) -> dict[str, Any]:
         """What makes a job one of Slurm's own again."""
-        changes: dict[str, Any] = {"hold": False} if job.priority <= LAST else {}
+        changes: dict[str, Any] = {"hold": False} if job.priority in (0, FIRST, LAST) else {}
         own = job.wished if job.marked else job.required
         required = own if entry is None else entry.required
         if _names_in(job.required) != _names_in(required):

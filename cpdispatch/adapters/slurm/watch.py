@@ -5,19 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cpdispatch.adapters.slurm.cluster import Source, read
+from cpdispatch.adapters.slurm.cluster import WHOLE, Job, Source, read
 from cpdispatch.adapters.slurm.picture import Picture, take
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.instance import Instance
 from cpdispatch.solution.reasons import explain_waiting, left_free
-
-_WORDS = (
-    (re.compile(r"core@set\d+"), "nodes that it may use"),
-    (re.compile(r"(core|mem)@whole"), "whole nodes"),
-    (re.compile(r"apart\d+"), "different nodes"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +84,36 @@ def _seen(picture: Picture, decision: Decision) -> list[Seen]:
             backfilled = decision.reason[position] == Reason.BACKFILLED
             why = "ahead of a job that waits" if backfilled else "in its turn"
         else:
-            why = _in_words(explain_waiting(instance, decision, position, left), instance, keys)
+            why = explain_waiting(instance, decision, position, left)
+            why = _in_words(why, job, instance, keys)
         waited_s = max(instance.now - job.submit_s, 0)
         units = int(instance.queue.units[position])
         seen.append(Seen(job.key, job.user, job.partition, waited_s, units, nodes, why))
     return seen
 
 
-def _in_words(why: str, instance: Instance, keys: dict[int, str]) -> str:
+def _in_words(why: str, job: Job, instance: Instance, keys: dict[int, str]) -> str:
     """A reason without the instance's own resource types, job numbers and times."""
-    for pattern, words in _WORDS:
-        why = pattern.sub(words, why)
     if found := re.fullmatch(r"(reserved from|waits until) (\d+)", why):
         words = "reserved" if found[1] == "reserved from" else "waits for its earliest start"
         return f"{words}, in {int(found[2]) - instance.now} s"
     if found := re.fullmatch(r"waits for (jobs?) ([\d, ]+)", why):
         numbers = (int(number) for number in found[2].split(", "))
         return f"waits for {found[1]} " + ", ".join(keys.get(n, str(n)) for n in numbers)
+    if why.startswith("waits for "):
+        kinds = [_kind(kind, job) for kind in why.removeprefix("waits for ").split(" and ")]
+        return "waits for " + " and ".join(dict.fromkeys(kinds))
     return why
+
+
+def _kind(kind: str, job: Job) -> str:
+    """A resource type in words; it stands for itself if it is one that nodes have."""
+    if kind.startswith("core@set"):
+        return "nodes that it may use"
+    if kind.startswith("apart"):
+        return "different nodes"
+    if kind == "core@whole":
+        return "whole nodes" if job.exclusive else "core"
+    if kind == "mem@whole":
+        return "all memory of a node" if job.memory_mb == WHOLE else "mem"
+    return kind

@@ -6,11 +6,12 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,6 +132,15 @@ class Cluster:
         daemon = self._daemons.pop(name)
         daemon.kill()
         daemon.wait()
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """Have a daemon do nothing in this block, and go on afterwards."""
+        self._daemons[name].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._daemons[name].send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End what was started, and nothing else."""

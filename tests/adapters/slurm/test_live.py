@@ -55,7 +55,8 @@ class Site:
     def drive(self, *more: str, every: str = "0.4s") -> subprocess.Popen[str]:
         """Begin to drive, as a user would."""
         code = "from cpdispatch.cli import main; main()"
-        given = ["--every", every, "--patience", "3s", "--log", str(self.log), *more]
+        given = ["--every", every, "--patience", "3s", "--timeout", "2s", "--log",
+                 str(self.log), *more]  # fmt: skip
         driver = subprocess.Popen(
             [sys.executable, "-c", code, *self.command(*given)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -184,6 +185,9 @@ def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> N
             if kill == 2:
                 time.sleep(2)
                 made.slurm.start_controller()
+            if kill == 3:
+                with made.slurm.frozen("slurmrestd"):
+                    time.sleep(4)
         made.wait_for_all(many)
         # A cycle that was cut short is not in the log: what was decided in it is in Slurm.
         for row, nodes in ended(made.client.jobs()).values():
@@ -294,6 +298,20 @@ def test_a_job_that_is_left_to_slurm_keeps_no_other_waiting() -> None:
         row = next(row for row in made.client.jobs() if row["job_id"] == wide)
         assert row["job_state"] == "PENDING"
         assert row["priority"] > LAST
+
+
+def test_jobs_that_waited_before_keep_no_driven_job_waiting() -> None:
+    with site(backfill_s=600) as made:
+        made.slurm.submit("--exclusive", "--mem=100", seconds=300)
+        wide = made.slurm.submit("--nodes=16", "--exclusive", "--mem=100")
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+        small = [made.slurm.submit("--mem=100", "--time=1") for _ in range(20)]
+        made.wait(lambda: made.states().count("COMPLETED") == len(small), "the others wait")
+        made.stop(driver)
+        assert len(made.decided()) == len(small)
+        row = next(row for row in made.client.jobs() if row["job_id"] == wide)
+        assert row["job_state"] == "PENDING"
 
 
 def test_jobs_that_their_submitters_hold_are_driven_without_a_plugin() -> None:

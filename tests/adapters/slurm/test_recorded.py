@@ -22,7 +22,7 @@ from cpdispatch import cli, dispatch, instance
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import job_of, read
-from cpdispatch.adapters.slurm.drive import LAST, Driver
+from cpdispatch.adapters.slurm.drive import FIRST, LAST, Driver
 from cpdispatch.adapters.slurm.journal import NAME, Journal
 from cpdispatch.adapters.slurm.picture import take
 from cpdispatch.adapters.slurm.rules import Rules, decided
@@ -79,6 +79,17 @@ def test_what_would_start_is_told_of_every_job_that_waits(slurm: Recorded, name:
     assert all(len(each.nodes) in (0, each.units) for each in view.jobs)
     assert not {"n16"} & {node for each in view.jobs for node in each.nodes}  # is drained
     assert slurm.changes == []
+
+
+def test_reasons_are_in_words_of_the_site(slurm: Recorded) -> None:
+    for node in slurm.data["nodes"][4:]:
+        node.update(alloc_cpus=15, alloc_memory=63_000)
+    view = watch(slurm, dispatch.make("easy"), Rules())
+    why = {each.job: each.why for each in view.jobs if not each.nodes}
+    assert why["11"] == "waits for whole nodes"
+    assert why["14"] == "waits for all memory of a node"
+    assert why["6"].startswith("reserved, in ")
+    assert not [text for text in why.values() if "@" in text or "apart" in text]
 
 
 def test_an_instance_of_a_live_cluster_is_a_good_file(slurm: Recorded) -> None:
@@ -438,11 +449,13 @@ def test_the_wish_to_stop_is_heard_between_two_releases(slurm: Recorded, tmp_pat
 
 
 @pytest.mark.parametrize("journal", ["kept", "lost"])
-@pytest.mark.parametrize("updates", [0, 1, 4, 9, 99])
+@pytest.mark.parametrize("updates", [0, 1, 2, 4, 9, 99])
 def test_everything_is_handed_back_from_whatever_a_killed_driver_left(
     slurm: Recorded, tmp_path: Path, updates: int, journal: str
 ) -> None:
     slurm.row("14").update(required_nodes="n05", admin_comment="cpdispatch n05")
+    # One of Slurm's own, beside which released jobs come first.
+    slurm.row("10").update(priority=4_000_000, admin_comment="")
 
     class Mortal(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
@@ -462,7 +475,7 @@ def test_everything_is_handed_back_from_whatever_a_killed_driver_left(
     for job in map(job_of, mortal.jobs()):
         if not job.pending or job.key == "4":
             continue
-        assert job.priority > LAST
+        assert LAST < job.priority < FIRST
         assert job.required == ("n05" if job.key == "14" else "")
     assert not (tmp_path / guard.ALIVE).exists()
     assert driver(mortal, tmp_path).hand_back() == []

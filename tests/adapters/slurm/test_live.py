@@ -105,11 +105,19 @@ class Site:
                 for row in self.client.jobs()
                 if row["job_state"] != "COMPLETED"
             ]
-            raise AssertionError(f"{error} of {jobs}: {left}, {self.rows()[-3:]}") from error
+            silent = set(ended(self.client.jobs())) - set(self.slurm.ran())
+            raise AssertionError(
+                f"{error} of {jobs}, {len(self.slurm.ran())} ran; ended without: {silent}; {left}"
+            ) from error
         ran = self.slurm.ran()
         assert len(ran) == jobs
         assert not [job for job, starts in ran.items() if len(starts) > 1]
         assert set(self.states()) <= {"COMPLETED"}
+
+    def wait_for_cycle(self) -> None:
+        """Wait until a cycle is over."""
+        before = len(self.rows())
+        self.wait(lambda: len(self.rows()) > before, "no cycle")
 
     def alive(self) -> bool:
         return (self.state / guard.ALIVE).exists()
@@ -139,15 +147,18 @@ def _end(drivers: Sequence[subprocess.Popen[str]]) -> None:
         driver.communicate()
 
 
-def check(made: Site, wrong: int = 0) -> None:
+def check(made: Site, decided: Callable[[str, dict[str, Any]], Sequence[str]]) -> None:
     """Every job ran to its end, on the nodes decided, and no node ever held too much."""
     found = ended(made.client.jobs())
     assert {row["job_state"] for row, _ in found.values()} == {"COMPLETED"}
     assert all(row["restart_cnt"] == 0 for row, _ in found.values())
-    decided = made.decided()
     for key, (row, nodes) in found.items():
-        if not row["licenses"]:
-            assert sorted(nodes) == sorted(decided[key])
+        if row["licenses"]:
+            continue
+        given = decided(key, row)
+        # A job that does not fix their number may get more nodes than were named.
+        assert set(given) <= set(nodes)
+        assert len(given) == len(nodes) or not row["max_nodes"]
     assert violations(made.client) == []
 
 
@@ -159,10 +170,10 @@ def test_many_mixed_jobs_run_on_the_nodes_that_were_decided() -> None:
         submit(made.slurm, jobs)
         made.wait_for_all(sum(job.tasks for job in jobs))
         said = made.stop(driver)
-        check(made)
+        decided = made.decided()
+        check(made, lambda key, row: decided[key])
         assert "0 jobs handed back" in said
         assert any("licenses" in why for row in made.rows() for why in row["left"].values())
-        assert not any(row["elsewhere"] for row in made.rows())
 
 
 def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> None:
@@ -174,12 +185,14 @@ def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> N
         submit(made.slurm, jobs)
         many = sum(job.tasks for job in jobs)
         for kill in range(5):
-            cycles = len(made.rows())
-            made.wait(lambda c=cycles: len(made.rows()) > c, "no cycle")  # type: ignore[misc]
+            made.wait_for_cycle()
             time.sleep(rng.random())
             made.drivers[-1].kill()
             made.drivers[-1].wait()
             if kill == 2:
+                # It saves its state within 5 s, and forgets what came later: jobs that run end
+                # within 3 s, and nobody releases others.
+                time.sleep(9)
                 made.slurm.kill("slurmctld")
             made.drive("-d", "best")
             if kill == 2:
@@ -190,11 +203,8 @@ def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> N
                     time.sleep(4)
         made.wait_for_all(many)
         # A cycle that was cut short is not in the log: what was decided in it is in Slurm.
-        for row, nodes in ended(made.client.jobs()).values():
-            asked = row["required_nodes"]
-            assert row["restart_cnt"] == 0
-            assert row["licenses"] or sorted(nodes) == sorted(named(asked))
-        assert violations(made.client) == []
+        check(made, lambda key, row: named(row["required_nodes"]))
+        made.wait_for_cycle()
         made.stop(made.drivers[-1])
 
 
@@ -324,7 +334,7 @@ def test_jobs_that_their_submitters_hold_are_driven_without_a_plugin() -> None:
         decided = made.decided()
         assert str(free) not in decided
         for key, (_, nodes) in ended(made.client.jobs()).items():
-            assert key == str(free) or sorted(nodes) == sorted(decided[key])
+            assert key == str(free) or set(decided[key]) <= set(nodes)
         made.stop(made.drivers[-1])
 
 

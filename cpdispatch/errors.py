@@ -70,6 +70,8 @@ class InputError(CpdispatchError):
         text = ": ".join([*parts, problem + found + tail])
         # One line, whatever stands in the file.
         super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
+        self.problem = problem
+        self.advice = advice
         self.file = file
         self.line = line
         self.field = field

@@ -13,7 +13,7 @@ from cpdispatch.durations import whole_seconds
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import read_text
 from cpdispatch.parameters import pairs, values
-from cpdispatch.system import LIMIT, System
+from cpdispatch.system import LIMIT, System, ranges_of
 
 FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
 KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN)
@@ -26,7 +26,6 @@ REQUEUES = ("all", "restartable", "none")
 """Which jobs are queued again when their node fails."""
 REQUEUES_MAX = 5
 """How often a job is queued again; when its node fails once more, it ends as failed."""
-EVERY_NODE = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +167,13 @@ class Events:
             When a group is none of the system's, a node is meant twice, or there is one node only.
         """
         found: dict[int, Draw] = {}
-        names = [group.name for group in system.groups]
+        names = [group.site_name for group in system.groups]
         for draw in self.draws:
             if draw.group and draw.group not in names:
                 raise UsageError(
                     f"--events {draw.name}, group={draw.group}: system {system.name} has no group "
-                    f"of this name{nearest(draw.group, names)} (it has: {', '.join(names)})"
+                    f"of this name{nearest(draw.group, names)} (it has: "
+                    f"{', '.join(dict.fromkeys(names))})"
                 )
             if system.nodes == 1:
                 raise UsageError(
@@ -371,39 +371,11 @@ def _in_order(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
 
 
 def _nodes(text: str, system: System, path: str | os.PathLike[str], line: int) -> tuple[int, ...]:
-    """The nodes that a cell means: numbers, ranges, names of groups, or ``all``; ascending."""
-
-    def wrong(problem: str, value: str) -> InputError:
-        groups = ", ".join(group.name for group in system.groups)
-        advice = (
-            f"write numbers from 0 to {system.nodes - 1}, ranges as 0-3, {EVERY_NODE}, or a group "
-            f"({groups})"
-        )
-        return InputError(problem, file=path, line=line, field="nodes", value=value, advice=advice)
-
-    groups = {group.name: k for k, group in enumerate(system.groups)}
-    found: list[int] = []
-    for part in text.split():
-        first, dash, last = part.partition("-")
-        last = last if dash else first
-        if all(number.isascii() and number.isdigit() for number in (first, last)):
-            low, high = int(first), int(last)
-            if low > high:
-                raise wrong("the range ends before it begins", part)
-            if high >= system.nodes:
-                raise wrong(f"system {system.name} has no such node", part)
-            found += range(low, high + 1)
-        elif part in groups:
-            found += (system.group_of == groups[part]).nonzero()[0].tolist()
-        elif part == EVERY_NODE:
-            found += range(system.nodes)
-        else:
-            raise wrong(f"system {system.name} has no such node or group", part)
-    if not found:
-        raise wrong("no node is named", text)
-    if len(set(found)) < len(found):
-        raise wrong("a node is named twice", text)
-    return tuple(sorted(found))
+    """The nodes that a cell means, see `cpdispatch.system.System.named_nodes`."""
+    try:
+        return system.named_nodes(text)
+    except InputError as error:
+        raise InputError(str(error), file=path, line=line) from error
 
 
 def as_csv(events: Iterable[Event]) -> bytes:
@@ -411,19 +383,8 @@ def as_csv(events: Iterable[Event]) -> bytes:
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows([event.time_s, event.kind, _ranges(event.nodes)] for event in events)
+    table.writerows([event.time_s, event.kind, ranges_of(event.nodes)] for event in events)
     return text.getvalue().encode()
-
-
-def _ranges(nodes: Sequence[int]) -> str:
-    """Ascending numbers as `_nodes` reads them."""
-    parts: list[list[int]] = []
-    for node in nodes:
-        if parts and parts[-1][1] == node - 1:
-            parts[-1][1] = node
-        else:
-            parts.append([node, node])
-    return " ".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
 
 
 def load(path: str | os.PathLike[str], system: System) -> list[Event]:

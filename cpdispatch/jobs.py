@@ -321,6 +321,33 @@ class Starvation:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a job asks to run, beside the partition that it names.
+
+    Attributes
+    ----------
+    features : str
+        Names of features with ``&`` and ``|`` between them, of which ``&`` binds first: all of its
+        nodes have the features that one of the alternatives names. Empty: any node.
+    nodelist, exclude : str
+        The nodes that it is kept to and those that it keeps away from, as
+        `cpdispatch.system.System.named_nodes` reads them. Empty: no such wish.
+    exclusive : bool
+        Whether each of its units takes a whole node.
+    """
+
+    features: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+    exclusive: bool = False
+
+
+ANYWHERE = Access()
+WISHES = ("features", "nodelist", "exclude")
+"""The fields of `Access` that hold texts."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
     """A whole log as columns, sorted by submission, with the real runtimes kept apart.
@@ -349,6 +376,10 @@ class Workload:
     per_processor : bool
         Whether the source knows no nodes: each unit is one processor and its memory, and how the
         processors make up the units of a system is for `cpdispatch.workloads.fit` to say.
+    access : tuple of Access
+        Where jobs ask to run.
+    access_of : int64 array, shape (jobs,), or None
+        Which of these each job asks for; None: all the first.
     """
 
     name: str
@@ -362,6 +393,8 @@ class Workload:
     header: tuple[str, ...] = ()
     memory_unit_kb: int | None = None
     per_processor: bool = False
+    access: tuple[Access, ...] = (ANYWHERE,)
+    access_of: IntArray | None = None
 
     def __post_init__(self) -> None:
         jobs = len(self.table)
@@ -372,7 +405,8 @@ class Workload:
         # Not by `np.unique`: its hash table of a large log is slow, and holds on to memory.
         if not (np.diff(np.sort(self.table.id)) > 0).all():
             raise ValueError("a workload's job ids must be unique")
-        for column in (self.runtime_s, self.preceding, self.think_s):
+        columns = [self.runtime_s, self.preceding, self.think_s]
+        for column in columns if self.access_of is None else [*columns, self.access_of]:
             if column.shape != (jobs,):
                 raise ValueError("every column of a workload has one value a job")
             sealed(column)
@@ -382,7 +416,8 @@ class Workload:
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _workload, (parts | {name: packed(parts[name]) for name in _COLUMNS},)
+        there = [name for name in _COLUMNS if parts[name] is not None]
+        return _workload, (parts | {name: packed(parts[name]) for name in there},)
 
     def take(self, positions: IntArray) -> Workload:
         """The workload of the jobs at these (ascending) positions."""
@@ -392,12 +427,29 @@ class Workload:
             runtime_s=self.runtime_s[positions],
             preceding=self.preceding[positions],
             think_s=self.think_s[positions],
+            access_of=None if self.access_of is None else self.access_of[positions],
         )
 
+    def asked(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
+        """A field of `Access`: for each job the number of its text, shape (jobs,); the texts."""
+        texts = [getattr(access, what) for access in self.access]
+        names = tuple(sorted(set(texts)))
+        return self._by_access([names.index(text) for text in texts]), names
 
-_COLUMNS = ("runtime_s", "preceding", "think_s")
+    def exclusive(self) -> IntArray:
+        """1 for each job whose units take whole nodes, else 0; shape (jobs,)."""
+        return self._by_access([access.exclusive for access in self.access])
+
+    def _by_access(self, values: Sequence[int]) -> IntArray:
+        every = np.array(values, dtype=np.int64)
+        if self.access_of is None:
+            return np.broadcast_to(every[0], len(self))
+        return every[self.access_of]
+
+
+_COLUMNS = ("runtime_s", "preceding", "think_s", "access_of")
 
 
 def _workload(parts: dict[str, Any]) -> Workload:
-    jobs = len(parts["table"])
-    return Workload(**parts | {name: unpacked(parts[name], jobs) for name in _COLUMNS})
+    jobs, there = len(parts["table"]), [name for name in _COLUMNS if parts[name] is not None]
+    return Workload(**parts | {name: unpacked(parts[name], jobs) for name in there})

@@ -1,11 +1,13 @@
-"""Systems: resource types and groups of like nodes, built in, or read from JSON or TOML files."""
+"""Systems: resource types, groups of like nodes, partitions; built in, or read from files."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,41 @@ CELLS_MAX = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Like nodes: how many, and the capacity of each in the system's order of resource types."""
+    """Like nodes: how many, and the capacity of each in the system's order of resource types.
+
+    Its features are names that jobs may ask for, see `cpdispatch.workloads.access`.
+    """
 
     name: str
     nodes: int
     capacity: tuple[int, ...]
+    features: tuple[str, ...] = ()
+
+    @property
+    def site_name(self) -> str:
+        """Its name; of ``thin[0-3]``, a part of the site's group ``thin``, that of the whole."""
+        return self.name.partition("[")[0] or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Nodes to which jobs are sent by a name. Partitions may overlap.
+
+    Attributes
+    ----------
+    name : str
+    nodes : tuple of int
+        Ascending.
+    limit_s : int or None
+        The longest requested time of a job that may use it, seconds.
+    exclusive : bool
+        Whether its jobs take whole nodes.
+    """
+
+    name: str
+    nodes: tuple[int, ...]
+    limit_s: int | None = None
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +79,8 @@ class System:
         What one unit of the resource ``mem`` is, in KB.
     expected_wait_s : mapping of str to int
         Expected waiting time by queue name (``ewt`` in the thesis), where the site has stated it.
+    partitions : tuple of Partition
+        None where any job may use any node.
     capacity : int64 array, shape (nodes, resources)
         A node that lacks a resource has capacity 0 of it.
     group_of : int64 array, shape (nodes,)
@@ -58,6 +92,7 @@ class System:
     groups: tuple[NodeGroup, ...]
     memory_unit_kb: int = 1
     expected_wait_s: Mapping[str, int] = field(default_factory=dict)
+    partitions: tuple[Partition, ...] = ()
     capacity: IntArray = field(init=False, repr=False)
     group_of: IntArray = field(init=False, repr=False)
 
@@ -92,6 +127,69 @@ class System:
     def resource(self, name: str) -> int:
         """Index of a resource type, -1 when the system has none of that name."""
         return self.resources.index(name) if name in self.resources else -1
+
+    def named_nodes(self, text: str) -> tuple[int, ...]:
+        """The nodes that a text names, ascending.
+
+        Parameters
+        ----------
+        text : str
+            Numbers, ranges as ``0-3``, names of groups, or ``all``, apart by blanks or commas.
+
+        Raises
+        ------
+        InputError
+            When it names no node, one that there is not, or one twice; the value is the wrong part.
+        """
+
+        def wrong(problem: str, value: str) -> InputError:
+            groups = ", ".join(dict.fromkeys(group.site_name for group in self.groups))
+            advice = (
+                f"write numbers from 0 to {self.nodes - 1}, ranges as 0-3, {EVERY_NODE}, or a "
+                f"group ({groups})"
+            )
+            return InputError(problem, field="nodes", value=value, advice=advice)
+
+        groups: dict[str, list[int]] = {}
+        for k, group in enumerate(self.groups):
+            for name in {group.name, group.site_name}:
+                groups.setdefault(name, []).append(k)
+        found: list[int] = []
+        for part in re.split(r"[\s,]+", text.strip(" ,")) if text.strip(" ,") else ():
+            first, dash, last = part.partition("-")
+            last = last if dash else first
+            if all(number.isascii() and number.isdigit() for number in (first, last)):
+                low, high = int(first), int(last)
+                if low > high:
+                    raise wrong("the range ends before it begins", part)
+                if high >= self.nodes:
+                    raise wrong(f"system {self.name} has no such node", part)
+                found += range(low, high + 1)
+            elif part in groups:
+                found += np.isin(self.group_of, groups[part]).nonzero()[0].tolist()
+            elif part == EVERY_NODE:
+                found += range(self.nodes)
+            else:
+                raise wrong(f"system {self.name} has no such node or group", part)
+        if not found:
+            raise wrong("no node is named", text)
+        if len(set(found)) < len(found):
+            raise wrong("a node is named twice", text)
+        return tuple(sorted(found))
+
+
+EVERY_NODE = "all"
+
+
+def ranges_of(nodes: Sequence[int]) -> str:
+    """Ascending numbers of nodes as `System.named_nodes` reads them."""
+    parts: list[list[int]] = []
+    for node in nodes:
+        if parts and parts[-1][1] == node - 1:
+            parts[-1][1] = node
+        else:
+            parts.append([node, node])
+    return " ".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
 
 
 def _validate(system: System) -> None:
@@ -134,6 +232,24 @@ def _validate(system: System) -> None:
         )  # fmt: skip
     if not 1 <= system.memory_unit_kb <= LIMIT:
         raise wrong("memory_unit_kb", system.memory_unit_kb, f"must be 1 or more, {LIMIT} at most")
+    called = Counter(partition.name for partition in system.partitions)
+    for index, partition in enumerate(system.partitions):
+        where = f"partitions[{index}]"
+        if not partition.name or called[partition.name] > 1:
+            problem = "two partitions have this name" if partition.name else "it has no name"
+            advice = "give each partition its own name"
+            raise wrong(f"{where}.name", partition.name, problem, advice)
+        if partition.limit_s is not None and not 1 <= partition.limit_s <= LIMIT:
+            raise wrong(
+                f"{where}.limit_s", partition.limit_s, f"must be 1 or more, {LIMIT} at most",
+                "leave it out where there is no limit",
+            )  # fmt: skip
+        ascending = all(a < b for a, b in pairwise((-1, *partition.nodes, nodes)))
+        if not partition.nodes or not ascending:
+            raise wrong(
+                f"{where}.nodes", list(partition.nodes),
+                f"one node or more is needed, ascending, from 0 to {nodes - 1}",
+            )  # fmt: skip
     for queue, wait_s in system.expected_wait_s.items():
         if not 1 <= wait_s <= LIMIT:
             raise wrong(
@@ -222,6 +338,16 @@ class GroupFile(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     nodes: int
     capacity: list[int]
+    features: list[str] = []
+
+
+class PartitionFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A partition as it stands in files; its nodes as `System.named_nodes` reads them."""
+
+    name: str
+    nodes: str = EVERY_NODE
+    limit_s: int | None = None
+    exclusive: bool = False
 
 
 class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -232,6 +358,7 @@ class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
     memory_unit_kb: int = 1
     expected_wait_s: dict[str, int] = {}
+    partitions: list[PartitionFile] = []
 
 
 class _AccasimFile(msgspec.Struct):
@@ -243,7 +370,8 @@ def load(path: str | os.PathLike[str]) -> System:
     """Read a system from a JSON or TOML file, ours or AccaSim's.
 
     Ours has ``resources`` (names), ``groups`` (``name``, ``nodes``, ``capacity``), and optionally
-    ``name``, ``memory_unit_kb`` and ``expected_wait_s`` (queue -> seconds). AccaSim's has
+    ``name``, ``memory_unit_kb``, ``expected_wait_s`` (queue -> seconds), ``features`` of a group
+    (names), and ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``). AccaSim's has
     ``groups`` (name -> {resource: capacity}) and ``resources`` (group -> number of nodes).
 
     Raises
@@ -277,26 +405,46 @@ def from_file(read: SystemFile, name: str = "") -> System:
     InputError
         When there can be no such system.
     """
-    return System(
+    system = System(
         read.name or name,
         tuple(read.resources),
-        tuple(NodeGroup(g.name, g.nodes, tuple(g.capacity)) for g in read.groups),
+        tuple(
+            NodeGroup(g.name, g.nodes, tuple(g.capacity), tuple(g.features)) for g in read.groups
+        ),
         read.memory_unit_kb,
         read.expected_wait_s,
     )
+    partitions = []
+    for index, given in enumerate(read.partitions):
+        try:
+            nodes = system.named_nodes(given.nodes)
+        except InputError as error:
+            raise InputError(str(error), field=f"partitions[{index}]") from error
+        partitions.append(Partition(given.name, nodes, given.limit_s, given.exclusive))
+    return replace(system, partitions=tuple(partitions)) if partitions else system
 
 
 def system_as_dict(system: System) -> dict[str, Any]:
     """A system in the form of its file."""
+    groups = []
+    for group in system.groups:
+        known: dict[str, Any] = {
+            "name": group.name, "nodes": group.nodes, "capacity": list(group.capacity)
+        }  # fmt: skip
+        groups.append(known | ({"features": list(group.features)} if group.features else {}))
+    partitions = [
+        {"name": p.name, "nodes": ranges_of(p.nodes)}
+        | ({} if p.limit_s is None else {"limit_s": p.limit_s})
+        | ({"exclusive": True} if p.exclusive else {})
+        for p in system.partitions
+    ]
     return {
         "name": system.name,
         "resources": list(system.resources),
-        "groups": [
-            {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
-        ],
+        "groups": groups,
         "memory_unit_kb": system.memory_unit_kb,
         "expected_wait_s": dict(system.expected_wait_s),
-    }
+    } | ({"partitions": partitions} if partitions else {})
 
 
 def _from_accasim(read: _AccasimFile, path: Path) -> System:

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 
 from cpdispatch import __version__
+from cpdispatch.cli.archive import app as archive
 from cpdispatch.cli.compare import compare
+from cpdispatch.cli.experiment import experiment
 from cpdispatch.cli.generate import generate
 from cpdispatch.cli.importing import app as import_
 from cpdispatch.cli.learn import app as learn
@@ -35,11 +37,12 @@ app = App(
     version=__version__,
     help_format="markdown",
 )
-for command in (simulate, solve, verify, compare, generate, resample, tune, predict):
+for command in (simulate, experiment, solve, verify, compare, generate, resample, tune, predict):
     app.command(command)
 app.command(list_, name="list")
 app.command(learn)
 app.command(import_)
+app.command(archive)
 app.command(power)
 app.command(slurm)
 

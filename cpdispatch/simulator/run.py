@@ -20,7 +20,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.events import FAIL, Event, as_csv
 from cpdispatch.events import load as load_events
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
-from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
+from cpdispatch.jobs import LABELLED, UNKNOWN, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.records import Test
@@ -448,6 +448,12 @@ def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
     for name in LABELLED:
         codes, labels = table.column(Column[name.upper()]), table.labels.get(name)
         columns[name] = arrow.numbers(codes) if labels is None else arrow.texts(codes, labels)
+    workload = simulation.workload
+    for name in WISHES:
+        if any(getattr(access, name) for access in workload.access):
+            columns[name] = arrow.texts(*workload.asked(name))
+    if (exclusive := workload.exclusive()).any():
+        columns["exclusive"] = arrow.flags(exclusive == 1)
     return pa.table(columns)
 
 

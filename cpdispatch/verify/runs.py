@@ -11,6 +11,7 @@ from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
+from cpdispatch.verify.access import Stay, access
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.violation import Violation
@@ -33,7 +34,8 @@ def run(
         One row a job: ``id``, ``submit``, ``start`` and ``end`` in seconds (-1: never started),
         ``units``, ``requested_s``, ``runtime_s``, ``killed``, ``reason``, the per-unit
         ``request_<resource>`` of each of the system's resource types, and the lists ``nodes`` and
-        ``node_units``.
+        ``node_units``. Where they are there, ``partition``, ``features``, ``nodelist``, ``exclude``
+        and ``exclusive`` say where each job may run.
     system : System
         The machine on which it ran.
     dependencies : bool
@@ -106,6 +108,8 @@ def run(
         outages=None if service is None else _outages(jobs, service),
     )
     found = schedule(table, system)
+    if not found:
+        found = access(jobs, system, _stay(table))
     if (
         found
         or service is not None
@@ -118,6 +122,23 @@ def run(
         raise InputError("the table of dispatches lacks this column", field="time")
     time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
     return waits(table, system, time_s, easy_wait_s, WaitRules(**wait))
+
+
+def _stay(table: Schedule) -> Stay:
+    """Where jobs were, attempts that were stopped among them."""
+    every = np.arange(len(table.id))
+    parts: list[tuple[IntArray, Schedule | Attempts | Outages]] = [(every, table)]
+    if table.lost is not None:
+        parts.append((every, table.lost))
+    if table.outages is not None:
+        parts.append((table.outages.row, table.outages))
+    columns = []
+    for row, held in parts:
+        owner = np.repeat(np.arange(len(row)), np.diff(held.offset))
+        columns.append(
+            (row[owner], held.node, held.node_units, held.start_s[owner], held.end_s[owner])
+        )
+    return Stay(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 def _outages(jobs: pd.DataFrame, service: Service) -> Outages:

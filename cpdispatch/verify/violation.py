@@ -40,6 +40,8 @@ class Kind(StrEnum):
     """Jobs planned without nodes need more than the whole system has left."""
     RESERVATION = "reservation"
     """Reserved capacity is used."""
+    ACCESS = "access"
+    """A job uses a node that it may not use, or shares one that it takes whole."""
     POWER = "power"
     """The power cap is exceeded."""
     DEPENDENCY = "dependency"

@@ -8,7 +8,7 @@ from pathlib import Path
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System, find
-from cpdispatch.workloads import fit, restarts, select, swf, table
+from cpdispatch.workloads import access, fit, restarts, select, swf, table
 from cpdispatch.workloads.table import from_table
 
 __all__ = ["READERS", "from_table", "prepare", "read"]
@@ -79,6 +79,9 @@ def prepare(
 ) -> tuple[Workload, System]:
     """Make a log ready to be simulated: read it, select a part of it, fit that to a system.
 
+    Where jobs are kept to some nodes, both get resource types of these nodes, see
+    `cpdispatch.workloads.access`.
+
     Parameters
     ----------
     log : path or Workload
@@ -143,4 +146,4 @@ def prepare(
     if share is not None:
         workload = restarts.mark(workload, share, seed)
     part = select.select(workload, jobs, since, until)
-    return fit.fit(part, machine, units), machine
+    return access.keep(fit.fit(part, machine, units), machine)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.jobs import LABELLED, UNKNOWN, Column, JobTable, Workload
+from cpdispatch.jobs import ANYWHERE, LABELLED, UNKNOWN, Access, Column, JobTable, Workload
 
 FILTERS = ("all", "strong", "drop")
 
@@ -57,6 +57,8 @@ class RawLog:
         What the reader left out or repaired: rule -> number of jobs.
     restartable : int64 array or None
         1 for jobs that may be restarted, else 0; None where the log does not say.
+    access, access_of
+        Where jobs ask to run, as in `Workload`.
     """
 
     path: Path
@@ -79,6 +81,8 @@ class RawLog:
     per_processor: bool = False
     notes: Mapping[str, int] = field(default_factory=dict)
     restartable: IntArray | None = None
+    access: tuple[Access, ...] = (ANYWHERE,)
+    access_of: IntArray | None = None
 
 
 def log_name(path: str | os.PathLike[str]) -> str:
@@ -262,4 +266,6 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         header=raw.header,
         memory_unit_kb=raw.memory_unit_kb,
         per_processor=raw.per_processor,
+        access=raw.access,
+        access_of=None if raw.access_of is None else column(raw.access_of),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,7 @@ from cpdispatch.system import LIMIT, NodeGroup, System
 from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Columns, Imported, finish
 from cpdispatch.workloads.slurm import zone_of
+from cpdispatch.workloads.slurm.access import features
 from cpdispatch.workloads.slurm.values import time_s
 from cpdispatch.workloads.table import check_widths
 
@@ -70,6 +72,7 @@ class Nodes(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     resources: dict[str, Amount]
+    features: str = ""
 
 
 class ColumnMap(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,7 +90,7 @@ class ColumnMap(msgspec.Struct, forbid_unknown_fields=True):
 
 KNOWN = (
     "id", "submit", "start", "wait", "end", "runtime", "requested", "units", "restartable",
-    *LABELLED,
+    "features", *LABELLED,
 )  # fmt: skip
 
 
@@ -202,7 +205,7 @@ def read(
         if name in names:
             text = source.text(names[name])[keep]
             columns.labels[name] = [value or None for value in text]
-    used = {*names.values()} - {names.get("id", "")}
+    used = {*names.values()} - {names.get("id", ""), names.get("features", "")}
     for name in source.frame.columns:
         if name not in used:
             # The workload's own number has the name id.
@@ -213,6 +216,9 @@ def read(
             raise UsageError(f"the column map says nothing of nodes: leave out {nodes}")
         machine, frame = _system(_Source(Path(nodes), TableForm()), form.nodes)
     notes: Counter[str] = Counter()
+    if machine is not None and "features" in names:
+        asked = source.text(names["features"])[keep].tolist()
+        columns.labels["features"] = features(asked, machine, notes)
     return finish(
         columns, machine, frame, path, left_out, notes, form.told, memory_unit_kb=1024,
         name=log_name(path),
@@ -225,10 +231,13 @@ def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
         name: np.maximum(source.amount(amount, name, one), 0)
         for name, amount in form.resources.items()
     }
-    rows = list(zip(*(values.tolist() for values in amounts.values()), strict=True))
+    texts = source.text(form.features) if form.features else [""] * len(source.frame)
+    names = [tuple(sorted({*re.split(r"[\s,;&|]+", text)} - {""})) for text in texts]
+    rows = list(zip(*(values.tolist() for values in amounts.values()), names, strict=True))
     kinds = {row: k for k, row in enumerate(dict.fromkeys(rows))}
     groups = tuple(
-        NodeGroup(f"group{k + 1}", rows.count(row), tuple(row)) for row, k in kinds.items()
+        NodeGroup(f"group{k + 1}", rows.count(row), tuple(row[:-1]), row[-1])
+        for row, k in kinds.items()
     )
     order = np.argsort([kinds[row] for row in rows], kind="stable")
     frame = source.frame.iloc[order].reset_index(drop=True)

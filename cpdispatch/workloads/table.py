@@ -11,6 +11,9 @@ One row a job, with the columns
 ``executable``, ``partition``
 ``preceding``, ``think``                  optional; the job to wait for, seconds after its end
 ``restartable``                           optional; 1 if the job may be killed and queued again
+``features``, ``nodelist``, ``exclude``   optional; where the job asks to run, see
+                                          `cpdispatch.workloads.access`
+``exclusive``                             optional; 1 if each unit takes a whole node
 any other                                 a resource type: what each unit asks for, an integer
 ========================================= =======================================================
 
@@ -38,7 +41,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError, UsageError, in_a_line
 from cpdispatch.files import read_parquet, read_text, replacing, resembles, unlike, writing
-from cpdispatch.jobs import LABELLED, UNKNOWN, Column, Workload
+from cpdispatch.jobs import ANYWHERE, LABELLED, UNKNOWN, WISHES, Access, Column, Workload
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, RawLog, clean
 
@@ -48,7 +51,8 @@ if TYPE_CHECKING:
 NEEDED = ("id", "submit", "runtime", "units")
 TIMES = ("requested", "preceding", "think")
 RESTARTABLE = "restartable"
-RESERVED = (*NEEDED, *TIMES, *LABELLED, RESTARTABLE)
+EXCLUSIVE = "exclusive"
+RESERVED = (*NEEDED, *TIMES, *LABELLED, RESTARTABLE, *WISHES, EXCLUSIVE)
 MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
 _INTEGER = re.compile(r"-?\d{1,15}")
@@ -154,8 +158,8 @@ def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
         with warnings.catch_warnings(action="ignore", category=pd.errors.ParserWarning):
             frame = pd.read_csv(
                 io.BytesIO(text), header=None, skiprows=1, names=names, index_col=False,
-                keep_default_na=False, na_values=[""], dtype=dict.fromkeys(LABELLED, str),
-                low_memory=False, encoding_errors="replace",
+                keep_default_na=False, na_values=[""], low_memory=False,
+                dtype=dict.fromkeys((*LABELLED, *WISHES), str), encoding_errors="replace",
             )  # fmt: skip
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=names)
@@ -288,6 +292,7 @@ class _Reader:
             if name not in self.reserved:
                 memory_unit_kb = MEMORY_COLUMNS.get(name, memory_unit_kb)
                 request["mem" if name in MEMORY_COLUMNS else name] = self.numbers(name)
+        access, access_of = self.access()
         return RawLog(
             path=self.path,
             id=self.numbers("id"),
@@ -304,17 +309,35 @@ class _Reader:
             rounded=self.rounded,
             labels=self.labels,
             memory_unit_kb=memory_unit_kb,
-            restartable=self.restarts(),
+            restartable=self.flags(self.restartable),
+            access=access,
+            access_of=access_of,
         )
 
-    def restarts(self) -> IntArray | None:
-        """1 for jobs that may be restarted, else 0, also where nothing is said; or None."""
-        if self.restartable not in self.frame:
+    def flags(self, name: str) -> IntArray | None:
+        """1 or 0 of each job, 0 also where nothing is said; None without the column."""
+        if name not in self.frame:
             return None
-        values = np.maximum(self.numbers(self.restartable), 0)
+        values = np.maximum(self.numbers(name), 0)
         if values.max(initial=0) > 1:
-            raise self.wrong(self.restartable, int(np.argmax(values > 1)), "neither 0 nor 1")
+            raise self.wrong(name, int(np.argmax(values > 1)), "neither 0 nor 1")
         return values
+
+    def access(self) -> tuple[tuple[Access, ...], IntArray | None]:
+        """Where jobs ask to run, and which of these wishes each has."""
+        import pandas as pd
+
+        exclusive = self.flags(EXCLUSIVE)
+        given = [name for name in WISHES if name in self.frame]
+        if exclusive is None and not given:
+            return (ANYWHERE,), None
+        texts = {name: self.frame[name].fillna("").astype(str).str.strip() for name in given}
+        rows = pd.DataFrame(texts | {EXCLUSIVE: 0 if exclusive is None else exclusive},
+                            index=range(len(self.frame)))  # fmt: skip
+        of, kinds = pd.factorize(pd.MultiIndex.from_frame(rows))
+        found = [dict(zip(rows.columns, kind, strict=True)) for kind in kinds]
+        access = [Access(**kind | {EXCLUSIVE: bool(kind[EXCLUSIVE])}) for kind in found]
+        return tuple(access), of.astype(np.int64)
 
     def numbers(self, name: str) -> IntArray:
         """One column as integers, -1 for what is unknown."""
@@ -448,7 +471,12 @@ def _named_columns(workload: Workload) -> dict[str, IntArray]:
     optional = {name: table.column(Column[name.upper()]) for name in LABELLED}
     optional |= {"preceding": workload.preceding, "think": workload.think_s}
     columns |= {name: column for name, column in optional.items() if np.any(column >= 0)}
-    return columns | ({RESTARTABLE: table.restartable} if table.restartable.any() else {})
+    columns |= {RESTARTABLE: table.restartable} if table.restartable.any() else {}
+    for name in WISHES:
+        if any(getattr(access, name) for access in workload.access):
+            columns[name] = workload.asked(name)[0]
+    exclusive = workload.exclusive()
+    return columns | ({EXCLUSIVE: exclusive} if exclusive.any() else {})
 
 
 def _frame(workload: Workload, columns: dict[str, IntArray], part: slice) -> pd.DataFrame:
@@ -457,7 +485,7 @@ def _frame(workload: Workload, columns: dict[str, IntArray], part: slice) -> pd.
     labels = {
         name: np.array([*names, None], dtype=object)  # the last for -1
         for name, names in workload.table.labels.items()
-    }
+    } | {name: np.array(workload.asked(name)[1], dtype=object) for name in WISHES}
     return pd.DataFrame(
         {
             name: labels[name][column[part]] if name in labels else column[part]

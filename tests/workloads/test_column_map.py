@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cpdispatch import cli, simulator
+from cpdispatch import cli, simulator, verify
 from cpdispatch.cli.importing import table as command
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.workloads import column_map, prepare
@@ -182,3 +182,28 @@ def test_pods_and_nodes_of_openb_are_imported(
     assert told["left_out"] == {"never started": 897}
     machine = column_map.read(pods, "openb", folder / nodes).system
     assert (machine.nodes, int(machine.total[1])) == (1523, 6212 * 1000)
+
+
+def test_pods_keep_to_the_types_of_gpus_that_they_may_use(tmp_path: Path) -> None:
+    pods, nodes = tmp_path / "pods.csv", tmp_path / "nodes.csv"
+    pods.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time,"
+        "scheduled_time\n"
+        "a,1000,10,1,1000,T4,LS,0,50,0\nb,1000,10,1,500,V100M16|V100M32,LS,1,60,1\n"
+        "c,1000,10,0,0,,BE,2,9,2\nd,1000,10,1,1000,H800,LS,3,9,3\n"
+    )
+    nodes.write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,100,0,\nn1,8000,100,2,V100M32\n"
+        "n2,8000,100,2,T4\nn3,8000,100,2,V100M32\n"
+    )
+    found = column_map.read(pods, "openb", nodes)
+    groups = [(group.nodes, group.features) for group in found.system.groups]
+    assert groups == [(1, ()), (2, ("V100M32",)), (1, ("T4",))]
+    codes, texts = found.workload.asked("features")
+    # No node has a V100M16 or an H800: the job that may use nothing else runs anywhere, counted.
+    assert [texts[k] for k in codes] == ["T4", "V100M32", "", ""]
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert verify.run(run.jobs, run.system) == []
+    assert run.jobs["nodes"][:2].tolist() == [[3], [1]]
+    alone = column_map.read(pods, "openb")
+    assert alone.workload.asked("features")[1] == ("",)

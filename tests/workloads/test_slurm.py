@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpdispatch import cli, simulator, system
+from cpdispatch import cli, simulator, system, verify
 from cpdispatch.errors import InputError, UsageError
+from cpdispatch.system import Partition
+from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads import read as read_workload
-from cpdispatch.workloads import slurm
-from cpdispatch.workloads.slurm import jobs, nodes, values
+from cpdispatch.workloads.slurm import access, jobs, nodes, values
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (
@@ -44,8 +45,8 @@ def record(**given: object) -> dict[str, str]:
     return values | {key: str(value) for key, value in given.items()}
 
 
-def dump(path: Path, *records: dict[str, str], names: list[str] = NAMES) -> Path:
-    lines = ["|".join(names), *("|".join(row[name] for name in names) for row in records)]
+def dump(path: Path, *records: dict[str, str], names: list[str] = NAMES, mark: str = "|") -> Path:
+    lines = [mark.join(names), *(mark.join(row[name] for name in names) for row in records)]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -324,6 +325,66 @@ def test_nodes_are_grouped_by_what_they_have(read: Callable[..., Any], tmp_path:
     assert found.nodes["features"].tolist() == ["ib,fast", "", ""]
     assert found.left_out == {"asks for more than the system has": 2}
     assert found.workload.table.id.tolist() == [7, 8]
+
+
+SITE = """
+NodeName=n01 CPUTot=16 RealMemory=64000 State=IDLE Partitions=main,gpu AvailableFeatures=ib,a100
+NodeName=n02 CPUTot=16 RealMemory=64000 State=IDLE Partitions=main AvailableFeatures=ib
+NodeName=n03 CPUTot=16 RealMemory=64000 State=IDLE Partitions=main,debug
+NodeName=n04 CPUTot=16 RealMemory=64000 State=IDLE Partitions=main AvailableFeatures=ib
+PartitionName=main
+   MaxTime=UNLIMITED
+PartitionName=gpu
+   MaxTime=01:00:00
+PartitionName=debug
+   OverSubscribe=EXCLUSIVE MaxTime=00:30:00
+"""
+
+
+def test_partitions_and_features_of_the_dump_keep_jobs_to_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "nodes"
+    path.write_text(SITE)
+    records = tmp_path / "sacct.psv"
+    asked = [
+        {}, {"Partition": "gpu"}, {"Constraints": "ib"}, {"Constraints": "ib|a100&ib"},
+        {"Constraints": "[ib*2]"}, {"Constraints": "knl"}, {"Partition": "old"},
+        {"Partition": "debug", "Timelimit": "02:00:00"}, {"Partition": "gpu,main"},
+    ]  # fmt: skip
+    jobs = (
+        record(JobID=k, JobIDRaw=k, AllocTRES="cpu=1,node=1", Timelimit="00:10:00") | what
+        for k, what in enumerate(asked, start=1)
+    )
+    found = slurm.read([dump(records, *jobs, mark="@@")], (path,))
+    groups = [(group.name, group.nodes, group.features) for group in found.system.groups]
+    assert groups == [
+        ("16core-64000mb-a100-ib", 1, ("a100", "ib")), ("16core-64000mb-ib", 2, ("ib",)),
+        ("16core-64000mb", 1, ()),
+    ]  # fmt: skip
+    assert found.nodes["name"].tolist() == ["n01", "n02", "n04", "n03"]
+    assert found.system.partitions == (
+        Partition("main", (0, 1, 2, 3)), Partition("gpu", (0,), 3600),
+        Partition("debug", (3,), 7200, exclusive=True), Partition("old", (0, 1, 2, 3)),
+    )  # fmt: skip
+    codes, texts = found.workload.asked("features")
+    assert [texts[k] for k in codes] == ["", "", "ib", "ib|a100&ib", *[""] * 5]
+    for what in (access.UNREAD, access.NO_NODE, access.NO_PARTITION, access.LONGER):
+        assert found.notes[what] == 1
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert verify.run(run.jobs, run.system) == []
+    assert run.jobs["start"].min() >= 0
+    assert run.jobs["nodes"][1] == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("", ""), ("ib", "ib"), ("a&b", "a&b"), ("a|b", "a|b"), ("a&b|c", "a&b|c"),
+        ("a|b&c", "a&c|b&c"), ("a|b&c|d", "a&c|b&c|d"), ("[a|b]", None), ("a*2", None),
+        ("a&", None), ("(a|b)&c", None), ("a&a", "a"), ("&a", None),
+    ],
+)  # fmt: skip
+def test_features_are_read_from_left_to_right(text: str, means: str | None) -> None:
+    assert access.features_of(text) == means
 
 
 def test_sinfo_in_json_of_later_releases_is_read(tmp_path: Path) -> None:

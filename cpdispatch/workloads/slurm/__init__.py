@@ -10,7 +10,7 @@ from cpdispatch.errors import UsageError
 from cpdispatch.workloads import imported
 from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Imported
-from cpdispatch.workloads.slurm import jobs, nodes
+from cpdispatch.workloads.slurm import access, jobs, nodes
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -60,7 +60,8 @@ def read(
     machine, frame = None, None
     if cluster.nodes:
         machine, frame = nodes.system_of(cluster, "slurm", system[0])
-    told = jobs.used(columns)
+        machine = access.keep(columns, machine, notes)
+    told = jobs.used(columns, machine)
     return imported.finish(
         columns, machine, frame, records[0], left_out, notes, told,
         memory_unit_kb=nodes.MB_IN_KB, name=name,

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, unlike
-from cpdispatch.system import LIMIT
+from cpdispatch.system import LIMIT, System
 from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
 from cpdispatch.workloads.slurm.values import (
@@ -144,9 +144,12 @@ def read(paths: Sequence[str | os.PathLike[str]], zone: ZoneInfo) -> Records:
 def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> None:
     lines = content.decode(errors="replace").split("\n")
     header = lines[0].rstrip("\r")
+    # What is between names is the bar, unless sacct was called with --delimiter.
+    first = re.match(r"[\w%]+([^\w%]+)", header)
+    mark = first[1] if first else "|"
     # `sacct -p` ends each line with a bar.
-    names = [name.split("%")[0] for name in header.removesuffix("|").split("|")]
-    if "|" not in header or not set(NEEDED) <= set(names):
+    names = [name.split("%")[0] for name in header.removesuffix(mark).split(mark)]
+    if mark not in header or not set(NEEDED) <= set(names):
         kind = unlike(content, "")
         missing = ", ".join(sorted(set(NEEDED) - set(names)))
         raise InputError(
@@ -158,7 +161,7 @@ def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> No
         raise InputError(
             "the column is named twice", file=path, line=1, field=twice[0], advice="leave one"
         )
-    for line, cells in _cells(lines, len(names), header, path):
+    for line, cells in _cells(lines, mark, len(names), path):
         values = dict(zip(names, cells, strict=True))
         if "." in values["JobID"]:
             found.notes[STEPS] += 1
@@ -167,11 +170,12 @@ def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> No
 
 
 def _cells(
-    lines: Sequence[str], width: int, header: str, path: Path
+    lines: Sequence[str], mark: str, width: int, path: Path
 ) -> Iterator[tuple[int, list[str]]]:
     """The cells of each record with its line; a name or a command may go over several lines."""
     begin, held = 0, ""
-    bars = header.count("|")
+    header = lines[0].rstrip("\r")
+    bars = header.count(mark)
     for number, line in enumerate(lines[1:], start=2):
         text = f"{held}\n{line}" if held else line
         if not held:
@@ -179,23 +183,23 @@ def _cells(
             # Files that were put together have the header again.
             if not line.strip() or line.rstrip("\r") == header:
                 continue
-        found = text.count("|")
+        found = text.count(mark)
         if found < bars:
             held = text
             continue
-        cells = text.rstrip("\r").split("|")[:width] if bars == found else []
+        cells = text.rstrip("\r").split(mark)[:width] if bars == found else []
         if not cells:
             raise InputError(
                 f"{found + 1} cells, and the first line names {width} columns", file=path,
                 line=begin, value=text,
-                advice="a cell holds the bar that separates cells, or a line is cut short: leave "
-                "out columns such as Comment and SubmitLine, or correct the line",
+                advice=f"a cell holds the {mark} that separates cells, or a line is cut short: "
+                "make the dump with --delimiter=@@, or without columns such as SubmitLine",
             )  # fmt: skip
         held = ""
         yield begin, cells
     if held.strip():
         raise InputError(
-            f"the file ends within a record: {held.count('|') + 1} cells, and the first line "
+            f"the file ends within a record: {held.count(mark) + 1} cells, and the first line "
             f"names {width} columns",
             file=path, line=begin, value=held, advice="make the dump again",
         )  # fmt: skip
@@ -567,18 +571,19 @@ def _drop(left_out: Counter[str], record: Record) -> bool:
     return True
 
 
-def used(columns: Columns) -> list[str]:
+def used(columns: Columns, system: System | None) -> list[str]:
     """What these jobs say that no dispatcher heeds, as sentences."""
     told = []
     partitions = {name for name in columns.labels.get("partition", ()) if name}
-    if len(partitions) > 1:
+    if len(partitions) > 1 and (system is None or not system.partitions):
         told.append(
             f"Partitions are labels: {len(partitions)} are named, and jobs are not kept to the "
             "nodes of theirs."
         )
-    for name, what in (
-        ("features", "Features"), ("reservation", "Reservations"), ("licenses", "Licences"),
-    ):  # fmt: skip
+    named = {"reservation": "Reservations", "licenses": "Licences"}
+    if system is None:
+        named = {"features": "Features"} | named
+    for name, what in named.items():
         jobs = sum(bool(text) for text in columns.extra.get(name, ()))
         if jobs:
             told.append(f"{what} are not heeded: {jobs:,} jobs ask for some.")

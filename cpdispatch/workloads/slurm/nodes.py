@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text
-from cpdispatch.system import LIMIT, NodeGroup, System
+from cpdispatch.system import LIMIT, NodeGroup, Partition, System
 from cpdispatch.workloads.slurm.values import (
     NO_LIMIT,
     NOTHING,
@@ -44,10 +45,21 @@ class Node:
 
 @dataclass(slots=True)
 class Cluster:
-    """Nodes by name, and the time limit of each partition in seconds, -1 where there is none."""
+    """What is known of a cluster.
+
+    Attributes
+    ----------
+    nodes : dict of str to Node
+        By name.
+    limits_s : dict of str to int
+        The time limit of each partition in seconds, -1 where there is none.
+    exclusive : set of str
+        The partitions whose jobs take whole nodes.
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     limits_s: dict[str, int] = field(default_factory=dict)
+    exclusive: set[str] = field(default_factory=set)
 
 
 def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
@@ -86,6 +98,8 @@ def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
             known = True
             name = values["PartitionName"]
             cluster.limits_s[name] = _limit_s(values.get("MaxTime", "UNLIMITED"), path, line)
+            if values.get("OverSubscribe") == "EXCLUSIVE":
+                cluster.exclusive.add(name)
     if not known:
         raise InputError(
             "describes no node and no partition of Slurm", file=path,
@@ -264,7 +278,7 @@ def _json_partition(row: dict[str, Any], cluster: Cluster) -> None:
 def system_of(
     cluster: Cluster, name: str, file: str | os.PathLike[str]
 ) -> tuple[System, pd.DataFrame]:
-    """The system with a group for each capacity, and its nodes by name in its order.
+    """The system with a group for each capacity and set of features; its nodes in this order.
 
     Resource types are ``core`` (CPUs as Slurm counts them), ``gpu`` (GPUs of all types),
     ``gpu_TYPE`` and ``mem`` in MB.
@@ -277,29 +291,25 @@ def system_of(
     import pandas as pd
 
     gpus = sorted({kind for node in cluster.nodes.values() for kind in node.gpus})
-    groups: dict[tuple[int, ...], list[Node]] = {}
+    groups: dict[tuple[tuple[int, ...], tuple[str, ...]], list[Node]] = {}
     for node in cluster.nodes.values():
         capacity = (node.cpus, *(node.gpus.get(kind, 0) for kind in gpus), node.memory_mb)
-        groups.setdefault(capacity, []).append(node)
+        groups.setdefault((capacity, _features(node)), []).append(node)
     resources = ("core", *gpus, "mem")
-    if not any(any(capacity) for capacity in groups):
+    if not any(any(capacity) for capacity, _ in groups):
         raise InputError(
             "no node has a core or memory", file=file,
             advice="give what `scontrol show node` prints",
         )  # fmt: skip
+    called = {capacity: _called(resources, capacity) for capacity, _ in groups}
+    alike = Counter(capacity for capacity, _ in groups)
     made = [
         NodeGroup(
-            "-".join(
-                f"{many}{'mb' if what == 'mem' else what}"
-                for what, many in zip(resources, capacity, strict=True)
-                if many
-            )
-            or "empty",
-            len(nodes),
-            capacity,
+            "-".join((called[capacity], *features)) if alike[capacity] > 1 else called[capacity],
+            len(nodes), capacity, features,
         )
-        for capacity, nodes in groups.items()
-    ]
+        for (capacity, features), nodes in groups.items()
+    ]  # fmt: skip
     rows = [
         (node.name, group.name, node.features, ",".join(node.partitions), node.state)
         for group, nodes in zip(made, groups.values(), strict=True)
@@ -307,4 +317,30 @@ def system_of(
     ]
     frame = pd.DataFrame(rows, columns=["name", "group", "features", "partitions", "state"])
     frame.insert(0, "node", range(len(frame)))
-    return System(name, resources, tuple(made), MB_IN_KB), frame
+    numbers: dict[str, list[int]] = {}
+    for number, node in enumerate(node for nodes in groups.values() for node in nodes):
+        for partition in filter(None, node.partitions):
+            numbers.setdefault(partition, []).append(number)
+    limits_s = {name: cluster.limits_s.get(name, -1) for name in numbers}
+    partitions = [
+        Partition(
+            called, tuple(nodes), limits_s[called] if limits_s[called] > 0 else None,
+            called in cluster.exclusive,
+        )
+        for called, nodes in numbers.items()
+    ]  # fmt: skip
+    return System(name, resources, tuple(made), MB_IN_KB, partitions=tuple(partitions)), frame
+
+
+def _features(node: Node) -> tuple[str, ...]:
+    return tuple(sorted({name.strip() for name in node.features.split(",")} - {""}))
+
+
+def _called(resources: Sequence[str], capacity: Sequence[int]) -> str:
+    """A name for nodes of this capacity: ``16core-64000mb``."""
+    parts = [
+        f"{many}{'mb' if what == 'mem' else what}"
+        for what, many in zip(resources, capacity, strict=True)
+        if many
+    ]
+    return "-".join(parts) or "empty"

@@ -1,0 +1,84 @@
+"""The commands archive list and archive get: public logs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from cpdispatch.cli.options import Json
+from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
+
+app = App(name="archive", help="Public logs of real machines: list them, fetch them.")
+
+
+@app.command(name="list")
+def list_(*, json: Json = False) -> int:
+    """List the logs that can be fetched.
+
+    Parameters
+    ----------
+    json
+        Print one JSON object.
+    """
+    import msgspec
+
+    from cpdispatch.workloads.archive import archive
+
+    found = archive()
+    if json:
+        print_json(msgspec.to_builtins(found))
+        return DONE
+    table = table_of("", ("name", "machine"), ("from", "processors", "jobs", "checksum"))
+    for name, log in found.logs.items():
+        numbers = (f"{n:,}" if n else "-" for n in (log.processors, log.jobs))
+        table.add_row(
+            name, log.machine, str(log.begin), *numbers, "known" if log.sha256 else "not known"
+        )
+    console = console_of_stdout()
+    console.print(table)
+    console.print("cpdispatch archive get NAME fetches one.", soft_wrap=True)
+    return DONE
+
+
+@app.command
+def get(
+    *names: str,
+    to: Annotated[Path | None, Parameter(show_default=False)] = None,
+    from_: Annotated[str, Parameter(name="--from", show_default=False)] = "",
+    json: Json = False,
+) -> int:
+    """Fetch logs, and check that they are whole and unchanged.
+
+    Parameters
+    ----------
+    names
+        As `cpdispatch archive list` shows them.
+    to
+        Folder for the logs. Else that of the environment variable CPDISPATCH_LOGS, or one in the
+        user's cache.
+    from_
+        Another address of the archive, such as that of a mirror.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.errors import UsageError
+    from cpdispatch.workloads import archive
+
+    if not names:
+        raise UsageError("name one log or more; cpdispatch archive list shows them")
+    known, paths = archive.archive().logs, {}
+    for name in names:
+        with status(f"fetching {name}"):
+            paths[name] = archive.get(
+                name, to, from_, lambda text: print(f"cpdispatch: {text}", file=sys.stderr)
+            )
+        if not json:
+            system = known[name].system and f" --system {known[name].system}"
+            print(paths[name])
+            print(f"next: cpdispatch simulate {paths[name]}{system} -d easy -d best")
+    if json:
+        print_json({"files": {name: str(path) for name, path in paths.items()}})
+    return DONE

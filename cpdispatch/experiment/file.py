@@ -1,0 +1,203 @@
+"""Experiments from a TOML file: logs, dispatchers, predictors, draws; what is missing is run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from cpdispatch.durations import seconds
+from cpdispatch.errors import InputError
+from cpdispatch.experiment.report import report_of, tables
+from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
+from cpdispatch.files import parse_toml, write_bytes
+
+_ABOUT = ("workload", "system", "dispatcher", "predictor")
+_LEFT_OUT = ("seconds", "decision_ms_mean", "decision_ms_p99", "first", "place", "seed", "draw")
+"""Figures that the machine's load makes, or none of a schedule."""
+
+
+class LogForm(msgspec.Struct, forbid_unknown_fields=True):
+    """A log of an experiment: a file, beside the experiment's own, or a name in the archive."""
+
+    file: str = ""
+    archive: str = ""
+    system: str | None = None
+    filter: Literal["all", "strong", "drop"] = "all"
+    units: Literal["processors", "per-node", "as-is"] | None = None
+    jobs: int | None = None
+    since: str = msgspec.field(default="", name="from")
+    until: str = msgspec.field(default="", name="to")
+    restartable: str | None = None
+
+
+class RulesForm(msgspec.Struct, forbid_unknown_fields=True):
+    """By which rules it is replayed, see the options of ``simulate``."""
+
+    trigger: Literal["instant", "event"] = "instant"
+    correction: Literal["minimal", "incremental", "requested", "refresh"] = "minimal"
+    kill_at_limit: bool = False
+    dependencies: bool = False
+    idempotent: bool = False
+
+
+class ExperimentForm(msgspec.Struct, forbid_unknown_fields=True):
+    """An experiment as it stands in its file, see docs/experiments.md."""
+
+    logs: list[LogForm]
+    dispatchers: list[str]
+    predictors: list[str] = []
+    draws: int = 1
+    seed: int = 0
+    limit: str = "1s"
+    rules: RulesForm = msgspec.field(default_factory=RulesForm)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The runs of an experiment with one predictor."""
+
+    experiment: Experiment
+    plans: Sequence[tuple[int, RunPlan]]
+
+
+def load(path: Path) -> ExperimentForm:
+    """Read the file of an experiment.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, or a key or a value of it is wrong: both are named.
+    """
+    try:
+        form = msgspec.convert(parse_toml(path, "an experiment"), ExperimentForm)
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"not an experiment: {error}", file=path,
+            advice="docs/experiments.md names the keys and what they hold",
+        ) from error  # fmt: skip
+    for field, wrong in (("logs", not form.logs), ("dispatchers", not form.dispatchers)):
+        if wrong:
+            raise InputError("one or more are needed", file=path, field=field)
+    if form.draws < 1:
+        raise InputError("1 draw or more is needed", file=path, field="draws", value=form.draws)
+    for number, log in enumerate(form.logs, start=1):
+        if bool(log.file) == bool(log.archive):
+            raise InputError(
+                "a log has either a file or the name of one in the archive", file=path,
+                field=f"logs, the {number}.", value=log.file or log.archive,
+                advice='write file = "LOG.swf.gz", or archive = "kth"',
+            )  # fmt: skip
+    return form
+
+
+def parts(
+    form: ExperimentForm, beside: Path, folder: Path, *, overwrite: bool = False
+) -> list[Part]:
+    """The runs of an experiment, each with a folder that depends on nothing but what it is.
+
+    Parameters
+    ----------
+    form : ExperimentForm
+    beside : path
+        The folder from which files of logs are named.
+    folder : path
+        For the results; a run that is finished there is not made again.
+    overwrite : bool
+        Make it again all the same.
+
+    Raises
+    ------
+    InputError
+        When a log cannot be read.
+    UsageError
+        When a name is unknown, or two logs have the same one.
+    """
+    from cpdispatch.simulator.replay import claim
+    from cpdispatch.workloads import archive, prepare
+
+    logs = [
+        prepare(
+            archive.get(log.archive) if log.archive else _beside(beside, log.file),
+            log.system or None, filter=log.filter, units=log.units, jobs=log.jobs,
+            since=log.since, until=log.until, restartable=log.restartable, seed=form.seed,
+        )
+        for log in form.logs
+    ]  # fmt: skip
+    limit_s, found = seconds(form.limit), []
+    for number, predictor in enumerate(form.predictors or [""]):
+        experiment = Experiment(logs, form.dispatchers, [form.seed], draws=form.draws)
+        experiment.check(limit_s, predictor or None, form.rules.idempotent)
+        rules = msgspec.to_builtins(form.rules) | {"predictor": predictor or None}
+        plans = experiment.plans(RunPlan("", form.seed, limit_s, rules, folder))
+        named = [
+            (log, replace(
+                plan, place=number * len(plans) + plan.place,
+                folder=folder.joinpath(
+                    safe(logs[log][0].name),
+                    safe(plan.dispatcher) + (f",{safe(predictor)}" if predictor else ""),
+                    f"draw-{plan.draw}",
+                ),
+            ))
+            for log, plan in plans
+        ]  # fmt: skip
+        for _, plan in named:
+            if plan.folder is not None:
+                claim(plan.folder, resume=not overwrite, overwrite=overwrite)
+        found.append(Part(experiment, named))
+    return found
+
+
+def _beside(folder: Path, file: str) -> str:
+    return file if os.path.isabs(file) else str(folder / file)  # noqa: PTH117
+
+
+def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:
+    """Write ``results.csv``, a row a log and dispatcher, and ``results.json``; each at once.
+
+    Returns
+    -------
+    list of Path
+    """
+    rows = [row for _, of_log in tables(summaries) for row in of_log]
+    figures = list(dict.fromkeys(key for row in rows for key in _figures(row)))
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    kinds = ("mean", "spread", "min", "max")
+    table.writerow([*_ABOUT, "runs", *(f"{key}_{kind}" for key in figures for kind in kinds)])
+    for row in rows:
+        of_row = _figures(row)
+        runs = row.get("draws") or row.get("seeds") or 1
+        cells = [of_row.get(key, {}).get(kind, "") for key in figures for kind in kinds]
+        table.writerow([*(row[key] for key in _ABOUT), runs, *cells])
+    written = {
+        "results.csv": text.getvalue().encode(),
+        "results.json": msgspec.json.encode(report_of(summaries)) + b"\n",
+    }
+    for name, content in written.items():
+        write_bytes(folder / name, content)
+    return [folder / name for name in written]
+
+
+def _figures(row: dict[str, object]) -> dict[str, dict[str, float]]:
+    """Mean, spread, least and largest value of each figure of a row; one run has no spread."""
+    merged = row.get("figures")
+    if isinstance(merged, dict):
+        return {key: of for key, of in merged.items() if key not in _LEFT_OUT}
+    return {key: {"mean": v, "min": v, "max": v} for key, v in _plain(row) if v == v}
+
+
+def _plain(row: dict[str, object], before: str = "") -> Iterator[tuple[str, float]]:
+    for key, value in row.items():
+        if before + key in _LEFT_OUT:
+            continue
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield before + key, value
+        elif (key in ("classes", "widths") or before) and isinstance(value, dict):
+            yield from _plain(value, f"{before}{key}.")

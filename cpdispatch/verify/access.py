@@ -1,0 +1,139 @@
+"""Where jobs may run, by the names that they and the system state: checked from these alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.errors import InputError
+from cpdispatch.system import System
+from cpdispatch.verify.levels import Sweep
+from cpdispatch.verify.violation import Kind, Violation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("partition", "features", "nodelist", "exclude", "exclusive")
+_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Jobs on nodes, one row a job and node: row in the table of jobs, from when to when."""
+
+    job: IntArray
+    node: IntArray
+    units: IntArray
+    start_s: IntArray
+    end_s: IntArray
+
+
+def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
+    """Whether each job kept to the nodes that it may use, and had whole nodes to itself.
+
+    Parameters
+    ----------
+    jobs : DataFrame
+        The columns ``id`` and ``requested_s``, and of `COLUMNS` those that there are.
+    system : System
+    stay : Stay
+        On existing nodes.
+
+    Raises
+    ------
+    InputError
+        When a job names a partition, a feature or a node that the system does not have.
+    """
+    named = [name for name in COLUMNS if name in jobs.columns]
+    if not system.partitions:
+        named = [name for name in named if name != "partition"]
+    if not named:
+        return []
+    columns = {name: _texts(jobs[name]) for name in named}
+    requested_s = jobs["requested_s"].to_numpy(dtype=np.int64)
+    ids = jobs["id"].to_numpy(dtype=np.int64)
+    rules: dict[tuple[object, ...], int] = {}
+    allowed: list[BoolArray] = []
+    whole: list[bool] = []
+    limited = any(p.limit_s is not None for p in system.partitions)
+    of_job = np.empty(len(jobs), dtype=np.int64)
+    for k, words in enumerate(zip(*columns.values(), strict=True)):
+        key = (*words, int(requested_s[k]) if limited else 0)
+        if key not in rules:
+            rules[key] = len(allowed)
+            said = dict(zip(named, words, strict=True))
+            may, takes_whole = _may_use(said, int(requested_s[k]), system)
+            allowed.append(may)
+            whole.append(takes_whole)
+        of_job[k] = rules[key]
+    found = []
+    outside = ~np.stack(allowed)[of_job[stay.job], stay.node]
+    for e in outside.nonzero()[0][:_MOST].tolist():
+        k = int(stay.job[e])
+        wants = ", ".join(f"{name} {columns[name][k]}" for name in named if columns[name][k])
+        text = f"job {ids[k]} is on node {stay.node[e]} at {stay.start_s[e]} and asks for {wants}"
+        found.append(Violation(Kind.ACCESS, text))
+    alone = np.array(whole)[of_job[stay.job]]
+    if alone.any():
+        found += _alone(ids, stay, alone)
+    return found
+
+
+def _alone(ids: IntArray, stay: Stay, alone: BoolArray) -> list[Violation]:
+    """Whether no other unit was where a job took whole nodes."""
+    lasting = stay.end_s > stay.start_s
+    s, alone = _of(stay, lasting), alone[lasting]
+    sweep = Sweep.of(s.node, s.start_s, s.end_s)
+    takes, units = sweep.level(alone.astype(np.int64)), sweep.level(s.units)
+    found = []
+    for k in sweep.firsts((takes > 0) & (units > 1))[:_MOST].tolist():
+        node, time = int(sweep.place[k]), int(sweep.time[k])
+        on = (s.node == node) & (s.start_s <= time) & (time < s.end_s)
+        there = ", ".join(map(str, np.unique(ids[s.job[on]]).tolist()))
+        text = f"node {node} at {time}: {units[k]} units of the jobs {there}, one takes it whole"
+        found.append(Violation(Kind.ACCESS, text))
+    return found
+
+
+def _of(stay: Stay, which: BoolArray) -> Stay:
+    return Stay(
+        stay.job[which], stay.node[which], stay.units[which], stay.start_s[which],
+        stay.end_s[which],
+    )  # fmt: skip
+
+
+def _texts(column: pd.Series) -> list[str]:
+    """A column as texts; what is unknown, or a flag that is not set, is ""."""
+    return ["" if v is None or v != v or v in (-1, 0, False) else str(v) for v in column.tolist()]
+
+
+def _may_use(said: dict[str, str], requested_s: int, system: System) -> tuple[BoolArray, bool]:
+    """The nodes that a job may use, shape (nodes,), and whether it takes them whole."""
+    nodes = set(range(system.nodes))
+    alone = bool(said.get("exclusive"))
+    if partition := said.get("partition"):
+        known = {p.name: p for p in system.partitions}
+        there: set[int] = set()
+        for name in partition.split(","):
+            if name.strip() not in known:
+                raise InputError("no such partition", field="partition", value=name)
+            p = known[name.strip()]
+            if p.limit_s is None or p.limit_s >= requested_s:
+                there |= set(p.nodes)
+                alone |= p.exclusive
+        nodes &= there
+    if features := said.get("features"):
+        wanted = [{word.strip() for word in one.split("&")} for one in features.split("|")]
+        group_of = system.group_of.tolist()
+        has = [set(group.features) for group in system.groups]
+        nodes = {node for node in nodes if any(some <= has[group_of[node]] for some in wanted)}
+    if nodelist := said.get("nodelist"):
+        nodes &= set(system.named_nodes(nodelist))
+    if exclude := said.get("exclude"):
+        nodes -= set(system.named_nodes(exclude))
+    may = np.zeros(system.nodes, dtype=np.bool_)
+    may[sorted(nodes)] = True
+    return may, alone

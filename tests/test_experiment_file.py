@@ -1,0 +1,149 @@
+"""Experiments from a file: every combination is run once, and what is wrong is named."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cpdispatch import cli, verify
+from cpdispatch.errors import InputError
+from cpdispatch.experiment import file as files
+from cpdispatch.simulator import Run
+
+ROOT = Path(__file__).resolve().parents[1]
+LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
+    f"{k},{k * 7},{20 + k * 37 % 50},100,{1 + k % 4},1,{k % 3}\n" for k in range(1, 41)
+)
+FORM = """
+dispatchers = ["easy", "sjf"]
+predictors = ["", "last2"]
+draws = 2
+[[logs]]
+file = "small.csv"
+system = "4"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "small.csv").write_text(LOG)
+    (tmp_path / "e.toml").write_text(FORM)
+    return tmp_path / "e.toml"
+
+
+def ran(path: Path, *options: str) -> int:
+    out = path.parent / "out"
+    return cli.run(["experiment", str(path), "--out", str(out), "--cores", "1", *options])
+
+
+def results(path: Path) -> list[dict[str, str]]:
+    with (path.parent / "out" / "results.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def folders(path: Path) -> list[str]:
+    out = path.parent / "out"
+    return sorted(str(run.parent.relative_to(out)) for run in out.glob("**/run.json"))
+
+
+def test_every_combination_is_run_and_saved(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(path, "--json") == 0
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert folders(path) == sorted(
+        f"small/{name}/draw-{draw}"
+        for name in ("easy", "easy,last2", "sjf", "sjf,last2")
+        for draw in (0, 1)
+    )
+    for folder in folders(path):
+        run = Run.load(path.parent / "out" / folder)
+        assert verify.run(run.jobs, run.system) == []
+    rows = results(path)
+    assert [(row["dispatcher"], row["predictor"], row["runs"]) for row in rows] == [
+        ("easy", "walltime", "2"), ("sjf", "walltime", "2"), ("easy", "last2", "2"),
+        ("sjf", "last2", "2"),
+    ]  # fmt: skip
+    for row, means in zip(rows, printed["means"], strict=True):
+        for kind in ("mean", "spread", "min", "max"):
+            figure = means["figures"]["bounded_slowdown_mean"][kind]
+            assert float(row[f"bounded_slowdown_mean_{kind}"]) == figure
+    runs = [run for run in printed["runs"] if run["dispatcher"] == "sjf"]
+    of_sjf = [run["wait_s_mean"] for run in runs if run["predictor"] == "walltime"]
+    assert float(rows[1]["wait_s_mean_mean"]) == pytest.approx(sum(of_sjf) / 2)
+
+
+def test_only_what_was_added_is_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(path) == 0
+    out = path.parent / "out"
+    before = {
+        folder: (out / folder / "jobs.parquet").stat().st_mtime_ns for folder in folders(path)
+    }
+    path.write_text(FORM.replace('["easy", "sjf"]', '["ljf", "easy", "sjf"]').replace("= 2", "= 3"))
+    assert ran(path) == 0
+    assert len(folders(path)) == 18
+    for folder, written in before.items():
+        assert (out / folder / "jobs.parquet").stat().st_mtime_ns == written
+    assert [row["dispatcher"] for row in results(path)] == ["ljf", "easy", "sjf"] * 2
+    assert "Figures of all runs" in capsys.readouterr().out
+
+
+def test_another_log_in_the_same_place_is_refused_and_replaced(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(FORM.replace("draws = 2", "").replace('"", "last2"', '""'))
+    assert ran(path) == 0
+    (path.parent / "small.csv").write_text(LOG.replace("1,7,", "1,6,"))
+    assert ran(path) == 2
+    assert "belongs to another run" in capsys.readouterr().err
+    assert ran(path, "--overwrite") == 0
+
+
+def test_a_single_run_has_no_spread(path: Path) -> None:
+    path.write_text(FORM.replace("draws = 2", "").replace('"", "last2"', '""'))
+    assert ran(path) == 0
+    row = results(path)[0]
+    assert row["runs"] == "1"
+    assert row["wait_s_mean_spread"] == ""
+    assert row["wait_s_mean_mean"] == row["wait_s_mean_min"] == row["wait_s_mean_max"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("draws", "drews", "unknown field `drews`"),
+        ("= 2", '= "x"', "Expected `int`, got `str` - at `$.draws`"),
+        ("= 2", "= 0", "field draws: 1 draw or more is needed (found 0)"),
+        ('["easy", "sjf"]', "[]", "field dispatchers: one or more are needed"),
+        ('file = "small.csv"', "", "field logs, the 1.: a log has either a file or the name"),
+        ('system = "4"', 'archive = "kth"', "field logs, the 1.: a log has either"),
+        ("[[logs]]", "[[logs]]\nfilter = 'weak'", "Invalid enum value 'weak'"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(path: Path, old: str, new: str, says: str) -> None:
+    path.write_text(FORM.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        files.load(path)
+    assert says in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_names_are_checked_before_anything_runs(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for old, new, says in (
+        ("sjf", "sjg", "did you mean sjf"), ("last2", "lost2", "last2"),
+        ("small.csv", "smal.csv", "no such file"),
+    ):  # fmt: skip
+        path.write_text(FORM.replace(old, new))
+        assert ran(path) == 2
+        assert says in capsys.readouterr().err
+        assert folders(path) == []
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    form = files.load(ROOT / "examples" / "experiment.toml")
+    parts = files.parts(form, ROOT / "examples", tmp_path)
+    assert sum(len(part.plans) for part in parts) == 18

@@ -1,0 +1,181 @@
+"""Logs fetched from a server that is whole, corrupt, slow, broken or dead."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cpdispatch import cli
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.workloads import archive, prepare
+
+pytest.importorskip("pooch")
+
+ROWS = "".join(f"{k} {k} 0 5 1 -1 -1 1 9 -1 1 1 1 -1 1 -1 -1 -1\n" for k in range(1, 4001))
+CONTENT = f"; MaxProcs: 4\n{ROWS}".encode()
+HALF = len(CONTENT) // 2 // 4096 * 4096
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """A server of one file; ``mode`` says how it answers, ``asked`` what it was asked for."""
+
+    mode = "whole"
+    asked: list[tuple[str, str | None]]
+
+
+class Answers(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_GET(self) -> None:
+        given = self.headers["Range"]
+        self.server.asked.append((self.path, given))
+        mode = self.server.mode
+        if mode == "missing":
+            self.send_error(404)
+            return
+        begin = int(given[6:-1]) if given and mode != "no ranges" else 0
+        body = CONTENT.replace(b"9", b"8") if mode == "corrupt" else CONTENT
+        self.send_response(206 if begin else 200)
+        self.send_header("Content-Length", str(len(body) - begin))
+        self.end_headers()
+        first = len(self.server.asked) == 1
+        if mode == "dumb" or (mode in ("breaks", "no ranges", "slow") and first):
+            self.wfile.write(body[begin:HALF])
+            self.wfile.flush()
+            if mode == "slow":
+                time.sleep(1.0)
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            self.wfile.write(body[begin:])
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server that has the log small, whose checksum is known, and new, whose is not."""
+    known = archive.Archive(
+        "http://nowhere.invalid/",
+        {
+            "small": archive.Log("l/small.swf", "a pool", sha256=SHA256),
+            "new": archive.Log("l/new.swf", "a pool"),
+        },
+    )  # fmt: skip
+    monkeypatch.setattr(archive, "archive", lambda: known)
+    monkeypatch.setattr(archive, "TIMEOUT_S", (0.5, 0.3))
+    found = Server(("127.0.0.1", 0), Answers)
+    found.asked = []
+    known.base = f"http://127.0.0.1:{found.server_port}/logs/"
+    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread.start()
+    yield found
+    found.shutdown()
+    found.server_close()
+
+
+def test_a_log_is_fetched_once_and_can_be_replayed(server: Server, tmp_path: Path) -> None:
+    path = archive.get("small", tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert archive.get("small", tmp_path) == path
+    assert server.asked == [("/logs/l/small.swf", None)]
+    assert [file.name for file in tmp_path.iterdir()] == ["small.swf"]
+    assert len(prepare(path)[0]) == 4000
+
+
+def test_a_file_that_was_changed_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    path = archive.get("small", tmp_path)
+    path.write_bytes(CONTENT[:100])
+    assert archive.get("small", tmp_path).read_bytes() == CONTENT
+
+
+def test_another_file_is_not_kept(server: Server, tmp_path: Path) -> None:
+    server.mode = "corrupt"
+    with pytest.raises(InputError, match="another file than the one that is known"):
+        archive.get("small", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    server.mode = "whole"
+    assert archive.get("small", tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("mode", ["breaks", "slow", "no ranges"])
+def test_an_answer_that_breaks_off_goes_on(server: Server, tmp_path: Path, mode: str) -> None:
+    server.mode, said = mode, list[str]()
+    assert archive.get("small", tmp_path, say=said.append).read_bytes() == CONTENT
+    assert [given for _, given in server.asked] == [None, f"bytes={HALF}-"]
+    assert len(said) == 1
+    assert f"{HALF:,} bytes" in said[0]
+
+
+def test_a_later_call_goes_on_where_one_ended(server: Server, tmp_path: Path) -> None:
+    server.mode = "dumb"
+    with pytest.raises(InputError, match=r"no answer after 4 attempts .* goes on where this one"):
+        archive.get("small", tmp_path)
+    server.mode = "whole"
+    server.asked.clear()
+    assert archive.get("small", tmp_path).read_bytes() == CONTENT
+    assert server.asked == [("/logs/l/small.swf", f"bytes={HALF}-")]
+
+
+def test_a_dead_server_and_a_missing_file_are_named(server: Server, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        base = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"{base}/l/small.swf: no answer after 4 attempts"):
+            archive.get("small", tmp_path, base)
+    server.mode = "missing"
+    with pytest.raises(InputError, match="the server refuses: 404"):
+        archive.get("small", tmp_path)
+
+
+def test_the_checksum_of_the_first_download_is_kept(server: Server, tmp_path: Path) -> None:
+    said = list[str]()
+    path = archive.get("new", tmp_path, say=said.append)
+    assert "no checksum is known of new.swf" in said[0]
+    noted = (tmp_path / "new.swf.sha256").read_text()
+    assert noted == f"{SHA256}  new.swf\n"
+    path.unlink()
+    server.mode = "corrupt"
+    with pytest.raises(InputError, match="another file than the one that is known"):
+        archive.get("new", tmp_path)
+
+
+def test_an_unknown_log_and_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown log 'kht'; did you mean kth"):
+        archive.get("kht", tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written"):
+        archive.get("kth", tmp_path / "file")
+
+
+def test_the_list_is_whole_and_the_commands_speak(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = msgspec.toml.decode(archive.LIST.read_bytes(), type=archive.Archive)
+    assert all(len(log.sha256) in (0, 64) and log.machine for log in found.logs.values())
+    assert cli.run(["archive", "list"]) == 0
+    assert "small" in capsys.readouterr().out
+    assert cli.run(["archive", "get", "small", "--to", str(tmp_path)]) == 0
+    path = tmp_path / "small.swf"
+    assert capsys.readouterr().out.splitlines() == [
+        str(path), f"next: cpdispatch simulate {path} -d easy -d best"
+    ]  # fmt: skip
+    assert cli.run(["archive", "get"]) == 2
+
+
+def test_checksums_are_those_of_the_logs_at_hand(trace: Any) -> None:
+    known = msgspec.toml.decode(archive.LIST.read_bytes(), type=archive.Archive).logs
+    for name in ("kth", "hpc2n", "gaia"):
+        content = trace(known[name].file.removesuffix(".swf.gz")).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == known[name].sha256

@@ -26,6 +26,7 @@ from cpdispatch.cli.report import report
 from cpdispatch.cli.resample import resample
 from cpdispatch.cli.signals import SignalledError, end, on_signals
 from cpdispatch.cli.simulate import simulate
+from cpdispatch.cli.slurm import app as slurm
 from cpdispatch.cli.solve import solve
 from cpdispatch.cli.tune import tune
 from cpdispatch.cli.verify import verify
@@ -47,6 +48,7 @@ app.command(learn)
 app.command(import_)
 app.command(archive)
 app.command(power)
+app.command(slurm)
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -215,6 +215,23 @@ def tasks_in(text: str) -> int:
     ValueError
         When it is no such list.
     """
+    return sum(map(len, task_ranges(text)))
+
+
+def task_ranges(text: str) -> list[range]:
+    """The numbers in a list such as ``1,4-10:2``.
+
+    Raises
+    ------
+    ValueError
+        When it is no such list.
+
+    Examples
+    --------
+    >>> task_ranges("1,4-10:2")
+    [range(1, 2), range(4, 11, 2)]
+    """
+    found: list[range] = []
     tasks = 0
     for part in text.split(","):
         # Slurm cuts long lists.
@@ -226,10 +243,11 @@ def tasks_in(text: str) -> int:
         first, last, step = int(piece[1]), int(piece[2] or piece[1]), int(piece[3] or 1)
         if last < first or step < 1:
             raise ValueError("no tasks of an array")
-        tasks += (last - first) // step + 1
+        found.append(range(first, last + 1, step))
+        tasks += len(found[-1])
         if tasks > _TASKS_MAX:
             raise ValueError("more tasks than an array has")
-    return tasks
+    return found
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,0 +1,466 @@
+"""Jobs, nodes, partitions and reservations of a live Slurm, as its REST daemon describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
+from cpdispatch.workloads.slurm.values import count, gpus_of_gres, nodes_in, tres
+
+MARK = "cpdispatch"
+"""The administrator's comment by which the project's job_submit.lua marks a job that it holds.
+
+After a space come the nodes that the job was submitted with, if there are any.
+"""
+WHOLE = -1
+"""The memory of a job that takes all that its nodes have."""
+NO_LIMIT = -1
+HELD_BY_USER, HELD_BY_ADMIN = "JobHeldUser", "JobHeldAdmin"
+PENDING, COMPLETING = "PENDING", "COMPLETING"
+_ON_NODES = frozenset((
+    "RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED",
+))  # fmt: skip
+_ENDING = frozenset((
+    COMPLETING, "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD",
+))  # fmt: skip
+"""Of jobs that end, or are queued again: which of the two shows later."""
+_USABLE = frozenset(("IDLE", "MIXED", "ALLOCATED"))
+_HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", COMPLETING))
+_TASK_BITS = 22
+
+
+class Source(Protocol):
+    """Where a cluster is read from."""
+
+    def now_s(self) -> int:
+        """The controller's time."""
+        ...
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Jobs."""
+        ...
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Nodes."""
+        ...
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Partitions."""
+        ...
+
+    def reservations(self) -> list[dict[str, Any]]:
+        """Reservations."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a job holds on a node."""
+
+    node: str
+    cores: int
+    memory_mb: int
+    gpus: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job, or the tasks of an array that wait together.
+
+    Attributes
+    ----------
+    key : str
+        By which it is known for its whole life: a number, or ``12_3`` for a task of an array.
+    number : int
+        In instances; unique.
+    own : int
+        Its own number, which the tasks of an array that wait together share.
+    address : str
+        By which Slurm changes it.
+    priority : int
+        0 while it is held.
+    marked : bool
+        Whether it was held by the project's job_submit.lua when it was submitted.
+    wished : str
+        The nodes that it was submitted with, where it is marked.
+    limit_s : int
+        Time limit; `NO_LIMIT` for none.
+    nodes, cpus : int
+        Fewest nodes, and CPUs on all of them.
+    memory_mb : int
+        On each node; `WHOLE` where the job states none: Slurm then gives it all.
+    gpus : mapping of resource type to int
+        On each node.
+    required, excluded : str
+        Lists of nodes.
+    tasks : str
+        Of an array whose tasks wait together: their numbers; else empty.
+    tasks_most : int
+        How many tasks of the array may run at a time; 0 for all.
+    shares : tuple of Share
+        What it holds while it runs, or held.
+    left : str
+        Why no instance can express it; empty if one can.
+    """
+
+    key: str
+    number: int
+    own: int
+    address: str
+    user: str
+    account: str
+    qos: str
+    partition: str
+    state: str
+    reason: str
+    priority: int
+    marked: bool
+    wished: str
+    submit_s: int
+    start_s: int
+    limit_s: int
+    nodes: int
+    cpus: int
+    memory_mb: int
+    gpus: Mapping[str, int]
+    features: str
+    required: str
+    excluded: str
+    exclusive: bool
+    dependency: str
+    array: int
+    tasks: str
+    tasks_most: int
+    shares: tuple[Share, ...]
+    left: str = ""
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits."""
+        return self.state == PENDING
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits, and Slurm would not start it."""
+        return self.pending and self.priority == 0
+
+    @property
+    def running(self) -> bool:
+        """Whether it holds nodes; not while it ends."""
+        return self.state in _ON_NODES
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return not self.pending and not self.running and self.state not in _ENDING
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: what it has, threads of a core, and what is allocated.
+
+    Attributes
+    ----------
+    usable : bool
+        Whether jobs may start on it.
+    completing : bool
+        Whether a job on it ends just now; what that holds is not told.
+    """
+
+    name: str
+    cpus: int
+    threads: int
+    memory_mb: int
+    gpus: Mapping[str, int]
+    used_cpus: int
+    used_memory_mb: int
+    used_gpus: Mapping[str, int]
+    features: frozenset[str]
+    usable: bool
+    completing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition: its nodes, and how long its jobs may run; `NO_LIMIT` for as long as they do."""
+
+    name: str
+    nodes: frozenset[str]
+    limit_s: int
+    up: bool
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Nodes that a reservation keeps from other jobs."""
+
+    nodes: tuple[str, ...]
+    start_s: int
+    end_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster at a time; ``unread`` tells of what could not be understood."""
+
+    now_s: int
+    jobs: tuple[Job, ...]
+    nodes: tuple[Node, ...]
+    partitions: Mapping[str, Partition]
+    blocked: tuple[Blocked, ...]
+    unread: tuple[str, ...]
+
+
+def read(source: Source) -> Cluster:
+    """Read a cluster: jobs before nodes.
+
+    A job that starts in between waits in the one and is counted in the other: what it takes is
+    never overlooked.
+
+    Raises
+    ------
+    SlurmError
+        When Slurm does not answer, or answers with nothing that can be read.
+    """
+    now_s = source.now_s()
+    jobs, unread = _each("job", source.jobs(), job_of)
+    nodes, strange = _each("node", source.nodes(), node_of)
+    partitions, odd = _each("partition", source.partitions(), _partition_of)
+    blocked, wrong = _each("reservation", source.reservations(), _blocked_of)
+    return Cluster(
+        now_s, tuple(jobs), tuple(nodes), {each.name: each for each in partitions},
+        tuple(blocked), (*unread, *strange, *odd, *wrong),
+    )  # fmt: skip
+
+
+def _each(what: str, rows: Sequence[dict[str, Any]], of: Any) -> tuple[list[Any], list[str]]:
+    """What rows say, and a sentence for each that cannot be understood."""
+    found, unread = [], []
+    for row in rows:
+        try:
+            found.append(of(object_of(row)))
+        except (ValueError, OverflowError) as error:
+            name = row.get("job_id") or row.get("name") if isinstance(row, dict) else None
+            unread.append(f"{what} {name}: {error}")
+    return found, unread
+
+
+def job_of(row: dict[str, Any]) -> Job:
+    """A job as Slurm describes it.
+
+    Raises
+    ------
+    ValueError
+        When its number or state is missing, or a value is none.
+    """
+    number = number_of(row.get("job_id"))
+    state = _state(row.get("job_state"))
+    if not number or number < 0 or not state:
+        raise ValueError("a job without a number or a state")
+    array = number_of(row.get("array_job_id")) or 0
+    task = number_of(row.get("array_task_id"))
+    tasks = "" if task is not None else text_of(row.get("array_task_string")).partition("%")[0]
+    one = array and task is not None
+    key = f"{array}_{task}" if one else str(number)
+    # The number of an array stands for all of its tasks, those that have ended too.
+    address = key if number == array else str(number)
+    if tasks:
+        address = f"{array}_[{tasks.removesuffix('...').rstrip(',')}]"
+    asked = tres(text_of(row.get("tres_req_str")))
+    nodes = max(count(asked.get("node") or "1"), 1)
+    cpus = max(count(asked.get("cpu") or "1"), 1)
+    gpus, left = _gpus(row, nodes)
+    minutes = number_of(row.get("time_limit"))
+    mark, _, wished = text_of(row.get("admin_comment")).partition(" ")
+    return Job(
+        key,
+        task_number(array, task) if one and task is not None else number,
+        number,
+        address,
+        text_of(row.get("user_name")),
+        text_of(row.get("account")),
+        text_of(row.get("qos")),
+        text_of(row.get("partition")),
+        state,
+        text_of(row.get("state_reason")),
+        number_of(row.get("priority")) or 0,
+        mark == MARK,
+        wished if mark == MARK else "",
+        max(number_of(row.get("submit_time")) or 0, 0),
+        max(number_of(row.get("start_time")) or 0, 0),
+        NO_LIMIT if not minutes or minutes < 0 else minutes * 60,
+        nodes,
+        cpus,
+        _memory_mb(row, nodes, cpus),
+        gpus,
+        text_of(row.get("features")),
+        text_of(row.get("required_nodes")),
+        text_of(row.get("excluded_nodes")),
+        text_of(row.get("shared")) == "none",
+        text_of(row.get("dependency")),
+        array,
+        tasks,
+        number_of(row.get("array_max_tasks")) or 0,
+        () if state == PENDING else _shares(row, needed=state in _ON_NODES),
+        _left(row) or left,
+    )
+
+
+def task_number(array: int, task: int) -> int:
+    """A number for a task of an array that no other job has."""
+    return (array << _TASK_BITS) + task
+
+
+def _state(value: Any) -> str:
+    text = text_of(value[0] if isinstance(value, list) and value else value)
+    return text.upper()
+
+
+def _memory_mb(row: dict[str, Any], nodes: int, cpus: int) -> int:
+    each = number_of(row.get("memory_per_cpu"))
+    if each:
+        return each * -(-cpus // nodes)
+    return number_of(row.get("memory_per_node")) or WHOLE
+
+
+def _gpus(row: dict[str, Any], nodes: int) -> tuple[dict[str, int], str]:
+    """The GPUs of each node by resource type; or why they cannot be told."""
+    total = max(number_of(row.get("tasks")) or 1, 1)
+    found: dict[str, int] = {}
+    for key, shares in (("tres_per_node", nodes), ("tres_per_job", 1), ("tres_per_task", total)):
+        text = text_of(row.get(key))
+        parts = [part.removeprefix("gres:").removeprefix("gres/") for part in text.split(",")]
+        for part in filter(None, parts):
+            if part.split(":")[0] != "gpu":
+                return {}, f"asks for {part.split(':')[0]}"
+            for kind, many in gpus_of_gres(part).items():
+                found[kind] = found.get(kind, 0) + many * shares
+    if any(many % nodes for many in found.values()):
+        return {}, "asks for GPUs that cannot be split evenly over its nodes"
+    return {kind: many // nodes for kind, many in found.items() if many}, ""
+
+
+_NOT_EXPRESSED = {
+    "licenses": "licenses", "resv_name": "a reservation", "burst_buffer": "a burst buffer",
+    "tres_per_socket": "GPUs by socket", "memory_per_tres": "memory by GPU",
+    "cpus_per_tres": "CPUs by GPU", "cluster_features": "features of a cluster",
+    "mcs_label": "a security label", "container": "a container", "prefer": "nodes it prefers",
+    "contiguous": "nodes side by side", "core_spec": "cores for the system",
+    "thread_spec": "threads for the system", "minimum_tmp_disk_per_node": "temporary disk",
+    "het_job_id": "parts that start together", "reboot": "a reboot", "deadline": "a deadline",
+    "sockets_per_node": "sockets", "cores_per_socket": "cores of a socket",
+    "threads_per_core": "threads of a core", "federation_origin": "another cluster",
+}  # fmt: skip
+"""What a job may ask for that an instance has no words for, by the field that tells of it."""
+
+
+def _left(row: dict[str, Any]) -> str:
+    for name, what in _NOT_EXPRESSED.items():
+        value = row.get(name)
+        if isinstance(value, dict):
+            value = number_of(value)
+        if value:
+            return f"asks for {what}"
+    if text_of(row.get("shared")) in ("user", "mcs"):
+        return "shares its nodes with some jobs alone"
+    features = text_of(row.get("features"))
+    if set(features) & set("[]()*!") or ("&" in features and "|" in features):
+        return f"asks for the features {features}"
+    return ""
+
+
+def _shares(row: dict[str, Any], *, needed: bool) -> tuple[Share, ...]:
+    """What a job that was started holds on each node."""
+    given = dict_of(row, "job_resources").get("allocated_nodes")
+    detail = row.get("gres_detail")
+    gres = [text_of(part) for part in detail] if isinstance(detail, list) else []
+    shares = []
+    for k, node in enumerate(given if isinstance(given, list) else ()):
+        sockets = dict_of(node, "sockets").values()
+        cores = sum(
+            state == "allocated"
+            for socket in sockets
+            for state in dict_of(socket, "cores").values()
+        )
+        shares.append(
+            Share(
+                text_of(object_of(node).get("nodename")), cores,
+                max(number_of(node.get("memory_allocated")) or 0, 0),
+                gpus_of_gres(gres[k]) if k < len(gres) else {},
+            )
+        )  # fmt: skip
+    if needed and not shares:
+        raise ValueError("a running job without nodes")
+    return tuple(shares)
+
+
+def node_of(row: dict[str, Any]) -> Node:
+    """A node as Slurm describes it.
+
+    Raises
+    ------
+    ValueError
+        When it has no name, or a value is none.
+    """
+    name = text_of(row.get("name"))
+    if not name:
+        raise ValueError("a node without a name")
+    states = [part.upper() for part in text_of(row.get("state")).split(",")]
+    flags = {*states[1:], *(part.upper() for part in text_of(row.get("state_flags")).split(","))}
+    flags.discard("")
+    cpus = number_of(row.get("effective_cpus")) or number_of(row.get("cpus")) or 0
+    special = number_of(row.get("specialized_memory")) or 0
+    active = text_of(row.get("active_features")) or text_of(row.get("features"))
+    return Node(
+        name,
+        max(cpus, 0),
+        max(number_of(row.get("threads")) or 1, 1),
+        max((number_of(row.get("real_memory")) or 0) - special, 0),
+        gpus_of_gres(text_of(row.get("gres"))),
+        max(number_of(row.get("alloc_cpus")) or 0, 0),
+        max(number_of(row.get("alloc_memory")) or 0, 0),
+        gpus_of_gres(text_of(row.get("gres_used"))),
+        frozenset(part for part in active.split(",") if part),
+        states[0] in _USABLE and flags <= _HARMLESS,
+        COMPLETING in flags,
+    )
+
+
+def _partition_of(row: dict[str, Any]) -> Partition:
+    name = text_of(row.get("name"))
+    if not name:
+        raise ValueError("a partition without a name")
+    minutes = number_of(row.get("max_time_limit"))
+    flags = row.get("flags")
+    named = {text_of(flag).lower() for flag in flags} if isinstance(flags, list) else set()
+    return Partition(
+        name,
+        frozenset(nodes_in(text_of(row.get("nodes")))),
+        NO_LIMIT if minutes is None or minutes < 0 else minutes * 60,
+        "UP" in text_of(row.get("state")).upper().split(","),
+        "exclusive" in named or "exclusive_user" in named,
+    )
+
+
+def _blocked_of(row: dict[str, Any]) -> Blocked:
+    start_s, end_s = number_of(row.get("start_time")), number_of(row.get("end_time"))
+    if start_s is None or end_s is None:
+        raise ValueError("a reservation without times")
+    return Blocked(tuple(nodes_in(text_of(row.get("node_list")))), start_s, end_s)
+
+
+# ------------------------------------------------------------------------------------ lists
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a list of nodes; empty for none.
+
+    Raises
+    ------
+    ValueError
+        When it is no such list.
+    """
+    return tuple(nodes_in(text)) if text else ()

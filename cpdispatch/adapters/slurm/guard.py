@@ -1,0 +1,126 @@
+"""One driver at a time, the sign of life that job_submit.lua looks for, and that plugin itself."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cpdispatch.adapters.slurm.cluster import MARK
+from cpdispatch.errors import UsageError
+from cpdispatch.files import replacing
+
+LOCK, ALIVE = "lock", "driving"
+STALE_S = 300
+"""After so long without a sign of life from the driver new jobs are not held any more."""
+_STOPPING_S = 120
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only driver with this folder; the lock ends with the process, however that ends.
+
+    Raises
+    ------
+    UsageError
+        When another driver has it, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Slurm's user looks for the sign of life in it.
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"--state {folder}: cannot be written: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"--state {folder}: a driver is running (process {_holder(folder)}); "
+                "cpdispatch slurm drive --stop ends it"
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _holder(folder: Path) -> str:
+    text = (folder / LOCK).read_text().strip()
+    return text if text.isdigit() else "unknown"
+
+
+def ask_to_stop(folder: Path) -> bool:
+    """Ask the driver with this folder to end, and wait until it has; whether there was one.
+
+    Raises
+    ------
+    UsageError
+        When it does not end, or belongs to somebody else.
+    """
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise UsageError(f"--state {folder}: cannot be read: {error.strerror}") from error
+    asked = False
+    try:
+        end = time.monotonic() + _STOPPING_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = _holder(folder)
+            else:
+                return asked
+            if not asked and holder.isdigit():
+                # Who has the lock wrote this number after it had got it, and lives.
+                os.kill(int(holder), signal.SIGTERM)
+                asked = True
+            if time.monotonic() > end:
+                raise UsageError(
+                    f"process {holder} was asked to stop and runs on after {_STOPPING_S} s: "
+                    "end it, and give this command again"
+                )
+            time.sleep(0.1)
+    except PermissionError as error:
+        raise UsageError(f"process {holder}: {error.strerror}; stop it as its user") from error
+    finally:
+        os.close(handle)
+
+
+def beat(folder: Path, partition: str) -> None:
+    """Give a sign of life: from now on new jobs of this partition, or all, are held."""
+    with replacing(folder / ALIVE) as temporary:
+        temporary.write_text(f"{int(time.time())}\n{partition}\n")
+
+
+def fall_silent(folder: Path) -> None:
+    """Take the sign of life away: from now on new jobs are not held."""
+    (folder / ALIVE).unlink(missing_ok=True)
+
+
+def plugin(folder: Path, user: int) -> str:
+    """The text of the job_submit.lua for a driver with this folder.
+
+    Parameters
+    ----------
+    folder : Path
+    user : int
+        The number of the user as whom the driver reaches Slurm.
+    """
+    path = str((folder / ALIVE).absolute())
+    if any(not c.isprintable() or c in '"\\' for c in path):
+        raise UsageError(f"--state {folder}: a folder with a plain name is needed")
+    text = Path(__file__).with_name("job_submit.lua").read_text()
+    for name, value in (
+        ("@ALIVE@", path), ("@USER@", str(user)), ("@MARK@", MARK), ("@STALE@", str(STALE_S)),
+    ):  # fmt: skip
+        text = text.replace(name, value)
+    return text

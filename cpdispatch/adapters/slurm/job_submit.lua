@@ -1,0 +1,56 @@
+-- Holds new jobs for cpdispatch while its driver lives, and marks them.
+-- Made by `cpdispatch slurm plugin`; copy it beside slurm.conf, which needs JobSubmitPlugins=lua.
+
+local ALIVE = "@ALIVE@"
+local MARK = "@MARK@"
+local STALE_S = @STALE@
+local DRIVER = @USER@
+
+-- Whether the driver has given a sign of life lately, and the one partition that it is for.
+local function driving()
+   local file = io.open(ALIVE, "r")
+   if file == nil then
+      return false, ""
+   end
+   local seconds = tonumber(file:read("*l") or "")
+   local partition = file:read("*l") or ""
+   file:close()
+   return seconds ~= nil and os.time() - seconds <= STALE_S, partition
+end
+
+local function default_partition(part_list)
+   for name, partition in pairs(part_list) do
+      if partition.flag_default == 1 then
+         return name
+      end
+   end
+   return ""
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+   local alive, partition = driving()
+   -- A job that its user holds stays the user's.
+   if not alive or job_desc.priority == 0 then
+      return slurm.SUCCESS
+   end
+   if partition ~= "" and (job_desc.partition or default_partition(part_list)) ~= partition then
+      return slurm.SUCCESS
+   end
+   job_desc.priority = 0
+   job_desc.admin_comment = MARK .. (job_desc.req_nodes and " " .. job_desc.req_nodes or "")
+   return slurm.SUCCESS
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+   local asked = job_desc.priority
+   if modify_uid == 0 or modify_uid == DRIVER or asked == nil or asked == slurm.NO_VAL then
+      return slurm.SUCCESS
+   end
+   if string.match(job_rec.admin_comment or "", "^%S*") == MARK and job_rec.priority == 0 and driving() then
+      slurm.log_info("job %u: held and released by cpdispatch alone", job_rec.job_id)
+      return slurm.ERROR
+   end
+   return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,82 @@
+"""What was decided about jobs of a live Slurm, kept in a file that is replaced as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from cpdispatch.files import parse_json, replacing, sweep
+
+FORMAT = "cpdispatch-slurm-journal/1"
+NAME = "journal.json"
+
+
+class Entry(msgspec.Struct, omit_defaults=True):
+    """What was decided about a job.
+
+    Attributes
+    ----------
+    state : str
+        ``released``: to these nodes, or about to be; ``started``: Slurm was seen to run it;
+        ``left``: released to Slurm's own scheduler; ``queued``: back in the queue.
+    nodes : list of str
+        Of the last decision.
+    required : str
+        The nodes that the job asked for itself.
+    decided_s : int
+        When, by Slurm's clock.
+    tries : int
+        How often it was released and did not start.
+    not_before_s : int
+        When it may be released again.
+    """
+
+    state: Literal["released", "started", "left", "queued"]
+    nodes: list[str] = []
+    required: str = ""
+    decided_s: int = 0
+    tries: int = 0
+    not_before_s: int = 0
+
+
+class _File(msgspec.Struct):
+    format: str
+    jobs: dict[str, Entry]
+
+
+class Journal:
+    """The entries by the keys of their jobs, as the file has them after each `save`.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Raises
+    ------
+    InputError
+        When the file is there and is no journal.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._kept = b""
+        self.jobs: dict[str, Entry] = {}
+        if self._path.exists():
+            content = self._path.read_bytes()
+            self.jobs = parse_json(content, _File, "a journal", self._path, FORMAT).jobs
+        sweep(folder, NAME)
+
+    def save(self) -> None:
+        """Write the entries, whole or not at all, unless the file has them."""
+        content = msgspec.json.encode(_File(FORMAT, self.jobs))
+        if content != self._kept:
+            with replacing(self._path) as temporary:
+                temporary.write_bytes(content)
+            self._kept = content
+
+    def of(self, *states: str) -> Iterator[tuple[str, Entry]]:
+        """The entries in one of these states."""
+        return ((key, entry) for key, entry in self.jobs.items() if entry.state in states)

@@ -1,0 +1,564 @@
+"""A live cluster as an instance, and the way back from its numbers to jobs and nodes.
+
+Where a job may run is told by resource types that only some nodes have: ``core@set1`` is the cores
+of the nodes that a job with these partitions, features and node lists may use, and each unit of it
+asks for as many as of cores. A job that takes whole nodes asks for all ``core@whole``, and others
+for as many as of cores; ``mem@whole`` is the same for jobs that state no memory, to which Slurm
+gives all. The units of a job go to different nodes: each asks for the one ``apart`` of a node.
+Several jobs share such a type, so that few are needed; two that do cannot go to the same node in
+the same decision.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
+
+import numpy as np
+
+from cpdispatch.adapters.slurm.cluster import (
+    NO_LIMIT,
+    WHOLE,
+    Cluster,
+    Job,
+    names_in,
+    task_number,
+)
+from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.decision import Decision
+from cpdispatch.errors import CpdispatchError
+from cpdispatch.instance import Dependencies, Instance, Reservation, Running, free_capacity
+from cpdispatch.jobs import LABELLED, UNKNOWN, JobTable, job_block
+from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads.slurm.nodes import MB_IN_KB
+from cpdispatch.workloads.slurm.values import task_ranges
+
+LIMITLESS_S = 365 * 86_400
+"""What a job without a time limit is taken to last."""
+TASKS_MOST = 200
+"""So many tasks of an array are looked at in a cycle; the others come when these have started."""
+APART_MOST = 8
+_UNSEEN = 2**47
+_AFTER = re.compile(r"(after(?:any|ok|notok)):(\d+)(_\*|_\d+)?\((\w+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Nodes that were promised to a job which does not run yet."""
+
+    job: Job
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An instance of a cluster.
+
+    Attributes
+    ----------
+    instance : Instance
+    jobs : tuple of Job
+        The job at each position of the queue.
+    names : tuple of str
+        The name of each node.
+    left : tuple of (Job, str)
+        Jobs that it cannot express, and why.
+    """
+
+    instance: Instance
+    jobs: tuple[Job, ...]
+    names: tuple[str, ...]
+    left: tuple[tuple[Job, str], ...]
+
+    def starts(self, decision: Decision) -> list[tuple[Job, tuple[str, ...]]]:
+        """The jobs that a decision starts now, each with its nodes, in the queue's order."""
+        places = decision.placements.as_dict()
+        return [
+            (self.jobs[position], tuple(self.names[node] for node in sorted(places[position])))
+            for position in np.flatnonzero(decision.start_s == self.instance.now).tolist()
+        ]
+
+
+def take(
+    cluster: Cluster,
+    wanted: Callable[[Job], bool],
+    claims: Sequence[Claim] = (),
+    *,
+    memory: bool = True,
+) -> Picture:
+    """Take an instance of a cluster.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    wanted : callable
+        Whether a waiting job belongs to the queue.
+    claims : sequence of Claim
+        What holds nodes though Slurm does not show it yet.
+    memory : bool
+        Whether Slurm hands out memory.
+
+    Raises
+    ------
+    CpdispatchError
+        When the cluster has no node with a CPU.
+    """
+    return _Taking(cluster, memory).picture(wanted, claims)
+
+
+@dataclass(slots=True)
+class _Ask:
+    """A waiting job in the instance's words."""
+
+    job: Job
+    units: int
+    core: int
+    memory_mb: int
+    nodes: BoolArray
+    exclusive: bool
+    after: list[Job] = field(default_factory=list)
+
+
+class _Taking:
+    """What is looked up again and again while an instance is made."""
+
+    def __init__(self, cluster: Cluster, memory: bool) -> None:
+        self.cluster = cluster
+        self.memory = memory
+        self.nodes = [node for node in cluster.nodes if node.cpus]
+        if not self.nodes:
+            raise CpdispatchError("Slurm shows no node with a CPU: is this a login to the cluster?")
+        self.node = {node.name: k for k, node in enumerate(self.nodes)}
+        gpus = sorted({kind for node in self.nodes for kind in node.gpus})
+        self.kinds = ("core", *gpus, *(("mem",) if memory else ()))
+        self.capacity = np.array([self.own(n.cpus, n.gpus, n.memory_mb) for n in self.nodes])
+        self.by_number: dict[int, list[Job]] = {}
+        for job in cluster.jobs:
+            for number in {job.array, job.own} - {0}:
+                self.by_number.setdefault(number, []).append(job)
+
+    def own(self, cpus: int, gpus: Mapping[str, int], memory_mb: int) -> list[int]:
+        """Amounts in the order of the resource types that nodes have."""
+        return [cpus, *(gpus.get(kind, 0) for kind in self.kinds[1:] if kind != "mem"),
+                *([memory_mb] if self.memory else [])]  # fmt: skip
+
+    def picture(self, wanted: Callable[[Job], bool], claims: Sequence[Claim]) -> Picture:
+        asked: list[_Ask] = []
+        left: list[tuple[Job, str]] = []
+        for job in self.cluster.jobs:
+            if not job.pending or not wanted(job):
+                continue
+            found = self._asked(job)
+            if isinstance(found, str):
+                left.append((job, found))
+            elif found is not None:
+                asked += self._tasks(found)
+        asked.sort(key=lambda ask: (ask.job.submit_s, ask.job.number))
+        asked = self._ready(asked)
+        more = _More(self, asked)
+        labels = _Labels()
+        queue = self._queue(asked, more, labels)
+        running = self._running(claims, more, labels)
+        system = self._system(more)
+        down = [k for k, node in enumerate(self.nodes) if not node.usable]
+        now = self.cluster.now_s
+        stopped = sealed(np.array(down, dtype=np.int64))
+        blocked = self._reservations(system)
+        instance = Instance(
+            now, system, free_capacity(system, running, stopped, blocked, now),
+            JobTable(queue, labels.names()), running, stopped, blocked,
+            dependencies=self._dependencies(asked, running),
+        )  # fmt: skip
+        return Picture(
+            instance,
+            tuple(ask.job for ask in asked),
+            tuple(node.name for node in self.nodes),
+            tuple(left),
+        )
+
+    # ----------------------------------------------------------------------------- the queue
+
+    def _asked(self, job: Job) -> _Ask | str | None:
+        """What a job asks for; a text why that cannot be said; None while it is not ready."""
+        if job.left:
+            return job.left
+        # With more CPUs than any node has it is spread over several, unless it says how many.
+        units = max(job.nodes, -(-job.cpus // int(self.capacity[:, 0].max())))
+        if units > job.nodes and job.gpus:
+            return "asks for GPUs that cannot be split evenly over its nodes"
+        if unknown := set(job.gpus) - set(self.kinds):
+            return f"asks for {', '.join(sorted(unknown))}, which no node has"
+        parts = [self.cluster.partitions.get(name) for name in job.partition.split(",")]
+        if not any(part is not None and part.up for part in parts):
+            return None
+        nodes, exclusive = self._allowed(job)
+        if isinstance(nodes, str):
+            return nodes
+        after = self._after(job)
+        if isinstance(after, str):
+            return after
+        if after is None:
+            return None
+        core = -(-job.cpus // units)
+        return _Ask(job, units, core, job.memory_mb, nodes, exclusive, after)
+
+    def _allowed(self, job: Job) -> tuple[BoolArray | str, bool]:
+        """The nodes that a job may use, or why none; and whether it has them alone."""
+        nodes, exclusive = np.zeros(len(self.nodes), dtype=np.bool_), job.exclusive
+        for name in job.partition.split(","):
+            part = self.cluster.partitions.get(name)
+            if part is None or not part.up:
+                continue
+            if part.limit_s == NO_LIMIT or job.limit_s <= part.limit_s:
+                nodes |= [node.name in part.nodes for node in self.nodes]
+                exclusive |= part.exclusive
+        if not nodes.any():
+            return f"exceeds the time limit of the partition {job.partition}", exclusive
+        if job.features:
+            any_of = "|" in job.features
+            features = {part.strip() for part in re.split(r"[&|,]", job.features)}
+            has = [
+                bool(features & n.features) if any_of else features <= n.features
+                for n in self.nodes
+            ]
+            nodes &= has
+        try:
+            required, excluded = set(names_in(job.required)), set(names_in(job.excluded))
+        except ValueError:
+            return "names nodes in a way that is not understood", exclusive
+        if required:
+            if len(required) != job.nodes:
+                return "names some of its nodes", exclusive
+            nodes &= [node.name in required for node in self.nodes]
+        nodes &= [node.name not in excluded for node in self.nodes]
+        if int(nodes.sum()) < job.nodes:
+            return "no node has its features", exclusive
+        return nodes, exclusive
+
+    def _after(self, job: Job) -> list[Job] | str | None:
+        """The jobs that a job waits for; a text if it waits in vain; None if that is not known."""
+        if not job.dependency:
+            return []
+        parts = job.dependency.split(",")
+        read = [_AFTER.fullmatch(part) for part in parts]
+        found: list[Job] = []
+        for part in read:
+            if part is None:
+                return None
+            kind, number, task, state = part.groups()
+            if state == "failed":
+                return f"waits in vain: {job.dependency}"
+            others = self.by_number.get(int(number), [])
+            if task and task != "_*":
+                others = [each for each in others if each.key == number + task]
+            # One that failed, and one that Slurm has forgotten: it knows best what that means.
+            over = [each for each in others if each.ended]
+            if kind != "afterany" and any(
+                (each.state == "COMPLETED") != (kind == "afterok") for each in over
+            ):
+                return f"waits in vain: {job.dependency}"
+            found += [each for each in others if not each.ended]
+        return found
+
+    def _tasks(self, ask: _Ask) -> list[_Ask]:
+        """A job itself; or tasks of an array, as many as may run beside those that run."""
+        job = ask.job
+        if not job.tasks:
+            return [ask]
+        most = TASKS_MOST
+        if job.tasks_most:
+            same = self.by_number.get(job.array, [])
+            busy = sum(not each.ended and not each.tasks and each.priority > 0 for each in same)
+            most = min(most, max(job.tasks_most - busy, 0))
+        numbers = (number for part in task_ranges(job.tasks) for number in part)
+        made = []
+        for number in islice(numbers, most):
+            key = f"{job.array}_{number}"
+            task = replace(job, key=key, address=key, tasks="",
+                           number=task_number(job.array, number))  # fmt: skip
+            made.append(replace(ask, job=task))
+        return made
+
+    def _ready(self, asked: list[_Ask]) -> list[_Ask]:
+        """Without jobs that wait for others which are in no picture, until none is left."""
+        while True:
+            known = {ask.job.number for ask in asked}
+            known |= {job.number for job in self.cluster.jobs if job.running}
+            kept = [a for a in asked if all(b.tasks == "" and b.number in known for b in a.after)]
+            if len(kept) == len(asked):
+                return kept
+            asked = kept
+
+    def _queue(self, asked: Sequence[_Ask], more: _More, labels: _Labels) -> IntArray:
+        request = np.zeros((len(asked), len(self.kinds) + len(more.names)), dtype=np.int64)
+        for k, ask in enumerate(asked):
+            memory_mb = 0 if ask.memory_mb == WHOLE else ask.memory_mb
+            request[k] = [*self.own(ask.core, ask.job.gpus, memory_mb), *more.of(k, ask)]
+        jobs = [ask.job for ask in asked]
+        limits_s = [self._limit_s(job) for job in jobs]
+        return job_block(
+            id=[job.number for job in jobs],
+            submit_s=[min(job.submit_s, self.cluster.now_s) for job in jobs],
+            units=[ask.units for ask in asked],
+            requested_s=limits_s,
+            request=request,
+            **labels.of(jobs),
+        )
+
+    def _limit_s(self, job: Job) -> int:
+        """The time limit; that of the partition where the job has none."""
+        if job.limit_s != NO_LIMIT:
+            return max(job.limit_s, 1)
+        part = self.cluster.partitions.get(job.partition.split(",")[0])
+        return LIMITLESS_S if part is None or part.limit_s == NO_LIMIT else max(part.limit_s, 1)
+
+    def _dependencies(self, asked: Sequence[_Ask], running: Running) -> Dependencies | None:
+        now = self.cluster.now_s
+        # A held job that was submitted with --begin shows that as its start.
+        begin_s = [ask.job.start_s if ask.job.held else 0 for ask in asked]
+        if not any(ask.after for ask in asked) and all(s <= now for s in begin_s):
+            return None
+        queued = {ask.job.number: k for k, ask in enumerate(asked)}
+        runs = {id: k for k, id in enumerate(running.jobs.id.tolist())}
+        pairs = [(k, job.number) for k, ask in enumerate(asked) for job in ask.after]
+        return Dependencies.of(
+            now,
+            running.end_s,
+            np.array(begin_s, dtype=np.int64),
+            np.zeros(len(asked), dtype=np.int64),
+            _columns([(k, queued[n]) for k, n in pairs if n in queued]),
+            _columns([(k, runs[n]) for k, n in pairs if n in runs]),
+        )
+
+    # --------------------------------------------------------------------- what is held already
+
+    def _running(self, claims: Sequence[Claim], more: _More, labels: _Labels) -> Running:
+        """Running jobs, promises, and what nodes say that nobody else is seen to hold.
+
+        No node holds more than it has: a job that started while the cluster was read is counted
+        twice, and what does not fit any more is left out.
+        """
+        now, room = self.cluster.now_s, self.capacity.copy()
+        rows: list[tuple[Job | None, int, int, tuple[int, ...], list[int]]] = []
+
+        def hold(
+            job: Job | None, start_s: int, end_s: int, held: Iterable[tuple[int, list[int]]]
+        ) -> None:
+            alike: dict[tuple[int, ...], list[int]] = {}
+            for node, wish in held:
+                got = np.minimum(np.array(wish, dtype=np.int64), room[node])
+                room[node] -= got
+                if got.any():
+                    alike.setdefault(tuple(got.tolist()), []).append(node)
+            rows.extend((job, start_s, end_s, *row) for row in alike.items())
+
+        for job in self.cluster.jobs:
+            if job.running:
+                start_s = min(job.start_s, now)
+                hold(job, start_s, start_s + self._limit_s(job), self._shared(job))
+        used = np.array([self.own(n.used_cpus, n.used_gpus, n.used_memory_mb) for n in self.nodes])
+        unseen = np.maximum(used - (self.capacity - room), 0)
+        for k, node in enumerate(self.nodes):
+            if node.completing:
+                unseen[k] = room[k]
+            if unseen[k].any():
+                hold(None, now, now + 1, [(k, unseen[k].tolist())])
+        for claim in claims:
+            held = self._promised(claim)
+            hold(claim.job, now, now + self._limit_s(claim.job), held)
+        return _running(now, rows, more, labels)
+
+    def _shared(self, job: Job) -> list[tuple[int, list[int]]]:
+        return [
+            (k, self.own(share.cores * self.nodes[k].threads, share.gpus, share.memory_mb))
+            for share in job.shares
+            if (k := self.node.get(share.node, -1)) >= 0
+        ]
+
+    def _promised(self, claim: Claim) -> list[tuple[int, list[int]]]:
+        job, nodes = claim.job, [self.node[n] for n in claim.nodes if n in self.node]
+        core = -(-job.cpus // max(len(nodes), 1))
+        exclusive = self._allowed(job)[1]
+        found = []
+        for k in nodes:
+            memory_mb = self.nodes[k].memory_mb if job.memory_mb == WHOLE else job.memory_mb
+            cpus = self.nodes[k].cpus if exclusive else core
+            found.append((k, self.own(cpus, job.gpus, memory_mb)))
+        return found
+
+    # ------------------------------------------------------------------------------- the system
+
+    def _system(self, more: _More) -> System:
+        rows = [
+            tuple(row) for row in np.hstack([self.capacity, more.capacity]).astype(int).tolist()
+        ]
+        groups, begin = [], 0
+        for row, same in groupby(rows):
+            many = len(list(same))
+            groups.append(NodeGroup(self.nodes[begin].name, many, row))
+            begin += many
+        return System("slurm", (*self.kinds, *more.names), tuple(groups), MB_IN_KB)
+
+    def _reservations(self, system: System) -> tuple[Reservation, ...]:
+        """What reservations keep from others: each node once at a time."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for blocked in self.cluster.blocked:
+            start_s = max(blocked.start_s, self.cluster.now_s)
+            if blocked.end_s <= start_s:
+                continue
+            for k in (self.node[name] for name in blocked.nodes if name in self.node):
+                spans.setdefault(k, []).append((start_s, blocked.end_s))
+        made = []
+        for k, given in spans.items():
+            joined: list[tuple[int, int]] = []
+            for start_s, end_s in sorted(given):
+                if joined and start_s <= joined[-1][1]:
+                    joined[-1] = (joined[-1][0], max(joined[-1][1], end_s))
+                else:
+                    joined.append((start_s, end_s))
+            held = tuple(system.capacity[k].tolist())
+            made += [Reservation(start_s, end_s - start_s, (k,), held) for start_s, end_s in joined]
+        return tuple(made)
+
+
+class _More:
+    """Resource types beside those of the nodes: which there are, and who asks for how many."""
+
+    def __init__(self, taking: _Taking, asked: Sequence[_Ask]) -> None:
+        self._nodes = len(taking.nodes)
+        self._sets: dict[bytes, int] = {}
+        names: list[str] = []
+        columns: list[IntArray] = []
+        core = taking.capacity[:, 0]
+        for ask in asked:
+            key = ask.nodes.tobytes()
+            if not ask.nodes.all() and key not in self._sets:
+                self._sets[key] = len(self._sets)
+                names.append(f"core@set{len(self._sets)}")
+                columns.append(np.where(ask.nodes, core, 0))
+        self.core_most = self.memory_most = 0
+        if any(ask.exclusive for ask in asked):
+            self.core_most = int(core.max())
+            names.append("core@whole")
+            columns.append(np.full(self._nodes, self.core_most))
+        if taking.memory and any(ask.memory_mb == WHOLE for ask in asked):
+            self.memory_most = max(int(taking.capacity[:, -1].max()), 1)
+            names.append("mem@whole")
+            columns.append(np.full(self._nodes, self.memory_most))
+        # Two units that take more than half of the largest node go to different ones anyway.
+        largest = taking.capacity.max(axis=0)
+        apart = [
+            k for k, ask in enumerate(asked)
+            if ask.units > 1 and not self._large(taking, ask, largest)
+        ]  # fmt: skip
+        self._apart = {k: place % APART_MOST for place, k in enumerate(apart)}
+        self._aparts = min(len(apart), APART_MOST)
+        names += [f"apart{k + 1}" for k in range(self._aparts)]
+        columns += [np.ones(self._nodes, dtype=np.int64)] * self._aparts
+        self.names = tuple(names)
+        self.width = len(taking.kinds) + len(names)
+        empty = np.zeros((self._nodes, 0), dtype=np.int64)
+        self.capacity: IntArray = np.stack(columns, axis=1) if columns else empty
+        self._has_memory = taking.memory
+
+    @staticmethod
+    def _large(taking: _Taking, ask: _Ask, largest: IntArray) -> bool:
+        if ask.exclusive or (taking.memory and ask.memory_mb == WHOLE):
+            return True
+        own = np.array(taking.own(ask.core, ask.job.gpus, ask.memory_mb))
+        return bool((2 * own > largest).any())
+
+    def of(self, position: int, ask: _Ask) -> list[int]:
+        """What each unit of a waiting job asks for."""
+        sets = [0] * len(self._sets)
+        which = self._sets.get(ask.nodes.tobytes())
+        if which is not None:
+            sets[which] = ask.core
+        whole = ask.memory_mb == WHOLE
+        apart = [0] * self._aparts
+        if position in self._apart:
+            apart[self._apart[position]] = 1
+        return [
+            *sets,
+            *([self.core_most if ask.exclusive else ask.core] if self.core_most else []),
+            *([self.memory_most if whole else ask.memory_mb] if self.memory_most else []),
+            *apart,
+        ]
+
+    def held(self, own: Sequence[int]) -> list[int]:
+        """What one that holds so much of a node's own types holds of these."""
+        memory = [own[-1]] if self.memory_most else []
+        # A node that anybody holds a part of is not whole.
+        core = [max(own[0], 1)] if self.core_most else []
+        return [*[0] * len(self._sets), *core, *memory, *[0] * self._aparts]
+
+
+def _running(
+    now: int,
+    rows: Sequence[tuple[Job | None, int, int, tuple[int, ...], list[int]]],
+    more: _More,
+    labels: _Labels,
+) -> Running:
+    """Rows of who holds what on which nodes; a job may have several."""
+    rows = sorted(rows, key=lambda row: (row[1], row[0].number if row[0] else _UNSEEN))
+    seen: set[int] = set()
+    ids = []
+    for k, (job, *_) in enumerate(rows):
+        first = job is not None and job.number not in seen
+        ids.append(job.number if job is not None and first else _UNSEEN + k)
+        seen.add(ids[-1])
+    start_s = np.array([row[1] for row in rows], dtype=np.int64)
+    end_s = np.array([row[2] for row in rows], dtype=np.int64)
+    request = [[*own, *more.held(own)] for _, _, _, own, _ in rows]
+    nodes = [row[4] for row in rows]
+    table = JobTable(
+        job_block(
+            id=ids,
+            submit_s=[min(job.submit_s, start) if job else start for job, start, *_ in rows],
+            units=[len(each) for each in nodes],
+            requested_s=np.maximum(end_s - start_s, 1),
+            request=np.array(request, dtype=np.int64).reshape(len(rows), more.width),
+            **labels.of([row[0] for row in rows]),
+        ),
+        labels.names(),
+    )
+    return Running(
+        table,
+        sealed(start_s),
+        sealed(np.maximum(end_s, now + 1)),
+        sealed((end_s <= now).astype(np.int64)),
+        sealed(np.cumsum([0, *map(len, nodes)], dtype=np.int64)),
+        sealed(np.array([node for each in nodes for node in each], dtype=np.int64)),
+        sealed(np.ones(sum(map(len, nodes)), dtype=np.int64)),
+    )
+
+
+class _Labels:
+    """Names of users, accounts and the like, by number."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, dict[str, int]] = {name: {} for name in LABELLED}
+
+    def of(self, jobs: Sequence[Job | None]) -> dict[str, list[int]]:
+        """The numbers of these jobs' names."""
+        return {
+            "user": [self._of("user", job.user if job else "") for job in jobs],
+            "group": [self._of("group", job.account if job else "") for job in jobs],
+            "queue": [self._of("queue", job.qos if job else "") for job in jobs],
+            "partition": [self._of("partition", job.partition if job else "") for job in jobs],
+        }
+
+    def _of(self, column: str, name: str) -> int:
+        known = self._number[column]
+        return known.setdefault(name, len(known)) if name else UNKNOWN
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The names behind the numbers so far."""
+        return {column: tuple(known) for column, known in self._number.items()}
+
+
+def _columns(pairs: Sequence[tuple[int, int]]) -> IntArray:
+    """Pairs as an array of shape (2, pairs), by the first of each."""
+    return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T

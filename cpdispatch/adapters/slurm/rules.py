@@ -1,0 +1,71 @@
+"""Which jobs of a live Slurm a dispatcher is asked about, and what it may answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cpdispatch import dispatch, verify
+from cpdispatch.adapters.slurm.cluster import HELD_BY_USER, Job
+from cpdispatch.adapters.slurm.picture import Picture
+from cpdispatch.decision import Decision
+from cpdispatch.dispatch import Dispatcher
+from cpdispatch.errors import DecisionError
+
+HoldBy = Literal["plugin", "submitters"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a cluster is driven.
+
+    Attributes
+    ----------
+    hold_by : str
+        Who holds jobs: the project's ``plugin``, which marks them, or their ``submitters``.
+    partition : str
+        The one whose jobs are driven; empty for all.
+    patience_s : int
+        How long a released job may wait for its start.
+    memory : bool
+        Whether Slurm hands out memory.
+    dry : bool
+        Whether nothing is changed.
+    """
+
+    hold_by: HoldBy = "plugin"
+    partition: str = ""
+    patience_s: int = 30
+    memory: bool = True
+    dry: bool = False
+
+    def ours(self, job: Job) -> bool:
+        """Whether a job was handed over to the driver."""
+        if self.partition and job.partition != self.partition:
+            return False
+        return job.marked if self.hold_by == "plugin" else job.held and job.reason == HELD_BY_USER
+
+
+def waits(job: Job, rules: Rules) -> bool:
+    """Whether a job would be in the queue if the cluster were driven from now on."""
+    if rules.partition and job.partition != rules.partition:
+        return False
+    return job.pending and (job.priority > 0 or rules.ours(job))
+
+
+def decided(dispatcher: Dispatcher, picture: Picture) -> Decision:
+    """The decision of a dispatcher, verified.
+
+    Raises
+    ------
+    DecisionError
+        When it is none, or infeasible.
+    """
+    decision = dispatch.answer_of(dispatcher, picture.instance)
+    violations = verify.decision(picture.instance, decision)
+    if violations:
+        raise DecisionError(
+            f"{dispatcher.name} answered with an infeasible decision at time "
+            f"{picture.instance.now}: {violations[0]}"
+        )
+    return decision

@@ -1,0 +1,119 @@
+"""Slurm watched: what a dispatcher would start now, and why the other jobs wait."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cpdispatch.adapters.slurm.cluster import WHOLE, Job, Source, read
+from cpdispatch.adapters.slurm.picture import Picture, take
+from cpdispatch.adapters.slurm.rules import Rules, decided, waits
+from cpdispatch.decision import Decision, Reason
+from cpdispatch.dispatch import Dispatcher
+from cpdispatch.instance import Instance
+from cpdispatch.solution.reasons import explain_waiting, left_free
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A waiting job, and what would become of it.
+
+    Attributes
+    ----------
+    job, user, partition : str
+    waited_s, units : int
+        Since its submission; nodes that it asks for.
+    nodes : tuple of str
+        Where it would start now; empty if it would not.
+    why : str
+    """
+
+    job: str
+    user: str
+    partition: str
+    waited_s: int
+    units: int
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A cluster at a time as a dispatcher sees it."""
+
+    now_s: int
+    running: int
+    jobs: tuple[Seen, ...]
+    left: dict[str, str]
+    unread: tuple[str, ...]
+    instance: Instance
+
+
+def watch(source: Source, dispatcher: Dispatcher, rules: Rules) -> View:
+    """Read a cluster and ask a dispatcher what it would start now. Nothing is changed.
+
+    Raises
+    ------
+    SlurmError
+        When Slurm cannot be read.
+    DecisionError
+        When the dispatcher fails.
+    """
+    cluster = read(source)
+    picture = take(cluster, lambda job: waits(job, rules), memory=rules.memory)
+    decision = decided(dispatcher, picture)
+    return View(
+        cluster.now_s,
+        sum(job.running for job in cluster.jobs),
+        tuple(_seen(picture, decision)),
+        {job.key: why for job, why in picture.left},
+        cluster.unread,
+        picture.instance,
+    )
+
+
+def _seen(picture: Picture, decision: Decision) -> list[Seen]:
+    instance = picture.instance
+    keys = {job.number: job.key for job in picture.jobs}
+    nodes_of = {job.key: nodes for job, nodes in picture.starts(decision)}
+    left = left_free(instance, decision)
+    seen = []
+    for position, job in enumerate(picture.jobs):
+        nodes = nodes_of.get(job.key, ())
+        if nodes:
+            backfilled = decision.reason[position] == Reason.BACKFILLED
+            why = "ahead of a job that waits" if backfilled else "in its turn"
+        else:
+            why = explain_waiting(instance, decision, position, left)
+            why = _in_words(why, job, instance, keys)
+        waited_s = max(instance.now - job.submit_s, 0)
+        units = int(instance.queue.units[position])
+        seen.append(Seen(job.key, job.user, job.partition, waited_s, units, nodes, why))
+    return seen
+
+
+def _in_words(why: str, job: Job, instance: Instance, keys: dict[int, str]) -> str:
+    """A reason without the instance's own resource types, job numbers and times."""
+    if found := re.fullmatch(r"(reserved from|waits until) (\d+)", why):
+        words = "reserved" if found[1] == "reserved from" else "waits for its earliest start"
+        return f"{words}, in {int(found[2]) - instance.now} s"
+    if found := re.fullmatch(r"waits for (jobs?) ([\d, ]+)", why):
+        numbers = (int(number) for number in found[2].split(", "))
+        return f"waits for {found[1]} " + ", ".join(keys.get(n, str(n)) for n in numbers)
+    if why.startswith("waits for "):
+        kinds = [_kind(kind, job) for kind in why.removeprefix("waits for ").split(" and ")]
+        return "waits for " + " and ".join(dict.fromkeys(kinds))
+    return why
+
+
+def _kind(kind: str, job: Job) -> str:
+    """A resource type in words; it stands for itself if it is one that nodes have."""
+    if kind.startswith("core@set"):
+        return "nodes that it may use"
+    if kind.startswith("apart"):
+        return "different nodes"
+    if kind == "core@whole":
+        return "whole nodes" if job.exclusive else "core"
+    if kind == "mem@whole":
+        return "all memory of a node" if job.memory_mb == WHOLE else "mem"
+    return kind

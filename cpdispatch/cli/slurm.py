@@ -1,0 +1,372 @@
+"""The commands slurm watch, slurm drive and slurm plugin: a live Slurm."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from cpdispatch.cli.options import Flag, Json, Whole
+from cpdispatch.cli.output import DONE, FINDINGS, console_of_stdout, print_json, table_of
+from cpdispatch.cli.signals import stoppable
+from cpdispatch.durations import seconds, whole_seconds
+from cpdispatch.errors import CpdispatchError, UsageError
+
+if TYPE_CHECKING:
+    from cpdispatch.adapters.slurm.drive import Cycle, Driver
+    from cpdispatch.adapters.slurm.rules import Rules
+    from cpdispatch.adapters.slurm.watch import View
+    from cpdispatch.dispatch import Dispatcher
+
+SOCKET = Path("/run/slurmrestd.socket")
+EVERY_MOST_S = 120
+_STEP_S = 0.1
+
+app = App(name="slurm", help="A live Slurm: watch what a dispatcher would do, or let it drive.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmOptions:
+    """How Slurm is reached, and what is driven.
+
+    Parameters
+    ----------
+    socket
+        The unix socket of slurmrestd.
+    timeout
+        How long an answer of Slurm may take, as 30s.
+    dispatcher
+        A dispatcher, as in simulate.
+    limit
+        Time limit of each decision, as 500ms or 1s.
+    seed
+        Seed of dispatchers that draw numbers.
+    every
+        Time between the beginnings of two cycles, as 10s.
+    cycles
+        End after so many cycles.
+    hold_by
+        Who holds new jobs: the project's job_submit.lua (plugin), or those who submit them
+        (submitters), with `sbatch --hold`.
+    only_partition
+        Leave jobs of other partitions alone.
+    ignore_memory
+        Slurm does not hand out memory: SelectTypeParameters names none.
+    """
+
+    socket: Path = SOCKET
+    timeout: str = "30s"
+    dispatcher: Annotated[str, Parameter(("--dispatcher", "-d"))] = "easy"
+    limit: str = "1s"
+    seed: Whole = 0
+    every: str = "10s"
+    cycles: Whole | None = None
+    hold_by: Literal["plugin", "submitters"] = "plugin"
+    only_partition: str = ""
+    ignore_memory: Flag = False
+
+    def every_s(self) -> float:
+        """Seconds between the beginnings of two cycles."""
+        found = seconds(self.every)
+        if not 0 < found <= EVERY_MOST_S:
+            raise UsageError(f"--every {self.every}: at most {EVERY_MOST_S}s, and more than 0s")
+        if self.cycles is not None and self.cycles < 1:
+            raise UsageError(f"--cycles {self.cycles}: a number of cycles, 1 or more, is needed")
+        return found
+
+    def client(self) -> Any:
+        """What talks to Slurm."""
+        from cpdispatch.adapters.slurm.client import Client
+
+        return Client(self.socket, seconds(self.timeout))
+
+    def made(self) -> Dispatcher:
+        """The dispatcher, ready to decide."""
+        from cpdispatch import dispatch
+
+        return dispatch.make(self.dispatcher, dispatch.Settings(seconds(self.limit), self.seed))
+
+    def rules(self, patience_s: int = 30, *, dry: bool = False) -> Rules:
+        """How the cluster is driven."""
+        from cpdispatch.adapters.slurm.rules import Rules
+
+        return Rules(
+            self.hold_by, self.only_partition, patience_s, not self.ignore_memory, dry
+        )  # fmt: skip
+
+
+@app.command
+def watch(
+    *,
+    options: SlurmOptions = SlurmOptions(),
+    save_instances: Path | None = None,
+    top: Whole = 20,
+    json: Json = False,
+) -> int:
+    """Show what a dispatcher would start now, and why the other jobs wait. Changes nothing.
+
+    Parameters
+    ----------
+    save_instances
+        Write the instance of each cycle to this folder.
+    top
+        Show so many jobs in each cycle.
+    json
+        Print one JSON object a cycle.
+    """
+    from cpdispatch import instance
+    from cpdispatch.adapters.slurm.watch import watch as look
+
+    if top < 0:
+        raise UsageError(f"--top {top}: a number of jobs, 0 or more, is needed")
+    every_s, client, rules = options.every_s(), options.client(), options.rules()
+    dispatcher = options.made()
+
+    def cycle(stop: Callable[[], bool]) -> None:
+        view = look(client, dispatcher, rules)
+        if save_instances is not None:
+            instance.dump(view.instance, save_instances / f"{view.now_s}.json")
+        if json:
+            print_json(_view_row(view))
+        else:
+            _show(view, top)
+
+    with stoppable("nothing was changed") as stop:
+        return _repeat(cycle, every_s, options.cycles, stop)
+
+
+@app.command
+def drive(
+    *,
+    state: Path | None = None,
+    options: SlurmOptions = SlurmOptions(),
+    patience: str = "30s",
+    dry_run: Flag = False,
+    stop: Flag = False,
+    log: Path | None = None,
+    metrics: Path | None = None,
+    json: Json = False,
+) -> int:
+    """Release jobs that wait held, each to the nodes that a dispatcher decides on.
+
+    Ends with SIGTERM, SIGINT (Ctrl-C), or --stop: every job that waits is handed back to Slurm's
+    own scheduler.
+
+    Parameters
+    ----------
+    state
+        Folder of the journal and the lock, one a cluster; job_submit.lua looks into it. Default:
+        cpdispatch-slurm in XDG_STATE_HOME or ~/.local/state.
+    patience
+        A released job that does not start within this time is held again, and decided anew.
+    dry_run
+        Say what would be released, of all jobs that wait, and release nothing.
+    stop
+        End the driver that runs, and hand back what one that was killed has left.
+    log
+        Add a line of JSON for each cycle to this file.
+    metrics
+        Write metrics for Prometheus to this file after each cycle.
+    json
+        Print one JSON object a cycle.
+    """
+    from cpdispatch import dispatch
+    from cpdispatch.adapters.slurm import guard
+    from cpdispatch.adapters.slurm.drive import Driver
+    from cpdispatch.adapters.slurm.metrics import Metrics
+
+    folder = _state(state)
+    every_s = options.every_s()
+    rules = options.rules(whole_seconds(patience), dry=dry_run)
+    if stop:
+        if dry_run:
+            raise UsageError("--stop changes jobs, and --dry-run changes none: leave one out")
+        ended = guard.ask_to_stop(folder)
+        with guard.locked(folder):
+            unasked = dispatch.make("easy", warm=dispatch.not_at_all)
+            driver = Driver(options.client(), unasked, folder, rules)
+            _told(driver.hand_back(), json, ended)
+        return DONE
+    dispatcher = options.made()
+    with guard.locked(folder), _lines(log) as write, stoppable("") as wished:
+        driver = Driver(options.client(), dispatcher, folder, rules)
+        counted = None if metrics is None else Metrics(metrics)
+
+        def cycle(stop: Callable[[], bool]) -> None:
+            begin, done = time.monotonic(), None
+            try:
+                done = driver.cycle(stop)
+            finally:
+                if counted is not None:
+                    counted.cycle(done, time.monotonic() - begin)
+            row = _cycle_row(done)
+            write(row)
+            if json:
+                print_json(row)
+            else:
+                _tell(row, dry_run)
+
+        code = _repeat(cycle, every_s, options.cycles, wished)
+        if not dry_run:
+            _hand_back(driver, json)
+        return code
+
+
+@app.command
+def plugin(*, state: Path | None = None, user: Whole | None = None) -> int:
+    """Print the job_submit.lua that holds new jobs while a driver runs.
+
+    Parameters
+    ----------
+    state
+        Folder of the driver, as in drive.
+    user
+        Number of the user as whom the driver reaches Slurm; default: yours.
+    """
+    from cpdispatch.adapters.slurm import guard
+
+    print(guard.plugin(_state(state), os.getuid() if user is None else user), end="")
+    return DONE
+
+
+def _state(given: Path | None) -> Path:
+    if given is not None:
+        return given
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "cpdispatch-slurm"
+
+
+def _repeat(
+    cycle: Callable[[Callable[[], bool]], None],
+    every_s: float,
+    cycles: int | None,
+    stop: Callable[[], bool],
+) -> int:
+    """Cycle until enough were made or the user wishes to stop; a cycle that fails is told of."""
+    done, failed = 0, 0
+    while not stop() and (cycles is None or done < cycles):
+        begin = time.monotonic()
+        try:
+            cycle(stop)
+            failed = 0
+        except CpdispatchError as error:
+            failed += 1
+            _complain(f"cycle {done + 1}: {error}")
+        done += 1
+        while not stop() and time.monotonic() - begin < every_s and done != cycles:
+            time.sleep(_STEP_S)
+    return FINDINGS if failed else DONE
+
+
+def _hand_back(driver: Driver, json: bool) -> None:
+    try:
+        handed = driver.hand_back()
+    except CpdispatchError as error:
+        raise CpdispatchError(
+            f"not all jobs are handed back: {error}; when Slurm answers again, "
+            "cpdispatch slurm drive --stop hands back the rest"
+        ) from error
+    _told(handed, json, True)
+
+
+def _told(handed: list[str], json: bool, ended: bool) -> None:
+    if json:
+        print_json({"handed_back": handed, "ended": ended})
+        return
+    what = "the driver has ended" if ended else "no driver was running"
+    print(f"{what}; {len(handed)} jobs handed back to Slurm", flush=True)
+
+
+@contextmanager
+def _lines(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """What adds lines of JSON to a file."""
+    if path is None:
+        yield lambda row: None
+        return
+    import msgspec
+
+    try:
+        with path.open("ab") as file:
+
+            def write(row: dict[str, Any]) -> None:
+                file.write(msgspec.json.encode(row) + b"\n")
+                file.flush()
+
+            yield write
+    except OSError as error:
+        raise UsageError(f"--log {path}: cannot be written: {error.strerror}") from error
+
+
+def _complain(text: str) -> None:
+    import sys
+
+    print(f"cpdispatch: {text}", file=sys.stderr, flush=True)
+
+
+def _cycle_row(done: Cycle) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(done)
+
+
+def _tell(row: dict[str, Any], dry: bool) -> None:
+    """Say what a cycle did in a line, and in one more for each job that something happened to."""
+    verb = "would release" if dry else "released"
+    print(
+        f"{_clock(row['now_s'])}  {row['running']} run, {row['waiting']} wait, "
+        f"{len(row['released'])} {verb}, {len(row['started'])} seen to start",
+        flush=True,
+    )
+    for job, nodes in row["released"].items():
+        print(f"  {job}: {verb} to {','.join(nodes)}")
+    for job, nodes in row["elsewhere"].items():
+        print(f"  {job}: runs on {','.join(row['started'][job])}, not on {','.join(nodes)}")
+    for job in row["retracted"]:
+        print(f"  {job}: did not start, held again")
+    for job, why in row["left"].items():
+        print(f"  {job}: left to Slurm: {why}")
+    for job, said in row["refused"].items():
+        print(f"  {job}: refused: {said}")
+    for what in row["unread"]:
+        print(f"  not understood: {what}")
+
+
+def _clock(now_s: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_s))
+
+
+def _view_row(view: View) -> dict[str, Any]:
+    return {
+        "now_s": view.now_s, "running": view.running, "jobs": list(view.jobs), "left": view.left,
+        "unread": list(view.unread),
+    }  # fmt: skip
+
+
+def _show(view: View, top: int) -> None:
+    console = console_of_stdout()
+    starts = sum(bool(seen.nodes) for seen in view.jobs)
+    console.print(
+        f"{_clock(view.now_s)}: {view.running} jobs run, {len(view.jobs)} wait, "
+        f"{starts} would start now",
+        soft_wrap=True,
+    )
+    table = table_of("", ("job", "user", "partition", "nodes", "why"), ("waited s",))
+    order = sorted(view.jobs, key=lambda seen: not seen.nodes)
+    for seen in order[:top]:
+        nodes = ",".join(seen.nodes) or f"({seen.units})"
+        table.add_row(seen.job, seen.user, seen.partition, nodes, seen.why, f"{seen.waited_s:,}")
+    if order and top:
+        console.print(table)
+    if len(order) > top:
+        console.print(f"and {len(order) - top} more", soft_wrap=True)
+    for job, why in view.left.items():
+        console.print(f"{job}: left to Slurm: {why}", soft_wrap=True, markup=False)
+    for what in view.unread:
+        console.print(f"not understood: {what}", soft_wrap=True, markup=False)

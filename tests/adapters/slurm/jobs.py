@@ -1,0 +1,135 @@
+"""Short jobs of many kinds for a test cluster, and what Slurm says became of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cpdispatch import verify
+from cpdispatch.adapters.slurm.client import Client
+from cpdispatch.adapters.slurm.cluster import job_of, node_of
+from cpdispatch.system import NodeGroup, System
+from tests.adapters.slurm.cluster import Cluster
+
+PARTITIONS = (
+    "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=01:00:00 State=UP",
+    "PartitionName=small Nodes=n[01-04] MaxTime=00:10:00 DefaultTime=00:05:00 State=UP",
+)
+
+
+def features(number: int) -> str:
+    """The features of a node."""
+    return "fast,a" if number < 8 else "slow,a"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job to be submitted: options of sbatch, seconds, tasks of its array, and its kind."""
+
+    arguments: tuple[str, ...]
+    seconds: int
+    tasks: int = 1
+    kind: str = "plain"
+
+
+def mixed(seed: int, many: int, gpus: int, longest_s: int = 3) -> list[Submission]:
+    """At least so many jobs: on 1 to 4 nodes, with GPUs, memory, features, partitions and arrays,
+    some that depend on the one before, some that take whole nodes, some with a licence.
+    """
+    rng = random.Random(seed)
+    found: list[Submission] = []
+    while sum(job.tasks for job in found) < many:
+        nodes = rng.choice((1, 1, 1, 1, 2, 2, 3, 4))
+        kind = rng.choice(("plain",) * 6 + ("gpu",) * (3 if gpus else 0) + (
+            "array", "after", "feature", "small", "exclusive", "names", "whole", "tasks",
+            "licence",
+        ))  # fmt: skip
+        cpus = rng.choice((1, 2, 4, 8, 12))
+        given = [
+            f"--nodes={nodes}",
+            f"--ntasks-per-node={cpus}",
+            f"--mem={rng.choice((500, 2000, 8000, 30_000))}",
+            f"--time={rng.randint(1, 9)}",
+        ]
+        tasks, seconds = 1, rng.randint(1, longest_s)
+        if kind == "gpu":
+            given.append(f"--gres=gpu:{rng.randint(1, gpus)}")
+        elif kind == "array":
+            tasks = rng.randint(3, 8)
+            given += [f"--array=0-{tasks - 1}" + rng.choice(("", "%2")), "--nodes=1"]
+        elif kind == "after" and found:
+            given.append(f"--dependency={rng.choice(('afterany', 'afterok'))}:@")
+        elif kind == "feature":
+            given.append(f"--constraint={rng.choice(('fast', 'slow', 'fast&a', 'fast|slow'))}")
+        elif kind == "small":
+            given.append("--partition=small")
+        elif kind == "exclusive":
+            given.append("--exclusive")
+        elif kind == "names":
+            given += ["--nodes=1", f"--nodelist=n{rng.randint(1, 16):02}"]
+        elif kind == "licence":  # no instance can express it
+            given += ["--nodes=1", "--licenses=matlab:1"]
+        elif kind == "whole":
+            given += ["--nodes=1", "--mem=0"]
+        elif kind == "tasks":  # how they are spread is left to Slurm
+            given = [f"--ntasks={rng.randint(2, 24)}", "--mem-per-cpu=200", "--time=5"]
+        found.append(Submission(tuple(given), seconds, tasks, kind))
+    return found
+
+
+def submit(cluster: Cluster, jobs: Sequence[Submission], *more: str) -> list[int]:
+    """Submit jobs; each @ in the options is the number of the job before."""
+    numbers: list[int] = []
+    for job in jobs:
+        given = [part.replace("@", str(numbers[-1])) if numbers else part for part in job.arguments]
+        numbers.append(cluster.submit(*given, *more, seconds=job.seconds))
+    return numbers
+
+
+def ended(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """The records of jobs that ended, by the keys of the jobs, with the nodes of each."""
+    found = {}
+    for row in rows:
+        nodes = [share["nodename"] for share in row["job_resources"].get("allocated_nodes", ())]
+        found[job_of(row | {"job_state": "COMPLETED"}).key] = (row, nodes)
+    return found
+
+
+def violations(client: Client) -> list[verify.Violation]:
+    """What is wrong with the schedule that Slurm tells of: no node may ever hold too much."""
+    nodes = [node_of(row) for row in client.nodes()]
+    number = {node.name: k for k, node in enumerate(nodes)}
+    groups = tuple(NodeGroup(n.name, 1, (n.cpus, n.gpus.get("gpu", 0), n.memory_mb)) for n in nodes)
+    rows = []
+    for row, _ in ended(client.jobs()).values():
+        gpus = job_of(row | {"job_state": "COMPLETED"}).gpus.get("gpu", 0)
+        for share in row["job_resources"].get("allocated_nodes", ()):
+            cores = sum(len(socket["cores"]) for socket in share["sockets"].values())
+            rows.append((row, (cores, gpus, share["memory_allocated"]), number[share["nodename"]]))
+    start_s = np.array([row["start_time"] for row, _, _ in rows])
+    end_s = np.array([row["end_time"] for row, _, _ in rows])
+    no = np.zeros(len(rows), dtype=np.bool_)
+    table = verify.Schedule(
+        id=np.arange(len(rows)),
+        submit_s=np.array([row["submit_time"] for row, _, _ in rows]),
+        start_s=start_s, end_s=end_s,
+        units=np.ones(len(rows), dtype=np.int64),
+        requested_s=np.array([row["time_limit"] * 60 for row, _, _ in rows]),
+        runtime_s=end_s - start_s, killed=no, never_fits=no, rejected=no,
+        request=np.array([share for _, share, _ in rows]),
+        offset=np.arange(len(rows) + 1),
+        node=np.array([node for _, _, node in rows]),
+        node_units=np.ones(len(rows), dtype=np.int64),
+    )  # fmt: skip
+    assert len(rows)
+    return verify.schedule(table, System("test", ("core", "gpu", "mem"), groups))
+
+
+def makespan_s(client: Client) -> int:
+    """Seconds from the first submission to the last end."""
+    rows = client.jobs()
+    return int(max(r["end_time"] for r in rows) - min(r["submit_time"] for r in rows))

@@ -1,0 +1,352 @@
+"""Driving a real Slurm whose daemons run on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cpdispatch import cli
+from cpdispatch.adapters.slurm import guard
+from cpdispatch.adapters.slurm.client import Client
+from cpdispatch.adapters.slurm.cluster import job_of
+from cpdispatch.adapters.slurm.drive import LAST
+from tests.adapters.slurm.cluster import Cluster, missing, until
+from tests.adapters.slurm.jobs import PARTITIONS, ended, features, mixed, submit, violations
+
+MANY = int(os.environ.get("CPDISPATCH_SLURM_JOBS", "200"))
+"""Jobs of the largest test; a third of them are driven while daemons are killed."""
+PATIENCE_S = 240.0
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "Slurm is here")
+
+
+@dataclass
+class Site:
+    """A cluster, what drives it, and what the driver has logged."""
+
+    slurm: Cluster
+    state: Path
+    log: Path
+    drivers: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def client(self) -> Client:
+        return Client(self.slurm.socket, 15)
+
+    def command(self, *more: str) -> list[str]:
+        return ["slurm", "drive", "--socket", str(self.slurm.socket), "--state", str(self.state),
+                *more]  # fmt: skip
+
+    def drive(self, *more: str, every: str = "0.4s") -> subprocess.Popen[str]:
+        """Begin to drive, as a user would."""
+        code = "from cpdispatch.cli import main; main()"
+        given = ["--every", every, "--patience", "3s", "--timeout", "2s", "--log",
+                 str(self.log), *more]  # fmt: skip
+        driver = subprocess.Popen(
+            [sys.executable, "-c", code, *self.command(*given)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.drivers.append(driver)
+        return driver
+
+    def stop(self, driver: subprocess.Popen[str]) -> str:
+        """End a driver, and return what it said."""
+        driver.terminate()
+        said, _ = driver.communicate(timeout=PATIENCE_S)
+        assert driver.returncode == 0, said
+        return said
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What was logged, one row a cycle."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def decided(self) -> dict[str, list[str]]:
+        """The nodes that were last decided of each job."""
+        found: dict[str, list[str]] = {}
+        for row in self.rows():
+            found |= row["released"]
+        return found
+
+    def states(self) -> list[str]:
+        return [row["job_state"] for row in self.client.jobs()]
+
+    def wait(self, true: Callable[[], bool], otherwise: str) -> None:
+        until(true, otherwise, PATIENCE_S)
+
+    def wait_for_all(self, jobs: int) -> None:
+        """Wait until so many jobs have completed."""
+
+        # What the jobs say: a controller that is started anew forgets jobs that have ended.
+        def over() -> bool:
+            waiting = {"PENDING", "RUNNING", "COMPLETING"} & set(self.states())
+            return not waiting and len(self.slurm.ran()) >= jobs
+
+        try:
+            self.wait(over, "not all jobs completed")
+        except RuntimeError as error:
+            shown = ("job_id", "job_state", "state_reason", "priority", "required_nodes")
+            left = [
+                {name: row[name] for name in shown}
+                for row in self.client.jobs()
+                if row["job_state"] != "COMPLETED"
+            ]
+            silent = set(ended(self.client.jobs())) - set(self.slurm.ran())
+            raise AssertionError(
+                f"{error} of {jobs}, {len(self.slurm.ran())} ran; ended without: {silent}; {left}"
+            ) from error
+        ran = self.slurm.ran()
+        assert len(ran) == jobs
+        assert not [job for job, starts in ran.items() if len(starts) > 1]
+        assert set(self.states()) <= {"COMPLETED"}
+
+    def wait_for_cycle(self) -> None:
+        """Wait until a cycle is over."""
+        before = len(self.rows())
+        self.wait(lambda: len(self.rows()) > before, "no cycle")
+
+    def alive(self) -> bool:
+        return (self.state / guard.ALIVE).exists()
+
+
+@contextmanager
+def site(**settings: Any) -> Iterator[Site]:
+    folder = Path(tempfile.mkdtemp(prefix="cpdispatch-slurm-"))
+    folder.chmod(0o755)
+    state = folder / "driver"
+    state.mkdir()
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        user = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else os.getuid()
+        settings = {"plugin": guard.plugin(state, user), "features": features,
+                    "partition_lines": PARTITIONS} | settings  # fmt: skip
+        slurm = stack.enter_context(Cluster(folder, **settings))
+        made = Site(slurm, state, folder / "log.jsonl")
+        stack.callback(_end, made.drivers)
+        yield made
+
+
+def _end(drivers: Sequence[subprocess.Popen[str]]) -> None:
+    for driver in drivers:
+        if driver.poll() is None:
+            driver.kill()
+        driver.communicate()
+
+
+def check(made: Site, decided: Callable[[str, dict[str, Any]], Sequence[str]]) -> None:
+    """Every job ran to its end, on the nodes decided, and no node ever held too much."""
+    found = ended(made.client.jobs())
+    assert {row["job_state"] for row, _ in found.values()} == {"COMPLETED"}
+    assert all(row["restart_cnt"] == 0 for row, _ in found.values())
+    for key, (row, nodes) in found.items():
+        if row["licenses"]:
+            continue
+        given = decided(key, row)
+        # A job that does not fix their number may get more nodes than were named.
+        assert set(given) <= set(nodes)
+        assert len(given) == len(nodes) or not row["max_nodes"]
+    assert violations(made.client) == []
+
+
+def test_many_mixed_jobs_run_on_the_nodes_that_were_decided() -> None:
+    with site() as made:
+        driver = made.drive("-d", "easy")
+        made.wait(made.alive, "the driver does not live")
+        jobs = mixed(1, MANY, made.slurm.gpus)
+        submit(made.slurm, jobs)
+        made.wait_for_all(sum(job.tasks for job in jobs))
+        said = made.stop(driver)
+        decided = made.decided()
+        check(made, lambda key, row: decided[key])
+        assert "0 jobs handed back" in said
+        assert any("licenses" in why for row in made.rows() for why in row["left"].values())
+
+
+def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> None:
+    rng = random.Random(5)
+    with site() as made:
+        made.drive("-d", "best")
+        made.wait(made.alive, "the driver does not live")
+        jobs = mixed(2, MANY // 3, made.slurm.gpus)
+        submit(made.slurm, jobs)
+        many = sum(job.tasks for job in jobs)
+        for kill in range(5):
+            made.wait_for_cycle()
+            time.sleep(rng.random())
+            made.drivers[-1].kill()
+            made.drivers[-1].wait()
+            if kill == 2:
+                # It saves its state within 5 s, and forgets what came later: jobs that run end
+                # within 3 s, and nobody releases others.
+                time.sleep(9)
+                made.slurm.kill("slurmctld")
+            made.drive("-d", "best")
+            if kill == 2:
+                time.sleep(2)
+                made.slurm.start_controller()
+            if kill == 3:
+                with made.slurm.frozen("slurmrestd"):
+                    time.sleep(4)
+        made.wait_for_all(many)
+        # A cycle that was cut short is not in the log: what was decided in it is in Slurm.
+        check(made, lambda key, row: named(row["required_nodes"]))
+        made.wait_for_cycle()
+        made.stop(made.drivers[-1])
+
+
+def named(text: str) -> list[str]:
+    from cpdispatch.adapters.slurm.cluster import names_in
+
+    return list(names_in(text))
+
+
+def test_stopping_hands_everything_back(capsys: pytest.CaptureFixture[str]) -> None:
+    with site() as made:
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+        submit(made.slurm, [job for job in mixed(3, 40, 0) if job.kind not in ("licence", "names")])
+        made.slurm.submit("--array=0-30", "--nodes=1", "--exclusive", "--mem=100")
+        made.slurm.submit("--mem=100", "--nodelist=n07", "--begin=now+1hour")
+        until(lambda: bool(made.decided()), "nothing was released")
+        if os.getuid() == 0:
+            users_may_not_release(made)
+        with pytest.raises(AssertionError):
+            made.stop(made.drive())  # a second one
+        assert cli.run(made.command("--stop")) == 0
+        assert "the driver has ended" in capsys.readouterr().out
+        assert driver.wait(PATIENCE_S) == 0
+        assert not made.alive()
+        jobs = [job_of(row) for row in made.client.jobs() if row["job_state"] == "PENDING"]
+        assert jobs
+        assert not [job.key for job in jobs if job.held]
+        assert [job.required for job in jobs if job.required] == ["n07"]
+        free = made.slurm.submit("--mem=100")
+        held = [job_of(row).held for row in made.client.jobs() if row["job_id"] == free]
+        assert held == [False]
+        # Killed, it leaves held jobs, and a sign of life that fades.
+        driver = made.drive(every="100s")
+        made.wait(made.alive, "the driver does not live")
+        left = made.slurm.submit("--mem=100")
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        assert cli.run(made.command("--stop", "--json")) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["ended"] is False
+        assert str(left) in told["handed_back"]
+        assert not made.alive()
+
+
+def users_may_not_release(made: Site) -> None:
+    """A user's own job stays held, whoever of the users releases it."""
+    user = pwd.getpwnam("daemon")
+    as_user: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    given = {"env": made.slurm.environment, "capture_output": True, "text": True, "cwd": "/tmp"}
+    said = subprocess.run(
+        ["sbatch", "--parsable", "--begin=now+1hour", "--wrap", "true"], check=True, **given,
+        **as_user,
+    )  # fmt: skip
+    job = said.stdout.strip()
+    assert subprocess.run(["scontrol", "release", job], **given, **as_user).returncode
+    row = next(row for row in made.client.jobs() if str(row["job_id"]) == job)
+    assert row["priority"] == 0
+
+
+def test_a_node_that_dies_a_job_that_is_cancelled_and_a_partition_alone() -> None:
+    with site() as made:
+        made.drive("--only-partition", "main")
+        made.wait(made.alive, "the driver does not live")
+        other = made.slurm.submit("--partition=small", "--mem=100")
+        # More than there is room for: the last ones wait.
+        ids = [
+            made.slurm.submit("--nodes=4", "--exclusive", "--mem=100", "--time=2", seconds=2)
+            for _ in range(8)
+        ]
+        made.slurm.run("scancel", str(ids[-1]))
+        made.slurm.kill("n03")
+        made.slurm.run("scontrol", "update", "NodeName=n03", "State=DOWN", "Reason=dead")
+        made.slurm.run("scontrol", "update", "NodeName=n04", "State=DRAIN", "Reason=fan")
+
+        def over() -> bool:
+            return not {"PENDING", "RUNNING", "COMPLETING"} & set(made.states())
+
+        made.wait(over, "not all jobs ended")
+        rows = {row["job_id"]: row for row in made.client.jobs()}
+        assert rows[ids[-1]]["job_state"] == "CANCELLED"
+        assert all(rows[job]["job_state"] == "COMPLETED" for job in [other, *ids[:-1]])
+        assert str(other) not in made.decided()
+        later = [rows[job] for job in ids[4:-1]]
+        assert all({"n03", "n04"}.isdisjoint(named(row["nodes"])) for row in later)
+        made.stop(made.drivers[-1])
+
+
+def test_a_job_that_is_left_to_slurm_keeps_no_other_waiting() -> None:
+    # Between two rounds of Slurm's backfilling a job without room blocks those of less priority.
+    with site(backfill_s=600) as made:
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+        made.slurm.submit("--exclusive", "--mem=100", seconds=300)
+        wide = made.slurm.submit("--nodes=16", "--exclusive", "--mem=100", "--licenses=matlab:1")
+        until(lambda: any(row["left"] for row in made.rows()), "nothing was left to Slurm")
+        small = [made.slurm.submit("--mem=100", "--time=1") for _ in range(20)]
+        made.wait(lambda: made.states().count("COMPLETED") == len(small), "the others wait")
+        assert not any(row["retracted"] for row in made.rows())
+        made.stop(driver)
+        row = next(row for row in made.client.jobs() if row["job_id"] == wide)
+        assert row["job_state"] == "PENDING"
+        assert row["priority"] > LAST
+
+
+def test_jobs_that_waited_before_keep_no_driven_job_waiting() -> None:
+    with site(backfill_s=600) as made:
+        made.slurm.submit("--exclusive", "--mem=100", seconds=300)
+        wide = made.slurm.submit("--nodes=16", "--exclusive", "--mem=100")
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+        small = [made.slurm.submit("--mem=100", "--time=1") for _ in range(20)]
+        made.wait(lambda: made.states().count("COMPLETED") == len(small), "the others wait")
+        made.stop(driver)
+        assert len(made.decided()) == len(small)
+        row = next(row for row in made.client.jobs() if row["job_id"] == wide)
+        assert row["job_state"] == "PENDING"
+
+
+def test_jobs_that_their_submitters_hold_are_driven_without_a_plugin() -> None:
+    with site(plugin="") as made:
+        jobs = [job for job in mixed(4, 12, made.slurm.gpus) if job.kind != "licence"]
+        submit(made.slurm, jobs, "--hold")
+        free = made.slurm.submit("--mem=100")
+        made.drive("--hold-by", "submitters", "-d", "hcp")
+        made.wait_for_all(sum(job.tasks for job in jobs) + 1)
+        decided = made.decided()
+        assert str(free) not in decided
+        for key, (_, nodes) in ended(made.client.jobs()).items():
+            assert key == str(free) or set(decided[key]) <= set(nodes)
+        made.stop(made.drivers[-1])
+
+
+def test_watching_a_live_cluster_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with site(plugin="") as made:
+        made.slurm.submit("--nodes=16", "--exclusive", "--mem=100", seconds=30)
+        made.slurm.submit("--mem=100", "--nodelist=n02")
+        until(lambda: "RUNNING" in made.states(), "nothing runs")
+        before = [(row["job_id"], row["job_state"], row["priority"]) for row in made.client.jobs()]
+        given = ["slurm", "watch", "--socket", str(made.slurm.socket), "--cycles", "1", "--json"]
+        assert cli.run(given) == 0
+        (seen,) = json.loads(capsys.readouterr().out)["jobs"]
+        assert seen["why"].startswith(("waits for", "reserved"))
+        after = [(row["job_id"], row["job_state"], row["priority"]) for row in made.client.jobs()]
+        assert before == after

@@ -1,0 +1,688 @@
+"""Watching and driving a recorded Slurm: no daemon is needed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from cpdispatch import cli, dispatch, instance
+from cpdispatch.adapters.slurm import guard
+from cpdispatch.adapters.slurm.client import Client, RefusedError, SlurmError
+from cpdispatch.adapters.slurm.cluster import job_of, read
+from cpdispatch.adapters.slurm.drive import FIRST, LAST, Driver
+from cpdispatch.adapters.slurm.journal import NAME, Journal
+from cpdispatch.adapters.slurm.picture import take
+from cpdispatch.adapters.slurm.rules import Rules, decided
+from cpdispatch.adapters.slurm.watch import watch
+from cpdispatch.decision import Certificate, Decision, Placements
+from cpdispatch.errors import CpdispatchError, DecisionError, InputError, UsageError
+from tests.adapters.slurm.recorded import DATA, Recorded
+
+MINE = [
+    "5", "6", "7_0", "7_1", "7_2", "7_3", "7_4", "7_5", "8", "9", "10", "11", "12", "14", "15",
+]  # fmt: skip
+"""The jobs that the plugin held and that can start; 13 is to begin in an hour."""
+
+
+class Killed(BaseException):
+    """What kill -9 is to a driver: nothing in it catches this."""
+
+
+@pytest.fixture
+def slurm() -> Recorded:
+    return Recorded.load()
+
+
+def driver(slurm: Any, folder: Path, dispatcher: str = "easy", **rules: Any) -> Driver:
+    return Driver(slurm, dispatch.make(dispatcher), folder, Rules(**rules))
+
+
+def drive(slurm: Recorded, folder: Path, cycles: int = 60, **rules: Any) -> dict[str, list[str]]:
+    """Drive until nothing waits; the nodes last decided of each job."""
+    made, nodes = driver(slurm, folder, **rules), {}
+    for _ in range(cycles):
+        nodes |= made.cycle().released
+        slurm.step()
+    return nodes
+
+
+# ---------------------------------------------------------------------------- the picture
+
+
+@pytest.mark.parametrize("name", ["easy", "best", "hcp", "conservative"])
+def test_what_would_start_is_told_of_every_job_that_waits(slurm: Recorded, name: str) -> None:
+    view = watch(slurm, dispatch.make(name), Rules())
+    seen = {each.job: each for each in view.jobs}
+    assert view.running == 3
+    assert not view.unread
+    assert sorted(seen) == sorted([*(set(MINE) - {"12", "7_3", "7_4", "7_5"}), "13"])
+    assert view.left == {"12": "asks for licenses"}
+    assert seen["8"].why == "waits for job 3"
+    assert not seen["8"].nodes
+    assert seen["13"].why == "waits for its earliest start, in 3600 s"
+    assert seen["9"].nodes
+    assert min(seen["9"].nodes) >= "n09"
+    assert set(seen["10"].nodes) <= {"n01", "n02", "n03", "n04"}  # of its partition
+    assert all(len(each.nodes) in (0, each.units) for each in view.jobs)
+    assert not {"n16"} & {node for each in view.jobs for node in each.nodes}  # is drained
+    assert slurm.changes == []
+
+
+def test_reasons_are_in_words_of_the_site(slurm: Recorded) -> None:
+    for node in slurm.data["nodes"][4:]:
+        node.update(alloc_cpus=15, alloc_memory=63_000)
+    view = watch(slurm, dispatch.make("easy"), Rules())
+    why = {each.job: each.why for each in view.jobs if not each.nodes}
+    assert why["11"] == "waits for whole nodes"
+    assert why["14"] == "waits for all memory of a node"
+    assert why["6"].startswith("reserved, in ")
+    assert not [text for text in why.values() if "@" in text or "apart" in text]
+
+
+def test_an_instance_of_a_live_cluster_is_a_good_file(slurm: Recorded) -> None:
+    made = watch(slurm, dispatch.make("easy"), Rules()).instance
+    read_back = instance.loads(instance.to_json(made))
+    assert instance.digest(read_back) == instance.digest(made)
+    assert np.array_equal(read_back.free, made.free)
+    assert made.reservations[0].nodes == (14,)
+    assert made.down.tolist() == [15]
+    used = made.system.capacity - made.free
+    core, gpu = (made.system.resource(name) for name in ("core", "gpu"))
+    for node, row in enumerate(slurm.nodes()[:15]):
+        assert used[node, core] == row["alloc_cpus"]
+        assert used[node, gpu] == int(row["gres_used"].removeprefix("gpu:"))
+
+
+def test_a_job_that_starts_while_slurm_is_read_is_counted(slurm: Recorded) -> None:
+    nodes = slurm.data["nodes"]
+    nodes[7].update(alloc_cpus=16, alloc_memory=50_000, gres_used="gpu:4")
+    picture = take(read(slurm), lambda job: job.held)
+    assert picture.instance.free[7, :3].tolist() == [0, 0, 14_000]
+
+
+def test_a_node_on_which_a_job_ends_takes_none_until_that_is_over(slurm: Recorded) -> None:
+    slurm.data["nodes"][7]["state_flags"] = ["COMPLETING"]
+    picture = take(read(slurm), lambda job: job.held)
+    assert picture.instance.free[7, :3].max() == 0
+    assert 7 not in picture.instance.down
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("features", "[fast|slow]", "asks for the features [fast|slow]"),
+        ("features", "unheard", "no node has its features"),
+        ("het_job_id", 3, "asks for parts that start together"),
+        ("tres_per_node", "gres:fpga:1", "asks for fpga"),
+        ("tres_per_job", "gres:gpu:3", "asks for GPUs that cannot be split evenly over its nodes"),
+        ("tres_per_node", "gres:gpu:a100:1", "asks for gpu_a100, which no node has"),
+        ("shared", "user", "shares its nodes with some jobs alone"),
+        ("required_nodes", "n01", "names some of its nodes"),
+        ("required_nodes", "r[1-2]n[1-2]", "names nodes in a way that is not understood"),
+        ("dependency", "afterok:9(failed)", "waits in vain: afterok:9(failed)"),
+    ],
+)
+def test_what_an_instance_cannot_express_is_left_to_slurm(
+    slurm: Recorded, tmp_path: Path, field: str, value: object, why: str
+) -> None:
+    slurm.row(5)[field] = value
+    done = driver(slurm, tmp_path).cycle()
+    assert done.left == {"5": why, "12": "asks for licenses"}
+    assert slurm.row("5")["priority"] == LAST
+
+
+@pytest.mark.parametrize("dependency", ["singleton", "after:3(unfulfilled)", "afterok:3?afterok:4"])
+def test_a_dependency_that_is_not_understood_waits_for_slurm(
+    slurm: Recorded, tmp_path: Path, dependency: str
+) -> None:
+    slurm.row(5)["dependency"] = dependency
+    done = driver(slurm, tmp_path).cycle()
+    assert "5" not in done.left
+    assert "5" not in done.released
+    slurm.row(5)["dependency"] = ""
+    assert "5" in driver(slurm, tmp_path).cycle().released
+
+
+def test_jobs_that_share_a_type_to_be_apart_still_use_different_nodes(slurm: Recorded) -> None:
+    template = slurm.row(5)
+    for number in range(100, 130):
+        slurm.data["jobs"].append(template | {"job_id": number})
+    picture = take(read(slurm), lambda job: job.held)
+    for name in ("easy", "best"):
+        starts = picture.starts(decided(dispatch.make(name), picture))
+        assert len(starts) > 8
+        assert all(len(set(nodes)) == max(job.nodes, 1) for job, nodes in starts if job.key != "15")
+
+
+def test_a_record_that_cannot_be_read_is_told_and_the_others_are_used(slurm: Recorded) -> None:
+    slurm.row(5)["tres_req_str"] = "cpu=many"
+    slurm.data["nodes"][3]["gres"] = "((("
+    view = watch(slurm, dispatch.make("easy"), Rules())
+    assert len(view.unread) == 2
+    assert view.unread[0].startswith("job 5: ")
+    assert "5" not in {each.job for each in view.jobs}
+    assert len(view.jobs) > 5
+
+
+def test_without_nodes_there_is_an_error(slurm: Recorded) -> None:
+    slurm.data["nodes"] = []
+    with pytest.raises(CpdispatchError, match="no node with a CPU"):
+        watch(slurm, dispatch.make("easy"), Rules())
+
+
+def test_a_cluster_that_does_not_hand_out_memory(slurm: Recorded) -> None:
+    view = watch(slurm, dispatch.make("easy"), Rules(memory=False))
+    assert "mem" not in view.instance.system.resources
+    assert "mem@whole" not in view.instance.system.resources
+
+
+# ------------------------------------------------------------------------------- the driver
+
+
+def test_every_job_runs_once_on_the_nodes_that_were_decided(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    nodes = drive(slurm, tmp_path)
+    assert sorted(slurm.began) == sorted(MINE)
+    assert {job: sorted(n) for job, n in nodes.items()} == {
+        job: n for job, n in slurm.began.items() if job != "12"
+    }
+    assert slurm.row("4")["job_state"] == "PENDING"  # its user holds it
+    assert not Journal(tmp_path).jobs
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_driver_that_is_killed_at_any_instant_loses_no_job_and_starts_none_twice(
+    slurm: Recorded, tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+
+    class Deadly:
+        """Kills whoever asks, before or after it is done, now and then."""
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            def asked(*arguments: Any) -> Any:
+                if rng.random() < 0.04:
+                    raise Killed
+                answer = getattr(slurm, name)(*arguments)
+                if rng.random() < 0.04:
+                    raise Killed
+                return answer
+
+            return asked
+
+    kills, nodes = 0, {}
+    for _ in range(120):
+        try:
+            made = driver(Deadly(), tmp_path, patience_s=5)
+            for _ in range(3):
+                nodes |= made.cycle().released
+                slurm.step()
+        except Killed:
+            kills += 1
+            slurm.step()
+    assert kills > 10
+    assert sorted(slurm.began) == sorted(MINE)
+
+
+def test_slurm_that_is_away_now_and_then_loses_no_job(slurm: Recorded, tmp_path: Path) -> None:
+    rng = random.Random(3)
+
+    class Away:
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            def asked(*arguments: Any) -> Any:
+                if rng.random() < 0.1:
+                    raise SlurmError("no answer within 30 s")
+                return getattr(slurm, name)(*arguments)
+
+            return asked
+
+    made, failed = driver(Away(), tmp_path, patience_s=5), 0
+    for _ in range(150):
+        try:
+            made.cycle()
+        except SlurmError:
+            failed += 1
+        slurm.step()
+    assert failed > 10
+    assert sorted(slurm.began) == sorted(MINE)
+
+
+def test_a_job_that_does_not_start_is_held_again_and_sent_elsewhere(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path, patience_s=2)
+    first = made.cycle().released["9"]
+    # Somebody else's job takes the node before Slurm looks at ours.
+    for node in slurm.data["nodes"]:
+        if node["name"] == first[0]:
+            node.update(alloc_cpus=16, alloc_memory=64_000)
+    slurm.step(3)
+    done = made.cycle()
+    assert set(done.retracted) == {"9", "15"}  # both were sent there
+    assert not {"9", "15"} & set(done.released)
+    assert slurm.row("9")["priority"] == 0
+    assert slurm.row("9")["required_nodes"] == ""
+    slurm.step(10)
+    second = made.cycle().released["9"]
+    assert second != first
+    slurm.step()
+    assert slurm.began["9"] == second
+    assert made.cycle().started["9"] == second
+
+
+def test_what_is_promised_is_not_promised_twice(slurm: Recorded, tmp_path: Path) -> None:
+    made = driver(slurm, tmp_path)
+    first = made.cycle()
+    template = slurm.row(9)
+    slurm.data["jobs"].append(
+        template | {"job_id": 200, "priority": 0, "required_nodes": first.released["9"][0],
+                    "admin_comment": "cpdispatch"}
+    )  # fmt: skip
+    assert slurm.row(9)["job_state"] == "PENDING"
+    assert "200" not in made.cycle().released  # 3 of 4 GPUs are promised to 9
+
+
+def test_a_job_that_is_cancelled_before_its_release_is_forgotten(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Hasty(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if job == "5":
+                self.row(5)["job_state"] = "CANCELLED"
+            super().update(job, changes)
+
+    hasty = Hasty(slurm.data)
+    done = driver(hasty, tmp_path).cycle()
+    assert "finished" in done.refused["5"]
+    assert "5" not in done.released
+    assert "5" not in Journal(tmp_path).jobs
+    assert "6" in done.released
+
+
+def test_a_job_that_starts_while_it_is_taken_back_runs_on_unheld(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Late(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if changes == {"hold": True}:
+                self.row(job)["job_state"] = "RUNNING"
+                self.row(job)["job_resources"] = {
+                    "allocated_nodes": [{"nodename": "n13", "memory_allocated": 500,
+                                         "sockets": {"0": {"cores": {"0": "allocated"}}}}]
+                }  # fmt: skip
+            super().update(job, changes)
+
+    late = Late(slurm.data)
+    late.data["jobs"] = [row for row in late.data["jobs"] if row["job_id"] in (1, 2, 3, 9)]
+    made = driver(late, tmp_path, patience_s=2)
+    made.cycle()
+    late.data["now_s"] += 3
+    assert made.cycle().retracted == []
+    assert late.row("9")["priority"] > 0
+    assert "9" in made.cycle().started
+
+
+def test_a_job_that_is_queued_again_loses_the_nodes_that_it_had(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path)
+    had = made.cycle().released["9"]
+    slurm.step()
+    made.cycle()
+    row = slurm.row("9")
+    slurm._hold(row, -1)
+    row["job_state"] = "PENDING"
+    del slurm.began["9"]
+    next(node for node in slurm.data["nodes"] if node["name"] == had[0])["state"] = "down"
+    assert made.cycle().retracted == ["9"]
+    slurm.step(11)
+    assert made.cycle().released["9"] != had
+
+
+def test_a_job_that_is_about_to_be_queued_again_is_not_forgotten(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path, hold_by="submitters")
+    made.cycle()
+    slurm.step()
+    made.cycle()
+    row = slurm.row("9")
+    for state in ("COMPLETING", "REQUEUED", "PENDING"):
+        row["job_state"] = state
+        done = made.cycle()
+    assert done.retracted == ["9"]
+    assert row["required_nodes"] == ""
+
+
+def test_a_job_that_a_limit_keeps_from_starting_is_taken_back_at_once(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "5" in made.cycle().released
+    slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
+    slurm.row("6")["state_reason"] = "Resources"
+    done = made.cycle()
+    assert done.retracted == ["5"]
+    waits_s = []
+    for _ in range(400):
+        slurm.data["now_s"] += 1
+        done = made.cycle()
+        if "5" in done.released:
+            waits_s.append(slurm.now_s())
+            slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
+    assert np.diff(waits_s).tolist() == [21, 41, 81, 161]  # it is seen a second later
+
+
+@pytest.mark.parametrize("jump_s", [-40, 4000])
+def test_a_jump_of_slurms_clock_loses_no_job(slurm: Recorded, tmp_path: Path, jump_s: int) -> None:
+    made = driver(slurm, tmp_path, patience_s=5)
+    made.cycle()
+    slurm.data["now_s"] += jump_s
+    for _ in range(60):
+        made.cycle()
+        slurm.step()
+    assert set(MINE) <= set(slurm.began)
+
+
+def test_a_partition_alone(slurm: Recorded, tmp_path: Path) -> None:
+    done = driver(slurm, tmp_path, partition="small").cycle()
+    assert list(done.released) == ["10"]
+    assert not done.left
+    assert (tmp_path / guard.ALIVE).read_text().split("\n")[1] == "small"
+
+
+def test_jobs_that_their_submitters_hold(slurm: Recorded, tmp_path: Path) -> None:
+    nodes = drive(slurm, tmp_path, hold_by="submitters")
+    # Held by hand, with or without the plugin's mark.
+    assert sorted(slurm.began) == sorted([*MINE, "4"])
+    assert len(nodes) == len(MINE)
+
+
+def test_a_dry_run_changes_nothing(slurm: Recorded, tmp_path: Path) -> None:
+    done = driver(slurm, tmp_path, dry=True).cycle()
+    assert len(done.released) > 8
+    assert done.left
+    assert not slurm.changes
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_infeasible_decision_releases_nothing(slurm: Recorded, tmp_path: Path) -> None:
+    class Wrong:
+        name = "wrong"
+
+        def dispatch(self, given: instance.Instance) -> Decision:
+            """Every job now, all of it on the first node."""
+            jobs = len(given.queue)
+            places = {k: {0: int(given.queue.units[k])} for k in range(jobs)}
+            return Decision(
+                np.full(jobs, given.now), np.zeros(jobs, dtype=np.int8), Placements.of(places),
+                Certificate("wrong"),
+            )  # fmt: skip
+
+    with pytest.raises(DecisionError, match="infeasible"):
+        Driver(slurm, Wrong(), tmp_path, Rules()).cycle()
+    assert not slurm.changes
+    assert not (tmp_path / guard.ALIVE).exists()  # so no new job is held
+
+
+def test_the_wish_to_stop_is_heard_between_two_releases(slurm: Recorded, tmp_path: Path) -> None:
+    done = driver(slurm, tmp_path).cycle(lambda: len(slurm.changes) >= 2)
+    assert [job for job, _ in slurm.changes] == list(done.released)
+    assert len(slurm.changes) == 2
+
+
+# -------------------------------------------------------------------------------- handing back
+
+
+@pytest.mark.parametrize("journal", ["kept", "lost"])
+@pytest.mark.parametrize("updates", [0, 1, 2, 4, 9, 99])
+def test_everything_is_handed_back_from_whatever_a_killed_driver_left(
+    slurm: Recorded, tmp_path: Path, updates: int, journal: str
+) -> None:
+    slurm.row("14").update(required_nodes="n05", admin_comment="cpdispatch n05")
+    # One of Slurm's own, beside which released jobs come first.
+    slurm.row("10").update(priority=4_000_000, admin_comment="")
+
+    class Mortal(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if len(self.changes) == updates:
+                raise Killed
+            super().update(job, changes)
+
+    mortal = Mortal(slurm.data)
+    try:
+        driver(mortal, tmp_path).cycle()
+    except Killed:
+        assert updates < 99
+    if journal == "lost":
+        (tmp_path / NAME).unlink()
+    mortal.__class__ = Recorded  # type: ignore[assignment]
+    driver(mortal, tmp_path).hand_back()
+    for job in map(job_of, mortal.jobs()):
+        if not job.pending or job.key == "4":
+            continue
+        assert LAST < job.priority < FIRST
+        assert job.required == ("n05" if job.key == "14" else "")
+    assert not (tmp_path / guard.ALIVE).exists()
+    assert driver(mortal, tmp_path).hand_back() == []
+
+
+def test_what_slurm_refuses_to_take_back_is_told(slurm: Recorded, tmp_path: Path) -> None:
+    class Stubborn(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            raise RefusedError("Access/permission denied", 2002)
+
+    with pytest.raises(SlurmError, match="still held: Access/permission denied"):
+        driver(Stubborn(slurm.data), tmp_path).hand_back()
+
+
+# -------------------------------------------------------------------------- lock and journal
+
+
+def test_one_driver_at_a_time(tmp_path: Path) -> None:
+    refused = pytest.raises(UsageError, match="a driver is running")
+    with guard.locked(tmp_path), refused, guard.locked(tmp_path):
+        pass
+    with guard.locked(tmp_path):
+        pass
+
+
+def test_a_journal_that_is_damaged_is_named(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("{")
+    with pytest.raises(InputError, match=r"journal\.json: not a journal"):
+        Journal(tmp_path)
+
+
+def test_the_plugin_knows_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["slurm", "plugin", "--state", str(tmp_path), "--user", "64030"]) == 0
+    text = capsys.readouterr().out
+    assert f'"{tmp_path}/driving"' in text
+    assert "DRIVER = 64030" in text
+    assert "@" not in text
+    assert cli.run(["slurm", "plugin", "--state", 'a"b']) == 2
+
+
+# ----------------------------------------------------------------------------------- the client
+
+
+def _whole(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"Content-Length: (\d+)", head)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
+
+
+@contextmanager
+def served(path: Path, answer: Callable[[str], bytes | None]) -> Iterator[list[bytes]]:
+    """A daemon that answers requests, or keeps silent where the answer is None."""
+    heard: list[bytes] = []
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            request = b""
+            while not _whole(request):
+                request += connection.recv(65_536)
+            heard.append(request)
+            reply = answer(request.split()[1].decode().rsplit("/", 1)[1])
+            if reply is None:
+                time.sleep(1)
+            else:
+                connection.sendall(reply)
+            connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield heard
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+
+
+def http(body: bytes, status: int = 200) -> bytes:
+    head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def of_recording(what: str) -> bytes:
+    data = json.loads(gzip.decompress(DATA.read_bytes()))
+    if what == "diag":
+        return http(json.dumps({"statistics": {"req_time": data["now_s"]}}).encode())
+    return http(json.dumps({what: data[what]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (http(b"<html>"), "no JSON"),
+        (http(b"[]"), "no JSON object"),
+        (http(b'{"jobs": 3}'), "no list of jobs"),
+        (http(b'{"jobs": [3]}'), "no list of jobs"),
+        (http(b'{"jobs": ["'), "no JSON"),
+        (http(b"{}", 404), r"-s openapi/v0\.0\.38"),
+        (http(b"{}", 401), "not allowed"),
+        (http(b"{}", 500), "HTTP 500"),
+        (http(b'{"errors": [{"error": "Unable to contact slurm controller"}]}'), "Unable to"),
+        (b"nonsense\r\n\r\n", "slurmrestd running"),
+        (http(b"{}")[:-2] + b"", "slurmrestd running"),
+        (b"", "slurmrestd running"),
+        (None, "no answer within 0.3 s"),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error(tmp_path: Path, reply: bytes | None, said: str) -> None:
+    with served(tmp_path / "s", lambda what: reply), pytest.raises(SlurmError, match=said):
+        Client(tmp_path / "s", 0.3).jobs()
+
+
+def test_a_daemon_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SlurmError, match="No such file"):
+        Client(tmp_path / "s").jobs()
+
+
+def test_the_token_is_sent_and_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_JWT", "secret-token")
+    with served(tmp_path / "s", lambda what: http(b"{}", 401)) as heard:
+        code = cli.run(["slurm", "watch", "--socket", str(tmp_path / "s"), "--cycles", "1"])
+    out, err = capsys.readouterr()
+    assert code == 1
+    assert "not allowed" in err
+    assert b"X-SLURM-USER-TOKEN: secret-token" in heard[0]
+    assert "secret" not in out + err
+
+
+def test_an_array_is_changed_though_slurm_complains(tmp_path: Path) -> None:
+    body = b'{"errors": [{"description": "job array update from x failed"}]}'
+    with served(tmp_path / "s", lambda what: http(body)) as heard:
+        Client(tmp_path / "s").update("7_[1-4]", {"hold": False})
+    assert heard[0].startswith(b"POST /slurm/v0.0.38/job/7_%5B1-4%5D ")
+
+
+def test_slurm_watch_shows_and_saves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["slurm", "watch", "--socket", str(tmp_path / "s"), "--cycles", "1"]
+    with served(tmp_path / "s", of_recording):
+        assert cli.run([*given, "--save-instances", str(tmp_path / "saved"), "--top", "3"]) == 0
+        text = capsys.readouterr().out
+        assert cli.run([*given, "--json", "-d", "best"]) == 0
+        row = json.loads(capsys.readouterr().out)
+    assert "3 jobs run, 12 wait" in text
+    assert "in its turn" in text
+    assert "and 9 more" in text
+    assert "12: left to Slurm: asks for licenses" in text
+    (saved,) = (tmp_path / "saved").iterdir()
+    assert len(instance.load(saved).queue) == len(row["jobs"]) == 12
+    assert msgspec.json.encode(row)
+
+
+def test_slurm_drive_tells_what_it_did(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    calls = iter(range(100))
+
+    class Failing:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name == "now_s":
+                slurm.step()
+                if next(calls) == 1:
+                    raise SlurmError("no answer within 30 s")
+            return getattr(slurm, name)
+
+    monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", Failing)
+    files = {name: str(tmp_path / name) for name in ("state", "log", "metrics")}
+    given = [part for name, path in files.items() for part in (f"--{name}", path)]
+    assert cli.run(["slurm", "drive", "--every", "1ms", "--cycles", "4", *given]) == 0
+    out, err = capsys.readouterr()
+    assert "10: released to n0" in out
+    assert "12: left to Slurm: asks for licenses" in out
+    assert "the driver has ended" in out
+    assert "cycle 2: no answer" in err
+    rows = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert len(rows) == 3
+    lines = (tmp_path / "metrics").read_text().splitlines()
+    told = dict(line.split() for line in lines if not line.startswith("#"))
+    assert told["cpdispatch_slurm_cycles_total"] == "4"
+    assert told["cpdispatch_slurm_failed_total"] == "1"
+    released = sum(len(row["released"]) for row in rows)
+    assert told["cpdispatch_slurm_released_total"] == str(released)
+    assert told["cpdispatch_slurm_read_timestamp_seconds"] == str(rows[-1]["now_s"])
+    assert not job_of(slurm.row("14")).held
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["watch", "--every", "1h"], "--every 1h"),
+        (["watch", "--cycles", "0"], "--cycles 0"),
+        (["watch", "-d", "esy"], "did you mean easy"),
+        (["drive", "--stop", "--dry-run"], "leave one out"),
+    ],
+)
+def test_wrong_options_are_named(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.run(["slurm", *given, "--socket", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err

@@ -157,9 +157,8 @@ def verdict(rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
         apart = apart and over.stands
     head = f"{named} has the lowest mean bounded slowdown: {best[key]:,.2f}."
     if not apart and len(counted) == 2:
-        head = f"{' and '.join(compare.name_of(row, rows) for row in rows)} cannot be told apart."
-        head += (
-            f" {named} has the lower mean bounded slowdown, {best[key]:,.2f}, but maybe by chance."
+        head = (
+            f"{named} has the lower mean bounded slowdown, {best[key]:,.2f}, but maybe by chance."
         )
     return " ".join([head, *told, BOUNDED_SLOWDOWN])
 

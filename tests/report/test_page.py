@@ -131,7 +131,7 @@ def test_runs_that_differ_by_chance_cannot_be_told_apart() -> None:
     best = {"dispatcher": "a", "bounded_slowdown_mean": 10.0, "difference": None, **about}
     other = {"dispatcher": "b", "bounded_slowdown_mean": 10.4, "difference": over, **about}
     said = verdict([other, best], [best, other])
-    assert said.startswith("b and a cannot be told apart. a has the lower mean")
+    assert said.startswith("a has the lower mean bounded slowdown, 10.00, but maybe by chance. ")
     assert "more than noise" not in said
 
 

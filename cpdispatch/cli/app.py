@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError
 
 from cpdispatch import __version__
 from cpdispatch.cli.compare import compare
+from cpdispatch.cli.explain import explain
 from cpdispatch.cli.generate import generate
 from cpdispatch.cli.importing import app as import_
 from cpdispatch.cli.learn import app as learn
@@ -24,6 +25,7 @@ from cpdispatch.cli.resample import resample
 from cpdispatch.cli.signals import SignalledError, end, on_signals
 from cpdispatch.cli.simulate import simulate
 from cpdispatch.cli.solve import solve
+from cpdispatch.cli.status import status
 from cpdispatch.cli.tune import tune
 from cpdispatch.cli.verify import verify
 from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning
@@ -34,7 +36,18 @@ app = App(
     version=__version__,
     help_format="markdown",
 )
-for command in (simulate, solve, verify, compare, generate, resample, tune, predict):
+for command in (
+    simulate,
+    solve,
+    verify,
+    compare,
+    explain,
+    status,
+    generate,
+    resample,
+    tune,
+    predict,
+):
     app.command(command)
 app.command(list_, name="list")
 app.command(learn)

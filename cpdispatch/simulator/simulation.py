@@ -36,7 +36,7 @@ from cpdispatch.system import System
 from cpdispatch.workloads.restarts import mark
 
 TRIGGERS = ("instant", "event")
-_REJECTED = int(Reason.REJECTED)
+_REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
 _NEVER = int(np.iinfo(np.int64).max)
 _PART = 1 << 10  # jobs that are read from the log at once
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
@@ -133,7 +133,7 @@ class Simulation:
         self._known_s = known_s(self.predictor, workload)
         self.trigger = trigger
         self.now = 0
-        self.records = Records(workload, events is not None)
+        self.records = Records(workload, events is not None, promises=True)
         self._event_by_event = trigger == "event"
         self._state = State(workload, system, correction, starvation, restart_cost_s)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
@@ -237,6 +237,11 @@ class Simulation:
             )
         if instance.stopped is not None:
             closing = self._end_tests(instance, decision)
+        if _RESERVED in decision.reason.tobytes():
+            reserved = (decision.reason == _RESERVED) & (decision.start_s > self.now)
+            later = reserved.nonzero()[0]
+            rows = self._state.queue_hidden[ROW, later]
+            self.records.promised(self.now, rows, decision.start_s[later])
         starting = _NO_POSITIONS
         if len(decision.placements.position):
             starting = (decision.start_s == self.now).nonzero()[0]

@@ -10,6 +10,7 @@ from cpdispatch.analyze.explain import CAPACITY, COMBINATION, JOB, ORDER, ready_
 from cpdispatch.analyze.occupancy import NEVER, NEVER_FITS, REJECTED, Occupancy
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
+from cpdispatch.system import System
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def moment(schedule: Occupancy, at_s: int) -> Moment:
         for row in _rows_waiting(t, at_s, holds.row).nonzero()[0].tolist()
     ]
     return Moment(
-        at_s, tuple(running), tuple(waiting), _use(t, held), tuple(down.tolist()),
+        at_s, tuple(running), tuple(waiting), use_of(t.system, held), tuple(down.tolist()),
         tuple(drained.tolist()),
     )  # fmt: skip
 
@@ -172,11 +173,12 @@ def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
     )  # fmt: skip
 
 
-def _use(t: Occupancy, held: IntArray) -> tuple[Use, ...]:
+def use_of(system: System, held: IntArray) -> tuple[Use, ...]:
+    """What is held by group and resource type; ``held`` has shape (nodes, resources)."""
     found = []
-    for number, group in enumerate(t.system.groups):
-        of_group = held[t.system.group_of == number].sum(axis=0).tolist()
-        for name, one, amount in zip(t.system.resources, group.capacity, of_group, strict=True):
+    for number, group in enumerate(system.groups):
+        of_group = held[system.group_of == number].sum(axis=0).tolist()
+        for name, one, amount in zip(system.resources, group.capacity, of_group, strict=True):
             if one:
                 found.append(Use(group.name, name, amount, one * group.nodes))
     return tuple(found)

@@ -28,6 +28,7 @@ from cpdispatch.cli.solve import solve
 from cpdispatch.cli.status import status
 from cpdispatch.cli.tune import tune
 from cpdispatch.cli.verify import verify
+from cpdispatch.cli.watch import watch
 from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning
 
 app = App(
@@ -37,17 +38,8 @@ app = App(
     help_format="markdown",
 )
 for command in (
-    simulate,
-    solve,
-    verify,
-    compare,
-    explain,
-    status,
-    generate,
-    resample,
-    tune,
-    predict,
-):
+    simulate, solve, verify, compare, explain, status, watch, generate, resample, tune, predict,
+):  # fmt: skip
     app.command(command)
 app.command(list_, name="list")
 app.command(learn)

@@ -10,6 +10,8 @@ from cyclopts import Parameter
 from cpdispatch.cli.options import Json, Whole
 from cpdispatch.cli.output import DONE, RefusedFiles, console_of_stdout, print_json, table_of
 from cpdispatch.cli.runs import load_runs
+from cpdispatch.cli.watch import look
+from cpdispatch.cli.watch import saved as saved_in
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +45,11 @@ def status(
     """
     from cpdispatch.analyze.moment import moment
 
+    if look(run) and not saved_in(run):
+        raise UsageError(
+            f"{run} holds no finished run, and so no schedule yet: cpdispatch watch {run} shows "
+            "what it is at; simulate --resume goes on with one that was stopped"
+        )
     refused, found, outside = RefusedFiles(), [], None
     for folder, saved in load_runs([run], refused):
         try:

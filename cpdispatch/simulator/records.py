@@ -13,6 +13,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.jobs import Workload
+from cpdispatch.simulator.live import Dispatched
 
 NOT_STARTED = -1
 EASY_WAIT = "easy_wait"
@@ -208,6 +209,18 @@ class Records:
         self._new.append((now, queue, running, started, ms, certificate, phases_ms))
         if len(self._new) == _DISPATCHES:
             self._take_in()
+
+    def last_dispatches(self, most: int) -> tuple[Dispatched, ...]:
+        """The last dispatches, so many at most, the last one last."""
+        self._take_in()
+        first = max(len(self._time) - most, 0)
+        counts = (self._counts["queue"][first:], self._counts["started"][first:])
+        return tuple(
+            Dispatched(int(time), int(queue), int(started), float(ms))
+            for time, queue, started, ms in zip(
+                self._time[first:], *counts, self._ms[first:], strict=True
+            )
+        )
 
     def _take_in(self) -> None:
         """Put the dispatches since the last call into the columns: many at once are faster."""

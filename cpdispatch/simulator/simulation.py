@@ -29,6 +29,7 @@ from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.course import Course
+from cpdispatch.simulator.live import LAST, Now
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import ROW, Held, State
@@ -556,6 +557,16 @@ class Simulation:
     def happened(self) -> list[Event] | None:
         """What has happened to the system so far; None where nothing can."""
         return None if self._course is None else self._course.happened
+
+    @property
+    def at_present(self) -> Now:
+        """What it is like now, for those who look on."""
+        state = self._state
+        held = self.system.capacity - state.free
+        return Now(
+            self.now, state.queued, state.running, len(self.records), held,
+            self.records.last_dispatches(LAST),
+        )  # fmt: skip
 
     @property
     def progress(self) -> float:

@@ -385,19 +385,29 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
         short[:, kind] = room.fits(alone, time_s, time_s + 1, units) < units
     # 0: it fits; 1: it does not, though enough is free of each; else a bit for each that is short.
     state = np.where(fits < units, 1, 0) + short @ (2 << np.arange(short.shape[1]))
-    for first, after in by_stretch(state):
+    parts = list(by_stretch(state))
+    fitting = np.array([first for first, _ in parts if state[first] == 0], dtype=np.int64)
+    lasts_s = room.longest(case.request, time_s[fitting], units, case.needs_s)
+    fits_for_s = dict(zip(fitting.tolist(), lasts_s.tolist(), strict=True))
+    for first, after in parts:
         end_s = int(time_s[after]) if after < len(time_s) else until_s
-        here = state[first]
         lacking = tuple(name for k, name in enumerate(t.system.resources) if short[first, k])
-        cause = ORDER if here == 0 else CAPACITY
+        cause = ORDER if first in fits_for_s else CAPACITY
         if cause == CAPACITY and not lacking:
             lacking = (COMBINATION,)
-        found.append(_stretch(case, int(time_s[first]), end_s, cause, lacking, fits[first:after]))
+        span, rooms = (int(time_s[first]), end_s), fits[first:after]
+        found.append(_stretch(case, *span, cause, lacking, rooms, fits_for_s.get(first)))
     return found
 
 
 def _stretch(
-    case: _Case, from_s: int, until_s: int, cause: str, lacking: tuple[str, ...], room: IntArray
+    case: _Case,
+    from_s: int,
+    until_s: int,
+    cause: str,
+    lacking: tuple[str, ...],
+    room: IntArray,
+    fits_for_s: int | None = None,
 ) -> Stretch:
     """One stretch, with what ran, ended and started in it."""
     t, holds = case.schedule, case.holds
@@ -409,12 +419,9 @@ def _stretch(
     ended = there & (holds.end_s <= until_s)
     earlier_s, later_s = t.start_s[case.earlier], t.start_s[case.later]
     out = np.concatenate([outages.at(from_s) for outages in (t.down, t.drained)])
-    fits_for_s, then = None, _ids(t, holds.row[:0])
-    if cause == ORDER:
-        at = np.array([from_s])
-        fits_for_s = int(case.room.longest(case.request, at, case.units, case.needs_s)[0])
-        if fits_for_s < case.needs_s:
-            then = _ids(t, holds.row[holds.start_s == from_s + fits_for_s])
+    then = _ids(t, holds.row[:0])
+    if fits_for_s is not None and fits_for_s < case.needs_s:
+        then = _ids(t, holds.row[holds.start_s == from_s + fits_for_s])
     return Stretch(
         from_s=from_s,
         until_s=until_s,

@@ -333,18 +333,29 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
         report, dumper(plan), folder, plan.checkpoint_s, folder is not None,
         plan.status if here else None, asked_to_stop,
     )  # fmt: skip
-    run = simulate(
-        workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed), watch=watch,
-        **(plan.rules or {}),
-    )  # fmt: skip
-    of_plan = {"draw": plan.draw, "place": plan.place}
-    moved = any(run.about.get(key) != value for key, value in of_plan.items())
-    run = replace(run, about=run.about | of_plan)
-    if folder is not None and not saved:
-        finished(run, folder)
-    elif folder is not None and moved:
-        run.save_about(folder)
+    with _gone_at_last(watch.status):
+        run = simulate(
+            workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed),
+            watch=watch, **(plan.rules or {}),
+        )  # fmt: skip
+        of_plan = {"draw": plan.draw, "place": plan.place}
+        moved = any(run.about.get(key) != value for key, value in of_plan.items())
+        run = replace(run, about=run.about | of_plan)
+        if folder is not None and not saved:
+            finished(run, folder)
+        elif folder is not None and moved:
+            run.save_about(folder)
     return RunSummary.of(run, whole=plan.folder is not None and folder is None)
+
+
+@contextmanager
+def _gone_at_last(status: Path | None) -> Iterator[None]:
+    """Remove what a run says of itself when it is over, saved, or has failed."""
+    try:
+        yield
+    finally:
+        if status is not None:
+            status.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import msgspec
 
 from cpdispatch.analyze.moment import Use, use_of
 from cpdispatch.arrays import IntArray
-from cpdispatch.errors import InputError
+from cpdispatch.errors import CpdispatchError, InputError
 from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.system import System
 
@@ -140,8 +141,9 @@ class Telling:
             "over": over, "written_at": time.time(), "pid": os.getpid(),
             "host": socket.gethostname(),
         }  # fmt: skip
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(self._path, msgspec.json.encode(found))
+        with suppress(CpdispatchError, OSError):  # a run does not end because it cannot be watched
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self._path, msgspec.json.encode(found))
 
 
 def read(path: Path) -> Live | None:

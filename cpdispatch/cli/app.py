@@ -15,6 +15,7 @@ from cpdispatch import __version__
 from cpdispatch.cli.archive import app as archive
 from cpdispatch.cli.compare import compare
 from cpdispatch.cli.experiment import experiment
+from cpdispatch.cli.explain import explain
 from cpdispatch.cli.generate import generate
 from cpdispatch.cli.importing import app as import_
 from cpdispatch.cli.learn import app as learn
@@ -28,8 +29,10 @@ from cpdispatch.cli.signals import SignalledError, end, on_signals
 from cpdispatch.cli.simulate import simulate
 from cpdispatch.cli.slurm import app as slurm
 from cpdispatch.cli.solve import solve
+from cpdispatch.cli.status import status
 from cpdispatch.cli.tune import tune
 from cpdispatch.cli.verify import verify
+from cpdispatch.cli.watch import watch
 from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning
 
 app = App(
@@ -39,7 +42,8 @@ app = App(
     help_format="markdown",
 )
 COMMANDS = (
-    simulate, experiment, compare, report, solve, verify, generate, resample, tune, predict
+    simulate, experiment, compare, report, explain, status, watch, solve, verify, generate,
+    resample, tune, predict,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from cpdispatch.errors import InputError
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 STARTING = "starting"
 """What a command is at while its libraries are loaded."""
+
+BEAT_S = 30.0
+"""Seconds between two lines of a `Heartbeat`."""
 
 DONE, FINDINGS, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -48,9 +52,27 @@ def table_of(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table
     return table
 
 
+class Heartbeat:
+    """Says something on standard error every half minute, where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._began = self._said = monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it was made."""
+        return monotonic() - self._began
+
+    def say(self, text: Callable[[], str]) -> None:
+        """Print the text, if it is time."""
+        if monotonic() - self._said >= BEAT_S:
+            self._said = monotonic()
+            print(text(), file=sys.stderr, flush=True)
+
+
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
-    """Bars on standard error, one a phase; nothing when that is no terminal.
+    """Bars on standard error, one a phase; a line every half minute when that is no terminal.
 
     The time so far goes on while the share that is done stands still, as it does while kernels are
     compiled.
@@ -72,8 +94,14 @@ def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
     ) as bars:  # fmt: skip
 
         def show(name: str) -> Callable[[float], None]:
-            task = bars.add_task(name, total=1.0)
-            return lambda share: bars.update(task, completed=share)
+            task, beat = bars.add_task(name, total=1.0), Heartbeat()
+
+            def advance(share: float) -> None:
+                bars.update(task, completed=share)
+                if not console.is_terminal:
+                    beat.say(lambda: f"{name}: {share:.0%} after {beat.seconds:,.0f} s")
+
+            return advance
 
         try:
             yield show

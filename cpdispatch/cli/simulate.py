@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from cpdispatch.cli.options import (
     EventOptions,
+    Flag,
     Json,
     LogOptions,
     OutputOptions,
@@ -19,6 +25,7 @@ from cpdispatch.cli.options import (
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import print_runs
 from cpdispatch.cli.signals import stoppable
+from cpdispatch.cli.watch import watched
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
@@ -39,6 +46,7 @@ def simulate(
     happens: EventOptions = EventOptions(),
     output: OutputOptions = OutputOptions(),
     where: WorkerOptions = WorkerOptions(),
+    watch: Flag = False,
     json: Json = False,
 ) -> int:
     """Replay logs through one or more dispatchers and compare them.
@@ -59,6 +67,9 @@ def simulate(
     shake
         So many draws of each run: the log as it is, then with each submission up to a minute later
         and other seeds. Figures are means, and it is said which differences are more than noise.
+    watch
+        Show on standard error what goes on: simulated time, speed, queue, what is in use, the last
+        decisions. From another terminal, cpdispatch watch shows the same of a run with --out.
     json
         Print one JSON object.
     """
@@ -95,11 +106,14 @@ def simulate(
             "that was restarted; leave one of them out"
         )
     of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events}
-    plans = experiment.plans(output.plan(limit_s, of_runs))
+    looked_at = watch_folder(output.out, where.cluster) if watch else None
+    plan = replace(output.plan(limit_s, of_runs), watch_folder=looked_at)
+    plans = experiment.plans(plan)
     with status("checking names"):
         experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events)
     output.claim(plan for _, plan in plans)
-    with stoppable(output.kept) as stop, progress_bars() as show:
+    shown = progress_bars() if looked_at is None else watched(looked_at)
+    with stoppable(output.kept) as stop, shown as show:
         advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
         summaries, failure = experiment.run(
             plans, workers, lambda done, runs: advance(done / runs), stop
@@ -109,3 +123,16 @@ def simulate(
     if failure is not None:
         raise failure
     return DONE
+
+
+def watch_folder(out: Path | None, cluster: str | None) -> Path:
+    """Where the runs say what they are at: with the results, or in a folder that is removed."""
+    if out is not None:
+        return out.absolute()
+    if cluster is not None:
+        raise UsageError(
+            "--watch with --cluster needs --out FOLDER, where the runs say what they are at"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="cpdispatch-watch-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -54,6 +54,8 @@ class RunPlan:
         Of the log, see `cpdispatch.workloads.shake.shaken`.
     place : int
         Which of the experiment's runs it is, in the order in which they were named, from 0 on.
+    watch_folder : Path or None
+        Where a run that has no folder says what it is at.
     """
 
     dispatcher: str
@@ -66,6 +68,16 @@ class RunPlan:
     dump_every: int = 100
     draw: int = 0
     place: int = 0
+    watch_folder: Path | None = None
+
+    @property
+    def status(self) -> Path | None:
+        """The file in which the run says what it is at, see `cpdispatch.simulator.live`."""
+        from cpdispatch.simulator.live import STATUS
+
+        if self.folder is None and self.watch_folder is not None:
+            return self.watch_folder / f"run-{self.place}" / STATUS
+        return None if self.folder is None else self.folder / STATUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,21 +328,34 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
     workload, system = shaken(log[0], plan.draw), log[1]
     folder = plan.folder if sign is None or sign.exists() else None
     saved = folder is not None and (folder / ABOUT).exists()
+    here = folder is not None or plan.folder is None
     watch = Watch(
-        report, dumper(plan), folder, plan.checkpoint_s, folder is not None, asked_to_stop
-    )
-    run = simulate(
-        workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed), watch=watch,
-        **(plan.rules or {}),
+        report, dumper(plan), folder, plan.checkpoint_s, folder is not None,
+        plan.status if here else None, asked_to_stop,
     )  # fmt: skip
-    of_plan = {"draw": plan.draw, "place": plan.place}
-    moved = any(run.about.get(key) != value for key, value in of_plan.items())
-    run = replace(run, about=run.about | of_plan)
-    if folder is not None and not saved:
-        finished(run, folder)
-    elif folder is not None and moved:
-        run.save_about(folder)
+    with _gone_at_last(watch.status):
+        run = simulate(
+            workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed),
+            watch=watch, **(plan.rules or {}),
+        )  # fmt: skip
+        of_plan = {"draw": plan.draw, "place": plan.place}
+        moved = any(run.about.get(key) != value for key, value in of_plan.items())
+        run = replace(run, about=run.about | of_plan)
+        if folder is not None and not saved:
+            finished(run, folder)
+        elif folder is not None and moved:
+            run.save_about(folder)
     return RunSummary.of(run, whole=plan.folder is not None and folder is None)
+
+
+@contextmanager
+def _gone_at_last(status: Path | None) -> Iterator[None]:
+    """Remove what a run says of itself when it is over, saved, or has failed."""
+    try:
+        yield
+    finally:
+        if status is not None:
+            status.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -85,6 +85,17 @@ def array(column: pa.ChunkedArray[Any]) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
+def flat(column: pa.ChunkedArray[Any]) -> tuple[IntArray, NDArray[Any]]:
+    """Offset and values of a column of lists, see `lists`; a list that is null is empty."""
+    import pyarrow.compute as pc
+
+    lengths: Any = pc.fill_null(pc.list_value_length(column), 0)
+    offset = np.zeros(len(column) + 1, dtype=np.int64)
+    np.cumsum(array(lengths), out=offset[1:])
+    values: Any = pc.list_flatten(column)
+    return offset, array(values)
+
+
 def is_text(column: pa.ChunkedArray[Any], text: str) -> NDArray[np.bool_]:
     """Which rows of a column of texts, none of them null, hold this one."""
     parts = [np.zeros(0, dtype=np.bool_)]

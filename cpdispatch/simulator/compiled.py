@@ -21,6 +21,7 @@ from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Job, JobTable, Workload
 from cpdispatch.predict import Cautious, Predictor, Remembering, known_s
 from cpdispatch.predict.guard import Guard
+from cpdispatch.simulator.live import LAST, Dispatched, Now
 from cpdispatch.simulator.records import Records
 from cpdispatch.simulator.simulation import check
 from cpdispatch.system import System
@@ -212,6 +213,26 @@ class CompiledSimulation:
     def of_predictor(self) -> dict[str, object]:
         """The wall time of the predictor's calls so far, seconds, and its own tables if any."""
         return {} if self._told is None else self._told.guard.summary()
+
+    @property
+    def at_present(self) -> Now | None:
+        """What it is like between two events, for those who look on; None when it is over."""
+        if self._replay is None:
+            return None
+        state, nodes = self._replay.state, self._replay.nodes
+        at, held = state.at, np.zeros_like(self.system.capacity)
+        if nodes is None:
+            held[0, 0] = self.system.total[0] - at[layout.FREE]
+        else:
+            held = self.system.capacity - nodes.free
+        count = int(at[layout.DISPATCHES])
+        recent = slice(max(count - LAST, 0), count)
+        queue, _, started = state.counts[:3, recent].tolist()
+        last = zip(state.times[recent].tolist(), queue, started, strict=True)
+        return Now(
+            int(at[layout.NOW]), int(at[layout.QUEUED]), int(at[layout.RUNNING]), count, held,
+            tuple(Dispatched(*each, None) for each in last),
+        )  # fmt: skip
 
     @property
     def progress(self) -> float:

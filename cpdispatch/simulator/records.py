@@ -13,6 +13,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.jobs import Workload
+from cpdispatch.simulator.live import Dispatched
 
 NOT_STARTED = -1
 EASY_WAIT = "easy_wait"
@@ -71,15 +72,20 @@ class Records:
         fail, as is the next.
     requeued : int64 array, shape (jobs,)
         How often it was queued again because a node failed.
+    promised_at_s, promised_s : int64 array, shape (jobs,)
+        When each job was first promised a later start, and that start; -1 for none. Empty in
+        compiled replays, which do not record it.
 
     Parameters
     ----------
     workload : Workload
     failures : bool
         Whether nodes can fail.
+    promises : bool
+        Whether promised starts are recorded.
     """
 
-    def __init__(self, workload: Workload, failures: bool = False) -> None:
+    def __init__(self, workload: Workload, failures: bool = False, promises: bool = False) -> None:
         jobs = len(workload)
         self.failed = np.zeros(jobs * failures, dtype=np.bool_)
         self.requeued = np.zeros(jobs * failures, dtype=np.int64)
@@ -89,6 +95,8 @@ class Records:
         self.start_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.end_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.expected_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
+        self.promised_at_s = np.full(jobs * promises, NOT_STARTED, dtype=np.int64)
+        self.promised_s = np.full(jobs * promises, NOT_STARTED, dtype=np.int64)
         self.killed = np.zeros(jobs, dtype=np.bool_)
         self.reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
         self.lost_start_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
@@ -127,6 +135,11 @@ class Records:
         _note_starts(now, entries, rows, placements.offset, self.start_s, self._first, self._count)
         self._node.frombytes(placements.node.astype(np.int32).tobytes())
         self._units.frombytes(placements.units.astype(np.int32).tobytes())
+
+    def promised(self, now: int, rows: IntArray, start_s: IntArray) -> None:
+        """Remember the starts that jobs are promised, of those that had none so far."""
+        new = self.promised_s[rows] == NOT_STARTED
+        self.promised_at_s[rows[new]], self.promised_s[rows[new]] = now, start_s[new]
 
     def lost(self, row: int, now: int) -> None:
         """Remember the attempt at a job as one that is killed, as if it had not started before."""
@@ -196,6 +209,18 @@ class Records:
         self._new.append((now, queue, running, started, ms, certificate, phases_ms))
         if len(self._new) == _DISPATCHES:
             self._take_in()
+
+    def last_dispatches(self, most: int) -> tuple[Dispatched, ...]:
+        """The last dispatches, so many at most, the last one last."""
+        self._take_in()
+        first = max(len(self._time) - most, 0)
+        counts = (self._counts["queue"][first:], self._counts["started"][first:])
+        return tuple(
+            Dispatched(int(time), int(queue), int(started), float(ms))
+            for time, queue, started, ms in zip(
+                self._time[first:], *counts, self._ms[first:], strict=True
+            )
+        )
 
     def _take_in(self) -> None:
         """Put the dispatches since the last call into the columns: many at once are faster."""

@@ -33,6 +33,7 @@ from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
 from cpdispatch.simulator.compiled import CompiledSimulation, replayable, tests_replayable
+from cpdispatch.simulator.live import STATUS, Telling
 from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System, system_as_dict
@@ -69,6 +70,9 @@ class Watch:
     resume : bool
         Go on from the folder's checkpoint, if there is one. The folder must be this run's alone:
         temporary files that a killed run left there are removed.
+    status : Path or None
+        A small file that says what the replay is at, replaced about once a second, see
+        `cpdispatch.simulator.live`.
     stop : callable
         Asked after each decision; when true, a checkpoint is made and `InterruptedRunError` raised.
     """
@@ -78,6 +82,7 @@ class Watch:
     folder: Path | None = None
     checkpoint_s: float = CHECKPOINT_S
     resume: bool = False
+    status: Path | None = None
     stop: Callable[[], bool] = lambda: False
 
 
@@ -260,7 +265,7 @@ def no_tests_text(dispatcher: str) -> str:
 
 def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:
     """The finished run of a folder, or the replay of its checkpoint, or else the fresh one."""
-    sweep(folder, *FILES, CHECKPOINT)
+    sweep(folder, *FILES, CHECKPOINT, STATUS)
     if (folder / ABOUT).exists():
         done = Run.load(folder)
         check_same_run(done.about, fresh.about, folder)
@@ -305,10 +310,18 @@ class _Replay:
         began = perf_counter()
         checkpoints = _Checkpoints(began, inf if watch.folder is None else watch.checkpoint_s)
         before, over = self.seconds, False
+        telling = Telling(
+            watch.status, self.about, self.simulation.system, len(self.simulation.workload)
+        )
+        present = self.simulation.at_present
         while not over:
             over, stop = self._some(watch, min(perf_counter() + _MOMENT_S, checkpoints.due))
             now = perf_counter()
             self.seconds = before + now - began
+            if over or telling.due:
+                present = self.simulation.at_present or present
+                if present is not None:
+                    telling.tell(present, self.simulation.progress, self.seconds, over)
             if watch.progress is not None:
                 watch.progress(1.0 if over else self.simulation.progress)
             due = stop or (not over and now >= checkpoints.due)
@@ -439,14 +452,15 @@ def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
             "it, or choose another folder"
         )
     if overwrite and folder.is_dir():
-        for name in (ABOUT, CHECKPOINT):
+        for name in (ABOUT, CHECKPOINT, STATUS):
             (folder / name).unlink(missing_ok=True)
 
 
 def finished(run: Run, folder: Path) -> None:
-    """Save a run; its checkpoint is of no more use."""
+    """Save a run; its checkpoint and what told of it are of no more use."""
     run.save(folder)
-    (folder / CHECKPOINT).unlink(missing_ok=True)
+    for name in (CHECKPOINT, STATUS):
+        (folder / name).unlink(missing_ok=True)
 
 
 def fingerprint(workload: Workload, dependencies: bool = False) -> str:

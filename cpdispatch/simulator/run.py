@@ -13,7 +13,9 @@ import numpy as np
 
 from cpdispatch import verify
 from cpdispatch.analyze import metrics as figures
+from cpdispatch.analyze.explain import Explanation, explain
 from cpdispatch.analyze.metrics import ScheduleColumns
+from cpdispatch.analyze.occupancy import FOREVER, NEVER, NO_ATTEMPTS, Attempts, Occupancy, Outages
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
@@ -23,10 +25,11 @@ from cpdispatch.files import parse_json, read_parquet, read_text, replacing, wri
 from cpdispatch.jobs import LABELLED, UNKNOWN, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
-from cpdispatch.simulator.records import Test
+from cpdispatch.simulator.records import NOT_STARTED, Test
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import LIMIT, System, SystemFile, from_file, system_as_dict
 from cpdispatch.verify import Service
+from cpdispatch.verify.service import Spans, downtimes, drains
 from cpdispatch.workloads import swf
 
 if TYPE_CHECKING:
@@ -34,8 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
-ATTEMPTS, EVENTS = "attempts.parquet", "events.csv"
-FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE, ATTEMPTS, EVENTS)
+ATTEMPTS, EVENTS, PROMISES = "attempts.parquet", "events.csv", "promises.parquet"
+FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE, ATTEMPTS, EVENTS, PROMISES)
 SWF_FAILED, SWF_COMPLETED, SWF_CANCELLED = 0, 1, 5
 
 
@@ -65,6 +68,10 @@ class Run:
         of what was lost, nodes and node_units; None where nodes could not fail.
     happened : tuple of Event, or None
         What happened to the system, in order; None where nothing could.
+    promise_table : pyarrow.Table or None
+        One row for each job that was promised a later start: id, at (s, when it first was) and
+        start (s, the first one that it was promised). None where promises are not recorded, as in
+        compiled replays.
     """
 
     about: dict[str, Any]
@@ -73,6 +80,7 @@ class Run:
     workload: Workload | None = None
     attempt_table: pa.Table | None = None
     happened: tuple[Event, ...] | None = None
+    promise_table: pa.Table | None = None
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
@@ -169,6 +177,69 @@ class Run:
             else None,
         )
 
+    def explain(self, job: int) -> Explanation:
+        """Why a job waited, by its id, see `cpdispatch.analyze.explain.explain`."""
+        return explain(self.occupancy, job)
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """The schedule as what was held when, see `cpdispatch.analyze.occupancy.Occupancy`."""
+        table, kinds = self.job_table, self.system.resources
+        names = ("id", "submit", "start", "end", "units", "requested_s", "expected_s")
+        columns = {name: arrow.array(table.column(name)) for name in names}
+        depends = "preceding" in table.column_names
+        promised_at_s, promised_s = self._promises(columns["id"])
+        happened = () if self.happened is None else self.happened
+        reason, reasons = arrow.coded(table.column("reason"))
+        return Occupancy(
+            system=self.system,
+            id=columns["id"],
+            submit_s=columns["submit"],
+            start_s=columns["start"],
+            end_s=columns["end"],
+            units=columns["units"],
+            requested_s=columns["requested_s"],
+            expected_s=columns["expected_s"],
+            request=np.stack([arrow.array(table.column(f"request_{k}")) for k in kinds], axis=1),
+            reason=reason,
+            reasons=reasons,
+            final=_attempts(table, np.arange(table.num_rows), ""),
+            lost=self._lost(),
+            preceding=arrow.array(table.column("preceding")) if depends else None,
+            think_s=arrow.array(table.column("think_s")) if depends else None,
+            down=_outages(downtimes(happened)),
+            drained=_outages(drains(happened)),
+            promised_at_s=promised_at_s,
+            promised_s=promised_s,
+            decision_s=arrow.array(self.decision_table.column("time")),
+        )
+
+    def _lost(self) -> Attempts:
+        """The attempts at jobs that were killed, or that a failed node ended."""
+        if self.restarts:
+            return _attempts(self.job_table, np.arange(self.job_table.num_rows), "lost_")
+        if self.attempt_table is None:
+            return NO_ATTEMPTS
+        rows = self._rows(arrow.array(self.attempt_table.column("id")))
+        return _attempts(self.attempt_table, rows, "")
+
+    def _rows(self, ids: IntArray) -> IntArray:
+        """The rows of the table of jobs that have these ids."""
+        known = arrow.array(self.job_table.column("id"))
+        by_id = np.argsort(known, kind="stable")
+        found: IntArray = by_id[np.searchsorted(known[by_id], ids)]
+        return found
+
+    def _promises(self, ids: IntArray) -> tuple[IntArray, IntArray] | tuple[None, None]:
+        """When each job was first promised a later start, and which; None where none is known."""
+        if self.promise_table is None:
+            return None, None
+        found = np.full((2, len(ids)), NEVER, dtype=np.int64)
+        rows = self._rows(arrow.array(self.promise_table.column("id")))
+        for row, name in zip(found, ("at", "start"), strict=True):
+            row[rows] = arrow.array(self.promise_table.column(name))
+        return found[0], found[1]
+
     def _lost_s(self) -> IntArray | None:
         """Time on the nodes of each job's lost attempts; None where there can be none."""
         table = self.job_table
@@ -178,13 +249,11 @@ class Run:
             return lasted_s
         if self.attempt_table is None:
             return None
-        ids = arrow.array(table.column("id"))
-        by_id = np.argsort(ids, kind="stable")
         which, start_s, end_s = (
             arrow.array(self.attempt_table.column(name)) for name in ("id", "start", "end")
         )
-        lost_s = np.zeros(len(ids), dtype=np.int64)
-        np.add.at(lost_s, by_id[np.searchsorted(ids[by_id], which)], end_s - start_s)
+        lost_s = np.zeros(table.num_rows, dtype=np.int64)
+        np.add.at(lost_s, self._rows(which), end_s - start_s)
         return lost_s
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -196,6 +265,8 @@ class Run:
         if self.attempt_table is not None and self.happened is not None:
             tables[ATTEMPTS] = self.attempt_table
             write_bytes(folder / EVENTS, as_csv(self.happened))
+        if self.promise_table is not None:
+            tables[PROMISES] = self.promise_table
         for name, table in tables.items():
             with replacing(folder / name) as temporary:
                 pq.write_table(table, temporary, compression="zstd", row_group_size=arrow.PART)
@@ -237,18 +308,14 @@ class Run:
         folder = Path(folder)
         known, about = _read_about(folder)
         jobs = _read_table(folder / JOBS, _job_columns(known))
-        decisions = _read_table(folder / DECISIONS, {"ms": "number"})
-        if known.events is None:
-            return cls(about, jobs, decisions)
-        system = from_file(known.system)
-        attempts = _read_table(folder / ATTEMPTS, _ATTEMPT_COLUMNS)
-        known_ids = np.isin(arrow.array(attempts.column("id")), arrow.array(jobs.column("id")))
-        if not known_ids.all():
-            problem = "the table of jobs lacks a job that is named here"
-            advice = "make the run again with --overwrite"
-            raise InputError(problem, file=folder / ATTEMPTS, field="id", advice=advice)
-        happened = tuple(load_events(folder / EVENTS, system))
-        return cls(about, jobs, decisions, None, attempts, happened)
+        decisions = _read_table(folder / DECISIONS, {"time": "whole number", "ms": "number"})
+        promises = attempts = happened = None
+        if known.promises:
+            promises = _read_beside(folder / PROMISES, _PROMISE_COLUMNS, jobs)
+        if known.events is not None:
+            attempts = _read_beside(folder / ATTEMPTS, _ATTEMPT_COLUMNS, jobs)
+            happened = tuple(load_events(folder / EVENTS, from_file(known.system)))
+        return cls(about, jobs, decisions, None, attempts, happened, promises)
 
 
 class _Wait(msgspec.Struct):
@@ -286,11 +353,38 @@ class _About(msgspec.Struct):
     place: int | None = None
     wait: _Wait | None = None
     events: _Events | None = None
+    promises: bool = False
 
 
 _ATTEMPT_COLUMNS = dict.fromkeys(("id", "start", "end"), "whole number") | dict.fromkeys(
     ("nodes", "node_units"), "list of whole numbers"
 )
+
+
+_PROMISE_COLUMNS = dict.fromkeys(("id", "at", "start"), "whole number")
+
+
+def _outages(found: Spans) -> Outages:
+    """When nodes were out of service."""
+    return Outages(found.node, found.begin_s, np.minimum(found.end_s, FOREVER))
+
+
+def _attempts(table: pa.Table, rows: IntArray, prefix: str) -> Attempts:
+    """The attempts of a table, whose columns have names with this prefix."""
+    start_s, end_s = (arrow.array(table.column(f"{prefix}{at}")) for at in ("start", "end"))
+    offset, node = arrow.flat(table.column(f"{prefix}nodes"))
+    _, units = arrow.flat(table.column(f"{prefix}node_units"))
+    return Attempts(rows, start_s, end_s, offset, node, units)
+
+
+def _read_beside(path: Path, columns: dict[str, str], jobs: pa.Table) -> pa.Table:
+    """A table of a run that names jobs of the table of jobs."""
+    found = _read_table(path, columns)
+    if not np.isin(arrow.array(found.column("id")), arrow.array(jobs.column("id"))).all():
+        problem = "the table of jobs lacks a job that is named here"
+        advice = "make the run again with --overwrite"
+        raise InputError(problem, file=path, field="id", advice=advice)
+    return found
 
 
 def _with_restarts(restartable: int, idempotent: bool) -> bool:
@@ -379,11 +473,16 @@ def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
 def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -> Run:
     """The run that a simulation has recorded."""
     return Run(
-        {**about, "system": system_as_dict(simulation.system)},
+        {
+            **about,
+            "system": system_as_dict(simulation.system),
+            "promises": not isinstance(simulation, CompiledSimulation),
+        },
         _job_table(simulation),
         _decision_table(simulation),
         simulation.workload,
         *_of_events(simulation),
+        _promise_table(simulation),
     )
 
 
@@ -404,6 +503,22 @@ def _of_events(
         "node_units": arrow.lists(offset, units),
     }
     return pa.table(columns), tuple(simulation.happened)
+
+
+def _promise_table(simulation: Simulation | CompiledSimulation) -> pa.Table | None:
+    """The first promise to each job that was given one; None where they are not recorded."""
+    import pyarrow as pa
+
+    if isinstance(simulation, CompiledSimulation):
+        return None
+    records = simulation.records
+    rows = (records.promised_s != NOT_STARTED).nonzero()[0]
+    columns: dict[str, Any] = {
+        "id": arrow.numbers(simulation.workload.table.id[rows]),
+        "at": arrow.numbers(records.promised_at_s[rows]),
+        "start": arrow.numbers(records.promised_s[rows]),
+    }
+    return pa.table(columns)
 
 
 def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:

@@ -29,6 +29,7 @@ from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.course import Course
+from cpdispatch.simulator.live import LAST, Now
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import ROW, Held, State
@@ -36,7 +37,7 @@ from cpdispatch.system import System
 from cpdispatch.workloads.restarts import mark
 
 TRIGGERS = ("instant", "event")
-_REJECTED = int(Reason.REJECTED)
+_REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
 _NEVER = int(np.iinfo(np.int64).max)
 _PART = 1 << 10  # jobs that are read from the log at once
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
@@ -133,7 +134,7 @@ class Simulation:
         self._known_s = known_s(self.predictor, workload)
         self.trigger = trigger
         self.now = 0
-        self.records = Records(workload, events is not None)
+        self.records = Records(workload, events is not None, promises=True)
         self._event_by_event = trigger == "event"
         self._state = State(workload, system, correction, starvation, restart_cost_s)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
@@ -237,6 +238,11 @@ class Simulation:
             )
         if instance.stopped is not None:
             closing = self._end_tests(instance, decision)
+        if _RESERVED in decision.reason.tobytes():
+            reserved = (decision.reason == _RESERVED) & (decision.start_s > self.now)
+            later = reserved.nonzero()[0]
+            rows = self._state.queue_hidden[ROW, later]
+            self.records.promised(self.now, rows, decision.start_s[later])
         starting = _NO_POSITIONS
         if len(decision.placements.position):
             starting = (decision.start_s == self.now).nonzero()[0]
@@ -551,6 +557,16 @@ class Simulation:
     def happened(self) -> list[Event] | None:
         """What has happened to the system so far; None where nothing can."""
         return None if self._course is None else self._course.happened
+
+    @property
+    def at_present(self) -> Now:
+        """What it is like now, for those who look on."""
+        state = self._state
+        held = self.system.capacity - state.free
+        return Now(
+            self.now, state.queued, state.running, len(self.records), held,
+            self.records.last_dispatches(LAST),
+        )  # fmt: skip
 
     @property
     def progress(self) -> float:

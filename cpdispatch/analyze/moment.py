@@ -1,0 +1,184 @@
+"""One moment of a schedule: what ran where, what waited and why, and how much was in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cpdispatch.analyze.explain import CAPACITY, COMBINATION, JOB, ORDER, ready_s
+from cpdispatch.analyze.occupancy import NEVER, NEVER_FITS, REJECTED, Occupancy
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.errors import UsageError
+from cpdispatch.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job that held nodes.
+
+    Attributes
+    ----------
+    job, units : int
+    start_s, end_s : int
+        Of the attempt that ran then.
+    nodes : tuple of (int, int)
+        Each node, and how many of the units were there.
+    """
+
+    job: int
+    units: int
+    start_s: int
+    end_s: int
+    nodes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that waited.
+
+    Attributes
+    ----------
+    job, units, requested_s, submit_s : int
+    start_s : int or None
+        When it started at last.
+    cause : str
+        ``job``, ``capacity`` or ``order``, as in `cpdispatch.analyze.explain.Stretch`.
+    lacking : tuple of str
+        With ``capacity``, the resource types of which too little was free.
+    room : int
+        For how many of its units there was room.
+    """
+
+    job: int
+    units: int
+    requested_s: int
+    submit_s: int
+    start_s: int | None
+    cause: str
+    lacking: tuple[str, ...]
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much of a resource type was held on the nodes of a group.
+
+    Attributes
+    ----------
+    group, resource : str
+    held, total : int
+    """
+
+    group: str
+    resource: str
+    held: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a system was like after the dispatch of an instant.
+
+    Attributes
+    ----------
+    at_s : int
+    running : tuple of Running
+    waiting : tuple of Waiting
+        In the order of submission.
+    use : tuple of Use
+        By group, and by resource type of which the group has some.
+    down, drained : tuple of int
+        Nodes out of service.
+    """
+
+    at_s: int
+    running: tuple[Running, ...]
+    waiting: tuple[Waiting, ...]
+    use: tuple[Use, ...]
+    down: tuple[int, ...]
+    drained: tuple[int, ...]
+
+
+def moment(schedule: Occupancy, at_s: int) -> Moment:
+    """What a schedule was like at a time.
+
+    Parameters
+    ----------
+    schedule : Occupancy
+    at_s : int
+        Seconds on the clock of the log. Jobs that start then run, and those that end then do not.
+
+    Returns
+    -------
+    Moment
+
+    Raises
+    ------
+    UsageError
+        When the time is before the first submission or after the last end.
+    """
+    t = schedule
+    first_s, last_s = int(t.submit_s.min()), t.last_s - 1
+    if not first_s <= at_s <= last_s:
+        raise UsageError(f"time {at_s} is outside of the run: it goes from {first_s} to {last_s} s")
+    holds = t.during(at_s, at_s + 1)
+    held = np.zeros_like(t.system.capacity)
+    np.add.at(held, holds.node, holds.units[:, None] * t.request[holds.row])
+    down, drained = (np.unique(outages.at(at_s)) for outages in (t.down, t.drained))
+    free = np.maximum(t.system.capacity - held, 0)
+    free[down] = free[drained] = 0
+    running = []
+    for row in np.unique(holds.row).tolist():
+        mine = (holds.row == row).nonzero()[0]
+        places = zip(holds.node[mine].tolist(), holds.units[mine].tolist(), strict=True)
+        span = holds.start_s.item(mine[0]), holds.end_s.item(mine[0])
+        running.append(Running(t.id.item(row), t.units.item(row), *span, tuple(places)))
+    waiting = [
+        _waiting(t, row, at_s, free)
+        for row in _rows_waiting(t, at_s, holds.row).nonzero()[0].tolist()
+    ]
+    return Moment(
+        at_s, tuple(running), tuple(waiting), use_of(t.system, held), tuple(down.tolist()),
+        tuple(drained.tolist()),
+    )  # fmt: skip
+
+
+def _rows_waiting(t: Occupancy, at_s: int, running: IntArray) -> BoolArray:
+    """Which jobs are submitted, have not started for the last time, and do not run."""
+    found: BoolArray = (t.submit_s <= at_s) & ~t.because(NEVER_FITS, REJECTED)
+    found &= (t.start_s == NEVER) | (t.start_s > at_s)
+    found[running] = False
+    return found
+
+
+def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
+    units, request = t.units.item(row), t.request[row]
+    asked = request.nonzero()[0]
+    each = free[:, asked] // request[asked]
+    room = units if not len(asked) else int(np.minimum(each.min(axis=1), units).sum())
+    room, lacking = min(room, units), ()
+    if at_s < ready_s(t, row):
+        cause = JOB
+    elif room >= units:
+        cause = ORDER
+    else:
+        cause = CAPACITY
+        short = np.minimum(each, units).sum(axis=0) < units
+        lacking = tuple(t.system.resources[k] for k in asked[short].tolist()) or (COMBINATION,)
+    start_s = t.start_s.item(row)
+    return Waiting(
+        t.id.item(row), units, t.requested_s.item(row), t.submit_s.item(row),
+        None if start_s == NEVER else start_s, cause, lacking, room,
+    )  # fmt: skip
+
+
+def use_of(system: System, held: IntArray) -> tuple[Use, ...]:
+    """What is held by group and resource type; ``held`` has shape (nodes, resources)."""
+    found = []
+    for number, group in enumerate(system.groups):
+        of_group = held[system.group_of == number].sum(axis=0).tolist()
+        for name, one, amount in zip(system.resources, group.capacity, of_group, strict=True):
+            if one:
+                found.append(Use(group.name, name, amount, one * group.nodes))
+    return tuple(found)

@@ -1,0 +1,359 @@
+"""What jobs held of a system over a whole schedule, and what room they left on its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.system import System
+
+NEVER = -1
+FOREVER = 2**62
+BACKFILLED, LATE, NEVER_FITS, REJECTED = "backfilled", "late", "never_fits", "rejected"
+"""Reasons of starts, and of jobs that leave the queue without one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holds:
+    """What was held of nodes, one entry an attempt at a job and node.
+
+    Attributes
+    ----------
+    row : int64 array, shape (entries,)
+        The job's row in the schedule.
+    node, units : int64 array, shape (entries,)
+    start_s, end_s : int64 array, shape (entries,)
+        The node is held from the start on and is free again at the end.
+    """
+
+    row: IntArray
+    node: IntArray
+    units: IntArray
+    start_s: IntArray
+    end_s: IntArray
+
+    def take(self, which: BoolArray | IntArray) -> Holds:
+        """Some of the entries."""
+        columns = (self.row, self.node, self.units, self.start_s, self.end_s)
+        return Holds(*(column[which] for column in columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempts:
+    """Attempts at jobs, each with its nodes.
+
+    Attributes
+    ----------
+    row : int64 array, shape (attempts,)
+        The job's row in the schedule.
+    start_s, end_s : int64 array, shape (attempts,)
+    offset : int64 array, shape (attempts + 1,)
+        The k-th attempt's entries are ``offset[k]:offset[k + 1]``.
+    node, units : integer array, shape (entries,)
+    """
+
+    row: IntArray
+    start_s: IntArray
+    end_s: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+    def during(self, begin_s: int, end_s: int) -> Holds:
+        """What is held at some time in [begin, end), whole attempts."""
+        meets = (self.start_s < end_s) & (self.end_s > np.maximum(begin_s, self.start_s))
+        which = meets.nonzero()[0]
+        count = self.offset[which + 1] - self.offset[which]
+        attempt = np.repeat(which, count)
+        first = np.cumsum(count) - count
+        entry = np.repeat(self.offset[which] - first, count) + np.arange(len(attempt))
+        node, units = (part[entry].astype(np.int64) for part in (self.node, self.units))
+        return Holds(self.row[attempt], node, units, self.start_s[attempt], self.end_s[attempt])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outages:
+    """When nodes were out of service; arrays of shape (outages,).
+
+    Attributes
+    ----------
+    node, begin_s, end_s : int64 array
+        `FOREVER` is the end of those that had none.
+    """
+
+    node: IntArray
+    begin_s: IntArray
+    end_s: IntArray
+
+    def at(self, time_s: int) -> IntArray:
+        """The nodes that are out of service at a time."""
+        found: IntArray = self.node[(self.begin_s <= time_s) & (time_s < self.end_s)]
+        return found
+
+
+NO_OUTAGES = Outages(*np.zeros((3, 0), dtype=np.int64))
+NO_ATTEMPTS = Attempts(*np.zeros((3, 0), dtype=np.int64), *np.zeros((3, 1), dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occupancy:
+    """A whole schedule: what each job asked for, and what was held when.
+
+    Attributes
+    ----------
+    system : System
+    id, submit_s, start_s, end_s, units, requested_s, expected_s : int64 array, shape (jobs,)
+        In the order of submission. Start and end are those of the last attempt, `NEVER` where
+        there was none.
+    request : int64 array, shape (jobs, resources)
+        Of each unit.
+    reason : int32 array, shape (jobs,)
+        Why it started, or never did: index of the word in ``reasons``.
+    reasons : sequence of str
+        Words of the table of jobs, such as `BACKFILLED`.
+    final : Attempts
+        One a job, in their order: that of ``start_s`` and ``end_s``.
+    lost : Attempts
+        Those that were killed, or that a failed node ended.
+    preceding, think_s : int64 array, shape (jobs,), or None
+        The job to wait for and the seconds after its end, where dependencies were honoured.
+    down, drained : Outages
+        When nodes were down, and nothing ran there; and when they were drained: what ran there went
+        on, and nothing started.
+    promised_at_s, promised_s : int64 array, shape (jobs,), or None
+        When a job was first promised a later start, and that start; `NEVER` for none. None where
+        promises were not recorded.
+    decision_s : int64 array, shape (decisions,)
+        When dispatches were made.
+    """
+
+    system: System
+    id: IntArray
+    submit_s: IntArray
+    start_s: IntArray
+    end_s: IntArray
+    units: IntArray
+    requested_s: IntArray
+    expected_s: IntArray
+    request: IntArray
+    reason: NDArray[np.int32]
+    reasons: Sequence[str]
+    final: Attempts
+    lost: Attempts = NO_ATTEMPTS
+    preceding: IntArray | None = None
+    think_s: IntArray | None = None
+    down: Outages = NO_OUTAGES
+    drained: Outages = NO_OUTAGES
+    promised_at_s: IntArray | None = None
+    promised_s: IntArray | None = None
+    decision_s: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def last_s(self) -> int:
+        """A time after all that happened."""
+        outages = [time for out in (self.down, self.drained) for time in (out.begin_s, out.end_s)]
+        times = [self.end_s, self.lost.end_s, self.submit_s, self.decision_s, *outages]
+        return max(int(time[time < FOREVER].max(initial=0)) for time in times) + 1
+
+    def because(self, *reasons: str) -> BoolArray:
+        """Which jobs started, or never did, for one of these reasons; shape (jobs,)."""
+        codes = [code for code, name in enumerate(self.reasons) if name in reasons]
+        found: BoolArray = np.isin(self.reason, codes)
+        return found
+
+    def during(self, begin_s: int, end_s: int) -> Holds:
+        """What is held at some time in [begin, end), of all attempts."""
+        final, lost = (part.during(begin_s, end_s) for part in (self.final, self.lost))
+        names = ("row", "node", "units", "start_s", "end_s")
+        return Holds(*(np.concatenate([getattr(part, n) for part in (final, lost)]) for n in names))
+
+
+class Room:
+    """Room for units of a request beside what others hold, over a span of time.
+
+    A window [from, until) has room for a unit on a node when the node has what the unit asks for
+    through all of it. Nodes that are down have nothing. On nodes that are drained no window begins.
+
+    Parameters
+    ----------
+    system : System
+    holds : Holds
+        What others hold.
+    request : int64 array, shape (entries, resources)
+        What each unit of each of these entries asks for.
+    down, drained : Outages
+    begin_s, end_s : int
+        The span; windows lie in it.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        holds: Holds,
+        request: IntArray,
+        down: Outages,
+        drained: Outages,
+        begin_s: int,
+        end_s: int,
+    ) -> None:
+        self._drained = drained
+        self.begin_s, self.end_s = begin_s, end_s
+        out = (down.begin_s < end_s) & (down.end_s > begin_s)
+        node = np.concatenate((holds.node, down.node[out]))
+        amount = np.concatenate((holds.units[:, None] * request, system.capacity[down.node[out]]))
+        start_s = np.concatenate((holds.start_s, down.begin_s[out])).clip(begin_s, end_s)
+        stop_s = np.concatenate((holds.end_s, down.end_s[out])).clip(begin_s, end_s)
+        self._nodes = _Level.of(system, node, amount, start_s, stop_s, begin_s, drained.node)
+        sudden = np.concatenate((holds.start_s, down.begin_s))
+        freed = np.concatenate((holds.end_s, down.end_s, drained.end_s))
+        both = np.concatenate((sudden, freed, drained.begin_s))
+        self.changes_s = np.unique(both[(begin_s < both) & (both < end_s)])
+        """When anything changes inside the span."""
+        self.freed_s = np.unique(freed[(begin_s < freed) & (freed < end_s)])
+        """When there is more room."""
+
+    def fits(self, request: IntArray, from_s: IntArray, until_s: IntArray, most: int) -> IntArray:
+        """How many units of a request fit through each window, ``most`` at most.
+
+        Parameters
+        ----------
+        request : int64 array, shape (resources,)
+        from_s, until_s : int64 array, shape (windows,)
+            ``until_s`` is greater.
+        most : int
+
+        Returns
+        -------
+        int64 array, shape (windows,)
+        """
+        found = np.zeros(len(from_s), dtype=np.int64)
+        for level in self._nodes:
+            room = level.least(request, from_s, until_s, most)
+            if level.node in self._drained.node:
+                room[self._is_drained(level.node, from_s)] = 0
+            found += level.nodes * room
+        return np.minimum(found, most)
+
+    def _is_drained(self, node: int, time_s: IntArray) -> BoolArray:
+        here = (self._drained.node == node).nonzero()[0].tolist()
+        found = np.zeros(len(time_s), dtype=np.bool_)
+        for k in here:
+            found |= (self._drained.begin_s[k] <= time_s) & (time_s < self._drained.end_s[k])
+        return found
+
+    def longest(self, request: IntArray, from_s: IntArray, units: int, most_s: int) -> IntArray:
+        """For how long so many units fit from each time on, ``most_s`` at most; 0 if not at all.
+
+        Parameters
+        ----------
+        request : int64 array, shape (resources,)
+        from_s : int64 array, shape (windows,)
+            ``from_s + most_s`` lies in the span.
+        units, most_s : int
+
+        Returns
+        -------
+        int64 array, shape (windows,)
+            Seconds.
+        """
+        found = np.zeros(len(from_s), dtype=np.int64)
+        which = (self.fits(request, from_s, from_s + 1, units) >= units).nonzero()[0]
+        begin_s = from_s[which]
+        stops = np.append(self.changes_s, self.end_s)
+        # The window up to stops[low] is known to fit, and so is none beyond stops[high].
+        low = np.searchsorted(stops, begin_s, side="right")
+        high = np.searchsorted(stops, begin_s + most_s, side="left")
+        while (low < high).any():
+            middle = (low + high + 1) // 2
+            until_s = np.minimum(stops[np.minimum(middle, len(stops) - 1)], begin_s + most_s)
+            fits = self.fits(request, begin_s, until_s, units) >= units
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
+        found[which] = np.minimum(stops[np.minimum(low, len(stops) - 1)] - begin_s, most_s)
+        return found
+
+
+class _Level:
+    """What is free on a node over time, or on each of several on which nothing is held.
+
+    Attributes
+    ----------
+    node : int
+        The node, or the first one of those.
+    nodes : int
+        How many they are.
+    """
+
+    def __init__(self, node: int, time_s: IntArray, free: IntArray, nodes: int = 1) -> None:
+        self.node = node
+        self.nodes = nodes
+        self._time_s = time_s
+        self._free = free
+        self._asked: bytes | None = None
+        self._least: list[IntArray] = []
+
+    @classmethod
+    def of(
+        cls, system: System, node: IntArray, amount: IntArray,
+        start_s: IntArray, stop_s: IntArray, begin_s: int, apart: IntArray,
+    ) -> list[_Level]:  # fmt: skip
+        """The levels of all nodes, from what is held of them in a span; those ``apart`` alone."""
+        place = np.concatenate((node, node))
+        time_s = np.concatenate((start_s, stop_s))
+        order = np.lexsort((time_s, place))
+        place, time_s = place[order], time_s[order]
+        held = np.cumsum(np.concatenate((amount, -amount))[order], axis=0)
+        last = np.append((np.diff(place) != 0) | (np.diff(time_s) != 0), True)[: len(place)]
+        place, time_s, held = place[last], time_s[last], held[last]
+        alone = np.unique(np.concatenate((place, apart)))
+        cuts = np.append(np.searchsorted(place, alone), len(place)).tolist()
+        found = []
+        for here, low, high in zip(alone.tolist(), cuts[:-1], cuts[1:], strict=True):
+            # Nothing is held any more at the last time of the node before, where the sum is 0.
+            capacity = system.capacity[here]
+            times, free = time_s[low:high], np.maximum(capacity - held[low:high], 0)
+            if low == high or time_s[low] > begin_s:
+                times, free = np.append(begin_s, times), np.concatenate((capacity[None], free))
+            found.append(cls(here, times, free))
+        idle = np.setdiff1d(np.arange(system.nodes), alone)
+        for group in np.unique(system.group_of[idle]).tolist():
+            here = idle[system.group_of[idle] == group]
+            free = system.capacity[here[:1]]
+            found.append(cls(int(here[0]), np.array([begin_s]), free, len(here)))
+        return found
+
+    def least(self, request: IntArray, from_s: IntArray, until_s: IntArray, most: int) -> IntArray:
+        """How many units fit through each window."""
+        table = self._table(request, most)
+        low = np.searchsorted(self._time_s, from_s, side="right") - 1
+        high = np.searchsorted(self._time_s, until_s, side="left")
+        height = np.frexp((high - low).astype(np.float64))[1] - 1
+        found = np.empty(len(low), dtype=np.int64)
+        for k in np.unique(height).tolist():
+            here = height == k
+            found[here] = np.minimum(table[k][low[here]], table[k][high[here] - (1 << k)])
+        return found
+
+    def _table(self, request: IntArray, most: int) -> list[IntArray]:
+        """Least room of 1, 2, 4, ... times in a row, for windows of any length."""
+        key = request.tobytes() + most.to_bytes(8, "little")
+        if self._asked == key:
+            return self._least
+        asked = request > 0
+        room = np.full(len(self._free), most, dtype=np.int64)
+        if asked.any():
+            room = np.minimum((self._free[:, asked] // request[asked]).min(axis=1), most)
+        self._asked, self._least = key, [room]
+        while 2 ** len(self._least) <= len(room):
+            before, width = self._least[-1], 2 ** (len(self._least) - 1)
+            self._least.append(np.minimum(before[:-width], before[width:]))
+        return self._least
+
+
+def by_stretch(state: IntArray) -> Iterator[tuple[int, int]]:
+    """First and one past the last position of each run of equal values."""
+    cuts = np.append(0, (np.diff(state) != 0).nonzero()[0] + 1).tolist()
+    yield from zip(cuts, [*cuts[1:], len(state)], strict=True)

@@ -1,0 +1,118 @@
+"""What `cpdispatch explain` prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cpdispatch import cli
+from cpdispatch.analyze.explain import as_dict
+from cpdispatch.simulator import Run, simulate
+from cpdispatch.system import NodeGroup, System
+from tests.simulator.cases import workload
+from tests.simulator.test_events import DRAIN, UNDRAIN, happen
+
+POOL = System.pool(4)
+ROWS = [(0, 3, 900, 600), (60, 4, 1800, 1200), (120, 2, 3600, 60), (180, 1, 500, 500)]
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    simulate(workload(ROWS), POOL, "easy").save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run([str(argument) for argument in arguments])
+    return code, *capsys.readouterr()
+
+
+def test_it_says_what_held_a_job_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = said(capsys, "explain", folder, "--job", 3)
+    assert (code, err) == (0, "")
+    for line in (
+        "Job 3 waited 29 min under easy (case on 4)",
+        "2 units of 1 core each, for 60 min",
+        "1 job submitted earlier waited when it was submitted. It started before it.",
+        "1 job submitted later started before it: backfilled.",
+        "too little core: room for 0 to 1 of its 2 units; 2 jobs ran on it, 1 of them ended;",
+        "the dispatcher: the job fit and was not started; the room was free for 80 s, until job 2",
+        "It started when job 2 ended on its nodes.",
+        "The rest of the schedule is held as it was: every other job keeps its start",
+        "Fewer units: no; not even 1 would have fit for 60 min before it started.",
+        "    600  8 min  80 s  it ran for 60 s: enough",
+    ):
+        assert line in out
+    assert "\x1b" not in out
+
+
+def test_a_job_that_did_not_wait_has_nothing_to_explain(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = said(capsys, "explain", folder, "--job", 1)
+    assert "Job 1 did not wait" in out
+    assert "held it back" not in out
+    assert "sooner" not in out
+
+
+def test_json_has_the_whole_explanation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "explain", folder, "--job", 3, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["errors"] == []
+    (only,) = found["explanations"]
+    assert (only["run"], only["dispatcher"]) == (str(folder), "easy")
+    whole = json.loads(json.dumps(as_dict(Run.load(folder).explain(3))))
+    assert {key: only[key] for key in whole} == whole
+
+
+def test_an_unknown_job_is_one_line_with_ids_near_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "explain", folder, "--job", 30)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "the run has no job 30; ids near it: 2, 3, 4" in err
+
+
+@pytest.mark.parametrize("arguments", [["--job", "x"], [], ["--job", "1.5"]])
+def test_a_job_that_is_no_number_is_an_error(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "explain", folder, *arguments)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+
+
+def test_each_run_of_a_folder_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("easy", "fifo"):
+        simulate(workload(ROWS), POOL, name).save(tmp_path / name)
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 3)
+    assert "under easy" in out
+    assert "under fifo" in out
+
+
+def test_other_causes_have_their_own_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = System("nodes", ("core",), (NodeGroup("node", 4, (1,)),))
+    log = workload([(0, 1, 10, 10), (0, 2, 10, 10), (0, 9, 5, 5)], {2: (1, 5)})
+    events = happen((12, DRAIN, "0-2"), (40, UNDRAIN, "0-2"))
+    made = simulate(log, nodes, "easy", dependencies=True, events=events)
+    assert made.verify() == []
+    made.save(tmp_path)
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 2)
+    assert "job 1, after which it comes, and the think time after its end" in out
+    assert "3 nodes out of service" in out
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 3)
+    assert "Job 3 never started" in out
+    assert "the empty system has room for 4 of its 9 units" in out

@@ -1,0 +1,165 @@
+"""The plain twin of explanations: second by second, with lists and dictionaries.
+
+It shares no code with the package: it counts what is free on each node at each second from the
+tables of a run, as its columns tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cpdispatch.simulator import Run
+
+REFUSED = ("never_fits", "rejected")
+
+
+@dataclass
+class Held:
+    """An attempt at a job."""
+
+    job: int
+    start: int
+    end: int
+    nodes: dict[int, int]
+
+
+@dataclass
+class Job:
+    id: int
+    row: int
+    submit: int
+    start: int
+    end: int
+    units: int
+    request: list[int]
+    requested: int
+    reason: str
+    after: int
+    think: int
+
+
+@dataclass
+class Plain:
+    """A run as plain lists."""
+
+    capacity: list[list[int]]
+    names: list[str]
+    jobs: list[Job]
+    held: list[Held] = field(default_factory=list)
+    down: list[set[int]] = field(default_factory=list)
+    """The nodes that are down at each second."""
+    drained: list[set[int]] = field(default_factory=list)
+    last: int = 0
+
+    @classmethod
+    def of(cls, run: Run) -> Plain:
+        system, table = run.system, run.job_table.to_pylist()
+        jobs, held = [], []
+        for row, each in enumerate(table):
+            request = [each[f"request_{name}"] for name in system.resources]
+            jobs.append(
+                Job(
+                    each["id"], row, each["submit"], each["start"], each["end"], each["units"],
+                    request, each["requested_s"], each["reason"], each.get("preceding", -1),
+                    each.get("think_s", -1),
+                )
+            )  # fmt: skip
+            for prefix in ("", "lost_"):
+                if each.get(f"{prefix}start", -1) >= 0:
+                    nodes = zip(each[f"{prefix}nodes"], each[f"{prefix}node_units"], strict=True)
+                    start, end = each[f"{prefix}start"], each[f"{prefix}end"]
+                    held.append(Held(each["id"], start, end, dict(nodes)))
+        for each in [] if run.attempt_table is None else run.attempt_table.to_pylist():
+            nodes = zip(each["nodes"], each["node_units"], strict=True)
+            held.append(Held(each["id"], each["start"], each["end"], dict(nodes)))
+        found = cls(system.capacity.tolist(), list(system.resources), jobs, held)
+        events = run.happened or ()
+        times = [h.end for h in held] + [j.submit for j in jobs] + [e.time_s for e in events]
+        times += run.decision_table.column("time").to_pylist()
+        found.last = max(times) + 1
+        for kinds, out in ((("fail", "repair"), found.down), (("drain", "undrain"), found.drained)):
+            now: set[int] = set()
+            for second in range(found.last):
+                for event in events:
+                    if event.time_s == second and event.kind == kinds[0]:
+                        now |= set(event.nodes)
+                    elif event.time_s == second and event.kind == kinds[1]:
+                        now -= set(event.nodes)
+                out.append(set(now))
+        return found
+
+    def job(self, id: int) -> Job:
+        return next(job for job in self.jobs if job.id == id)
+
+    def others(self, job: Job, second: int) -> list[Held]:
+        return [h for h in self.held if h.job != job.id and h.start <= second < h.end]
+
+    def room(self, job: Job, second: int, only: int | None = None) -> list[int]:
+        """How many units fit on each node at a second; of one resource type alone with ``only``."""
+        free = [list(row) for row in self.capacity]
+        for node in self.down[min(second, self.last - 1)] if self.down else ():
+            free[node] = [0] * len(self.names)
+        for held in self.others(job, second):
+            asked = self.job(held.job).request
+            for node, units in held.nodes.items():
+                for kind, each in enumerate(asked):
+                    free[node][kind] -= units * each
+        kinds = [k for k, each in enumerate(job.request) if each and only in (None, k)]
+        return [min(max(row[k], 0) // job.request[k] for k in kinds) for row in free]
+
+    def through(self, job: Job, begin: int, seconds: int) -> list[int]:
+        """How many units fit on each node through a window, were one to start there."""
+        rooms = [self.room(job, second) for second in range(begin, begin + seconds)]
+        least = [min(column) for column in zip(*rooms, strict=True)]
+        out = self.drained[begin] if begin < self.last else set()
+        return [0 if node in out else room for node, room in enumerate(least)]
+
+    def fits(self, job: Job, begin: int, seconds: int) -> int:
+        return min(job.units, sum(self.through(job, begin, seconds)))
+
+    def fits_for(self, job: Job, begin: int, most: int) -> int:
+        """For how many seconds all units fit from a second on."""
+        seconds = 0
+        while seconds < most and self.fits(job, begin, seconds + 1) == job.units:
+            seconds += 1
+        return seconds
+
+    def lacking(self, job: Job, second: int) -> tuple[str, ...] | None:
+        """Of which resource types too little is free at a second; None when the job fits."""
+        if self.fits(job, second, 1) == job.units:
+            return None
+        out = self.drained[second] if second < self.last else set()
+        short = []
+        for kind, name in enumerate(self.names):
+            if job.request[kind]:
+                room = self.room(job, second, only=kind)
+                if sum(r for node, r in enumerate(room) if node not in out) < job.units:
+                    short.append(name)
+        return tuple(short) or ("a free node combination",)
+
+    def ready(self, job: Job, start: int) -> int:
+        """From when on a job need not wait for the one that it comes after."""
+        before = [j for j in self.jobs[: job.row] if job.after >= 0 and j.id == job.after]
+        if not before or (before[0].end < 0 and before[0].reason in REFUSED):
+            return job.submit
+        if before[0].end < 0:
+            return start
+        return min(start, max(job.submit, before[0].end + max(job.think, 0)))
+
+    def waits(self, job: Job, second: int) -> bool:
+        """Whether a job waits after the dispatch of a second."""
+        if job.reason in REFUSED or job.submit > second:
+            return False
+        return not any(h.job == job.id and h.start <= second for h in self.held) or (
+            not any(h.job == job.id and h.start <= second < h.end for h in self.held)
+            and (job.start < 0 or job.start > second)
+        )
+
+    def placed(self, job: Job, begin: int, seconds: int, units: int) -> dict[int, int]:
+        """So many units on nodes, first fit, through a window; as many as fit if they do not."""
+        nodes: dict[int, int] = {}
+        for node, room in enumerate(self.through(job, begin, seconds)):
+            take = min(room, units - sum(nodes.values()))
+            if take > 0:
+                nodes[node] = take
+        return nodes

@@ -116,6 +116,7 @@ def test_a_single_run_has_no_spread(path: Path) -> None:
         ("draws", "drews", "unknown field `drews`"),
         ("= 2", '= "x"', "Expected `int`, got `str` - at `$.draws`"),
         ("= 2", "= 0", "field draws: 1 draw or more is needed (found 0)"),
+        ("draws = 2", 'limit = "abc"', "field limit: 'abc' is not a duration"),
         ('["easy", "sjf"]', "[]", "field dispatchers: one or more are needed"),
         ('file = "small.csv"', "", "field logs, the 1.: a log has either a file or the name"),
         ('system = "4"', 'archive = "kth"', "field logs, the 1.: a log has either"),

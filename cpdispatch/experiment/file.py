@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from cpdispatch.durations import seconds
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.experiment.report import report_of, tables
 from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
 from cpdispatch.files import parse_toml, write_bytes
@@ -87,6 +87,10 @@ def load(path: Path) -> ExperimentForm:
             raise InputError("one or more are needed", file=path, field=field)
     if form.draws < 1:
         raise InputError("1 draw or more is needed", file=path, field="draws", value=form.draws)
+    try:
+        seconds(form.limit)
+    except UsageError as error:
+        raise InputError(str(error), file=path, field="limit") from error
     for number, log in enumerate(form.logs, start=1):
         if bool(log.file) == bool(log.archive):
             raise InputError(

@@ -131,6 +131,14 @@ def test_a_wrong_key_or_value_is_named(path: Path, old: str, new: str, says: str
     assert str(path) in str(caught.value)
 
 
+def test_a_system_file_is_beside_the_experiments(path: Path) -> None:
+    system = 'resources = ["core"]\ngroups = [{name = "a", nodes = 4, capacity = [1]}]\n'
+    (path.parent / "mine.toml").write_text(system)
+    path.write_text(FORM.replace('"4"', '"mine.toml"'))
+    ((part, *_),) = [files.parts(files.load(path), path.parent, path.parent / "out")]
+    assert part.experiment.logs[0][1].nodes == 4
+
+
 def test_names_are_checked_before_anything_runs(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -129,7 +129,7 @@ def parts(
     logs = [
         prepare(
             archive.get(log.archive) if log.archive else _beside(beside, log.file),
-            log.system or None, filter=log.filter, units=log.units, jobs=log.jobs,
+            _system(beside, log.system), filter=log.filter, units=log.units, jobs=log.jobs,
             since=log.since, until=log.until, restartable=log.restartable, seed=form.seed,
         )
         for log in form.logs
@@ -156,6 +156,12 @@ def parts(
                 claim(plan.folder, resume=not overwrite, overwrite=overwrite)
         found.append(Part(experiment, named))
     return found
+
+
+def _system(beside: Path, named: str | None) -> str | None:
+    """A system as it is named; a file is beside the experiment's."""
+    is_file = named is not None and Path(named).suffix in (".json", ".toml")
+    return _beside(beside, str(named)) if is_file else named or None
 
 
 def _beside(folder: Path, file: str) -> str:

@@ -116,6 +116,7 @@ def test_a_single_run_has_no_spread(path: Path) -> None:
         ("draws", "drews", "unknown field `drews`"),
         ("= 2", '= "x"', "Expected `int`, got `str` - at `$.draws`"),
         ("= 2", "= 0", "field draws: 1 draw or more is needed (found 0)"),
+        ("draws = 2", 'limit = "abc"', "field limit: 'abc' is not a duration"),
         ('["easy", "sjf"]', "[]", "field dispatchers: one or more are needed"),
         ('file = "small.csv"', "", "field logs, the 1.: a log has either a file or the name"),
         ('system = "4"', 'archive = "kth"', "field logs, the 1.: a log has either"),
@@ -128,6 +129,14 @@ def test_a_wrong_key_or_value_is_named(path: Path, old: str, new: str, says: str
         files.load(path)
     assert says in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_a_system_file_is_beside_the_experiments(path: Path) -> None:
+    system = 'resources = ["core"]\ngroups = [{name = "a", nodes = 4, capacity = [1]}]\n'
+    (path.parent / "mine.toml").write_text(system)
+    path.write_text(FORM.replace('"4"', '"mine.toml"'))
+    ((part, *_),) = [files.parts(files.load(path), path.parent, path.parent / "out")]
+    assert part.experiment.logs[0][1].nodes == 4
 
 
 def test_names_are_checked_before_anything_runs(

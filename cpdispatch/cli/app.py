@@ -33,6 +33,7 @@ from cpdispatch.cli.status import status
 from cpdispatch.cli.tune import tune
 from cpdispatch.cli.verify import verify
 from cpdispatch.cli.watch import watch
+from cpdispatch.cli.whatif import whatif
 from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning
 
 app = App(
@@ -42,7 +43,7 @@ app = App(
     help_format="markdown",
 )
 COMMANDS = (
-    simulate, experiment, compare, report, explain, status, watch, solve, verify, generate,
+    simulate, experiment, whatif, compare, report, explain, status, watch, solve, verify, generate,
     resample, tune, predict,
 )  # fmt: skip
 for command in COMMANDS:

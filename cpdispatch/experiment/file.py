@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from cpdispatch.durations import seconds
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.experiment.report import report_of, tables
 from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
 from cpdispatch.files import parse_toml, write_bytes
@@ -87,6 +87,10 @@ def load(path: Path) -> ExperimentForm:
             raise InputError("one or more are needed", file=path, field=field)
     if form.draws < 1:
         raise InputError("1 draw or more is needed", file=path, field="draws", value=form.draws)
+    try:
+        seconds(form.limit)
+    except UsageError as error:
+        raise InputError(str(error), file=path, field="limit") from error
     for number, log in enumerate(form.logs, start=1):
         if bool(log.file) == bool(log.archive):
             raise InputError(
@@ -125,7 +129,7 @@ def parts(
     logs = [
         prepare(
             archive.get(log.archive) if log.archive else _beside(beside, log.file),
-            log.system or None, filter=log.filter, units=log.units, jobs=log.jobs,
+            _system(beside, log.system), filter=log.filter, units=log.units, jobs=log.jobs,
             since=log.since, until=log.until, restartable=log.restartable, seed=form.seed,
         )
         for log in form.logs
@@ -152,6 +156,12 @@ def parts(
                 claim(plan.folder, resume=not overwrite, overwrite=overwrite)
         found.append(Part(experiment, named))
     return found
+
+
+def _system(beside: Path, named: str | None) -> str | None:
+    """A system as it is named; a file is beside the experiment's."""
+    is_file = named is not None and Path(named).suffix in (".json", ".toml")
+    return _beside(beside, str(named)) if is_file else named or None
 
 
 def _beside(folder: Path, file: str) -> str:

@@ -1,0 +1,179 @@
+"""The command whatif: the same log on other systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from cpdispatch.cli.options import Flag, Json, Whole, WorkerOptions
+from cpdispatch.cli.output import (
+    DONE,
+    STARTING,
+    console_of_stdout,
+    print_json,
+    progress_bars,
+    status,
+    table_of,
+)
+from cpdispatch.cli.signals import stoppable
+from cpdispatch.durations import seconds
+from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cpdispatch.jobs import Workload
+    from cpdispatch.system import System
+
+
+def whatif(
+    trace: str,
+    *,
+    system: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", show_default=False, allow_leading_hyphen=True),
+    ] = (),
+    dispatcher: Annotated[
+        tuple[str, ...], Parameter(("--dispatcher", "-d"), negative="", show_default=False)
+    ] = (),
+    predict: str | None = None,
+    filter: Literal["all", "strong", "drop"] = "all",
+    jobs: Whole | None = None,
+    shake: Whole = 1,
+    limit: str = "1s",
+    out: Path | None = None,
+    overwrite: Flag = False,
+    csv: Path | None = None,
+    where: WorkerOptions = WorkerOptions(),
+    json: Json = False,
+) -> int:
+    """Replay a log on several systems: what would more nodes bring, or other ones?
+
+    Parameters
+    ----------
+    trace
+        A log: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
+    system
+        A number of processors, a named system, a JSON or TOML file, or a change as +20% or -10%;
+        may be given several times. Changes are of the first of the others, or of what the log says.
+    dispatcher
+        As for simulate; may be given several times. Default: easy.
+    predict
+        Predictor of durations.
+    filter
+        Which jobs of the log to keep, as for simulate.
+    jobs
+        Only the first so many jobs.
+    shake
+        So many draws of each run, as for simulate: figures are means, with their spread.
+    limit
+        Time limit of each decision, as 500ms or 1s.
+    out
+        Folder for the runs; those that are finished there are not made again.
+    overwrite
+        Make the runs in --out again.
+    csv
+        Write the table to this file, too.
+    json
+        Print one JSON object.
+    """
+    with status(STARTING):
+        from cpdispatch.campaign import Workers
+        from cpdispatch.experiment import RunPlan, whatif
+        from cpdispatch.files import write_bytes
+        from cpdispatch.simulator.replay import claim
+        from cpdispatch.workloads import prepare, read
+
+    if shake < 1:
+        raise UsageError(f"--shake {shake}: 1 or more draws are needed")
+    if overwrite and out is None:
+        raise UsageError("--overwrite needs --out")
+    with status(f"reading {trace}"):
+        log = read(trace, filter)
+
+        def fitted(machine: System | str | None) -> tuple[Workload, System]:
+            return prepare(log, machine, jobs=jobs)
+
+        found = whatif.alternatives(fitted, system)
+    names = dispatcher or ("easy",)
+    plan = RunPlan("", 0, seconds(limit), {"predictor": predict}, out and out.absolute())
+    whatif.check(found, names, plan)
+    for folder in whatif.folders(plan, found):
+        claim(folder, resume=not overwrite, overwrite=overwrite)
+    kept = "nothing was saved, because there was no --out"
+    if out is not None:
+        kept = f"what was done is saved in {out}: the same command goes on from there"
+    workers = Workers(where.cores, where.cluster)
+    with stoppable(kept) as stop, progress_bars() as show:
+        summaries, failed = whatif.run(
+            found, names, plan, shake, workers, show(f"{len(found)} systems"), stop
+        )
+    rows = whatif.rows_of(found, summaries)
+    if rows and csv is not None:
+        write_bytes(csv, whatif.as_csv(rows))
+    if rows and json:
+        print_json({"workload": log.name, "rows": rows})
+    elif rows:
+        console = console_of_stdout()
+        console.print(_table(log.name, found[0].system.resources[0], rows))
+        console.print("slowdown: mean bounded slowdown", style="dim")
+        for name, count in _left(rows).items():
+            console.print(
+                f"{name}: {count:,.0f} jobs never started; the figures are of the others.",
+                style="yellow", soft_wrap=True,
+            )  # fmt: skip
+        if csv is not None:
+            print(f"wrote {csv}")
+    for failure in failed:
+        raise failure
+    return DONE
+
+
+def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
+    """The rows for people."""
+    from cpdispatch.analyze.compare import duration
+
+    several = len({(row["dispatcher"], row["predictor"]) for row in rows}) > 1
+    table = table_of(
+        f"{log}, ratios to the first system\n",
+        ("system", "dispatcher"),
+        (resource, "mean wait", "", "longest wait", "slowdown", "", "utilisation"),
+    )
+    last = ""
+    for row in rows:
+        own = row["predictor"] == "walltime"
+        waits = [_spread(row, name, duration) for name in ("wait_s_mean", "wait_s_max")]
+        slowdown = _spread(row, "bounded_slowdown_mean", "{:,.2f}".format)
+        if several and last and row["system"] != last:
+            table.add_row()
+        table.add_row(
+            row["system"] if row["system"] != last else "",
+            row["dispatcher"] + ("" if own else f", {row['predictor']}"), f"{row['capacity']:,}",
+            waits[0], _times(row["wait_ratio"]), waits[1], slowdown, _times(row["slowdown_ratio"]),
+            _spread(row, "utilisation", "{:.1%}".format),
+        )  # fmt: skip
+        last = row["system"]
+    return table
+
+
+def _left(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Of each system where that is so: the most jobs that never started."""
+    most: dict[str, float] = {}
+    for row in rows:
+        if row["jobs_never_started"]:
+            most[row["system"]] = max(most.get(row["system"], 0), row["jobs_never_started"])
+    return most
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"x{ratio:.2f}"
+
+
+def _spread(row: dict[str, Any], name: str, write: Any) -> str:
+    """A mean, and its standard deviation over draws where there are several."""
+    if row[name] is None:
+        return "-"
+    spread = row[f"{name}_spread"]
+    return str(write(row[name])) + ("" if spread is None else f" ± {write(spread)}")

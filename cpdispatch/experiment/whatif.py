@@ -1,0 +1,200 @@
+"""What another system would bring: the same log on several systems, beside each other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cpdispatch.campaign import CampaignError, Workers
+from cpdispatch.errors import UsageError
+from cpdispatch.experiment.report import tables
+from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
+from cpdispatch.jobs import Workload
+from cpdispatch.system import System, find
+
+_CHANGE = re.compile(r"([+-]\d+(?:\.\d+)?)%")
+FIGURES = (
+    "wait_s_mean", "wait_s_max", "bounded_slowdown_mean", "utilisation", "jobs_never_started",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A system, what it is called in the table, and the log fitted to it."""
+
+    name: str
+    workload: Workload
+    system: System
+
+
+def change_of(text: str) -> float | None:
+    """By which share a text such as ``+20%`` changes a system; None where it is none."""
+    found = _CHANGE.fullmatch(text.strip())
+    return float(found[1]) / 100 if found else None
+
+
+def scaled(system: System, change: float) -> System:
+    """A system with more or fewer nodes: each group by this share, rounded, one at least.
+
+    Of a group of one node, as a pool is, the capacity changes instead.
+
+    Raises
+    ------
+    UsageError
+        When nothing would be left, nothing would change, or partitions name single nodes.
+    """
+    sign = f"{100 * change:+g}%"
+    if system.partitions:
+        raise UsageError(
+            f"--system {sign}: the partitions of {system.name} name its nodes one by one; write a "
+            "system file with the nodes that you mean"
+        )
+    if change <= -1:
+        raise UsageError(f"--system {sign}: nothing would be left of {system.name}")
+    groups = []
+    for group in system.groups:
+        if group.nodes == 1:
+            more = [max(round(n * (1 + change)), 1) if n else 0 for n in group.capacity]
+            groups.append(replace(group, capacity=tuple(more)))
+        else:
+            groups.append(replace(group, nodes=max(round(group.nodes * (1 + change)), 1)))
+    if tuple(groups) == system.groups:
+        raise UsageError(
+            f"--system {sign}: {system.name} has too few nodes for that: it would stay as it is"
+        )
+    return replace(system, name=f"{system.name} {sign}", groups=tuple(groups))
+
+
+def alternatives(
+    prepare: Callable[[System | str | None], tuple[Workload, System]], given: Sequence[str]
+) -> list[Alternative]:
+    """The systems that are named, the one that the others are measured against first.
+
+    Parameters
+    ----------
+    prepare : function
+        Fits the log to a system; None: to its own.
+    given : sequence of str
+        Numbers of processors, named systems, files, and changes such as ``+20%``, which are of the
+        first of the others, or of the log's own system.
+
+    Raises
+    ------
+    UsageError
+        When a system is unknown, is named twice, or cannot be changed so.
+    """
+    named = [text for text in given if change_of(text) is None]
+    base = prepare(find(named[0]) if named else None)
+    found = [Alternative(base[1].name, *base)]
+    for text in given:
+        change = change_of(text)
+        if named and text == named[0]:
+            continue
+        system = find(text) if change is None else scaled(base[1], change)
+        found.append(Alternative(system.name, *prepare(system)))
+    if len(found) == 1:
+        raise UsageError("name another system, as --system +20%: one alone is what simulate is for")
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two systems are called {name}: leave one out, or rename it")
+    return found
+
+
+def run(
+    found: Sequence[Alternative],
+    dispatchers: Sequence[str],
+    plan: RunPlan,
+    draws: int,
+    workers: Workers,
+    progress: Callable[[float], None],
+    stop: Callable[[], bool],
+) -> tuple[list[list[RunSummary]], list[CampaignError]]:
+    """Replay the log on each system; the runs of each, and what failed."""
+    summaries, failed = [], []
+    for number, each in enumerate(found):
+        experiment = _experiment(each, dispatchers, plan, draws)
+        folder = plan.folder and plan.folder / safe(each.name)
+        done, failure = experiment.run(
+            experiment.plans(replace(plan, folder=folder)), workers,
+            _part_of(progress, number, len(found)), stop,
+        )  # fmt: skip
+        summaries.append(done)
+        failed += [] if failure is None else [failure]
+    return summaries, failed
+
+
+def check(found: Sequence[Alternative], dispatchers: Sequence[str], plan: RunPlan) -> None:
+    """Raise now what would be wrong with every run."""
+    experiment = _experiment(found[0], dispatchers, plan, 1)
+    experiment.check(plan.limit_s, (plan.rules or {}).get("predictor"))
+
+
+def _experiment(
+    each: Alternative, dispatchers: Sequence[str], plan: RunPlan, draws: int
+) -> Experiment:
+    return Experiment([(each.workload, each.system)], dispatchers, [plan.seed], draws=draws)
+
+
+def _part_of(
+    progress: Callable[[float], None], number: int, of: int
+) -> Callable[[float, int], None]:
+    return lambda done, runs: progress((number + done / runs) / of)
+
+
+def rows_of(
+    found: Sequence[Alternative], summaries: Sequence[Sequence[RunSummary]]
+) -> list[dict[str, Any]]:
+    """A row a system and dispatcher: its figures, and what they are of those on the first system.
+
+    Returns
+    -------
+    list of dict
+        ``system``, ``nodes``, ``capacity`` (of the first resource type), ``dispatcher``,
+        ``predictor``, ``runs``, the `FIGURES`, each mean with its ``_spread`` over draws (None for
+        one run), and ``wait_ratio`` and ``slowdown_ratio`` to the same dispatcher on the first
+        system (None where that is 0).
+    """
+    rows: list[dict[str, Any]] = []
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for each, runs in zip(found, summaries, strict=True):
+        for row in (row for _, of_log in tables(runs) for row in of_log):
+            figures = row.get("figures", {})
+            key = (row["dispatcher"], row["predictor"])
+            made = {
+                "system": each.name, "nodes": each.system.nodes,
+                "capacity": int(each.system.total[0]), "dispatcher": key[0], "predictor": key[1],
+                "runs": row.get("draws") or 1,
+            }  # fmt: skip
+            for name in FIGURES:
+                made[name] = row.get(name)
+                made[f"{name}_spread"] = figures.get(name, {}).get("spread")
+            against = first.setdefault(key, made)
+            made["wait_ratio"] = _ratio(made, against, "wait_s_mean")
+            made["slowdown_ratio"] = _ratio(made, against, "bounded_slowdown_mean")
+            rows.append(made)
+    return rows
+
+
+def _ratio(row: dict[str, Any], first: dict[str, Any], name: str) -> float | None:
+    here, there = row[name], first[name]
+    return here / there if here is not None and there else None
+
+
+def as_csv(rows: Sequence[dict[str, Any]]) -> bytes:
+    """The rows as a table; what is unknown is empty."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return text.getvalue().encode()
+
+
+def folders(plan: RunPlan, found: Sequence[Alternative]) -> list[Path]:
+    """Where the runs on each system are kept."""
+    return [] if plan.folder is None else [plan.folder / safe(each.name) for each in found]

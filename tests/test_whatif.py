@@ -1,0 +1,124 @@
+"""The same log on other systems: how they are made, what is measured against what."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cpdispatch import cli, verify
+from cpdispatch.errors import UsageError
+from cpdispatch.experiment import whatif
+from cpdispatch.experiment.runs import safe
+from cpdispatch.simulator import Run, simulate
+from cpdispatch.system import NodeGroup, Partition, System
+from cpdispatch.workloads import prepare, read
+
+LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
+    f"{k},{k * 5},{20 + k * 37 % 50},100,{1 + k % 5},1,{k % 3}\n" for k in range(1, 61)
+)
+TWO = System("two", ("core", "gpu"), (NodeGroup("a", 10, (4, 0)), NodeGroup("b", 3, (8, 2))))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "small.csv"
+    path.write_text(LOG)
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run(["whatif", *map(str, arguments), "--cores", "1"])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_groups_get_more_or_fewer_nodes_and_pools_more_or_less_capacity() -> None:
+    for change, nodes in ((0.2, (12, 4)), (-0.5, (5, 2)), (1, (20, 6)), (-0.99, (1, 1))):
+        found = whatif.scaled(TWO, change)
+        assert tuple(group.nodes for group in found.groups) == nodes
+        assert [group.capacity for group in found.groups] == [(4, 0), (8, 2)]
+    assert whatif.scaled(System.pool(100), -0.1).groups[0].capacity == (90,)
+    assert whatif.scaled(TWO, 0.2).name == "two +20%"
+    assert whatif.scaled(System.pool(1000), 0.001).name == "1000 +0.1%"
+
+
+def test_what_cannot_be_scaled_is_refused() -> None:
+    for change, problem in ((-1, "nothing would be left"), (0.01, "stay as it is")):
+        with pytest.raises(UsageError, match=problem):
+            whatif.scaled(TWO, change)
+    parted = replace(TWO, partitions=(Partition("all", tuple(range(13))),))
+    with pytest.raises(UsageError, match="name its nodes one by one"):
+        whatif.scaled(parted, 0.5)
+
+
+def test_changes_are_of_the_first_system_that_is_named(log: Path) -> None:
+    def names(*given: str) -> list[str]:
+        raw = read(log)
+        return [
+            each.name for each in whatif.alternatives(lambda system: prepare(raw, system), given)
+        ]
+
+    assert names("8", "+50%", "6", "-50%") == ["8", "8 +50%", "6", "8 -50%"]
+    assert names("+50%", "8") == ["8", "8 +50%"]
+    for given in ([], ["8"], ["8", "8"]):
+        with pytest.raises(UsageError, match="name another system"):
+            names("8", *given[1:])
+
+
+def test_the_figures_are_those_of_the_runs(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    arguments = (
+        log, "--system", "8", "--system", "-50%", "-d", "easy", "-d", "sjf", "--out",
+        tmp_path / "out", "--csv", table, "--json",
+    )  # fmt: skip
+    code, out, _ = said(capsys, *arguments)
+    assert code == 0
+    rows: list[dict[str, Any]] = json.loads(out)["rows"]
+    assert [(row["system"], row["capacity"], row["dispatcher"]) for row in rows] == [
+        ("8", 8, "easy"), ("8", 8, "sjf"), ("8 -50%", 4, "easy"), ("8 -50%", 4, "sjf"),
+    ]  # fmt: skip
+    for row in rows:
+        run = simulate(*prepare(read(log), str(row["capacity"])), row["dispatcher"])
+        for name in whatif.FIGURES:
+            assert row[name] == run.metrics[name]
+        saved = Run.load(tmp_path / "out" / safe(row["system"]) / row["dispatcher"])
+        assert verify.run(saved.jobs, saved.system) == []
+    assert rows[2]["wait_ratio"] == rows[2]["wait_s_mean"] / rows[0]["wait_s_mean"]
+    assert rows[3]["slowdown_ratio"] == pytest.approx(
+        rows[3]["bounded_slowdown_mean"] / rows[1]["bounded_slowdown_mean"]
+    )
+    assert rows[2]["jobs_never_started"] == sum(k % 5 == 4 for k in range(1, 61))
+    with table.open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [float(row["wait_s_mean"]) for row in written] == [row["wait_s_mean"] for row in rows]
+    assert said(capsys, *arguments)[1] == out  # nothing is run again
+    code, out, _ = said(capsys, *arguments[:-1])
+    assert "8 -50%: 12 jobs never started; the figures are of the others." in out
+
+
+def test_draws_have_a_spread(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = said(capsys, log, "--system", "8", "--system", "10", "--shake", 3, "--json")
+    rows = json.loads(out)["rows"]
+    assert [row["runs"] for row in rows] == [3, 3]
+    assert all(row["wait_s_mean_spread"] > 0 for row in rows)
+    assert " ± " in said(capsys, log, "--system", "8", "--system", "10", "--shake", 3)[1]
+
+
+def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for given, says in (
+        (("--system", "nowhere"), "unknown system 'nowhere'"),
+        (("--system", "+20"), "unknown system '+20'"),
+        (("--system", "8", "--system", "9", "-d", "esay"), "did you mean easy"),
+        (("--system", "8", "--system", "9", "--shake", "0"), "1 or more draws"),
+        (("--system", "8", "--system", "9", "--overwrite"), "--overwrite needs --out"),
+    ):
+        code, _, err = said(capsys, log, *given)
+        assert code == 2
+        assert says in err

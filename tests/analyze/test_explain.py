@@ -180,7 +180,7 @@ def depending(draw: st.DrawFn, log: Workload) -> Workload:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(runs())
 def test_every_claim_of_every_explanation_is_what_plain_counting_says(run: Run) -> None:
     check(run)

@@ -85,7 +85,7 @@ def test_on_a_pool(case: tuple[Workload, System], dispatcher: Backfill, rules: A
     assert same(compiled, general)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=600)
 @given(cases(pool=False), backfillings((0, 1)), rules)
 def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
@@ -177,7 +177,7 @@ def test_with_a_predictor_in_python(
 limited = st.sampled_from(["upper", "requested"])
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(st.booleans().flatmap(cases), backfillings((0, 1, 1, 2, ALL)), limited, timing)
 def test_of_jobs_that_are_taken_to_last_otherwise_than_expected(
     case: tuple[Workload, System], dispatcher: Backfill, limits: str, rules: Any
@@ -196,7 +196,7 @@ bests = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=1000)
+@settings(max_examples=600)
 @given(st.booleans().flatmap(cases), bests, timing)
 def test_of_best(case: tuple[Workload, System], best: Callable[[], Bounded], rules: Any) -> None:
     with pytest.MonkeyPatch.context() as patched:

@@ -77,7 +77,7 @@ def outcome(run: Run) -> dict[int, Any]:
     return found
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     st.booleans().flatmap(cases), dispatchers, st.sampled_from([0, 0, 3]),
     st.sampled_from(["walltime", "last2"]),
@@ -92,7 +92,7 @@ def test_the_schedule_is_the_plain_twins(
     assert outcome(run) == {row: of for row, of in twin.items() if of[0] >= 0}
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     cases(pool=True), dispatchers.filter(lambda one: one.tests != "first"),
     st.sampled_from(["walltime", "last2", "profile", "confident"]),
@@ -145,7 +145,7 @@ def fresh(rule: Backfill | Bounded, bound: WaitBound) -> Backfill | Bounded:
     return replace(rule)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     cases(pool=True), rules, st.sampled_from(["walltime", "last2", "profile"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
@@ -208,7 +208,7 @@ class RefreshingTeller(CarefulTeller):
 asked_rules = st.one_of(dispatchers.filter(lambda one: one.tests != "first"), rules)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     cases(pool=True), asked_rules, st.sampled_from([Teller, CarefulTeller, RefreshingTeller]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),

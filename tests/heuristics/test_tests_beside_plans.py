@@ -87,7 +87,7 @@ def test_a_stopped_job_goes_on_if_it_can(instance: Instance, depth: int, best_fi
             assert any((units * asks > free[node]).any() for node, units in home.items())
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.booleans().flatmap(lambda pool: cases(pool, upper_bounds=True)), depths,
     st.integers(1, 6), st.sampled_from([0, 3]), st.booleans(),

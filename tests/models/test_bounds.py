@@ -487,7 +487,7 @@ def cost_twin(
     return total
 
 
-@settings(max_examples=5 * EXAMPLES)
+@settings(max_examples=3 * EXAMPLES)
 @given(fluids(), st.data())
 def test_the_value_of_prices_and_the_latest_starts_are_those_of_the_twin(
     given_: tuple[FloatArray, FloatArray, pricing.Classes], data: st.DataObject

@@ -56,7 +56,7 @@ def cases(draw: st.DrawFn, upper_bounds: bool = False) -> tuple[Workload, System
     return draw(workloads(system, upper_bounds=upper_bounds)), system
 
 
-@settings(max_examples=1000)
+@settings(max_examples=700)
 @given(cases(), policies, policies, st.sampled_from([0, 1]), st.booleans(),
        st.sampled_from([math.inf, 5.0, 20.0]))  # fmt: skip
 def test_easy_and_strict_order_give_the_plain_twins_schedule(

@@ -205,13 +205,13 @@ def test_replays_keep_every_job_to_its_nodes(
     assert verify.run(run.jobs, run.system) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(cases(max_jobs=8), st.sampled_from(sorted(REGISTRY)))
 def test_every_dispatcher_keeps_every_job_to_its_nodes(
     case: tuple[Workload, System], name: str
 ) -> None:
     kept, system = access.keep(*case)
-    run = simulate(kept, system, name)
+    run = simulate(kept, system, name, predictor="walltime")
     assert verify.run(run.jobs, run.system) == []
 
 

@@ -34,6 +34,10 @@ RENUMBERED = "repaired: job id missing or taken, renumbered"
 BoolArray = NDArray[np.bool_]
 
 
+class NoJobError(InputError):
+    """A log has no job, or none that the filter leaves."""
+
+
 @dataclass(slots=True)
 class RawLog:
     """A log in the order of its file, columns of shape (jobs,); a value of -1 is unknown.
@@ -220,11 +224,11 @@ def _numbered(id: IntArray, jobs: _Sieve) -> IntArray:
     return id
 
 
-def _empty(raw: RawLog, filter: str, notes: Mapping[str, int]) -> InputError:
+def _empty(raw: RawLog, filter: str, notes: Mapping[str, int]) -> NoJobError:
     if not len(raw.id):
-        return InputError("the log has no job", file=raw.path)
+        return NoJobError("the log has no job", file=raw.path)
     dropped = "; ".join(f"{rule}: {jobs}" for rule, jobs in notes.items())
-    return InputError(
+    return NoJobError(
         f"no job is left of {len(raw.id)} by the filter `{filter}` ({dropped})", file=raw.path
     )
 

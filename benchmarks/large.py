@@ -1,6 +1,6 @@
 """A log of MetaCentrum's size, 5.7 million jobs on 495 nodes: made, read, replayed, all measured.
 
-    python benchmarks/large.py FOLDER [--window 200000]
+    python benchmarks/large.py FOLDER [--window 100000]
 
 The log is made in FOLDER unless it is there already. Jobs come from the Lublin-Feitelson model for
 128 processors, at a load of 0.75 of the 8,412 cores. Reading and replaying happen in one

@@ -73,7 +73,7 @@ def simulate(
         Show on standard error what goes on: simulated time, speed, queue, what is in use, the last
         decisions. From another terminal, cpdispatch watch shows the same of a run with --out.
     window
-        Replay a log with so many of its lines in memory at a time, 200000 for example, and write
+        Replay a log with so many of its lines in memory at a time, 100000 for example, and write
         the results to --out as they come. For rules of the backfilling family whose predictor
         does not learn.
     json

@@ -100,13 +100,16 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of `cpdispatch.analyze.metrics.summary`."""
-        ms = arrow.array(self.decision_table.column("ms"))
-        found = figures.summary(self.schedule(), ms)
-        if self.about.get("compiled") and len(ms):
+        if self.about.get("compiled"):
             # Only the whole replay was timed.
             seconds = self.about["seconds"] - self.about.get("predictor_seconds", 0.0)
-            found["decision_ms_mean"] = seconds / len(ms) * 1e3
-            del found["decision_ms_p99"], found["decision_ms_max"]
+            found = figures.summary(self.schedule(), np.empty(0))
+            found["decisions"] = self.decision_table.num_rows
+            if found["decisions"]:
+                found["decision_ms_mean"] = seconds / found["decisions"] * 1e3
+        else:
+            ms = arrow.array(self.decision_table.column("ms"))
+            found = figures.summary(self.schedule(), ms)
         if self.happened is not None:
             found["node_failures"] = sum(len(e.nodes) for e in self.happened if e.kind == FAIL)
         return found

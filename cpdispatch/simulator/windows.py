@@ -34,7 +34,7 @@ from cpdispatch.jobs import JobTable, Workload
 from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import as_known, replayable
-from cpdispatch.simulator.records import Records
+from cpdispatch.simulator.records import NOT_STARTED, Records
 from cpdispatch.simulator.replay import Fingerprint, about_run
 from cpdispatch.simulator.run import (
     DECISIONS,
@@ -50,9 +50,6 @@ from cpdispatch.workloads import swf
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-WINDOW = 200_000
-"""Jobs of a window, unless the user says otherwise."""
 
 _EVENTS = 1 << 16
 
@@ -159,8 +156,8 @@ class _Part:
         jobs = len(workload)
         self.reason = np.full(jobs, Reason.NEVER_FITS, dtype=np.int8)
         self.reason[self.fits] = Reason.WAITS
-        self.start_s, self.end_s = np.full((2, jobs), -1, dtype=np.int64)
-        self.expected_s = workload.table.expected_s.copy()
+        unknown = np.full((3, jobs), NOT_STARTED, dtype=np.int64)
+        self.start_s, self.end_s, self.expected_s = unknown
         self._first, self._count = np.zeros((2, jobs), dtype=np.int64)
         self._entries = 0
         self._nodes: list[NDArray[Any]] = []
@@ -265,9 +262,11 @@ class _Windows:
             go_on(before.replay, replay, before.stay)
         last = len(window.rows)
         replay.state.at[layout.PREDICTED] = last
-        while replay.go(_EVENTS) == layout.USED_UP:
+        going = True
+        while going:
             if self._stop():
                 raise InterruptedRunError("interrupted; a replay by windows begins anew")
+            going = replay.go(_EVENTS) == layout.USED_UP
         at, state = replay.state.at, replay.state
         count = int(at[layout.DISPATCHES])
         self._times.append(state.times[:count].copy())
@@ -289,6 +288,11 @@ class _Windows:
         if self._rules["kill_at_limit"]:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
         prepared = Replays(as_known(known, workload), self.system, runtime_s)
+        if not prepared.is_pool and self.system.capacity.size == 1:
+            raise InputError(
+                "a job asks for no processor, which no replay by windows on a single pool takes",
+                file=workload.name, advice="leave --window out",
+            )  # fmt: skip
         return Replay(
             prepared, self._rule, take(known.memory(workload), prepared.rows), recorded=True,
             trigger=self._rules["trigger"], correction=self._rules["correction"],
@@ -402,10 +406,34 @@ _NEEDED = ("submit", "start", "end", "units", "reason", "user")
 
 def _figures(folder: Path, about: dict[str, Any]) -> Run:
     """The run with what metrics need of its tables; it is told of in the folder, at last."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    pa.default_memory_pool().release_unused()
     requests = [f"request_{name}" for name in about["system"]["resources"]]
-    jobs = pq.read_table(folder / JOBS, columns=[*_NEEDED, *requests])
-    run = Run(about, jobs, pq.read_table(folder / DECISIONS, columns=["ms"]))
+    names = [*_NEEDED, *requests]
+    columns = [_narrow(folder / JOBS, name) for name in names]
+    decisions = pq.read_table(folder / DECISIONS, columns=[])
+    run = Run(about, pa.Table.from_arrays(columns, names), decisions)
     run.save_about(folder)
     return run
+
+
+def _narrow(path: Path, name: str) -> Any:
+    """A column of a table, read by parts; whole numbers of four bytes where they fit."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        groups = range(file.num_row_groups)
+        parts = (file.read_row_group(k, [name], use_threads=False).column(0) for k in groups)
+        if not pa.types.is_integer(file.schema_arrow.field(name).type):
+            return pa.chunked_array([chunk for part in parts for chunk in part.chunks])
+        column: NDArray[Any] = np.empty(file.metadata.num_rows, dtype=np.int32)
+        small, begin = np.iinfo(np.int32), 0
+        for part in map(arrow.array, parts):
+            if part.min() < small.min or part.max() > small.max:
+                column = column.astype(np.int64, copy=False)
+            column[begin : begin + len(part)] = part
+            begin += len(part)
+    return arrow.numbers(column)

@@ -6,7 +6,8 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -112,39 +113,46 @@ def parts(
         As of `read`; also when the jobs of a part were submitted before those of the part ahead of
         it, or have ids that are not larger: then the log has to be read as a whole.
     """
-    path, before, last = Path(path), 0, None
+    path, before = Path(path), 0
     header: tuple[str, ...] = ()
-    machine, empty = None, None
+    machine, empty, ahead = None, None, None
+    notes: dict[str, int] = {}
     with opened(path) as stream:
         while text := b"".join(islice(stream, jobs)):
             text = _with_newlines(text)
             found, indented = _comments(text)
             if not before:
                 header, machine = found, _machine(found, text, path)
-            try:
-                part = clean(
-                    _raw(text, path, header, machine, indented, before), filter, processors
-                )
-            except NoJobError as error:
-                part, empty = None, error
+            raw = _raw(text, path, header, machine, indented, before)
             before += text.count(b"\n")
             progress(stream.share)
-            if part is None:
+            try:
+                part = clean(raw, filter, processors)
+            except NoJobError as error:
+                empty, notes = error, _added(notes, error.notes)
                 continue
-            if last is not None:
-                _follows(part, last, path)
-            last = int(part.table.submit_s[-1]), int(part.table.id.max())
-            yield part
-    if last is None:
+            if ahead is not None:
+                _follows(part, ahead, path)
+                yield replace(ahead, notes=_added(ahead.notes, notes))
+                notes = {}
+            ahead = part
+    if ahead is None:
         raise empty or InputError("the log has no job", file=path)
+    yield replace(ahead, notes=_added(ahead.notes, notes))
 
 
-def _follows(part: Workload, last: tuple[int, int], path: Path) -> None:
+def _added(notes: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """The counts of two sets of notes."""
+    return {rule: notes.get(rule, 0) + more.get(rule, 0) for rule in {**notes, **more}}
+
+
+def _follows(part: Workload, ahead: Workload, path: Path) -> None:
     """Raise unless a part's jobs come after the last submission, with ids above the largest."""
     table = part.table
     for field, values, least in (
-        ("submit time", table.submit_s, last[0]), ("job number", table.id, last[1] + 1)
-    ):  # fmt: skip
+        ("submit time", table.submit_s, int(ahead.table.submit_s[-1])),
+        ("job number", table.id, int(ahead.table.id.max()) + 1),
+    ):
         if values.min() < least:
             job = int(np.argmin(values))
             raise InputError(

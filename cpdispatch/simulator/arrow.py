@@ -118,7 +118,8 @@ def coded(column: pa.ChunkedArray[Any]) -> tuple[NDArray[np.int32], list[str]]:
     """
     import pyarrow as pa
 
-    codes, labels, begin = np.empty(len(column), dtype=np.int32), [], 0
+    labels: list[Any] = []
+    codes, begin = np.empty(len(column), dtype=np.int32), 0
     # By parts: Arrow makes several columns of the size of each chunk.
     pieces = [chunk[k : k + PART] for chunk in column.chunks for k in range(0, len(chunk), PART)]
     encoded = pa.chunked_array(pieces, column.type).dictionary_encode().unify_dictionaries()

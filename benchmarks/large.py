@@ -1,6 +1,6 @@
 """A log of MetaCentrum's size, 5.7 million jobs on 495 nodes: made, read, replayed, all measured.
 
-    python benchmarks/large.py FOLDER
+    python benchmarks/large.py FOLDER [--window 100000]
 
 The log is made in FOLDER unless it is there already. Jobs come from the Lublin-Feitelson model for
 128 processors, at a load of 0.75 of the 8,412 cores. Reading and replaying happen in one
@@ -44,11 +44,18 @@ def main() -> None:
     """Print seconds and peak memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    log, system = make(parser.parse_args().folder)
+    parser.add_argument("--window", type=int, help="replay by windows of so many jobs, under easy")
+    given = parser.parse_args()
+    log, system = make(given.folder)
     command = [
         sys.executable, "-m", "cpdispatch.cli", "simulate", str(log), "--system", str(system),
-        "-d", "reject", "-d", "easy", "--cores", "1", "--json",
+        "--cores", "1", "--json",
     ]  # fmt: skip
+    if given.window is None:
+        command += ["-d", "reject", "-d", "easy"]
+    else:
+        out = str(given.folder / "by-windows")
+        command += ["--window", str(given.window), "--out", out, "--overwrite"]
     began = perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds = perf_counter() - began

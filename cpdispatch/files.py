@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gzip
+import io
 import json
 import lzma
 import os
@@ -49,6 +50,9 @@ _PACK: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor().compress,
 }
+_MARK = b"\xef\xbb\xbf"
+_BUFFER = 1 << 16
+_FIRST = 16
 _RANDOM = 8  # letters, digits and underscores at the end of a temporary file's name
 _PACKED_AS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
@@ -66,8 +70,107 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         When the file is missing, a directory, unreadable, or its compression is damaged.
     """
     path = Path(path)
-    try:
+    with _readable(path):
         packed = path.read_bytes()
+    unpack = _UNPACK.get(_kind_of(path, packed))
+    if unpack is None:
+        return packed
+    with _undamaged(path, packed):
+        if not packed:
+            raise EOFError("the file is empty")
+        return unpack(packed)
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[TextStream]:
+    """Give a file of text as a stream, unpacked as `read_bytes` and checked as `read_text` does it.
+
+    Raises
+    ------
+    InputError
+        When `read_text` does, also while the stream is read.
+    """
+    path = Path(path)
+    with ExitStack() as stack:
+        with _readable(path):
+            packed = stack.enter_context(path.open("rb"))
+            first = packed.read(_FIRST)
+            packed.seek(0)
+        stack.enter_context(_undamaged(path, first))
+        kind = _kind_of(path, first)
+        plain: Any = packed
+        if kind == ".gz":
+            plain = stack.enter_context(gzip.open(packed))
+        elif kind == ".xz":
+            plain = stack.enter_context(lzma.open(packed))
+        elif kind == ".zst":
+            plain = stack.enter_context(_Unpacked(packed))
+        if kind in _UNPACK and not first:
+            raise EOFError("the file is empty")
+        yield TextStream(plain, packed, path)
+
+
+class TextStream(io.BufferedReader):
+    """Lines of text, without a byte order mark."""
+
+    def __init__(self, plain: Any, packed: BinaryIO, path: Path) -> None:
+        super().__init__(plain, _BUFFER)
+        self._path, self._packed = path, packed
+        first = self.peek(_FIRST)
+        _check_kind(first, path)
+        if first.startswith(_MARK):
+            self.read(len(_MARK))
+        self._line = 0
+
+    @property
+    def share(self) -> float:
+        """The share of the file that has been read, 0 to 1."""
+        return self._packed.tell() / max(os.fstat(self._packed.fileno()).st_size, 1)
+
+    def __next__(self) -> bytes:
+        line = super().__next__()
+        self._line += 1
+        if b"\0" in line:
+            raise _zero_byte(self._path, self._line)
+        return line
+
+
+class _Unpacked(io.RawIOBase):
+    """What a file packed by zstd holds; data that ends early is an error."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._left, self._rest = b"", b""
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._begun = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            packed = self._rest or self._packed.read(_BUFFER)
+            self._rest = b""
+            if not packed:
+                if self._begun:
+                    raise zstandard.ZstdError("the last frame has no end")
+                return 0
+            self._begun = True
+            self._left = self._frame.decompress(packed)
+            if self._frame.eof:
+                self._rest, self._begun = self._frame.unused_data, False
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+        count = min(len(buffer), len(self._left))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say plainly why a file cannot be read."""
+    try:
+        yield
     except FileNotFoundError:
         raise InputError("no such file", file=path) from None
     except IsADirectoryError:
@@ -75,18 +178,22 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read: {why}", file=path) from error
-    by_content = (kind for first, kind in _PACKED_AS.items() if packed.startswith(first))
-    kind = next(by_content, path.suffix)
-    unpack = _UNPACK.get(kind)
-    if unpack is None:
-        return packed
+
+
+def _kind_of(path: Path, first: bytes) -> str:
+    """How a file is packed, by its first bytes or its name: ``.gz`` and so on; else its suffix."""
+    by_content = (kind for start, kind in _PACKED_AS.items() if first.startswith(start))
+    return next(by_content, path.suffix)
+
+
+@contextmanager
+def _undamaged(path: Path, first: bytes) -> Iterator[None]:
+    """Say plainly that what is packed is damaged."""
     try:
-        if not packed:
-            raise EOFError("the file is empty")
-        return unpack(packed)
+        yield
     except _BROKEN as error:
         raise InputError(
-            f"the {kind[1:]} data is damaged or cut short: {error}",
+            f"the {_kind_of(path, first)[1:]} data is damaged or cut short: {error}",
             file=path,
             advice="fetch the file again",
         ) from error
@@ -116,18 +223,25 @@ def read_text(path: str | os.PathLike[str]) -> bytes:
         When `read_bytes` does, or the file is of a known kind that is no UTF-8 text.
     """
     content = read_bytes(path)
+    _check_kind(content, path)
+    zero = content.find(b"\0")
+    if zero >= 0:
+        raise _zero_byte(path, content.count(b"\n", 0, zero) + 1)
+    return content.removeprefix(_MARK)
+
+
+def _check_kind(content: bytes, path: str | os.PathLike[str]) -> None:
+    """Raise if the first bytes are those of a known kind of file that is no UTF-8 text."""
     for first, (kind, advice) in _BINARY.items():
         if content.startswith(first):
             raise InputError(f"text is needed, this is {kind}", file=path, advice=advice)
-    zero = content.find(b"\0")
-    if zero >= 0:
-        raise InputError(
-            "text is needed, this has a zero byte",
-            file=path,
-            line=content.count(b"\n", 0, zero) + 1,
-            advice="the file is binary or damaged: fetch it again",
-        )
-    return content.removeprefix(b"\xef\xbb\xbf")
+
+
+def _zero_byte(path: str | os.PathLike[str], line: int) -> InputError:
+    return InputError(
+        "text is needed, this has a zero byte", file=path, line=line,
+        advice="the file is binary or damaged: fetch it again",
+    )  # fmt: skip
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pa.Table:

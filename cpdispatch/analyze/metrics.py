@@ -6,8 +6,8 @@ Processors are units times the request of the system's first resource type, at l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ _PART = 1 << 16  # jobs that are counted at once
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleColumns:
     """The columns that metrics are computed from, one value a job; start -1 when it never started.
+
+    Of whole columns metrics make sums, or values for a part of the jobs at a time: columns of a
+    long log may be of int32, and nothing of their size is made beside them more than once.
 
     Attributes
     ----------
@@ -77,8 +80,12 @@ class ScheduleColumns:
         return self._rows(which)
 
     def part(self, rows: slice) -> ScheduleColumns:
-        """The schedule of consecutive jobs, not copied."""
-        return self._rows(rows)
+        """The schedule of consecutive jobs; whole numbers are of int64."""
+        part = self._rows(rows)
+        names = "submit_s", "start_s", "end_s", "units", "request"
+        return replace(
+            part, **{name: getattr(part, name).astype(np.int64, copy=False) for name in names}
+        )
 
     def _rows(self, which: NDArray[np.bool_] | slice) -> ScheduleColumns:
         return ScheduleColumns(
@@ -198,7 +205,9 @@ def utilisation(schedule: ScheduleColumns) -> FloatArray:
     sum of p times units times request / (capacity times makespan); 0 for a type nobody has. Jobs
     that ended because a node failed do not count.
     """
-    held = (useful_s(schedule) * schedule.units) @ schedule.request
+    held = np.zeros(schedule.request.shape[1], dtype=np.int64)
+    for part in _parts(schedule):
+        held += (useful_s(part) * part.units) @ part.request
     return np.asarray(held / np.maximum(schedule.capacity * makespan_s(schedule), 1))
 
 
@@ -244,9 +253,13 @@ def queue_length_mean(schedule: ScheduleColumns) -> float:
 def queue_length_max(schedule: ScheduleColumns) -> int:
     """The most jobs that wait at a time: just after one of the submissions."""
     submit, start = np.sort(schedule.submit_s), np.sort(schedule.start_s)
-    waiting = np.searchsorted(submit, submit, side="right")
-    waiting -= np.searchsorted(start, submit, side="right")
-    return int(waiting.max())
+    most = 0
+    for begin in range(0, len(submit), _PART):
+        now = submit[begin : begin + _PART]
+        waiting = np.searchsorted(submit, now, side="right")
+        waiting -= np.searchsorted(start, now, side="right")
+        most = max(most, int(waiting.max()))
+    return most
 
 
 def by_class(schedule: ScheduleColumns) -> dict[str, dict[str, float]]:
@@ -298,8 +311,8 @@ def by_week(schedule: ScheduleColumns) -> dict[int, dict[str, float]]:
     in which no job started are left out.
     """
     first_s = int(schedule.submit_s.min())
-    week = np.sort((schedule.submit_s - first_s) // WEEK_S)
-    weeks = week[np.diff(week, prepend=-1) > 0]
+    found_in = [np.unique((part.submit_s - first_s) // WEEK_S) for part in _parts(schedule)]
+    weeks = np.unique(np.concatenate(found_in))
 
     def of_week(part: ScheduleColumns, _: slice) -> IntArray:
         found: IntArray = np.searchsorted(weeks, (part.submit_s - first_s) // WEEK_S)
@@ -358,12 +371,8 @@ def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, flo
         "jobs_never_started": int((~whole.started).sum()),
     }
     if len(schedule.start_s):
-        figures |= _spread("wait_s", wait_s(schedule).astype(np.float64))
-        figures |= _spread("slowdown", slowdown(schedule))
-        figures |= _spread("bounded_slowdown", bounded_slowdown(schedule))
-        figures |= _spread(
-            "per_processor_bounded_slowdown", per_processor_bounded_slowdown(schedule)
-        )
+        for values in wait_s, slowdown, bounded_slowdown, per_processor_bounded_slowdown:
+            figures |= _spread(values.__name__, _of_each(schedule, values))
         figures |= {
             "utilisation": float(utilisation(schedule)[0]),
             "makespan_s": makespan_s(schedule),
@@ -391,12 +400,33 @@ def summary(schedule: ScheduleColumns, decision_ms: FloatArray) -> dict[str, flo
     return figures
 
 
+def _parts(schedule: ScheduleColumns) -> Iterator[ScheduleColumns]:
+    """The schedule, so many jobs at a time."""
+    for begin in range(0, len(schedule.start_s), _PART):
+        yield schedule.part(slice(begin, begin + _PART))
+
+
+def _of_each(
+    schedule: ScheduleColumns, values: Callable[[ScheduleColumns], NDArray[Any]]
+) -> FloatArray:
+    """A value of each job."""
+    found = np.empty(len(schedule.start_s))
+    begin = 0
+    for part in _parts(schedule):
+        end = begin + len(part.start_s)
+        found[begin:end] = values(part)
+        begin = end
+    return found
+
+
 def _spread(name: str, values: FloatArray) -> dict[str, float]:
-    median, p95, p99 = np.percentile(values, [50, 95, 99])
+    """Figures of values, which are put into another order."""
+    mean, most = float(values.mean()), float(values.max())
+    median, p95, p99 = np.percentile(values, [50, 95, 99], overwrite_input=True)
     return {
-        f"{name}_mean": float(values.mean()),
+        f"{name}_mean": mean,
         f"{name}_median": float(median),
         f"{name}_p95": float(p95),
         f"{name}_p99": float(p99),
-        f"{name}_max": float(values.max()),
+        f"{name}_max": most,
     }

@@ -26,6 +26,7 @@ from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import print_runs
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.cli.watch import watched
+from cpdispatch.cli.windows import by_windows
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
@@ -47,6 +48,7 @@ def simulate(
     output: OutputOptions = OutputOptions(),
     where: WorkerOptions = WorkerOptions(),
     watch: Flag = False,
+    window: Annotated[Whole | None, Parameter(show_default=False)] = None,
     json: Json = False,
 ) -> int:
     """Replay logs through one or more dispatchers and compare them.
@@ -70,9 +72,18 @@ def simulate(
     watch
         Show on standard error what goes on: simulated time, speed, queue, what is in use, the last
         decisions. From another terminal, cpdispatch watch shows the same of a run with --out.
+    window
+        Replay a log with so many of its lines in memory at a time, 100000 for example, and write
+        the results to --out as they come. For rules of the backfilling family whose predictor
+        does not learn.
     json
         Print one JSON object.
     """
+    if window is not None:
+        if seeds != 1 or shake != 1 or watch:
+            raise UsageError("--window makes one replay: leave --seeds, --shake and --watch out")
+        names, groups = dispatcher or ("easy",), (log, rules, output, restarts, happens, where)
+        return by_windows(traces, names, window, json, *groups)
     with status(STARTING):
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import Experiment

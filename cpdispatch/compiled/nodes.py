@@ -157,6 +157,19 @@ def wanted(kind: int, duration: int) -> int:
     return (kind << _BITS) | min(duration, _ENDLESS - 1)
 
 
+def wanted_all(kind: IntArray, duration: IntArray) -> IntArray:
+    """The same of many jobs."""
+    return (kind << _BITS) | np.minimum(duration, _ENDLESS - 1)
+
+
+def count_waiting(nodes: Nodes, kind: IntArray, duration: IntArray) -> None:
+    """Count jobs among the waiting ones of their kinds, of which none has waited so far."""
+    least = np.full(nodes.kinds.shape[1], _ENDLESS)
+    np.minimum.at(least, kind, duration)
+    nodes.kinds[_LEAST] = least
+    nodes.kinds[_WAITING] = np.bincount(kind, minlength=nodes.kinds.shape[1])
+
+
 @inlined
 def wait(at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, job: int) -> None:
     """Count a job that has been submitted among the waiting ones of its kind."""

@@ -118,14 +118,16 @@ def coded(column: pa.ChunkedArray[Any]) -> tuple[NDArray[np.int32], list[str]]:
     """
     import pyarrow as pa
 
-    parts: list[NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)]
     labels: list[Any] = []
-    encoded = column.dictionary_encode().unify_dictionaries()
+    codes, begin = np.empty(len(column), dtype=np.int32), 0
+    # By parts: Arrow makes several columns of the size of each chunk.
+    pieces = [chunk[k : k + PART] for chunk in column.chunks for k in range(0, len(chunk), PART)]
+    encoded = pa.chunked_array(pieces, column.type).dictionary_encode().unify_dictionaries()
     for chunk in cast("list[pa.DictionaryArray[Any, Any]]", encoded.chunks):
         labels = chunk.dictionary.to_pylist()
         indices: Any = chunk.indices.fill_null(-1).cast(pa.int32())
-        parts.append(np.asarray(np.from_dlpack(indices), dtype=np.int32))
-    codes = np.concatenate(parts)
+        codes[begin : begin + len(chunk)] = np.from_dlpack(indices)
+        begin += len(chunk)
     for code, label in enumerate(labels):
         if not isinstance(label, str) and label < 0:
             codes[codes == code] = -1

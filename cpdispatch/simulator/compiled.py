@@ -124,7 +124,7 @@ class CompiledSimulation:
         runtime_s = workload.runtime_s
         if kill_at_limit:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
-        prepared = Replays(_as_known(predictor, workload), system, runtime_s)
+        prepared = Replays(as_known(predictor, workload), system, runtime_s)
         self._name = dispatcher.name
         bound = dispatcher.bound if isinstance(dispatcher, Bounded) else None
         rule: Any = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
@@ -291,7 +291,7 @@ class CompiledSimulation:
         self._told = state["told"]
 
 
-def _as_known(predictor: Predictor, workload: Workload) -> Workload:
+def as_known(predictor: Predictor, workload: Workload) -> Workload:
     """The workload as dispatchers see it, see `cpdispatch.predict.Clairvoyant`."""
     requested_s = known_s(predictor, workload)
     if requested_s is None:

@@ -227,14 +227,14 @@ def _begun(
     names: dict[str, Any] = {"dispatcher": made.name, "predictor": known.name}
     if isinstance(made, Bounded):
         names["wait"] = made.rules
-    about = _about(workload, system, names | rules | general, settings)
+    about = about_run(workload, system, names | rules | general, settings)
     about["restartable"] = int(simulation.workload.table.restartable.sum())
     if about["restartable"] and dispatch.test_s(made) and general["events"] is None:
         about["test_s"] = dispatch.test_s(made)
     return _Replay(about, simulation, made), known
 
 
-def _about(
+def about_run(
     workload: Workload, system: System, rules: dict[str, Any], settings: Settings
 ) -> dict[str, Any]:
     """What a run's results depend on, and the versions that made it."""
@@ -463,15 +463,41 @@ def finished(run: Run, folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+class Fingerprint:
+    """SHA-256 of what jobs are, and of what they depend on where that matters; also by parts.
+
+    Each column has a digest of its own, and the fingerprint is the digest of these.
+    """
+
+    def __init__(self, workload: Workload, dependencies: bool = False) -> None:
+        self._resources = repr(workload.resources).encode()
+        self._dependencies = dependencies
+        self._digests = [
+            hashlib.sha256() for _ in range(len(workload.table.columns) + 1 + 2 * dependencies)
+        ]
+        self._restartable = False
+
+    def add(self, workload: Workload) -> None:
+        """Take in the jobs of a workload, or of its next part."""
+        columns = [*workload.table.columns, workload.runtime_s]
+        if self._dependencies:
+            columns += [workload.preceding, workload.think_s]
+        for digest, column in zip(self._digests, columns, strict=True):
+            digest.update(np.ascontiguousarray(column).data)
+        self._restartable |= bool(workload.table.restartable.any())
+
+    def __str__(self) -> str:
+        digests = list(self._digests)
+        if not self._restartable:
+            del digests[Column.RESTARTABLE]  # a log says nothing, or that none may be
+        whole = hashlib.sha256(self._resources)
+        for digest in digests:
+            whole.update(digest.digest())
+        return whole.hexdigest()
+
+
 def fingerprint(workload: Workload, dependencies: bool = False) -> str:
-    """SHA-256 of what a workload's jobs are, and of what they depend on where that matters."""
-    digest = hashlib.sha256(repr(workload.resources).encode())
-    columns = list(workload.table.columns)
-    if not workload.table.restartable.any():
-        del columns[Column.RESTARTABLE]  # as in versions that did not have it
-    columns.append(workload.runtime_s)
-    if dependencies:
-        columns += [workload.preceding, workload.think_s]
-    for column in columns:
-        digest.update(np.ascontiguousarray(column).data)
-    return digest.hexdigest()
+    """The `Fingerprint` of a whole workload."""
+    found = Fingerprint(workload, dependencies)
+    found.add(workload)
+    return str(found)

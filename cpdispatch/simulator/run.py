@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -21,11 +21,11 @@ from cpdispatch.decision import Reason
 from cpdispatch.errors import InputError
 from cpdispatch.events import FAIL, Event, as_csv
 from cpdispatch.events import load as load_events
-from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes
+from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes, writing
 from cpdispatch.jobs import LABELLED, UNKNOWN, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
-from cpdispatch.simulator.records import NOT_STARTED, Test
+from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import LIMIT, System, SystemFile, from_file, system_as_dict
 from cpdispatch.verify import Service
@@ -100,13 +100,16 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of `cpdispatch.analyze.metrics.summary`."""
-        ms = arrow.array(self.decision_table.column("ms"))
-        found = figures.summary(self.schedule(), ms)
-        if self.about.get("compiled") and len(ms):
+        if self.about.get("compiled"):
             # Only the whole replay was timed.
             seconds = self.about["seconds"] - self.about.get("predictor_seconds", 0.0)
-            found["decision_ms_mean"] = seconds / len(ms) * 1e3
-            del found["decision_ms_p99"], found["decision_ms_max"]
+            found = figures.summary(self.schedule(), np.empty(0))
+            found["decisions"] = self.decision_table.num_rows
+            if found["decisions"]:
+                found["decision_ms_mean"] = seconds / found["decisions"] * 1e3
+        else:
+            ms = arrow.array(self.decision_table.column("ms"))
+            found = figures.summary(self.schedule(), ms)
         if self.happened is not None:
             found["node_failures"] = sum(len(e.nodes) for e in self.happened if e.kind == FAIL)
         return found
@@ -281,20 +284,9 @@ class Run:
         write_bytes(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about), indent=1))
 
     def _write_swf(self, workload: Workload, path: Path) -> None:
-        start, end, submit = (
-            arrow.array(self.job_table.column(name)) for name in ("start", "end", "submit")
-        )
-        started, killed = start >= 0, arrow.array(self.job_table.column("killed"))
-        status = np.where(started & ~killed, SWF_COMPLETED, SWF_CANCELLED)
-        if self.happened is not None:
-            status[arrow.array(self.job_table.column("failed"))] = SWF_FAILED
-        swf.write(
-            workload,
-            path,
-            wait_s=np.where(started, start - submit, UNKNOWN),
-            runtime_s=np.where(started, end - start, UNKNOWN),
-            status=status,
-        )
+        with writing(path) as stream:
+            stream.write(swf.header_of(workload))
+            write_schedule(stream, workload, self.job_table)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Run:
@@ -316,6 +308,22 @@ class Run:
             attempts = _read_beside(folder / ATTEMPTS, _ATTEMPT_COLUMNS, jobs)
             happened = tuple(load_events(folder / EVENTS, from_file(known.system)))
         return cls(about, jobs, decisions, None, attempts, happened, promises)
+
+
+def write_schedule(stream: BinaryIO, workload: Workload, table: pa.Table) -> None:
+    """Write the jobs of a workload as lines of SWF, as the table of jobs says that they ran."""
+    start, end, submit = (arrow.array(table.column(name)) for name in ("start", "end", "submit"))
+    started, killed = start >= 0, arrow.array(table.column("killed"))
+    status = np.where(started & ~killed, SWF_COMPLETED, SWF_CANCELLED)
+    if "failed" in table.column_names:
+        status[arrow.array(table.column("failed"))] = SWF_FAILED
+    swf.write_jobs(
+        stream,
+        workload,
+        wait_s=np.where(started, start - submit, UNKNOWN),
+        runtime_s=np.where(started, end - start, UNKNOWN),
+        status=status,
+    )
 
 
 class _Wait(msgspec.Struct):
@@ -470,6 +478,30 @@ def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
     return known, about
 
 
+class Recorded(Protocol):
+    """What the tables of a run are made of."""
+
+    @property
+    def workload(self) -> Workload:
+        """The jobs."""
+        ...
+
+    @property
+    def system(self) -> System:
+        """Where they ran."""
+        ...
+
+    @property
+    def records(self) -> Records:
+        """What became of them."""
+        ...
+
+    @property
+    def dependencies(self) -> bool:
+        """Whether they waited for the jobs that they depend on."""
+        ...
+
+
 def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -> Run:
     """The run that a simulation has recorded."""
     return Run(
@@ -478,8 +510,8 @@ def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -
             "system": system_as_dict(simulation.system),
             "promises": not isinstance(simulation, CompiledSimulation),
         },
-        _job_table(simulation),
-        _decision_table(simulation),
+        job_table(simulation),
+        decision_table(simulation),
         simulation.workload,
         *_of_events(simulation),
         _promise_table(simulation),
@@ -521,7 +553,8 @@ def _promise_table(simulation: Simulation | CompiledSimulation) -> pa.Table | No
     return pa.table(columns)
 
 
-def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
+def job_table(simulation: Recorded) -> pa.Table:
+    """One row a job, see `Run`."""
     import pyarrow as pa
 
     table, records = simulation.workload.table, simulation.records
@@ -572,7 +605,8 @@ def _job_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
     return pa.table(columns)
 
 
-def _decision_table(simulation: Simulation | CompiledSimulation) -> pa.Table:
+def decision_table(simulation: Recorded) -> pa.Table:
+    """One row a dispatch, see `Run`."""
     import pyarrow as pa
 
     numbers, texts, limit_hit = simulation.records.decisions()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,12 @@ UNSORTED = "repaired: submitted before the job ahead of it, sorted"
 RENUMBERED = "repaired: job id missing or taken, renumbered"
 
 BoolArray = NDArray[np.bool_]
+
+
+class NoJobError(InputError):
+    """A log has no job, or none that the filter leaves; ``notes`` count those that it had."""
+
+    notes: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -220,13 +227,15 @@ def _numbered(id: IntArray, jobs: _Sieve) -> IntArray:
     return id
 
 
-def _empty(raw: RawLog, filter: str, notes: Mapping[str, int]) -> InputError:
+def _empty(raw: RawLog, filter: str, notes: Mapping[str, int]) -> NoJobError:
     if not len(raw.id):
-        return InputError("the log has no job", file=raw.path)
+        return NoJobError("the log has no job", file=raw.path)
     dropped = "; ".join(f"{rule}: {jobs}" for rule, jobs in notes.items())
-    return InputError(
+    error = NoJobError(
         f"no job is left of {len(raw.id)} by the filter `{filter}` ({dropped})", file=raw.path
     )
+    error.notes = notes
+    return error
 
 
 def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, int]) -> Workload:

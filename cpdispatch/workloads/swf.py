@@ -6,18 +6,20 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import read_text, resembles, unlike, writing
+from cpdispatch.files import opened, read_text, resembles, unlike, writing
 from cpdispatch.jobs import UNKNOWN, Column, Workload
 from cpdispatch.system import LIMIT
-from cpdispatch.workloads.clean import BoolArray, RawLog, clean
+from cpdispatch.workloads.clean import BoolArray, NoJobError, RawLog, clean
 from cpdispatch.workloads.clock import STATE_IT, stated
 
 FIELDS = (
@@ -77,14 +79,98 @@ def read(
     JSSPP 1999; https://www.cs.huji.ac.il/labs/parallel/workload/swf.html. Memory of Alea's logs:
     `SWFLoader.java` of https://github.com/aleasimulator/alea.
     """
-    path = Path(path)
-    text = read_text(path)
-    if b"\r" in text:
-        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return clean(_whole(Path(path)), filter, processors)
+
+
+def _whole(path: Path) -> RawLog:
+    """All jobs of a file. Its text, which takes the most memory, is needed no more then."""
+    text = _with_newlines(read_text(path))
     header, indented = _comments(text)
+    return _raw(text, path, header, _machine(header, text, path), indented)
+
+
+def parts(
+    path: str | os.PathLike[str], jobs: int, filter: str = "all", processors: int | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Iterator[Workload]:  # fmt: skip
+    """Read a log as `read` does, so many lines at a time: no more of it is in memory at once.
+
+    Its header is what stands before and among the first of these lines. Parts of which no job is
+    left are passed over.
+
+    Parameters
+    ----------
+    path, filter, processors
+        As of `read`.
+    jobs : int
+        Lines of a part.
+    progress : callable, optional
+        Called after each part with the share of the file that has been read.
+
+    Raises
+    ------
+    InputError
+        As of `read`; also when the jobs of a part were submitted before those of the part ahead of
+        it, or have ids that are not larger: then the log has to be read as a whole.
+    """
+    path, before = Path(path), 0
+    header: tuple[str, ...] = ()
+    machine, empty, ahead = None, None, None
+    notes: dict[str, int] = {}
+    with opened(path) as stream:
+        while text := b"".join(islice(stream, jobs)):
+            text = _with_newlines(text)
+            found, indented = _comments(text)
+            if not before:
+                header, machine = found, _machine(found, text, path)
+            raw = _raw(text, path, header, machine, indented, before)
+            before += text.count(b"\n")
+            progress(stream.share)
+            try:
+                part = clean(raw, filter, processors)
+            except NoJobError as error:
+                empty, notes = error, _added(notes, error.notes)
+                continue
+            if ahead is not None:
+                _follows(part, ahead, path)
+                yield replace(ahead, notes=_added(ahead.notes, notes))
+                notes = {}
+            ahead = part
+    if ahead is None:
+        raise empty or InputError("the log has no job", file=path)
+    yield replace(ahead, notes=_added(ahead.notes, notes))
+
+
+def _added(notes: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """The counts of two sets of notes."""
+    return {rule: notes.get(rule, 0) + more.get(rule, 0) for rule in {**notes, **more}}
+
+
+def _follows(part: Workload, ahead: Workload, path: Path) -> None:
+    """Raise unless a part's jobs come after the last submission, with ids above the largest."""
+    table = part.table
+    for field, values, least in (
+        ("submit time", table.submit_s, int(ahead.table.submit_s[-1])),
+        ("job number", table.id, int(ahead.table.id.max()) + 1),
+    ):
+        if values.min() < least:
+            job = int(np.argmin(values))
+            raise InputError(
+                f"job {table.id[job]} is out of order: a log that is read by parts is sorted by "
+                "submission, with ascending ids",
+                file=path, field=field, value=int(values[job]),
+                advice="sort the log, or read it as a whole (without --window)",
+            )  # fmt: skip
+
+
+def _raw(
+    text: bytes, path: Path, header: tuple[str, ...], machine: int | None, indented: bool,
+    before: int = 0,
+) -> RawLog:  # fmt: skip
+    """The jobs of a log's text, which so many lines of its file come before."""
     if indented:
         text = _INDENTED_COMMENT.sub(b"", text)
-    columns, rounded = _columns(text, path)
+    columns, rounded = _columns(text, path, before)
     id, submit, runtime, allocated, size, requested, memory = columns[:7]
     further = _further(text)
     notes = {FURTHER: len(id)} if further else {}
@@ -92,9 +178,7 @@ def read(
     if nodes and len(nodes) == len(id):
         notes[NODE_MEMORY] = int(np.count_nonzero(memory > 0))
         memory = _of_processors(memory, np.where(size > 0, size, allocated), nodes)
-    machine = _machine(header, text, path)
-    del text  # the largest thing in memory, needed no more
-    raw = RawLog(
+    return RawLog(
         path=path,
         id=id,
         submit_s=submit,
@@ -114,8 +198,11 @@ def read(
         per_processor=True,
         notes=notes,
     )
-    del columns, id, submit, runtime, allocated, size, requested, memory
-    return clean(raw, filter, processors)
+
+
+def _with_newlines(text: bytes) -> bytes:
+    """The text with lines that end as they do on Unix."""
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
 
 
 def _comments(text: bytes) -> tuple[tuple[str, ...], bool]:
@@ -176,7 +263,7 @@ def _of_processors(memory: IntArray, processors: IntArray, nodes: list[bytes]) -
 _INT32_MAX = int(np.iinfo(np.int32).max)
 
 
-def _columns(text: bytes, path: Path) -> tuple[Any, BoolArray]:
+def _columns(text: bytes, path: Path, before: int) -> tuple[Any, BoolArray]:
     """The needed fields, shape (14, jobs), and of which jobs a fraction was rounded."""
     # Rows beyond the real number of jobs are never touched, so they cost no memory; four bytes a
     # number do for nearly every log.
@@ -194,11 +281,11 @@ def _columns(text: bytes, path: Path) -> tuple[Any, BoolArray]:
                     ndmin=2, encoding="latin-1",
                 )  # fmt: skip
             except ValueError as error:
-                raise _misread(text, path) from error
+                raise _misread(text, path, before) from error
             if not len(chunk):
                 return columns[:, :jobs], rounded[:jobs]
             if not _in_range(chunk):
-                raise _misread(text, path)
+                raise _misread(text, path, before)
             whole = np.rint(chunk)
             if columns.dtype == np.int32 and np.abs(whole).max() > _INT32_MAX:
                 columns = columns.astype(np.int64)
@@ -213,12 +300,12 @@ def _in_range(values: FloatArray) -> bool:
     return bool(values.max() < LIMIT and values.min() > -LIMIT)
 
 
-def _misread(text: bytes, path: Path) -> InputError:
-    """Find the line and the field that the fast reader could not take."""
+def _misread(text: bytes, path: Path, before: int) -> InputError:
+    """Find the line and the field that the fast reader could not take, lines ``before`` apart."""
     if resembles(text) not in ("", "a log in SWF"):
         kind = unlike(text, "a log in SWF")
         return InputError(f"not a log in SWF{kind}", file=path, advice="name a log")
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=before + 1):
         fields = line.split(b";", 1)[0].split()
         if not fields:
             continue
@@ -268,6 +355,21 @@ def write(
     wait_s, runtime_s, status : int64 array, shape (jobs,), optional
         Fields 3, 4 and 11. Without them waits and status are -1 and the runtimes the workload's.
     """
+    with writing(path) as stream:
+        stream.write(header_of(workload))
+        write_jobs(stream, workload, wait_s=wait_s, runtime_s=runtime_s, status=status)
+
+
+def header_of(workload: Workload) -> bytes:
+    """The comment lines of a log."""
+    return "".join(f"{text}\n" for text in _header(workload)).encode()
+
+
+def write_jobs(
+    stream: BinaryIO, workload: Workload, *, wait_s: IntArray | None = None,
+    runtime_s: IntArray | None = None, status: IntArray | None = None,
+) -> None:  # fmt: skip
+    """Write the lines of jobs, see `write`."""
     for name, column in (("wait_s", wait_s), ("runtime_s", runtime_s), ("status", status)):
         if column is not None and column.shape != (len(workload),):
             raise UsageError(f"{name} has {column.shape} values for {len(workload)} jobs")
@@ -290,15 +392,13 @@ def write(
     for position, name in enumerate(_NAMED, start=11):
         given[position] = table.column(Column[name.upper()])
     line = " ".join(["%d"] * len(FIELDS)) + "\n"
-    with writing(path) as stream:
-        stream.write("".join(f"{text}\n" for text in _header(workload)).encode())
-        for first in range(0, len(workload), _WRITTEN):
-            part = slice(first, first + _WRITTEN)
-            block = np.full((len(table.id[part]), len(FIELDS)), UNKNOWN)
-            for position, column in given.items():
-                if column is not None:
-                    block[:, position] = column[part]
-            stream.write((line * len(block) % tuple(block.ravel().tolist())).encode())
+    for first in range(0, len(workload), _WRITTEN):
+        part = slice(first, first + _WRITTEN)
+        block = np.full((len(table.id[part]), len(FIELDS)), UNKNOWN)
+        for position, column in given.items():
+            if column is not None:
+                block[:, position] = column[part]
+        stream.write((line * len(block) % tuple(block.ravel().tolist())).encode())
 
 
 def _processor_request(workload: Workload) -> tuple[IntArray, IntArray]:

@@ -187,6 +187,9 @@ class ReplayOptions:
     idempotent
         Kill a job that may be restarted when it outlives what the predictor class took it for;
         all may be, unless the log or --restartable says which.
+    data
+        Additional data that dispatchers see: failures, or package.module:attribute of one's own;
+        may be given several times.
     limit
         Time limit of each decision, as 500ms or 1s.
     seed
@@ -200,6 +203,7 @@ class ReplayOptions:
     dependencies: Flag = False
     starvation: Annotated[str, Parameter(show_default=False)] = ""
     idempotent: Flag = False
+    data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     limit: str = "1s"
     seed: Whole = 0
 
@@ -209,6 +213,7 @@ class ReplayOptions:
             "predictor": self.predict, "trigger": self.trigger, "correction": self.correction,
             "kill_at_limit": self.kill_at_limit, "dependencies": self.dependencies,
             "starvation": self.starvation_bound(), "idempotent": self.idempotent,
+            "data": self.data,
         }  # fmt: skip
 
     def starvation_bound(self) -> Starvation | None:

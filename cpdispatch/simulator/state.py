@@ -374,6 +374,18 @@ class State:
             if asked_s > elapsed_s:
                 due[i] = start[i] + asked_s
 
+    def look(self, now: int) -> tuple[JobTable, Running]:
+        """The queue and the running jobs as they are; nothing is corrected by looking."""
+        running, last = self.running, int(self.offset[self.running])
+        times, entries = self.times[:, :running].copy(), self.entries[:, :last].copy()
+        times[1] = np.maximum(times[1], now + 1)
+        offset = self.offset[: running + 1].copy()
+        for array in (times, entries, offset):
+            sealed(array)
+        queue = JobTable(self.queue[:, : self.queued].copy(), self.labels)
+        jobs = JobTable(self.run[:, :running].copy(), self.labels)
+        return queue, Running(jobs, times[0], times[1], times[2], offset, entries[0], entries[1])
+
     def snapshot(self, now: int, stopped: Mapping[int, Held] | None = None) -> Instance:
         """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row.
 

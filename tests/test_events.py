@@ -60,7 +60,7 @@ def test_distributions_are_read() -> None:
         ("1.5,fail,1", "time", "'1.5'", "no whole number"),
         ("soon,fail,1", "time", "'soon'", "whole seconds on the clock of the log"),
         ("9" * 20 + ",fail,1", "time", f"'{'9' * 20}'", "must be 281474976710656 or less"),
-        ("5,explode,1", "kind", "'explode'", "write fail, repair, drain or undrain"),
+        ("5,explode,1", "kind", "'explode'", "write fail, repair, drain, undrain or maintain"),
         ("5,fial,1", "kind", "'fial'", "did you mean fail?"),
         ("5,repair,1", "kind", "'repair'", "node 1 is not down; write a row with fail before it"),
         ("5,fail,1,2", None, None, "the row has 4 cells"),

@@ -22,7 +22,7 @@ from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
 from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
-from cpdispatch.events import FAIL, REQUEUES_MAX, Event, Events
+from cpdispatch.events import FAIL, MAINTAIN, REQUEUES_MAX, Event, Events
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
@@ -181,6 +181,7 @@ class Simulation:
         if events is not None:
             first_s = int(workload.table.submit_s.min())
             self._course = Course(events, system, seed, first_s)
+            self._state.reservations = self._course.reservations(0)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -413,12 +414,13 @@ class Simulation:
             self._wake_after(row, self._precedence)
 
     def _happen(self) -> None:
-        """Let the next event happen: jobs on a node that fails are queued again, or end."""
+        """Let the next event happen: jobs on nodes that it takes are queued again, or end."""
         assert self._course is not None
         event = self._course.take()
         self._state.down = self._course.down
+        self._state.reservations = self._course.reservations(self.now)
         self._note_idle()
-        if event.kind == FAIL:
+        if event is not None and event.kind in (FAIL, MAINTAIN):
             for row in self._state.running_on(event.nodes, self.now):
                 self._node_failed(row)
 

@@ -15,7 +15,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
 from cpdispatch.compiled.correction import CORRECTIONS, MINIMAL, corrected
 from cpdispatch.decision import NO_BOUND, Placements
-from cpdispatch.instance import NO_NODES, Instance, Running, Starvation, Stopped
+from cpdispatch.instance import NO_NODES, Instance, Reservation, Running, Starvation, Stopped
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import System
 
@@ -214,6 +214,8 @@ class State:
         self.running = 0
         self.down = NO_NODES
         """Nodes out of service."""
+        self.reservations: tuple[Reservation, ...] = ()
+        """Maintenance that is known."""
         self.next_end = _NEVER
         self.offset = np.zeros(65, dtype=np.int64)
         self.entries = np.empty((2, 256), dtype=np.int64)
@@ -408,8 +410,13 @@ class State:
             free = free.copy()
             free[self.down] = 0
             sealed(free)
+        for reservation in self.reservations:
+            if reservation.start_s <= now:
+                free = free.copy()
+                free[list(reservation.nodes)] = 0
+                sealed(free)
         return Instance(
-            now, self.system, free, self._queue_seen, running, self.down,
+            now, self.system, free, self._queue_seen, running, self.down, self.reservations,
             starvation=self.starvation, stopped=self._stopped(stopped or {}),
             restart_cost_s=self.restart_cost_s,
         )  # fmt: skip

@@ -16,12 +16,12 @@ from cpdispatch.parameters import pairs, values
 from cpdispatch.system import LIMIT, System, ranges_of
 
 FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
-MAINTAIN = "maintain"
-KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN, MAINTAIN)
+MAINTAIN, LEAVE, JOIN = "maintain", "leave", "join"
+KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN, LEAVE, JOIN, MAINTAIN)
 """What a row of a file of events can say."""
-_ENDS = {FAIL: REPAIR, DRAIN: UNDRAIN}
-"""What takes a node out of service, and what brings it back; the two are apart."""
-_STATES = {FAIL: "down", DRAIN: "drained"}
+_ENDS = {FAIL: REPAIR, DRAIN: UNDRAIN, LEAVE: JOIN}
+"""What takes a node out of service, and what brings it back; the three are apart."""
+_STATES = {FAIL: "down", DRAIN: "drained", LEAVE: "out of the system"}
 COLUMNS = ("time", "kind", "nodes")
 OF_WINDOWS = ("until", "known")
 """Columns that only maintenance windows need."""
@@ -130,7 +130,7 @@ class Events:
         return next((text for text in self.given if not _is_draw(text)), "<events>")
 
     def trace(self, system: System) -> list[Event]:
-        """The events of the file, by time.
+        """The events of the file, by time; a node that joins first leaves at time 0.
 
         Raises
         ------
@@ -138,9 +138,10 @@ class Events:
             When a node is none of the system's, fails while it is down, or is repaired while it
             is up; the same of a drain and its end; when two maintenance windows of a node meet.
         """
-        out: dict[tuple[str, int], int] = {}
+        joining = self._joining(system)
+        out = {(LEAVE, node): 0 for node in joining}
         until_s: dict[int, int] = {}
-        found = []
+        found = [Event(0, LEAVE, joining)] if joining else []
         for row in self.rows:
             nodes = _nodes(row.nodes, system, self.file, row.line)
             if isinstance(row, WindowRow):
@@ -151,6 +152,16 @@ class Events:
                 self._follow(row, node, out)
             found.append(Event(row.time_s, row.kind, nodes))
         return found
+
+    def _joining(self, system: System) -> tuple[int, ...]:
+        """The nodes that join before they leave: they are not there in the beginning."""
+        first: dict[int, Row] = {}
+        for row in self.rows:
+            if row.kind in (LEAVE, JOIN):
+                for node in _nodes(row.nodes, system, self.file, row.line):
+                    first.setdefault(node, row)
+        late = (node for node, row in first.items() if row.kind == JOIN and row.time_s > 0)
+        return tuple(sorted(late))
 
     def _no_window(self, row: WindowRow, nodes: Iterable[int], until_s: dict[int, int]) -> None:
         """Note until when nodes are maintained, which they are not yet."""

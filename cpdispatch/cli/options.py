@@ -140,8 +140,8 @@ class EventOptions:
     Parameters
     ----------
     events
-        Failures, repairs, drains and maintenance of nodes in a CSV file (time,kind,nodes, and
-        until,known of maintenance), or failures that
+        What happens to nodes, in a CSV file (time,kind,nodes, and until,known of maintenance): they
+        fail, are repaired, drained or maintained, leave or join. Or failures that
         --seed draws, as weibull:mtbf=30d,shape=0.7,repair=4h or exponential:mtbf=30d,repair=4h, for
         one group of nodes with group=NAME; may be given several times.
     requeue

@@ -9,7 +9,7 @@ from math import gamma
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.events import DRAIN, FAIL, MAINTAIN, REPAIR, Event, Events
+from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event, Events
 from cpdispatch.instance import Reservation
 from cpdispatch.system import LIMIT, System
 
@@ -34,7 +34,8 @@ class Course:
     ----------
     happened : list of Event
     down : int64 array
-        The nodes that take no job, ascending: they have failed, or are drained.
+        The nodes that take no job, ascending: they have failed, are drained, or
+        are not in the system.
     """
 
     def __init__(self, events: Events, system: System, seed: int, start_s: int) -> None:
@@ -47,7 +48,7 @@ class Course:
         self._drawn: list[tuple[int, int, str]] = []
         for node in self._draws:
             self._fails(node, start_s)
-        self._out = {kind: np.zeros(system.nodes, dtype=np.bool_) for kind in (FAIL, DRAIN)}
+        self._out = {kind: np.zeros(system.nodes, dtype=np.bool_) for kind in (FAIL, DRAIN, LEAVE)}
         self.down: IntArray = sealed(np.empty(0, dtype=np.int64))
         self._system = system
         self._windows = [event for event in self._trace if event.kind == MAINTAIN]
@@ -77,9 +78,9 @@ class Course:
         self.happened.append(event)
         if event.kind == MAINTAIN:
             return event
-        of = FAIL if event.kind in (FAIL, REPAIR) else DRAIN
+        of = {REPAIR: FAIL, UNDRAIN: DRAIN, JOIN: LEAVE}.get(event.kind, event.kind)
         self._out[of][list(event.nodes)] = event.kind == of
-        self.down = sealed(np.flatnonzero(self._out[FAIL] | self._out[DRAIN]))
+        self.down = sealed(np.flatnonzero(np.any(list(self._out.values()), axis=0)))
         return event
 
     def reservations(self, now: int) -> tuple[Reservation, ...]:

@@ -130,9 +130,9 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     and its start, is shorter than its runtime, and holds its nodes as any job does; where
     killing takes time, until that is over, and the job runs so much longer afterwards. Where events
     happened to the system, no node is used while it is down or maintained, and no job starts on
-    one that is drained, or is expected to run into maintenance that was known. A job that ran on a
-    node that failed, or whose maintenance began, was stopped at that very time: it was queued
-    again if it could be, or else ended.
+    one that is drained or not in the system, or is expected to run into maintenance that was known.
+    A job that ran on a node that failed, or whose maintenance began, was stopped at that very time:
+    it was queued again if it could be, or else ended.
     """
     found = _Findings()
     _lives(table, found)
@@ -349,7 +349,7 @@ def _with_stops(table: Schedule, outages: Outages) -> Schedule:
 
 
 def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Findings) -> None:
-    """No job is on a node while it is down, or starts there while it is drained."""
+    """No job is on a node while it is down, or starts there while it takes none."""
     t, start_s, end_s = table, table.start_s[owner], table.end_s[owner]
     down = downtimes(outages.happened)
     met = down.meeting(t.node, start_s, end_s)
@@ -379,8 +379,8 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
         Kind.DOWN,
         (entered >= 0).nonzero()[0],
         lambda e: (
-            f"job {t.id[owner[e]]} starts on node {t.node[e]} at {start_s[e]}: the node is drained "
-            f"from {drained.begin_s[entered[e]]} on"
+            f"job {t.id[owner[e]]} starts on node {t.node[e]} at {start_s[e]}: the node takes "
+            f"no new job from {drained.begin_s[entered[e]]} on"
         ),
     )
 

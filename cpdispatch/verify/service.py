@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.events import DRAIN, FAIL, MAINTAIN, REPAIR, UNDRAIN, Event
+from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,12 +124,16 @@ def spans(happened: Sequence[Event], begins: str, ends: str) -> Spans:
 
 def downtimes(happened: Sequence[Event]) -> Spans:
     """When no job could be on a node: it had failed, or was maintained."""
-    failed, maintained = spans(happened, FAIL, REPAIR), windows(happened)
-    if not len(maintained.node):
-        return failed
+    return _either(spans(happened, FAIL, REPAIR), windows(happened))
+
+
+def _either(one: Spans, other: Spans) -> Spans:
+    """When one or the other of two is the case."""
+    if not len(other.node):
+        return one
     both = [
         (node, begin_s, end_s)
-        for of in (failed, maintained)
+        for of in (one, other)
         for node, begin_s, end_s in zip(
             of.node.tolist(), of.begin_s.tolist(), of.end_s.tolist(), strict=True
         )
@@ -170,8 +174,8 @@ def reaching_into_windows(
 
 
 def drains(happened: Sequence[Event]) -> Spans:
-    """When nodes took no new job."""
-    return spans(happened, DRAIN, UNDRAIN)
+    """When nodes took no new job: they were drained, or not in the system."""
+    return _either(spans(happened, DRAIN, UNDRAIN), spans(happened, LEAVE, JOIN))
 
 
 def at_failure(happened: Sequence[Event], node: IntArray, end_s: IntArray) -> BoolArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cpdispatch.events import DRAIN, FAIL, REPAIR, Event
+from cpdispatch.events import DRAIN, FAIL, LEAVE, REPAIR, UNDRAIN, Event
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System
 from tests.oracles.plain import Matrix, Nodes, PlainJob, choose, fits, lowest, take
@@ -43,6 +43,7 @@ def replay(
     happening = list(events)
     down: set[int] = set()
     drained: set[int] = set()
+    left: set[int] = set()
     queue: list[Attempted] = []
     running: list[Attempted] = []
     while coming or running or (queue and happening):
@@ -67,12 +68,16 @@ def replay(
                 down.difference_update(event.nodes)
             elif event.kind == DRAIN:
                 drained.update(event.nodes)
-            else:
+            elif event.kind == UNDRAIN:
                 drained.difference_update(event.nodes)
+            elif event.kind == LEAVE:
+                left.update(event.nodes)
+            else:
+                left.difference_update(event.nodes)
         while coming and coming[0].submit == now:
             queue.append(coming.pop(0))
         queue.sort(key=lambda job: job.row)
-        for job in started(now, capacity, down | drained, queue, running):
+        for job in started(now, capacity, down | drained | left, queue, running):
             queue.remove(job)
             running.append(job)
     return jobs

@@ -20,8 +20,10 @@ from cpdispatch.instance import Reservation
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.simulator.replay import finished
+from cpdispatch.simulator.simulation import requeue_of
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
+from tests.oracles.plain_events import expected_everywhere, replay
 from tests.simulator.cases import Row as JobRow
 from tests.simulator.cases import workload
 from tests.simulator.test_events import FOUR, RULES, attempts, failures, poked, spoiled, times
@@ -133,6 +135,27 @@ def test_every_schedule_with_maintenance_is_sound(
 def test_models_keep_maintenance(dispatcher: str, case: tuple[Workload, System, Events]) -> None:
     log, system, events = case
     assert simulate(log, system, dispatcher, events=events).verify() == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_easy_beside_maintenance_is_its_plain_twin_job_by_job(
+    case: tuple[Workload, System, Events],
+) -> None:
+    log, system, events = case
+    made = simulate(log, system, "easy", events=events)
+    assert made.verify() == []
+    choice = requeue_of(events, log).tolist()
+    twin = replay(log, system, events.trace(system), choice)
+    assert made.jobs[["start", "end", "requeued"]].to_numpy().T.tolist() == (
+        expected_everywhere(twin).tolist()
+    )
+    assert attempts(made) == [(job.row, start, end) for job in twin for start, end, _ in job.lost]
+    nodes = [
+        dict(zip(n, u, strict=True))
+        for n, u in zip(made.jobs["nodes"], made.jobs["node_units"], strict=True)
+    ]
+    assert nodes == [dict(sorted(job.nodes.items())) for job in twin]
 
 
 @settings(max_examples=50, deadline=None)

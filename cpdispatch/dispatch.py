@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -78,11 +77,8 @@ def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
     except CpdispatchError:
         raise
     except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise DecisionError(
-            f"dispatcher {dispatcher.name} raised {type(error).__name__}: {error} "
-            f"({Path(frame.filename).name}:{frame.lineno}) {_at(instance)}"
-        ) from error
+        what = own.raised(f"dispatcher {dispatcher.name}", error)
+        raise DecisionError(f"{what} {_at(instance)}") from error
     if not isinstance(decision, Decision):
         raise DecisionError(
             f"dispatcher {dispatcher.name} answered with {type(decision).__name__} instead of a "

@@ -121,7 +121,9 @@ def simulate(
     plan = replace(output.plan(limit_s, of_runs), watch_folder=looked_at)
     plans = experiment.plans(plan)
     with status("checking names"):
-        experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events)
+        experiment.check(
+            limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events, rules.data
+        )
     output.claim(plan for _, plan in plans)
     shown = progress_bars() if looked_at is None else watched(looked_at)
     with stoppable(output.kept) as stop, shown as show:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from cpdispatch.instance.snapshot import (
     Check,
     Dependencies,
     Instance,
+    LeftOut,
     Power,
     Reservation,
     Running,
@@ -107,6 +109,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     power: _Power | None = None
     starvation: _Starvation | None = None
     restart_cost: int = 0
+    data: dict[str, Any] = {}
+    data_left_out: dict[str, str] = {}
 
 
 def load(path: str | os.PathLike[str]) -> Instance:
@@ -165,6 +169,7 @@ class _FileCheck(Check):
         return Instance(
             read.time, system, free, queue, running, down, reservations, power,
             self.dependencies(read, queue, running), starvation, stopped, read.restart_cost,
+            read.data | {name: LeftOut(kind) for name, kind in read.data_left_out.items()},
         )  # fmt: skip
 
     def stopped(
@@ -434,6 +439,7 @@ def to_json(instance: Instance) -> bytes:
     held = {} if instance.stopped is None else instance.stopped.held()
     restarts = bool(queue.restartable.any() or running.jobs.restartable.any())
     restarts |= instance.restart_cost_s > 0
+    data, left_out = _data_file(instance.data)
     file = _File(
         format=FORMAT_OF_RESTARTS if restarts else FORMAT,
         time=instance.now,
@@ -453,8 +459,39 @@ def to_json(instance: Instance) -> bytes:
         if instance.starvation is None
         else _Starvation(*astuple(instance.starvation)),
         restart_cost=instance.restart_cost_s,
+        data=data,
+        data_left_out=left_out,
     )  # fmt: skip
     return json_lines(msgspec.to_builtins(file))
+
+
+def _data_file(data: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of additional data as JSON gives them back, and the types of the others."""
+    held: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    for name, value in sorted(data.items()):
+        if isinstance(value, LeftOut):
+            left_out[name] = value.kind
+            continue
+        try:
+            content = msgspec.json.encode(value, enc_hook=_of_numpy, order="deterministic")
+            held[name] = msgspec.json.decode(content)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+            left_out[name] = type(value).__name__
+    return held, left_out
+
+
+def _of_numpy(value: object) -> object:
+    """An array as a list, a number of NumPy's as a number.
+
+    Raises
+    ------
+    TypeError
+        When it is neither.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON holds")
 
 
 def _queued_file(

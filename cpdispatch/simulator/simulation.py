@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -18,9 +19,10 @@ import numpy as np
 from cpdispatch import verify
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
+from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
 from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
-from cpdispatch.events import FAIL, REQUEUES_MAX, Event, Events
+from cpdispatch.events import FAIL, MAINTAIN, REQUEUES_MAX, Event, Events
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
@@ -86,6 +88,8 @@ class Simulation:
     events : Events, optional
         What happens to the system. Then no job is tested, judged by a predictor or restarted at a
         cost.
+    data : sequence of AdditionalData or str
+        What every instance tells beside jobs and nodes, or names of it, see `cpdispatch.data`.
 
     Attributes
     ----------
@@ -110,6 +114,7 @@ class Simulation:
         idempotent: bool = False,
         restart_cost_s: int = 0,
         events: Events | None = None,
+        data: Sequence[AdditionalData | str] = (),
     ) -> None:
         check(workload, system, trigger, correction, restart_cost_s)
         if events is not None and (idempotent or restart_cost_s):
@@ -166,9 +171,17 @@ class Simulation:
         """Which jobs are queued again when a node fails under them; empty without events."""
         self._idle = 0
         """How many events happened in a row while nothing ran and no job was to come."""
+        self._data = made(data, seed)
+        self._values: dict[str, object] = {}
+        """The values of the additional data."""
+        self._change_s = _NEVER
+        """When one of them changes by itself next."""
+        self._told: tuple[int, int] | None = None
+        """When they were asked last, and how many events had happened by then."""
         if events is not None:
             first_s = int(workload.table.submit_s.min())
             self._course = Course(events, system, seed, first_s)
+            self._state.reservations = self._course.reservations(0)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -199,8 +212,14 @@ class Simulation:
             )
         step = self._one_event if self._event_by_event else self._one_instant
         while self._next < len(self._order) or self._completions or self._is_worth_waiting():
-            if step() and self._state.queued:
+            held = self.system.capacity - self._state.free if self._data else None
+            due = step()
+            if held is not None:
+                self._ask_data(held)
+            if due and self._state.queued:
                 self._asked = self._snapshot()
+                if self._data:
+                    self._asked = replace(self._asked, data=dict(self._values))
                 if self._precedence is not None:
                     self._asked = self._with_dependencies(self._asked, self._precedence)
                 self._asked_at = perf_counter()
@@ -272,7 +291,11 @@ class Simulation:
     def _one_instant(self) -> bool:
         """Apply every event of the next instant."""
         ends, submits = self._completions, self._submits
-        self.now = now = min(submits[self._next], self._next_completion(), self._next_event())
+        self.now = now = min(
+            submits[self._next], self._next_completion(), self._next_event(), self._change_s
+        )
+        if now == self._change_s:
+            self._note_idle()
         while ends and ends[0][0] == now:
             self._complete()
         while self._next_event() == now:
@@ -285,7 +308,10 @@ class Simulation:
         """Apply the next single event; whether a dispatch follows it."""
         submit, completion = self._submits[self._next], self._next_completion()
         event = self._next_event()
-        self.now = min(submit, completion, event)
+        self.now = min(submit, completion, event, self._change_s)
+        if self.now < min(submit, completion, event):
+            self._note_idle()
+            return True
         if event == self.now:
             while self._next_event() == self.now:
                 self._happen()
@@ -309,7 +335,29 @@ class Simulation:
         """Whether jobs wait, and what happens to the system may let them start."""
         if not self._state.queued or self._idle >= _PATIENCE:
             return False
-        return self._next_event() < _NEVER
+        return min(self._next_event(), self._change_s) < _NEVER
+
+    def _note_idle(self) -> None:
+        """Count what happens in vain: nothing runs, and no job is to come."""
+        idle = not self._completions and self._next == len(self._order)
+        self._idle = self._idle + 1 if idle else 0
+
+    def _ask_data(self, held: IntArray) -> None:
+        """Tell the additional data what has happened, and ask for the values.
+
+        ``held`` is what jobs held since they were asked last, shape (nodes, resources).
+        """
+        happened = [] if self._course is None else self._course.happened
+        since_s, known = self._told or (self.now, 0)
+        queue, running = self._state.look(self.now)
+        moment = Moment(
+            self.now, since_s, self.system, sealed(held), running, queue, self._state.down,
+            tuple(happened[known:]),
+        )  # fmt: skip
+        self._told = self.now, len(happened)
+        self._values = {one.name: value_of(one, moment) for one in self._data}
+        changes = (next_of(one, self.now) for one in self._data)
+        self._change_s = min((at for at in changes if at is not None), default=_NEVER)
 
     def _next_completion(self) -> int:
         return self._completions[0][0] if self._completions else _NEVER
@@ -366,13 +414,13 @@ class Simulation:
             self._wake_after(row, self._precedence)
 
     def _happen(self) -> None:
-        """Let the next event happen: jobs on a node that fails are queued again, or end."""
+        """Let the next event happen: jobs on nodes that it takes are queued again, or end."""
         assert self._course is not None
         event = self._course.take()
         self._state.down = self._course.down
-        idle = not self._completions and self._next == len(self._order)
-        self._idle = self._idle + 1 if idle else 0
-        if event.kind == FAIL:
+        self._state.reservations = self._course.reservations(self.now)
+        self._note_idle()
+        if event is not None and event.kind in (FAIL, MAINTAIN):
             for row in self._state.running_on(event.nodes, self.now):
                 self._node_failed(row)
 

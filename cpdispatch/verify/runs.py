@@ -158,6 +158,7 @@ def _outages(jobs: pd.DataFrame, service: Service) -> Outages:
         jobs["failed"].to_numpy(dtype=np.bool_, na_value=False),
         _numbers(jobs["requeued"]),
         service.may_requeue(_restartable(jobs)),
+        _numbers(jobs["expected_s"]),
     )
 
 

@@ -103,6 +103,11 @@ class Job:
         What it holds while it runs, or held.
     left : str
         Why no instance can express it; empty if one can.
+    name : str
+    end_s : int
+        When it ended; for a job that runs, when its time limit is over.
+    ran : bool
+        Whether it has been started in its life as far as Slurm tells.
     """
 
     key: str
@@ -135,6 +140,9 @@ class Job:
     tasks_most: int
     shares: tuple[Share, ...]
     left: str = ""
+    name: str = ""
+    end_s: int = 0
+    ran: bool = False
 
     @property
     def pending(self) -> bool:
@@ -275,6 +283,12 @@ def job_of(row: dict[str, Any]) -> Job:
     gpus, left = _gpus(row, nodes)
     minutes = number_of(row.get("time_limit"))
     mark, _, wished = text_of(row.get("admin_comment")).partition(" ")
+    start_s = max(number_of(row.get("start_time")) or 0, 0)
+    end_s = max(number_of(row.get("end_time")) or 0, 0)
+    shares = () if state == PENDING else _shares(row, needed=state in _ON_NODES)
+    # One that was cancelled while it waited shows that instant as its start and its end.
+    ran = state != PENDING and start_s > 0
+    ran &= bool(shares or text_of(row.get("nodes")) or end_s > start_s)
     return Job(
         key,
         task_number(array, task) if one and task is not None else number,
@@ -290,7 +304,7 @@ def job_of(row: dict[str, Any]) -> Job:
         mark == MARK,
         wished if mark == MARK else "",
         max(number_of(row.get("submit_time")) or 0, 0),
-        max(number_of(row.get("start_time")) or 0, 0),
+        start_s,
         NO_LIMIT if not minutes or minutes < 0 else minutes * 60,
         nodes,
         cpus,
@@ -304,8 +318,11 @@ def job_of(row: dict[str, Any]) -> Job:
         array,
         tasks,
         number_of(row.get("array_max_tasks")) or 0,
-        () if state == PENDING else _shares(row, needed=state in _ON_NODES),
+        shares,
         _left(row) or left,
+        text_of(row.get("name")),
+        end_s,
+        ran,
     )
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from cpdispatch.adapters.slurm.cluster import WHOLE, Job, Source, read
+from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.picture import Picture, take
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
 from cpdispatch.decision import Decision, Reason
@@ -49,8 +50,18 @@ class View:
     instance: Instance
 
 
-def watch(source: Source, dispatcher: Dispatcher, rules: Rules) -> View:
+def watch(
+    source: Source, dispatcher: Dispatcher, rules: Rules, durations: Durations | None = None
+) -> View:
     """Read a cluster and ask a dispatcher what it would start now. Nothing is changed.
+
+    Parameters
+    ----------
+    source : Source
+    dispatcher : Dispatcher
+    rules : Rules
+    durations : Durations, optional
+        Predicts how long jobs last, and learns from what is read. Default: requested times.
 
     Raises
     ------
@@ -60,7 +71,12 @@ def watch(source: Source, dispatcher: Dispatcher, rules: Rules) -> View:
         When the dispatcher fails.
     """
     cluster = read(source)
-    picture = take(cluster, lambda job: waits(job, rules), memory=rules.memory)
+    if durations is not None:
+        durations.see(cluster)
+    picture = take(
+        cluster, lambda job: waits(job, rules), memory=rules.memory,
+        durations=None if durations is None else durations.of,
+    )  # fmt: skip
     decision = decided(dispatcher, picture)
     return View(
         cluster.now_s,

@@ -21,6 +21,7 @@ from cpdispatch.errors import CpdispatchError, UsageError
 if TYPE_CHECKING:
     from cpdispatch.adapters.slurm.drive import Cycle, Driver
     from cpdispatch.adapters.slurm.durations import Durations
+    from cpdispatch.adapters.slurm.gain import Gain
     from cpdispatch.adapters.slurm.rules import Rules
     from cpdispatch.adapters.slurm.watch import View
     from cpdispatch.dispatch import Dispatcher
@@ -114,6 +115,16 @@ class SlurmOptions:
             raise UsageError("--history is of use with --predict alone: name a predictor")
         return None
 
+    def gain(self, folder: Path, durations: Durations | None) -> Gain:
+        """A shadow simulation, with a dispatcher of its own; its state is kept in a folder."""
+        from cpdispatch.adapters.slurm.gain import Gain
+
+        made_with = self.dispatcher + (f" with {self.predict}" if self.predict else "")
+        return Gain(
+            self.made(), self.rules(), folder, max(round(self.every_s()), 1), made_with,
+            None if durations is None else durations.of,
+        )  # fmt: skip
+
     def rules(self, patience_s: int = 30, *, dry: bool = False) -> Rules:
         """How the cluster is driven."""
         from cpdispatch.adapters.slurm.rules import Rules
@@ -128,6 +139,7 @@ def watch(
     *,
     options: SlurmOptions = SlurmOptions(),
     state: Path | None = None,
+    gain: Flag = False,
     save_instances: Path | None = None,
     top: Whole = 20,
     json: Json = False,
@@ -137,8 +149,10 @@ def watch(
     Parameters
     ----------
     state
-        Folder of what is learned with --predict, one a cluster, and none of a driver's. Default:
-        cpdispatch-slurm-watch in XDG_STATE_HOME or ~/.local/state.
+        Folder of what is kept for --predict and --gain, one a cluster, and none of a driver's.
+        Default: cpdispatch-slurm-watch in XDG_STATE_HOME or ~/.local/state.
+    gain
+        Simulate what the dispatcher would have led to so far, beside what Slurm did.
     save_instances
         Write the instance of each cycle to this folder.
     top
@@ -156,26 +170,29 @@ def watch(
     dispatcher = options.made()
     folder = _state(state, "cpdispatch-slurm-watch")
     durations = options.durations(folder)
+    shadow = options.gain(folder, durations) if gain else None
 
     def cycle(stop: Callable[[], bool]) -> None:
-        view = look(client, dispatcher, rules, durations)
+        view = look(client, dispatcher, rules, durations, shadow, every_s / 2)
         if save_instances is not None:
             instance.dump(view.instance, save_instances / f"{view.now_s}.json")
-        row = _view_row(view) | _durations_row(durations)
+        row = _view_row(view) | _durations_row(durations) | _gain_row(shadow)
         if json:
             print_json(row)
         else:
             _show(view, top)
             _show_durations(row.get("durations"))
+            _show_gain(row.get("gain"))
 
-    keeps = durations is not None
+    keeps = durations is not None or shadow is not None
     with ExitStack() as stack:
         if keeps:
             stack.enter_context(guard.locked(folder, driver=False))
         stop = stack.enter_context(stoppable("nothing was changed"))
         code = _repeat(cycle, every_s, options.cycles, stop)
-        if durations is not None:
-            durations.save()
+        for each in (durations, shadow):
+            if each is not None:
+                each.save()
         return code
 
 
@@ -291,6 +308,46 @@ def _durations_row(durations: Durations | None) -> dict[str, Any]:
     durations.told = ()
     found: dict[str, Any] = {"predictor": durations.name, **durations.quality.as_dict()}
     return {"durations": found | {"faults": dict(durations.faults)}}
+
+
+def _gain_row(gain: Gain | None) -> dict[str, Any]:
+    """What a dispatcher would have gained; what is to be told of the file once."""
+    if gain is None:
+        return {}
+    for text in gain.told:
+        _complain(text)
+    gain.told = ()
+    return {"gain": gain.as_dict()}
+
+
+def _show_gain(row: dict[str, Any] | None) -> None:
+    from cpdispatch.adapters.slurm.gain import FEW
+
+    if row is None:
+        return
+    name, jobs = row["dispatcher"], row["jobs"]
+    since = f"{row['jobs_open']:,} have not ended in both yet"
+    if row["jobs_as_slurm"]:
+        since += f", {row['jobs_as_slurm']:,} are as under Slurm"
+    if not jobs:
+        print(f"gain of {name}: no job has ended yet, under Slurm and in the shadow; {since}")
+        return
+    wait_s, shadow_s = row["wait_s_mean"], row["shadow_wait_s_mean"]
+    print(
+        f"gain of {name} since {_clock(row['since_s'])}, simulated until "
+        f"{_clock(row['simulated_until_s'])}: of {jobs:,} jobs that ended in both, mean wait "
+        f"{wait_s:,.0f} s under Slurm, {shadow_s:,.0f} s under {name}; mean bounded slowdown "
+        f"{row['slowdown_mean']:,.2f} and {row['shadow_slowdown_mean']:,.2f}; {since}"
+    )
+    if jobs < FEW:
+        print(f"{jobs:,} jobs are too few to tell.", flush=True)
+    elif round(wait_s) == round(shadow_s):
+        print(f"With {name} these jobs would have waited as long.", flush=True)
+    elif not wait_s:
+        print(f"With {name} these jobs would have waited longer.", flush=True)
+    else:
+        share, word = abs(1 - shadow_s / wait_s), "less" if shadow_s < wait_s else "more"
+        print(f"With {name} these jobs would have waited {share:.1%} {word}.", flush=True)
 
 
 def _show_durations(row: dict[str, Any] | None) -> None:

@@ -108,6 +108,8 @@ class Job:
         When it ended; for a job that runs, when its time limit is over.
     ran : bool
         Whether it has been started in its life as far as Slurm tells.
+    eligible_s : int
+        Since when Slurm may start it: not held, dependencies met; 0 where it may not.
     """
 
     key: str
@@ -143,6 +145,7 @@ class Job:
     name: str = ""
     end_s: int = 0
     ran: bool = False
+    eligible_s: int = 0
 
     @property
     def pending(self) -> bool:
@@ -323,6 +326,7 @@ def job_of(row: dict[str, Any]) -> Job:
         text_of(row.get("name")),
         end_s,
         ran,
+        max(number_of(row.get("eligible_time")) or 0, 0),
     )
 
 

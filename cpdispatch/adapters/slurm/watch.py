@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cpdispatch.adapters.slurm.cluster import WHOLE, Job, Source, read
 from cpdispatch.adapters.slurm.durations import Durations
+from cpdispatch.adapters.slurm.gain import Gain
 from cpdispatch.adapters.slurm.picture import Picture, take
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
 from cpdispatch.decision import Decision, Reason
@@ -51,7 +52,12 @@ class View:
 
 
 def watch(
-    source: Source, dispatcher: Dispatcher, rules: Rules, durations: Durations | None = None
+    source: Source,
+    dispatcher: Dispatcher,
+    rules: Rules,
+    durations: Durations | None = None,
+    gain: Gain | None = None,
+    budget_s: float = 1e9,
 ) -> View:
     """Read a cluster and ask a dispatcher what it would start now. Nothing is changed.
 
@@ -62,6 +68,8 @@ def watch(
     rules : Rules
     durations : Durations, optional
         Predicts how long jobs last, and learns from what is read. Default: requested times.
+    gain : Gain, optional
+        A shadow simulation that goes on with what is read, for about ``budget_s`` seconds.
 
     Raises
     ------
@@ -73,6 +81,8 @@ def watch(
     cluster = read(source)
     if durations is not None:
         durations.see(cluster)
+    if gain is not None:
+        gain.see(cluster, budget_s)
     picture = take(
         cluster, lambda job: waits(job, rules), memory=rules.memory,
         durations=None if durations is None else durations.of,

@@ -1,4 +1,4 @@
-"""The commands slurm watch, slurm drive and slurm plugin: a live Slurm."""
+"""The commands slurm watch, explain, drive and plugin: a live Slurm."""
 
 from __future__ import annotations
 
@@ -197,6 +197,29 @@ def watch(
 
 
 @app.command
+def explain(*, job: str, options: SlurmOptions = SlurmOptions(), json: Json = False) -> int:
+    """Say why a job waits: what a dispatcher says, and who is on its nodes. Changes nothing.
+
+    Parameters
+    ----------
+    job
+        Its number, or that of a task of an array, as 12_3.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.adapters.slurm.explain import explain as say
+
+    if options.predict:
+        raise UsageError("--predict is of use in watch and drive alone: leave it out")
+    told = say(options.client(), options.made(), options.rules(), job)
+    if json:
+        print_json({"job": job, "why": list(told)})
+    else:
+        print(*told, sep="\n")
+    return DONE
+
+
+@app.command
 def drive(
     *,
     state: Path | None = None,
@@ -328,7 +351,7 @@ def _show_gain(row: dict[str, Any] | None) -> None:
     name, jobs = row["dispatcher"], row["jobs"]
     since = f"{row['jobs_open']:,} have not ended in both yet"
     if row["jobs_as_slurm"]:
-        since += f", {row['jobs_as_slurm']:,} are as under Slurm"
+        since += f", {row['jobs_as_slurm']:,} more are as under Slurm"
     if not jobs:
         print(f"gain of {name}: no job has ended yet, under Slurm and in the shadow; {since}")
         return

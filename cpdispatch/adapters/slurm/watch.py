@@ -91,14 +91,15 @@ def watch(
     return View(
         cluster.now_s,
         sum(job.running for job in cluster.jobs),
-        tuple(_seen(picture, decision)),
+        tuple(seen_of(picture, decision)),
         {job.key: why for job, why in picture.left},
         cluster.unread,
         picture.instance,
     )
 
 
-def _seen(picture: Picture, decision: Decision) -> list[Seen]:
+def seen_of(picture: Picture, decision: Decision) -> list[Seen]:
+    """What becomes of each job of the queue, in its order."""
     instance = picture.instance
     keys = {job.number: job.key for job in picture.jobs}
     nodes_of = {job.key: nodes for job, nodes in picture.starts(decision)}

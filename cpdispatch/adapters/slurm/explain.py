@@ -106,7 +106,8 @@ def _in_queue(
     each = "" if seen.units == 1 else "each "
     memory = "all memory" if job.memory_mb == WHOLE else f"{job.memory_mb:,} MB"
     gpus = "".join(f", {many} {kind}" for kind, many in sorted(job.gpus.items()))
-    size = "all CPUs" if job.exclusive else f"{-(-job.cpus // seen.units)} CPUs"
+    cpus = -(-job.cpus // seen.units)
+    size = "all CPUs" if job.exclusive else f"{cpus} CPU{'s' * (cpus > 1)}"
     plural = "s" if seen.units > 1 else ""
     yield f"It asks for {seen.units} node{plural}, {each}with {size}{gpus} and {memory}."
     if seen.nodes:

@@ -227,6 +227,12 @@ def test_a_wrong_wish_is_refused_by_its_place(
     assert problem in str(error.value)
 
 
+def test_a_resource_type_that_is_there_already_is_refused_with_the_file() -> None:
+    file = file_of({"partition": "gpu"}, resources=["core", "core@gpu", "mem"])
+    with pytest.raises(InputError, match=r"^file: .*a resource type is named twice"):
+        read(file)
+
+
 @pytest.mark.parametrize(
     "job", [{"partition": "gpu"}, {"features": "ib"}, {"exclusive": True}, {"nodes_min": 1}]
 )

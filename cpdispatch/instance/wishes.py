@@ -75,7 +75,12 @@ class Lowering(Check):
         asked: list[_QueuedJob | _RunningJob] = [*queue, *read.running]
         extended, more = system, []
         if asked or read.reservations:
-            kept, extended = access.keep(self._workload(read, asked), system)
+            try:
+                kept, extended = access.keep(self._workload(read, asked), system)
+            except InputError as error:
+                if error.file == str(self.path):
+                    raise
+                raise InputError(str(error), file=self.path) from error
             more = kept.table.request[:, len(read.resources) :].tolist()
         own = list(most)
         groups = [

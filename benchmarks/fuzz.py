@@ -50,6 +50,7 @@ LONGEST = 6000
 """Bytes of an input."""
 INSTRUMENTED = (
     "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
+    "instance.wishes", "access",
     "solution.answer", "solution.file", "solution.reasons", "dispatch",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
     "workloads.slots", "workloads.select", "workloads.imported", "workloads.column_map",

@@ -30,7 +30,7 @@ CELLS_MAX = 16_000_000
 class NodeGroup:
     """Like nodes: how many, and the capacity of each in the system's order of resource types.
 
-    Its features are names that jobs may ask for, see `cpdispatch.workloads.access`.
+    Its features are names that jobs may ask for, see `cpdispatch.access`.
     """
 
     name: str

@@ -16,6 +16,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
+from cpdispatch.instance import wishes
 from cpdispatch.instance.snapshot import (
     Check,
     Dependencies,
@@ -28,17 +29,21 @@ from cpdispatch.instance.snapshot import (
     free_capacity,
 )
 from cpdispatch.jobs import JobTable, Starvation, job_block
-from cpdispatch.system import LIMIT, NodeGroup, System
+from cpdispatch.system import LIMIT, NodeGroup, PartitionFile, System
 
 FORMAT = "cpdispatch-instance/1"
 FORMAT_OF_RESTARTS = "cpdispatch-instance/2"
-"""Of an instance with jobs that may be restarted. All others are written in the first format."""
+"""Of an instance with jobs that may be restarted, and of a file that says where jobs may run.
+
+All other instances are written in the first format.
+"""
 
 
-class _Group(msgspec.Struct, forbid_unknown_fields=True):
+class _Group(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     nodes: int
     capacity: list[int]
+    features: list[str] = []
 
 
 class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,6 +59,7 @@ class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     requested: int | None = None
     restartable: bool = False
     bound: int = 0
+    exclusive: bool = False
 
 
 class _Stopped(msgspec.Struct, forbid_unknown_fields=True):
@@ -77,6 +83,15 @@ class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     earliest: int | None = None
     restartable: bool = False
     stopped: _Stopped | None = None
+    partition: str = ""
+    features: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+    exclusive: bool = False
+    units_per_node_max: int | None = None
+    units_per_node: int | None = None
+    nodes_min: int | None = None
+    node: list[int] = []
 
 
 class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
@@ -111,6 +126,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     restart_cost: int = 0
     data: dict[str, Any] = {}
     data_left_out: dict[str, str] = {}
+    partitions: list[PartitionFile] = []
 
 
 def load(path: str | os.PathLike[str]) -> Instance:
@@ -128,7 +144,18 @@ def load(path: str | os.PathLike[str]) -> Instance:
 def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> Instance:
     """Read an instance from the content of a file, see `load`."""
     read = parse_json(content, _File, "an instance file", name, (FORMAT, FORMAT_OF_RESTARTS))
-    return _FileCheck(name).instance(read)
+    instance = _FileCheck(name).instance(read)
+    wished = wishes.stated(read)
+    if not wished:
+        return instance
+    lowering = wishes.Lowering(name)
+    for field, value in wished:
+        lowering.need(
+            read.format == FORMAT_OF_RESTARTS, field, value,
+            f"the format {FORMAT} does not say where jobs may run",
+            f"state {FORMAT_OF_RESTARTS!r} as format",
+        )  # fmt: skip
+    return _FileCheck(name).instance(lowering.lowered(read, instance.system.name))
 
 
 def is_number(text: str) -> bool:

@@ -103,12 +103,12 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
     return html
 
 
-def check(shown: Sequence[Shown]) -> None:
-    """Raise where runs cannot be on one page."""
+def check(shown: Sequence[Shown], most: int = RUNS_MAX) -> None:
+    """Raise where runs cannot be on one page, or there are more than ``most``."""
     if not shown:
         raise UsageError("a report needs the folder of a run")
-    if len(shown) > RUNS_MAX:
-        raise UsageError(f"{len(shown)} runs: a report shows {RUNS_MAX} at most; name fewer")
+    if len(shown) > most:
+        raise UsageError(f"{len(shown)} runs: {most} at most are shown; name fewer")
     first = shown[0].run
     settings = [compare.setting(compare.row(of.run.about, {})) for of in shown]
     for of, setting in zip(shown[1:], settings[1:], strict=True):
@@ -278,7 +278,8 @@ def _of_run(run: Run, lane: int, reasons: list[str]) -> Columns:
             "attempt_runtime": (bars.end_s - bars.start_s)[-attempts:],
         }
     if len(system.groups) > 1:
-        found |= _units_of_groups(run)
+        units = units_of_groups(run)
+        found |= {f"group_{group}": units[:, group] for group in range(len(system.groups))}
     return found
 
 
@@ -334,16 +335,15 @@ def _bars(run: Run, lane: int) -> tuple[Bars, IntArray, int]:
     return Bars(start_s, end_s, offset, node, lanes), job[len(rows) :], attempts
 
 
-def _units_of_groups(run: Run) -> Columns:
-    """How many units each job holds in each group of nodes."""
+def units_of_groups(run: Run) -> IntArray:
+    """How many units each job holds in each group of nodes, shape (jobs, groups)."""
     offset, node, units = _entries(run.job_table, "nodes", "node_units")
     groups = len(run.system.groups)
     owner = np.repeat(np.arange(len(offset) - 1), np.diff(offset))
     cell = owner * groups + run.system.group_of[node]
     held = np.zeros((len(offset) - 1) * groups, dtype=np.int64)
     np.add.at(held, cell, units)
-    table = held.reshape(-1, groups)
-    return {f"group_{group}": table[:, group] for group in range(groups)}
+    return held.reshape(-1, groups)
 
 
 def _file(name: str) -> str:

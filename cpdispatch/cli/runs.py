@@ -10,6 +10,7 @@ from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json, s
 from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from cpdispatch.analyze.draws import Waits
     from cpdispatch.experiment import RunSummary
     from cpdispatch.report import Shown
     from cpdispatch.simulator import Run
@@ -125,20 +126,20 @@ def side_by_side(
         When they cannot be on one page, or are more than ``most`` (the page's limit).
     """
     from cpdispatch import experiment
-    from cpdispatch.analyze import compare
+    from cpdispatch.analyze import compare, draws
     from cpdispatch.report import Shown
     from cpdispatch.report.page import RUNS_MAX, check
 
-    of_first: dict[Kind, RunSummary] = {}
+    users: dict[Kind, list[Waits]] = {}
     for summary in summaries:
-        of_first.setdefault(kind_of(summary.about), summary)
+        users.setdefault(kind_of(summary.about), []).append(summary.waits_of_users)
     tables = experiment.tables(summaries)
     rows = [row for _, of_log in tables for row in of_log]
     names = [str(run.about["dispatcher"]) for run in kept.values()]
     if len(rows) == len(kept):
         names = [compare.name_of(row, rows) for row in rows]
     shown = [
-        Shown(name, run, of_first[kind].waits_of_users)
+        Shown(name, run, draws.waits_of_users(users[kind]))
         for name, (kind, run) in zip(names, kept.items(), strict=True)
     ]
     check(shown, most or RUNS_MAX)

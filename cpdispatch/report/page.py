@@ -209,7 +209,8 @@ def _notes(rows: Sequence[Row], shown: Sequence[Shown]) -> list[str]:
     lines = compare.notes(rows)
     if any("draws" in row or "seeds" in row for row in rows):
         lines.append(
-            "Sentences and tables are over all runs of each name. Pictures are of the first one."
+            "Sentences, tables and the picture of users are over all runs of each name. The other "
+            "pictures are of the first one."
         )
     version = shown[0].run.about.get("version", "")
     return [*lines, f"Simulated by cpdispatch {version}."]

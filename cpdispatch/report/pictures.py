@@ -6,7 +6,7 @@ dashes and marks repeat what they say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,9 @@ _RATIOS = {
     "bounded_slowdown_mean": "mean bounded\nslowdown", "queue_length_mean": "mean queue",
     "utilisation": "utilisation", "makespan_s": "makespan",
 }  # fmt: skip
+_RATIO_TICKS = (
+    (0.8, 0.9, 1, 1.1, 1.25), (0.5, 0.7, 1, 1.4, 2), (0.25, 0.5, 1, 2, 4), (0.1, 0.3, 1, 3, 10),
+)  # fmt: skip
 _TIMES_S = {1: "1 s", 60: "1 min", 3600: "1 h", 86_400: "1 d", 864_000: "10 d", 8_640_000: "100 d"}
 
 
@@ -207,12 +210,11 @@ def queue_box(shown: Sequence[Shown]) -> Any:
 
 def decisions(shown: Sequence[Shown]) -> Any:
     """Time of a decision by the number of jobs that wait: median, and 99th percentile dashed."""
-    figure, (axis,) = _figure(shown, 5.5)
-    for number, of in enumerate(shown):
-        ms, waiting = known(of, "ms")
-        if not len(ms):
-            continue
-        lengths, times = time_by_queue(ms, waiting)
+    measured = {number: known(of, "ms") for number, of in enumerate(shown)}
+    measured = {number: found for number, found in measured.items() if len(found[0])}
+    figure, (axis,) = _figure(shown, 5.5, named=measured)
+    for number, of_run in measured.items():
+        lengths, times = time_by_queue(*of_run)
         for column, dash in ((0, "-"), (1, (0, (3, 2)))):
             axis.plot(
                 lengths, np.maximum(times[:, column], 1e-3), color=COLOURS[number], linestyle=dash,
@@ -229,7 +231,7 @@ def steps(shown: Sequence[Shown]) -> Any:
     """Mean time of each step of a decision."""
     found = mean_steps(shown)
     names = list(dict.fromkeys(name for means in found.values() for name in means))
-    figure, (axis,) = _figure(shown, 2.2 + 0.45 * len(names) * max(len(found), 1))
+    figure, (axis,) = _figure(shown, 2.2 + 0.45 * len(names) * max(len(found), 1), named=found)
     high = 0.8 / len(found)
     for place, (number, means) in enumerate(found.items()):
         y = np.array([names.index(name) for name in means]) - 0.4 + (place + 0.5) * high
@@ -259,14 +261,14 @@ def ratios(shown: Sequence[Shown], rows: Sequence[Row]) -> Any:
     axis.axvline(1, color=_INK, linewidth=0.8)
     axis.set_yticks(range(len(keys)), [_RATIOS[key] for key in keys])
     axis.set_ylim(len(keys) - 0.5, -0.5)
-    axis.set_xscale("log", base=2)
-    widest = max(abs(np.log2(value)) for value in every)
-    step = 1 if widest > 1 else 0.25
-    most = step * max(np.ceil(widest / step * 1.05), 1)
-    every_step = step * max(np.ceil(most / step / 4), 1)
-    ticks = np.arange(-most, most + step / 2, every_step)
-    axis.set_xlim(2.0**-most, 2.0**most)
-    axis.set_xticks(2.0 ** ticks[np.abs(ticks) <= most], [f"{2.0**t:.3g}" for t in ticks])
+    axis.set_xscale("log")
+    widest = max(max(every), 1 / min(every)) ** 1.05
+    step = int(np.ceil(np.log10(widest) / 3))
+    decades = tuple(10.0 ** (step * k) for k in range(-3, 4))
+    ticks: tuple[float, ...] = next((t for t in _RATIO_TICKS if t[-1] >= widest), decades)
+    axis.set_xlim(ticks[0], ticks[-1])
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
     axis.set_xlabel(f"ratio to {shown[0].name}")
     return figure
 
@@ -279,13 +281,18 @@ def waits(shown: Sequence[Shown], points: Sequence[Sequence[Row]]) -> Any:
     Lelong, Reis, Trystram, "Tuning EASY-backfilling queues", JSSPP 2017.
     """
     figure, (axis,) = _figure(shown, 6.5)
-    for number, of_run in enumerate(points):
-        pairs = np.array(
+    found = [
+        np.array(
             [(row["wait_s_mean"], row["wait_s_max"]) for row in of_run if "wait_s_mean" in row]
         ).reshape(-1, 2)
+        for of_run in points
+    ]
+    every = np.concatenate(found)
+    (x_s, x_unit), (y_s, y_unit) = (_unit(float(most)) for most in every.max(axis=0))
+    for number, pairs in enumerate(found):
         if not len(pairs):
             continue
-        x, y = pairs.T / 3600
+        x, y = (pairs / (x_s, y_s)).T
         colour, many = COLOURS[number], len(x) >= DRAWS_MIN
         axis.plot(
             x, y, linestyle="none", marker=MARKS[number], color=colour, markersize=3 if many else 5,
@@ -295,16 +302,17 @@ def waits(shown: Sequence[Shown], points: Sequence[Sequence[Row]]) -> Any:
             (x10, x50, x90), (y10, y50, y90) = (np.quantile(v, (0.1, 0.5, 0.9)) for v in (x, y))
             axis.plot([x10, x90], [y50, y50], color=colour)
             axis.plot([x50, x50], [y10, y90], color=colour)
-    axis.set(xlabel="mean wait [h]", ylabel="longest wait [h]")
+    axis.set(xlabel=f"mean wait [{x_unit}]", ylabel=f"longest wait [{y_unit}]")
     axis.margins(0.12)
-    axis.set_xlim(left=max(axis.get_xlim()[0], 0))
-    axis.set_ylim(bottom=max(axis.get_ylim()[0], 0))
+    alone = len(every) == 1
+    axis.set_xlim(left=0 if alone else max(axis.get_xlim()[0], 0))
+    axis.set_ylim(bottom=0 if alone else max(axis.get_ylim()[0], 0))
     return figure
 
 
 def jobs(shown: Sequence[Shown]) -> Any:
     """Runtime of the jobs of the first run against the processors that they ask for."""
-    figure, (axis,) = _figure(shown[:1], 6.0, legend=False)
+    figure, (axis,) = _figure(shown[:1], 6.0, named=())
     schedule = shown[0].run.schedule()
     schedule = schedule.take(schedule.started)
     x, y = metrics.processors(schedule), np.maximum(metrics.runtime_s(schedule), 1)
@@ -325,6 +333,7 @@ def jobs(shown: Sequence[Shown]) -> Any:
     axis.set(xlabel=f"{shown[0].run.system.resources[0]}s that a job asks for", ylabel="runtime")
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.set_xlim(0.8, max(float(x.max()) * 1.25, 10))
+    axis.set_ylim(0.8, max(float(y.max()) * 1.4, 5400))
     _times(axis.yaxis)
     return figure
 
@@ -381,8 +390,13 @@ def _span(shown: Sequence[Shown]) -> tuple[int, IntArray, tuple[int, str]]:
     end_s = max(int(max(s.end_s.max(), s.submit_s.max())) for s in schedules)
     span_s = max(end_s - begin_s, 1)
     edges_s = np.unique(begin_s + np.linspace(0, span_s, _PARTS + 1).astype(np.int64))
-    units = ((86_400, "days"), (3600, "hours"), (60, "minutes"), (1, "s"))
-    return begin_s, edges_s, next(unit for unit in units if span_s >= 3 * unit[0] or unit[0] == 1)
+    return begin_s, edges_s, _unit(span_s)
+
+
+def _unit(most_s: float) -> tuple[int, str]:
+    """Seconds and name of the unit in which times up to this are easily read."""
+    units = ((86_400, "days"), (3600, "hours"), (60, "minutes"))
+    return next((unit for unit in units if most_s >= 3 * unit[0]), (1, "s"))
 
 
 def _panels(system: Any) -> list[tuple[str, int, int | None, int]]:
@@ -415,11 +429,16 @@ def _no_steps(shown: Sequence[Shown]) -> str:
 
 
 def _figure(
-    shown: Sequence[Shown], height_cm: float, *, rows: int = 1, legend: bool = True
+    shown: Sequence[Shown],
+    height_cm: float,
+    *,
+    rows: int = 1,
+    named: Collection[int] | None = None,
 ) -> tuple[Any, Any]:
-    """A figure with axes below each other, and above them the names of the runs."""
-    legend = legend and len(shown) > 1
-    lines = -(-len(shown) // 2) if legend else 0
+    """A figure with axes below each other, and above them the names of the runs, or of some."""
+    named = range(len(shown)) if named is None else named
+    legend = bool(named) and len(shown) > 1
+    lines = -(-len(named) // 2) if legend else 0
     height_in = (height_cm + 0.4 * lines) / 2.54
     # A figure of its own: pyplot would keep every one and ask for a display.
     figure = needed("matplotlib.figure", "plot").Figure(
@@ -433,7 +452,7 @@ def _figure(
                 [], [], color=COLOURS[k], linestyle=DASHES[k], marker=MARKS[k], markersize=3.5,
                 label=of.name if len(of.name) <= 30 else f"{of.name[:29]}…",
             )
-            for k, of in enumerate(shown)
+            for k, of in enumerate(shown) if k in named
         ]  # fmt: skip
         figure.legend(
             handles=handles, loc="outside upper left", ncols=2, frameon=False, handlelength=3
@@ -472,7 +491,7 @@ def _boxes(
     scale: str = "log",
 ) -> Any:  # fmt: skip
     """A row a run: 5th to 95th percentile as a line, quartiles as a box, median, mean as a mark."""
-    figure, (axis,) = _figure(shown, 1.8 + 0.7 * len(shown), legend=False)
+    figure, (axis,) = _figure(shown, 1.8 + 0.7 * len(shown), named=())
     for number, ((p5, p25, p50, p75, p95), mean) in enumerate(zip(boxes, means, strict=True)):
         colour = COLOURS[number]
         axis.plot([p5, p95], [number, number], color=colour)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -91,16 +92,18 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
                           zip(shown[1:], rows[1:], strict=True))
         or "<p>There is one run only: nothing to compare it with.</p>",
         "NOTES": "".join(f"<li>{escape(line)}</li>" for line in _notes(rows, shown)),
-        "CSS": _file("page.css"),
+        "CSS": file_of("page.css"),
         "BOKEH": "\n".join(bokeh.Resources(mode="inline", components=["bokeh"]).js_raw),
-        "JS": "\n".join(map(_file, ("data.js", "gantt.js", "page.js"))),
+        "JS": "\n".join(map(file_of, ("theme.js", "data.js", "gantt.js", "page.js"))),
         "ABOUT": _safe(about),
         "DATA": text,
     }  # fmt: skip
-    html = _file("page.html")
-    for name, part in parts.items():
-        html = html.replace(f"<!--{name}-->", part, 1)
-    return html
+    return filled(file_of("page.html"), parts)
+
+
+def filled(html: str, parts: Mapping[str, str]) -> str:
+    """A page whose comments of these names are replaced; what is put in is not looked at again."""
+    return re.sub(r"<!--([A-Z]+)-->", lambda found: parts[found[1]], html)
 
 
 def check(shown: Sequence[Shown], most: int = RUNS_MAX) -> None:
@@ -347,7 +350,8 @@ def units_of_groups(run: Run) -> IntArray:
     return held.reshape(-1, groups)
 
 
-def _file(name: str) -> str:
+def file_of(name: str) -> str:
+    """A file of this folder that pages are made of."""
     return files("cpdispatch.report").joinpath(name).read_text(encoding="utf-8")
 
 

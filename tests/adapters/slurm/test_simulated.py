@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,3 +38,11 @@ def test_a_schedule_over_the_machine_is_seen() -> None:
 
 def test_starts_are_compared_by_time_and_order() -> None:
     assert slurm_simulated.difference([0, 5, 9], [0, 9, 5]) == (8 / 3, 4, 1 / 3)
+
+
+@pytest.mark.skipif(bool(LACKING), reason=LACKING)
+def test_all_programs_of_a_cluster_share_one_clock() -> None:
+    with slurm_simulated.cluster(60) as slurm:
+        before_s = slurm.now_s()
+        time.sleep(0.5)
+        assert slurm.now_s() - before_s >= 30

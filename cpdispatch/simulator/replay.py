@@ -128,7 +128,8 @@ def simulate(
         Progress, checkpoints, resumption.
     compiled : bool
         Let compiled code go through the events where that gives the same schedule: dispatchers of
-        the backfilling family and ``best``. It does not know how long each dispatch takes.
+        the backfilling family and ``best``, on a system without limits. It does not know how long
+        each dispatch takes.
 
     Returns
     -------
@@ -150,7 +151,7 @@ def simulate(
         "events": events if events is None or isinstance(events, Events) else read_events(events),
     }
     loop_only = any(value for rule, value in general.items() if rule != "restart_cost_s")
-    compiled = compiled and watch.seen is None and not loop_only
+    compiled = compiled and watch.seen is None and not loop_only and not system.limits
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip

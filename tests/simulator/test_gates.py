@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import verify
+from cpdispatch.compiled.replay import Replays
 from cpdispatch.errors import InputError, UsageError
+from cpdispatch.events import FAIL, REPAIR, Events, Row
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.gates import BEYOND
 from cpdispatch.simulator.replay import simulate
-from cpdispatch.system import Limit, System, find, system_as_dict
+from cpdispatch.system import Limit, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify.violation import Kind
 from cpdispatch.workloads.table import from_table
 from tests.oracles.plain_gates import PlainJob, starts
@@ -178,6 +180,24 @@ def test_wrong_limit_is_named(tmp_path, limit: str, words: tuple[str, ...]):
         find(str(file))
     for word in (*words, str(file)):
         assert word in str(error.value)
+
+
+def test_explain_and_compiled_replays_refuse_limits():
+    run = simulate(workload_of(TWO), limited(Limit(1)), "easy")
+    with pytest.raises(UsageError, match="has limits"):
+        run.explain(1)
+    with pytest.raises(UsageError, match="has limits"):
+        Replays(workload_of(TWO), limited(Limit(1)))
+
+
+def test_job_that_a_failed_node_stops_is_behind_the_gate_again():
+    two_nodes = System("two", ("core",), (NodeGroup("n", 2, (4,)),), limits=(Limit(1, per="user"),))
+    failed = (Row(2, 4, FAIL, "0 1"), Row(3, 6, REPAIR, "0 1"))
+    events = Events(("case.csv",), failed, requeue="all")
+    run = simulate(workload_of(TWO), two_nodes, "easy", events=events)
+    assert run.jobs["requeued"].tolist() == [1, 0]
+    assert run.jobs["start"].tolist() == [6, 16]
+    assert run.verify() == []
 
 
 @pytest.mark.parametrize("rule", [{"dependencies": True}, {"idempotent": True}])

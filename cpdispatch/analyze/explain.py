@@ -212,7 +212,7 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
     if schedule.system.limits:
         raise UsageError(
             f"system {schedule.system.name} has limits, and whether a job waited behind one is not "
-            "known: look at the moment instead, with cpdispatch status RUN --at TIME"
+            "known: see what ran and what waited with cpdispatch status RUN --at TIME"
         )
     found = _Case.of(schedule, row_of(schedule, job))
     t, row = schedule, found.row

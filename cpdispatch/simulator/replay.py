@@ -133,7 +133,8 @@ def simulate(
         Progress, checkpoints, resumption.
     compiled : bool
         Let compiled code go through the events where that gives the same schedule: dispatchers of
-        the backfilling family and ``best``. It does not know how long each dispatch takes.
+        the backfilling family and ``best``, on a system without limits. It does not know how long
+        each dispatch takes.
 
     Returns
     -------
@@ -156,7 +157,7 @@ def simulate(
         "data": additional(data, settings.seed),
     }
     loop_only = any(value for rule, value in general.items() if rule != "restart_cost_s")
-    compiled = compiled and watch.seen is None and not loop_only
+    compiled = compiled and watch.seen is None and not loop_only and not system.limits
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip

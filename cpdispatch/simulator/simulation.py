@@ -31,6 +31,7 @@ from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.course import Course
+from cpdispatch.simulator.gates import BEYOND, Gates
 from cpdispatch.simulator.live import LAST, Now
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
@@ -122,6 +123,11 @@ class Simulation:
                 "events exclude idempotent and restart_cost_s: a job that is stopped by a failed "
                 "node is no job that was restarted; leave one of them out"
             )
+        if system.limits and (dependencies or idempotent or restart_cost_s):
+            raise UsageError(
+                f"system {system.name} has limits, which exclude dependencies, idempotent and "
+                "restart_cost_s: leave these out, or the system's limits"
+            )
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload
@@ -141,11 +147,20 @@ class Simulation:
         self.now = 0
         self.records = Records(workload, events is not None, promises=True)
         self._event_by_event = trigger == "event"
-        self._state = State(workload, system, correction, starvation, restart_cost_s)
+        seen = replace(system, limits=()) if system.limits else system
+        self._state = State(workload, seen, correction, starvation, restart_cost_s)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
         self._runtime_s = np.minimum(workload.runtime_s, limit)
         self.records.killed[:] = self._runtime_s < workload.runtime_s
         runnable = system_fits(system, workload.table)
+        self._gates = Gates(workload, system) if system.limits else None
+        self._beyond = 0
+        """How many jobs fit the system and ask for more than a limit allows."""
+        if self._gates is not None:
+            self._beyond = int(np.count_nonzero(runnable & ~self._gates.passable))
+            runnable = runnable & self._gates.passable
+        self._expected: dict[int, tuple[int, int]] = {}
+        """Expected and upper durations of the jobs that wait behind the gate."""
         self.records.reason[~runnable] = Reason.NEVER_FITS
         self.dependencies = dependencies
         self._precedence = Precedence(workload, runnable) if dependencies else None
@@ -276,6 +291,10 @@ class Simulation:
             self.records.reason[rows] = _REJECTED
             for row in rows.tolist():
                 del self._live[row]
+                if self._gates is not None:
+                    self._gates.end(row)
+            if self._gates is not None and self._gates.behind:
+                self._complete_at(self.now, _WAKE)
             if self._precedence is not None:
                 for row in rows.tolist():
                     self._wake_after(row, self._precedence, rejected=True)
@@ -302,6 +321,7 @@ class Simulation:
             self._happen()
         while submits[self._next] == now:
             self._submit()
+        self._offer()
         return True
 
     def _one_event(self) -> bool:
@@ -315,11 +335,15 @@ class Simulation:
         if event == self.now:
             while self._next_event() == self.now:
                 self._happen()
+            self._offer()
             return True
         if completion < submit:
             self._complete()
+            self._offer()
             return True
         job = self._submit()
+        if self._gates is not None and not self._offer():
+            return False
         instance = self._snapshot()
         ask = np.array(job.request, dtype=np.int64)
         could_start = bool(kernels.fits(instance.free, ask, job.units))
@@ -368,13 +392,29 @@ class Simulation:
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         upper_s = max(expected_s, self._guard.upper(job, self.now))
-        self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
+        self._enqueue(row, column, expected_s, upper_s)
         self._live[row] = job
         if self._idempotent and job.restartable:
             bound_s = self._guard.bound(job)
             if bound_s is not None:
                 self._bound_s[row] = bound_s
         return job
+
+    def _enqueue(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
+        """Put a job into the queue, or behind the gate where the system has limits."""
+        if self._gates is None:
+            self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
+        else:
+            self._expected[row] = expected_s, upper_s
+            self._gates.submit(row)
+
+    def _offer(self) -> bool:
+        """Put the jobs that pass the gate into the queue; whether there are any."""
+        passed = [] if self._gates is None else self._gates.passing()
+        for row in passed:
+            column = self._as_seen(row, self.workload.table.values(row))
+            self._state.submit(row, column, *self._expected.pop(row))
+        return bool(passed)
 
     def _as_seen(self, row: int, column: IntArray) -> IntArray:
         """The column of a job as dispatchers see it.
@@ -408,6 +448,8 @@ class Simulation:
         if self._restarts and self._outlives(row):
             return
         self._state.end(row)
+        if self._gates is not None:
+            self._gates.end(row)
         self.records.end_s[row] = now
         self._guard.learn(self._live.pop(row), self._runtime_s.item(row))
         if self._precedence is not None:
@@ -430,10 +472,11 @@ class Simulation:
         heapq.heapify(self._completions)
         again = bool(self._requeue[row] and self.records.requeued[row] < REQUEUES_MAX)
         self.records.node_failed(row, self.now, again)
+        if self._gates is not None:
+            self._gates.end(row)
         if again:
             self._guard.restart(self._live[row], self.now)
-            column = self._as_seen(row, self.workload.table.values(row))
-            self._state.submit(row, column, expected_s, upper_s)
+            self._enqueue(row, self.workload.table.values(row), expected_s, upper_s)
             return
         del self._live[row]
         if self._precedence is not None:
@@ -594,7 +637,8 @@ class Simulation:
         Dependencies that are not honoured, and why; faults of the predictor so far.
         """
         dependencies = {} if self._precedence is None else self._precedence.notes
-        return {**dependencies, **self._guard.faults}
+        beyond = {BEYOND: self._beyond} if self._beyond else {}
+        return {**dependencies, **beyond, **self._guard.faults}
 
     @property
     def of_predictor(self) -> dict[str, object]:
@@ -611,8 +655,9 @@ class Simulation:
         """What it is like now, for those who look on."""
         state = self._state
         held = self.system.capacity - state.free
+        behind = 0 if self._gates is None else len(self._gates.behind)
         return Now(
-            self.now, state.queued, state.running, len(self.records), held,
+            self.now, state.queued + behind, state.running, len(self.records), held,
             self.records.last_dispatches(LAST),
         )  # fmt: skip
 

@@ -50,6 +50,9 @@ class Schedule:
         The attempts that were killed for a restart; None when jobs could not be restarted.
     outages : Outages, or None
         What happened to the system; None when nothing could.
+    beyond : bool array, shape (jobs,), or None
+        Whether the job by itself asks for more than a limit of the system allows; None without
+        limits.
     """
 
     id: IntArray
@@ -70,6 +73,7 @@ class Schedule:
     think_s: IntArray | None = None
     lost: Attempts | None = None
     outages: Outages | None = None
+    beyond: BoolArray | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -416,7 +420,8 @@ def _left_out(table: Schedule, system: System, found: _Findings) -> None:
         waits.nonzero()[0],
         lambda k: f"job {t.id[k]} never started though it could have been",
     )
-    claimed = (out & t.never_fits).nonzero()[0]
+    claims = out & t.never_fits
+    claimed = (claims if t.beyond is None else claims & ~t.beyond).nonzero()[0]
     if not len(claimed):
         return
     asked, which = np.unique(

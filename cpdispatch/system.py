@@ -235,6 +235,8 @@ def _validate(system: System) -> None:
 
     if not system.resources:
         raise wrong("resources", list(system.resources), "a system needs a resource type")
+    if not all(system.resources):
+        raise wrong("resources", list(system.resources), "a resource type without a name")
     if len(set(system.resources)) < len(system.resources):
         raise wrong("resources", list(system.resources), "a resource type is named twice")
     if not system.groups:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cpdispatch import verify
+from cpdispatch import access, verify
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import NodeGroup, Partition, System
-from cpdispatch.workloads import access, prepare
+from cpdispatch.workloads import prepare
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # the module typing takes longer to import than this one
 if TYPE_CHECKING:
     from cpdispatch import verify
     from cpdispatch.analyze.difference import Difference, difference
+    from cpdispatch.data import AdditionalData, Moment
     from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
     from cpdispatch.dispatch import Dispatcher, Settings, make
     from cpdispatch.errors import CpdispatchError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "analyze.difference": ("Difference", "difference"),
+    "data": ("AdditionalData", "Moment"),
     "decision": ("NO_START", "Certificate", "Decision", "Placements", "Reason"),
     "dispatch": ("Dispatcher", "Settings", "make"),
     "errors": ("CpdispatchError",),
@@ -49,10 +51,10 @@ _HOMES = {
 """Where each public name is, by module."""
 
 __all__ = [
-    "NO_START", "Certificate", "CpdispatchError", "Decision", "Difference", "Dispatcher",
-    "Instance", "Job", "NodeGroup", "Placements", "Predictor", "Reason", "Run", "Settings",
-    "Simulation", "System", "Watch", "Workload", "difference", "eurora_sample", "from_table",
-    "make", "prepare", "read", "shaken", "simulate", "verify",
+    "NO_START", "AdditionalData", "Certificate", "CpdispatchError", "Decision", "Difference",
+    "Dispatcher", "Instance", "Job", "Moment", "NodeGroup", "Placements", "Predictor", "Reason",
+    "Run", "Settings", "Simulation", "System", "Watch", "Workload", "difference", "eurora_sample",
+    "from_table", "make", "prepare", "read", "shaken", "simulate", "verify",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from cpdispatch.errors import (
 from cpdispatch.files import parse_toml
 from cpdispatch.instance import Instance
 from cpdispatch.parameters import known, pairs, switch
+from cpdispatch.system import LIMIT
 
 
 class Dispatcher(Protocol):
@@ -78,11 +78,8 @@ def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
     except CpdispatchError:
         raise
     except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise DecisionError(
-            f"dispatcher {dispatcher.name} raised {type(error).__name__}: {error} "
-            f"({Path(frame.filename).name}:{frame.lineno}) {_at(instance)}"
-        ) from error
+        what = own.raised(f"dispatcher {dispatcher.name}", error)
+        raise DecisionError(f"{what} {_at(instance)}") from error
     if not isinstance(decision, Decision):
         raise DecisionError(
             f"dispatcher {dispatcher.name} answered with {type(decision).__name__} instead of a "
@@ -177,11 +174,14 @@ def _number(value: Any, needed: str, read: Callable[[str], float] = float) -> fl
 
 def _seconds(value: Any) -> int:
     try:
-        return whole_seconds(value)
+        found = whole_seconds(value)
     except UsageError:
         raise ValueError(
             "a time as 90min or 24h, or a whole number of seconds, 1 or more, is needed"
         ) from None
+    if found > LIMIT:
+        raise ValueError(f"too long: {LIMIT} s at most are needed")
+    return found
 
 
 def _test(value: Any) -> int:
@@ -201,6 +201,8 @@ def _whole(value: Any, least: int, needed: str) -> int:
     number = _number(value, needed)
     if not isfinite(number) or number != int(number) or number < least:
         raise ValueError(f"{needed} is needed")
+    if number > LIMIT:
+        raise ValueError(f"too large: {LIMIT} at most is needed")
     return int(number)
 
 

@@ -32,6 +32,10 @@ class DecisionError(CpdispatchError):
     """A dispatcher answered with a decision that its instance does not allow."""
 
 
+class DataError(CpdispatchError):
+    """Additional data of the user's own failed to tell its value."""
+
+
 class RenamedWarning(FutureWarning):
     """Something is called by a name that an earlier version had; the message says the new one."""
 

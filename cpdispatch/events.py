@@ -1,4 +1,4 @@
-"""What happens to a system while it runs: nodes that fail, or are drained, and come back."""
+"""What happens to a system while it runs: nodes fail, are drained, are maintained, come back."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from cpdispatch.parameters import pairs, values
 from cpdispatch.system import LIMIT, System, ranges_of
 
 FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
-KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN)
+MAINTAIN, LEAVE, JOIN = "maintain", "leave", "join"
+KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN, LEAVE, JOIN, MAINTAIN)
 """What a row of a file of events can say."""
-_ENDS = {FAIL: REPAIR, DRAIN: UNDRAIN}
-"""What takes a node out of service, and what brings it back; the two are apart."""
-_STATES = {FAIL: "down", DRAIN: "drained"}
+_ENDS = {FAIL: REPAIR, DRAIN: UNDRAIN, LEAVE: JOIN}
+"""What takes a node out of service, and what brings it back; the three are apart."""
+_STATES = {FAIL: "down", DRAIN: "drained", LEAVE: "out of the system"}
 COLUMNS = ("time", "kind", "nodes")
+OF_WINDOWS = ("until", "known")
+"""Columns that only maintenance windows need."""
 REQUEUES = ("all", "restartable", "none")
 """Which jobs are queued again when their node fails."""
 REQUEUES_MAX = 5
@@ -39,11 +42,17 @@ class Event:
         One of `KINDS`.
     nodes : tuple of int
         Ascending.
+    until_s : int
+        When a maintenance window is over; 0 for anything else.
+    known_s : int
+        From when on a maintenance window is known; 0 for anything else.
     """
 
     time_s: int
     kind: str
     nodes: tuple[int, ...]
+    until_s: int = 0
+    known_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,14 @@ class Row:
     time_s: int
     kind: str
     nodes: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow(Row):
+    """A line of a file of events that is a maintenance window."""
+
+    until_s: int
+    known_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +130,49 @@ class Events:
         return next((text for text in self.given if not _is_draw(text)), "<events>")
 
     def trace(self, system: System) -> list[Event]:
-        """The events of the file, by time.
+        """The events of the file, by time; a node that joins first leaves at time 0.
 
         Raises
         ------
         InputError
             When a node is none of the system's, fails while it is down, or is repaired while it
-            is up; the same of a drain and its end.
+            is up; the same of a drain and its end; when two maintenance windows of a node meet.
         """
-        out: dict[tuple[str, int], int] = {}
-        found = []
+        joining = self._joining(system)
+        out = {(LEAVE, node): 0 for node in joining}
+        until_s: dict[int, int] = {}
+        found = [Event(0, LEAVE, joining)] if joining else []
         for row in self.rows:
             nodes = _nodes(row.nodes, system, self.file, row.line)
+            if isinstance(row, WindowRow):
+                self._no_window(row, nodes, until_s)
+                found.append(Event(row.time_s, row.kind, nodes, row.until_s, row.known_s))
+                continue
             for node in nodes:
                 self._follow(row, node, out)
             found.append(Event(row.time_s, row.kind, nodes))
         return found
+
+    def _joining(self, system: System) -> tuple[int, ...]:
+        """The nodes that join before they leave: they are not there in the beginning."""
+        first: dict[int, Row] = {}
+        for row in self.rows:
+            if row.kind in (LEAVE, JOIN):
+                for node in _nodes(row.nodes, system, self.file, row.line):
+                    first.setdefault(node, row)
+        late = (node for node, row in first.items() if row.kind == JOIN and row.time_s > 0)
+        return tuple(sorted(late))
+
+    def _no_window(self, row: WindowRow, nodes: Iterable[int], until_s: dict[int, int]) -> None:
+        """Note until when nodes are maintained, which they are not yet."""
+        for node in nodes:
+            if until_s.get(node, row.time_s) > row.time_s:
+                raise InputError(
+                    f"node {node} is maintained until {until_s[node]} already",
+                    file=self.file, line=row.line, field="time", value=row.time_s,
+                    advice="write one window for both, or a later time",
+                )  # fmt: skip
+            until_s[node] = row.until_s
 
     def _follow(self, row: Row, node: int, out: dict[tuple[str, int], int]) -> None:
         """Note what happens to a node; ``out`` has since when each one is down, or drained."""
@@ -211,7 +255,8 @@ def read(given: str | Iterable[str], requeue: str = "") -> Events:
     Parameters
     ----------
     given : str or several
-        A CSV file with the columns ``time``, ``kind`` and ``nodes``, and distributions:
+        A CSV file with the columns ``time``, ``kind`` and ``nodes``, for maintenance windows
+        also ``until`` and ``known``, and distributions:
         ``weibull:mtbf=30d,shape=0.7,repair=4h`` or ``exponential:mtbf=30d,repair=4h``, each also
         with the ``group`` of nodes.
     requeue : str
@@ -320,9 +365,9 @@ def _check_header(names: list[str], path: str | os.PathLike[str]) -> None:
             advice = f"the first line is {','.join(COLUMNS)}"
             raise InputError(problem, file=path, line=1, field=name, advice=advice)
     for name in names:
-        if name not in COLUMNS:
-            advice = f"leave it out: the columns are {', '.join(COLUMNS)}"
-            hint = nearest(name, COLUMNS)
+        if name not in (*COLUMNS, *OF_WINDOWS) or names.count(name) > 1:
+            advice = f"leave it out: the columns are {', '.join((*COLUMNS, *OF_WINDOWS))}"
+            hint = nearest(name, [*COLUMNS, *OF_WINDOWS])
             raise InputError(f"unknown column{hint}", file=path, line=1, value=name, advice=advice)
 
 
@@ -340,7 +385,40 @@ def _row(cells: list[str], names: list[str], line: int, path: str | os.PathLike[
             file=path, line=line, field="kind", value=kind,
             advice=f"write {', '.join(KINDS[:-1])} or {KINDS[-1]}",
         )  # fmt: skip
-    return Row(line, _time(cell["time"], "time", line, path), kind, cell["nodes"])
+    time_s = _time(cell["time"], "time", line, path)
+    if kind == MAINTAIN:
+        return _window(time_s, cell, line, path)
+    for field in OF_WINDOWS:
+        if cell.get(field):
+            raise InputError(
+                "only maintenance windows have this", file=path, line=line, field=field,
+                value=cell[field], advice=f"leave it empty, or write {MAINTAIN} as kind",
+            )  # fmt: skip
+    return Row(line, time_s, kind, cell["nodes"])
+
+
+def _window(
+    time_s: int, cell: Mapping[str, str], line: int, path: str | os.PathLike[str]
+) -> WindowRow:
+    """A maintenance window; without the time from which on it is known it always was."""
+    until = cell.get("until", "")
+    if not until:
+        raise InputError(
+            "a maintenance window needs its end", file=path, line=line, field="until",
+            value=until, advice="write when the nodes are back, in the column until",
+        )  # fmt: skip
+    until_s = _time(until, "until", line, path)
+    known_s = _time(cell["known"], "known", line, path) if cell.get("known") else 0
+    for field, value, good in (
+        ("until", until_s, until_s > time_s),
+        ("known", known_s, known_s <= time_s),
+    ):
+        if not good:
+            raise InputError(
+                f"the window begins at {time_s}", file=path, line=line, field=field, value=value,
+                advice="write a later time" if field == "until" else "write this time or less",
+            )  # fmt: skip
+    return WindowRow(line, time_s, MAINTAIN, cell["nodes"], until_s, known_s)
 
 
 def _time(text: str, field: str, line: int, path: str | os.PathLike[str]) -> int:
@@ -382,8 +460,14 @@ def as_csv(events: Iterable[Event]) -> bytes:
     """Events as a file of them."""
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
-    table.writerows([event.time_s, event.kind, ranges_of(event.nodes)] for event in events)
+    events = list(events)
+    windows = any(event.kind == MAINTAIN for event in events)
+    table.writerow((*COLUMNS, *OF_WINDOWS) if windows else COLUMNS)
+    for event in events:
+        row = [event.time_s, event.kind, ranges_of(event.nodes)]
+        if windows:
+            row += [event.until_s, event.known_s] if event.kind == MAINTAIN else ["", ""]
+        table.writerow(row)
     return text.getvalue().encode()
 
 
@@ -395,7 +479,8 @@ def load(path: str | os.PathLike[str], system: System) -> list[Event]:
     InputError
         When the file holds none.
     """
-    return [
-        Event(row.time_s, row.kind, _nodes(row.nodes, system, path, row.line))
-        for row in _rows(path)
-    ]
+    found = []
+    for row in _rows(path):
+        times = (row.until_s, row.known_s) if isinstance(row, WindowRow) else ()
+        found.append(Event(row.time_s, row.kind, _nodes(row.nodes, system, path, row.line), *times))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,13 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
     if not callable(getattr(found, method, None)):
         raise UsageError(f"{what}: it has no method {method}")
     return found
+
+
+def raised(what: str, error: Exception) -> str:
+    """That something of the user's raised an error, which, and in which line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    return f"{what} raised {type(error).__name__}: {error} ({place})"
 
 
 def _takes_seed(maker: Any) -> bool:

@@ -30,7 +30,7 @@ CELLS_MAX = 16_000_000
 class NodeGroup:
     """Like nodes: how many, and the capacity of each in the system's order of resource types.
 
-    Its features are names that jobs may ask for, see `cpdispatch.workloads.access`.
+    Its features are names that jobs may ask for, see `cpdispatch.access`.
     """
 
     name: str
@@ -65,6 +65,39 @@ class Partition:
     exclusive: bool = False
 
 
+JOBS = "jobs"
+"""What a limit counts that counts jobs and no resource."""
+LIMITED = ("user", "group", "queue", "partition")
+"""The columns of jobs for whose values a limit may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The most that may run at once, see `cpdispatch.simulator.gates`.
+
+    Attributes
+    ----------
+    most : int
+        Jobs, or units of the resource type; 0 or more.
+    of : str
+        ``jobs``, or a resource type.
+    per : str
+        A column in `LIMITED`: each of its values has the limit for itself. Empty: all jobs
+        together.
+    name : str
+        The only value of that column for which the limit holds. Empty: each value.
+    """
+
+    most: int
+    of: str = JOBS
+    per: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        where = f" for {self.per} {self.name}" if self.name else f" per {self.per}"
+        return f"at most {self.most} {self.of}{where if self.per else ''}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class System:
     """The machine: nodes numbered from 0 in the order of the groups.
@@ -81,6 +114,8 @@ class System:
         Expected waiting time by queue name (``ewt`` in the thesis), where the site has stated it.
     partitions : tuple of Partition
         None where any job may use any node.
+    limits : tuple of Limit
+        What may run at once. Replays keep them; an instance holds jobs that they let pass.
     capacity : int64 array, shape (nodes, resources)
         A node that lacks a resource has capacity 0 of it.
     group_of : int64 array, shape (nodes,)
@@ -93,6 +128,7 @@ class System:
     memory_unit_kb: int = 1
     expected_wait_s: Mapping[str, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
+    limits: tuple[Limit, ...] = ()
     capacity: IntArray = field(init=False, repr=False)
     group_of: IntArray = field(init=False, repr=False)
 
@@ -199,6 +235,8 @@ def _validate(system: System) -> None:
 
     if not system.resources:
         raise wrong("resources", list(system.resources), "a system needs a resource type")
+    if not all(system.resources):
+        raise wrong("resources", list(system.resources), "a resource type without a name")
     if len(set(system.resources)) < len(system.resources):
         raise wrong("resources", list(system.resources), "a resource type is named twice")
     if not system.groups:
@@ -250,6 +288,26 @@ def _validate(system: System) -> None:
                 f"{where}.nodes", list(partition.nodes),
                 f"one node or more is needed, ascending, from 0 to {nodes - 1}",
             )  # fmt: skip
+    for index, limit in enumerate(system.limits):
+        where = f"limits[{index}]"
+        if limit.of not in (JOBS, *system.resources):
+            counted = ", ".join((JOBS, *system.resources))
+            problem = f"there is nothing of this name to count{nearest(limit.of, system.resources)}"
+            raise wrong(f"{where}.of", limit.of, problem, f"one of {counted}")
+        if limit.per and limit.per not in LIMITED:
+            problem = f"no such column of jobs{nearest(limit.per, LIMITED)}"
+            advice = f"one of {', '.join(LIMITED)}; leave it out for all jobs together"
+            raise wrong(f"{where}.per", limit.per, problem, advice)
+        if limit.name and not limit.per:
+            advice = f"add per: one of {', '.join(LIMITED)}"
+            raise wrong(f"{where}.name", limit.name, "it is not said whose name this is", advice)
+        names_partition = limit.per == "partition" and bool(limit.name and called)
+        if names_partition and limit.name not in called:
+            problem = f"no such partition{nearest(limit.name, called)}"
+            advice = f"one of {', '.join(called)}"
+            raise wrong(f"{where}.name", limit.name, problem, advice)
+        if not 0 <= limit.most <= LIMIT:
+            raise wrong(f"{where}.most", limit.most, f"must be 0 or more, {LIMIT} at most")
     for queue, wait_s in system.expected_wait_s.items():
         if not 1 <= wait_s <= LIMIT:
             raise wrong(
@@ -350,6 +408,15 @@ class PartitionFile(msgspec.Struct, forbid_unknown_fields=True):
     exclusive: bool = False
 
 
+class LimitFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A limit as it stands in files."""
+
+    most: int
+    of: str = JOBS
+    per: str = ""
+    name: str = ""
+
+
 class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     """A system as it stands in files."""
 
@@ -359,6 +426,7 @@ class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     memory_unit_kb: int = 1
     expected_wait_s: dict[str, int] = {}
     partitions: list[PartitionFile] = []
+    limits: list[LimitFile] = []
 
 
 class _AccasimFile(msgspec.Struct):
@@ -371,7 +439,8 @@ def load(path: str | os.PathLike[str]) -> System:
 
     Ours has ``resources`` (names), ``groups`` (``name``, ``nodes``, ``capacity``), and optionally
     ``name``, ``memory_unit_kb``, ``expected_wait_s`` (queue -> seconds), ``features`` of a group
-    (names), and ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``). AccaSim's has
+    (names), ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``), and ``limits``
+    (``most``, ``of``, ``per``, ``name``). AccaSim's has
     ``groups`` (name -> {resource: capacity}) and ``resources`` (group -> number of nodes).
 
     Raises
@@ -421,7 +490,10 @@ def from_file(read: SystemFile, name: str = "") -> System:
         except InputError as error:
             raise InputError(str(error), field=f"partitions[{index}]") from error
         partitions.append(Partition(given.name, nodes, given.limit_s, given.exclusive))
-    return replace(system, partitions=tuple(partitions)) if partitions else system
+    limits = tuple(Limit(given.most, given.of, given.per, given.name) for given in read.limits)
+    if not partitions and not limits:
+        return system
+    return replace(system, partitions=tuple(partitions), limits=limits)
 
 
 def system_as_dict(system: System) -> dict[str, Any]:
@@ -438,13 +510,21 @@ def system_as_dict(system: System) -> dict[str, Any]:
         | ({"exclusive": True} if p.exclusive else {})
         for p in system.partitions
     ]
+    limits = [
+        {"most": limit.most, "of": limit.of}
+        | ({"per": limit.per} if limit.per else {})
+        | ({"name": limit.name} if limit.name else {})
+        for limit in system.limits
+    ]
     return {
         "name": system.name,
         "resources": list(system.resources),
         "groups": groups,
         "memory_unit_kb": system.memory_unit_kb,
         "expected_wait_s": dict(system.expected_wait_s),
-    } | ({"partitions": partitions} if partitions else {})
+    } | (
+        ({"partitions": partitions} if partitions else {}) | ({"limits": limits} if limits else {})
+    )
 
 
 def _from_accasim(read: _AccasimFile, path: Path) -> System:

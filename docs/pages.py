@@ -148,7 +148,11 @@ def outputs(page: Path, found: Sequence[Example], folder: Path) -> Iterator[tupl
             if example.needs:
                 provide(example.needs, folder)
             if example.file:
-                (folder / example.file).write_text(example.code)
+                # JSON has no comments.
+                code = (
+                    example.code.partition("\n")[2] if example.language == "json" else example.code
+                )
+                (folder / example.file).write_text(code)
                 # A module of this name may be left of another page.
                 sys.modules.pop(Path(example.file).stem, None)
                 importlib.invalidate_caches()

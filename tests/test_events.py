@@ -60,13 +60,19 @@ def test_distributions_are_read() -> None:
         ("1.5,fail,1", "time", "'1.5'", "no whole number"),
         ("soon,fail,1", "time", "'soon'", "whole seconds on the clock of the log"),
         ("9" * 20 + ",fail,1", "time", f"'{'9' * 20}'", "must be 281474976710656 or less"),
-        ("5,explode,1", "kind", "'explode'", "write fail, repair, drain or undrain"),
+        (
+            "5,explode,1",
+            "kind",
+            "'explode'",
+            "write fail, repair, drain, undrain, leave, join or maintain",
+        ),
         ("5,fial,1", "kind", "'fial'", "did you mean fail?"),
         ("5,repair,1", "kind", "'repair'", "node 1 is not down; write a row with fail before it"),
         ("5,fail,1,2", None, None, "the row has 4 cells"),
         ("2,fail,1", "time", "2", "before that of the row above, 3"),
         ("5,fail,0", "kind", "'fail'", "node 0 is down since 3; write its repair before"),
         ("5,undrain,0", "kind", "'undrain'", "node 0 is not drained; write a row with drain"),
+        ("0,join,1", "time", "0", "before that of the row above, 3"),
         ("3,repair,0", "kind", "'repair'", "has fail and repair in the same second"),
     ],
 )
@@ -115,6 +121,21 @@ def test_a_wrong_distribution_is_one_clear_error(given: list[str], says: str) ->
     with pytest.raises(UsageError) as raised:
         read(given).check(SYSTEM)
     assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["5,leave,0 1", "6,leave,0"], "node 0 is out of the system since 5; write its join"),
+        (["0,join,0"], "node 0 is not out of the system; write a row with leave before it"),
+        (["5,join,0", "6,join,0"], "node 0 is not out of the system"),
+        (["5,leave,0", "5,join,0"], "node 0 has leave and join in the same second"),
+    ],
+)
+def test_a_node_leaves_and_joins_in_turn(tmp_path: Path, lines: list[str], says: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read(written(tmp_path, *lines)).trace(SYSTEM)
+    assert all(part in str(raised.value) for part in says.split("; "))
 
 
 def test_failures_are_not_drawn_beside_a_file_of_them(tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ PRINTED = {
           easy: mean bounded slowdown     2.41
 smallest-first: mean bounded slowdown     1.70
 """,
+    "own_data.py": """
+      easy: hottest node at a start  79.9 C, mean wait  153.5 s
+cool-first: hottest node at a start  70.0 C, mean wait  320.1 s
+""",
     "own_predictor.py": """
        walltime: mean bounded slowdown     2.28
 longest-of-five: mean bounded slowdown     2.25

@@ -135,7 +135,7 @@ def test_a_system_file_is_beside_the_experiments(path: Path) -> None:
     system = 'resources = ["core"]\ngroups = [{name = "a", nodes = 4, capacity = [1]}]\n'
     (path.parent / "mine.toml").write_text(system)
     path.write_text(FORM.replace('"4"', '"mine.toml"'))
-    ((part, *_),) = [files.parts(files.load(path), path.parent, path.parent / "out")]
+    ((part, *_),) = [files.parts(files.load(path), path, path.parent / "out")]
     assert part.experiment.logs[0][1].nodes == 4
 
 
@@ -143,7 +143,8 @@ def test_names_are_checked_before_anything_runs(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for old, new, says in (
-        ("sjf", "sjg", "did you mean sjf"), ("last2", "lost2", "last2"),
+        ("sjf", "sjg", "e.toml: field dispatchers, the 2.: "), ("sjf", "sjg", "did you mean sjf"),
+        ("last2", "lost2", "e.toml: field predictors, the 2.: unknown predictor"),
         ("small.csv", "smal.csv", "no such file"),
     ):  # fmt: skip
         path.write_text(FORM.replace(old, new))
@@ -153,6 +154,6 @@ def test_names_are_checked_before_anything_runs(
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
-    form = files.load(ROOT / "examples" / "experiment.toml")
-    parts = files.parts(form, ROOT / "examples", tmp_path)
+    file = ROOT / "examples" / "experiment.toml"
+    parts = files.parts(files.load(file), file, tmp_path)
     assert sum(len(part.plans) for part in parts) == 18

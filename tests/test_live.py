@@ -120,6 +120,7 @@ def replay_all(log: Workload, system: System, compiled: bool, look: Any) -> None
     general: dict[str, Any] = {
         "dependencies": False, "starvation": None, "idempotent": False, "restart_cost_s": 0,
         "events": None,
+        "data": (),
     }  # fmt: skip
     made, _ = replay._begun(log, system, "easy", None, rules, general, DEFAULTS, compiled)
     simulation = made.simulation

@@ -509,7 +509,7 @@ def test_at_most_a_hundred_violations_are_listed_and_the_rest_is_counted() -> No
     assert len(found) <= 100
     assert found[-1].kind is Kind.MORE
     assert found[-1].text == (
-        "41 more of early start, 41 more of duration, 91 more of units, 41 more of node"
+        "42 more of early start, 42 more of duration, 92 more of units, 42 more of node"
     )
 
 

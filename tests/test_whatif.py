@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cpdispatch import cli, verify
+from cpdispatch.analyze.compare import duration
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment import whatif
 from cpdispatch.experiment.runs import safe
@@ -109,6 +110,28 @@ def test_draws_have_a_spread(log: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [row["runs"] for row in rows] == [3, 3]
     assert all(row["wait_s_mean_spread"] > 0 for row in rows)
     assert " ± " in said(capsys, log, "--system", "8", "--system", "10", "--shake", 3)[1]
+
+
+def test_the_page_says_what_the_table_says(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    given = (log, "--system", "8", "--system", "-50%", "--page", page)
+    assert f"wrote {page}" in said(capsys, *given)[1]
+    _, out, _ = said(capsys, *given, "--json")
+    first, half = json.loads(out)["rows"]
+    text = page.read_text()
+    assert "<!--" not in text
+    assert "http" not in text.replace("http-equiv", "")
+    told = duration(half["wait_s_mean"]), duration(first["wait_s_mean"])
+    assert (
+        f"On 8 -50%, jobs wait {half['wait_ratio']:.2f} times as long under easy in the mean: "
+        f"{told[0]} instead of {told[1]}." in text
+    )
+    assert f'<span class="worse">{half["slowdown_ratio"]:,.2f}</span>' in text
+    share = 100 * first["wait_s_mean"] / half["wait_s_mean"]
+    assert f'{told[1]}<div class="bar" aria-hidden="true" style="width:{share:.1f}%">' in text
+    assert "8 -50%: 12 jobs never started" in text
 
 
 def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def merged(alike: Sequence[Row]) -> Row:
             kind: {name: _means([row[kind][name] for row in alike]) for name in alike[0][kind]}
             for kind in OF_CLASSES
         },
-        "waits_of_users": _waits([row["waits_of_users"] for row in alike]),
+        "waits_of_users": waits_of_users([row["waits_of_users"] for row in alike]),
         "restarts_of_users": _pooled([row["restarts_of_users"] for row in alike]),
         "weeks": _pooled([row["weeks"] for row in alike]),
         "runs": list(alike),
@@ -159,7 +159,7 @@ def _pooled(alike: Sequence[Weights]) -> dict[Any, tuple[float, float]]:
     return {group: (many / len(alike), sums[group] / many) for group, many in jobs.items()}
 
 
-def _waits(alike: Sequence[Waits]) -> dict[str, tuple[float, float, float]]:
+def waits_of_users(alike: Sequence[Waits]) -> dict[str, tuple[float, float, float]]:
     """The waits of users over all jobs of all runs; the longest is the mean over the runs."""
     means = _pooled([{user: each[:2] for user, each in waits.items()} for waits in alike])
     longest = {user: fmean(waits[user][2] for waits in alike if user in waits) for user in means}

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cpdispatch.cli.options import Flag, Json
 from cpdispatch.cli.output import DONE, RefusedFiles
-from cpdispatch.cli.runs import load_runs, print_runs
+from cpdispatch.cli.runs import (
+    Kind,
+    check_pictures,
+    draw,
+    kind_of,
+    load_runs,
+    print_pictures,
+    print_runs,
+)
 from cpdispatch.errors import UsageError
 
+if TYPE_CHECKING:
+    from cpdispatch.experiment import RunSummary
+    from cpdispatch.simulator import Run
 
-def compare(*runs: Path, waits: Flag = False, json: Json = False) -> int:
+
+def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Json = False) -> int:
     """Compare runs that were saved with simulate --out.
 
     A run that cannot be read is reported on standard error. The others are compared.
@@ -24,14 +37,27 @@ def compare(*runs: Path, waits: Flag = False, json: Json = False) -> int:
         Show who pays, too: for each run the mean and the longest wait of jobs by length, by
         width (their share of the system) and of the users that lose most, beside those under the
         first run. The JSON object has them anyway.
+    plot
+        Folder for pictures of the runs (SVG, extra plot), see docs/plots.md.
     json
         Print one JSON object.
     """
     if not runs:
         raise UsageError("compare needs the folder of a run")
+    if plot is not None:
+        check_pictures(plot)
     from cpdispatch.experiment import RunSummary
 
     refused = RefusedFiles()
-    summaries = [RunSummary.of(run) for _, run in load_runs(list(runs), refused)]
-    print_runs(summaries, json, {"errors": refused.errors}, waits=waits)
+    summaries: list[RunSummary] = []
+    kept: dict[Kind, Run] = {}
+    for _, run in load_runs(list(runs), refused):
+        summaries.append(RunSummary.of(run))
+        if plot is not None:
+            kept.setdefault(kind_of(run.about), run)
+    written, lacking = draw(plot, summaries, kept) if plot is not None else ([], [])
+    beside = {"pictures": [str(path) for path in written]} if plot is not None else {}
+    print_runs(summaries, json, {"errors": refused.errors} | beside, waits=waits)
+    if plot is not None and not json:
+        print_pictures(plot, written, lacking)
     return refused.code(DONE)

@@ -48,7 +48,7 @@ def experiment(
 
     form = files.load(file)
     with status(f"reading {len(form.logs)} logs"):
-        parts = files.parts(form, file.absolute().parent, out.absolute(), overwrite=overwrite)
+        parts = files.parts(form, file, out.absolute(), overwrite=overwrite)
     runs, before = sum(len(part.plans) for part in parts), 0
     summaries, failed = [], []
     kept = f"what was done is saved in {out}: the same command goes on from there"

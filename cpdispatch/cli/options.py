@@ -140,7 +140,8 @@ class EventOptions:
     Parameters
     ----------
     events
-        Failures, repairs and drains of nodes in a CSV file (time,kind,nodes), or failures that
+        What happens to nodes, in a CSV file (time,kind,nodes, and until,known of maintenance): they
+        fail, are repaired, drained or maintained, leave or join. Or failures that
         --seed draws, as weibull:mtbf=30d,shape=0.7,repair=4h or exponential:mtbf=30d,repair=4h, for
         one group of nodes with group=NAME; may be given several times.
     requeue
@@ -187,6 +188,9 @@ class ReplayOptions:
     idempotent
         Kill a job that may be restarted when it outlives what the predictor class took it for;
         all may be, unless the log or --restartable says which.
+    data
+        Additional data that dispatchers see: failures, or package.module:attribute of one's own;
+        may be given several times.
     limit
         Time limit of each decision, as 500ms or 1s.
     seed
@@ -200,6 +204,7 @@ class ReplayOptions:
     dependencies: Flag = False
     starvation: Annotated[str, Parameter(show_default=False)] = ""
     idempotent: Flag = False
+    data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     limit: str = "1s"
     seed: Whole = 0
 
@@ -209,6 +214,7 @@ class ReplayOptions:
             "predictor": self.predict, "trigger": self.trigger, "correction": self.correction,
             "kill_at_limit": self.kill_at_limit, "dependencies": self.dependencies,
             "starvation": self.starvation_bound(), "idempotent": self.idempotent,
+            "data": self.data,
         }  # fmt: skip
 
     def starvation_bound(self) -> Starvation | None:

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json, status
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from cpdispatch.analyze.draws import Waits
     from cpdispatch.experiment import RunSummary
+    from cpdispatch.report import Shown
     from cpdispatch.simulator import Run
+
+Kind = tuple[Any, ...]
+_OF_KIND = ("dispatcher", "predictor", "idempotent", "restart_cost_s", "test_s")
 
 
 def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path, Run]]:
@@ -100,3 +105,100 @@ def print_runs(
             console.print(line, style="dim")
         if title:
             console.print()
+
+
+def kind_of(about: Mapping[str, Any]) -> Kind:
+    """What runs have in common that differ by their draw or seed alone."""
+    return (
+        *(about.get(key) for key in _OF_KIND), about["workload"], about["system"]["name"],
+        about.get("dependencies"), str(about.get("events")),
+    )  # fmt: skip
+
+
+def side_by_side(
+    summaries: Sequence[RunSummary], kept: Mapping[Kind, Run], most: int | None = None
+) -> tuple[list[Shown], list[dict[str, Any]]]:
+    """The runs that are drawn, the first of each kind, and the rows of all of them.
+
+    Raises
+    ------
+    UsageError
+        When they cannot be on one page, or are more than ``most`` (the page's limit).
+    """
+    from cpdispatch import experiment
+    from cpdispatch.analyze import compare, draws
+    from cpdispatch.report import Shown
+    from cpdispatch.report.page import RUNS_MAX, check
+
+    users: dict[Kind, list[Waits]] = {}
+    for summary in summaries:
+        users.setdefault(kind_of(summary.about), []).append(summary.waits_of_users)
+    tables = experiment.tables(summaries)
+    rows = [row for _, of_log in tables for row in of_log]
+    names = [str(run.about["dispatcher"]) for run in kept.values()]
+    if len(rows) == len(kept):
+        names = [compare.name_of(row, rows) for row in rows]
+    shown = [
+        Shown(name, run, draws.waits_of_users(users[kind]))
+        for name, (kind, run) in zip(names, kept.items(), strict=True)
+    ]
+    check(shown, most or RUNS_MAX)
+    if len(tables) > 1 or len(rows) != len(kept):
+        raise UsageError(
+            "these runs cannot be put side by side: draws or seeds of one dispatcher are there "
+            "twice or have other jobs; name the folders of one simulate command"
+        )
+    return shown, rows
+
+
+def check_pictures(folder: Path, runs: int = 1) -> None:
+    """Raise now, before there is work to lose, where runs could not be drawn."""
+    from cpdispatch.report import pictures
+
+    pictures.check(runs)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--plot {folder}: this is a file; name a folder")
+
+
+def draw(
+    folder: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]
+) -> tuple[list[Path], list[str]]:
+    """Draw the runs; those of several logs or systems in a folder each.
+
+    Returns
+    -------
+    written : list of Path
+    lacking : list of str
+        Why some pictures were not drawn.
+    """
+    from cpdispatch.analyze import compare
+    from cpdispatch.experiment.runs import safe
+    from cpdispatch.report import pictures
+
+    logs: dict[tuple[str, ...], list[RunSummary]] = {}
+    for summary in summaries:
+        logs.setdefault(compare.setting(compare.row(summary.about, {})), []).append(summary)
+    written: list[Path] = []
+    lacking: list[str] = []
+    for number, of_log in enumerate(logs.values()):
+        about = of_log[0].about
+        place = f"{number + 1}-{safe(about['workload'])}-{safe(about['system']['name'])}"
+        points: dict[Kind, list[dict[str, Any]]] = {}
+        for summary in of_log:
+            points.setdefault(kind_of(summary.about), []).append(summary.metrics)
+        shown, rows = side_by_side(of_log, {kind: kept[kind] for kind in points}, pictures.RUNS_MAX)
+        with status(f"drawing {folder}"):
+            done, missing = pictures.write(
+                folder / place if len(logs) > 1 else folder, shown, rows, list(points.values())
+            )
+        written += done
+        lacking += missing
+    return written, list(dict.fromkeys(lacking))
+
+
+def print_pictures(folder: Path, written: Sequence[Path], lacking: Sequence[str]) -> None:
+    """Say what was drawn, and what there was nothing for."""
+    console = console_of_stdout()
+    console.print(f"{folder}: {len(written)} pictures (SVG)", highlight=False, soft_wrap=True)
+    for line in lacking:
+        console.print(line, style="dim", highlight=False, soft_wrap=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -23,12 +24,16 @@ from cpdispatch.cli.options import (
     WorkerOptions,
 )
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
-from cpdispatch.cli.runs import print_runs
+from cpdispatch.cli.runs import Kind, check_pictures, draw, kind_of, print_pictures, print_runs
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.cli.watch import watched
 from cpdispatch.cli.windows import by_windows
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from cpdispatch.experiment import RunPlan
+    from cpdispatch.simulator import Run
 
 SAMPLE_DISPATCHERS = "easy", "easy-spf-spf", "hcp"
 """What the generated sample is replayed under where nothing is named: order, plan and CP-SAT."""
@@ -49,6 +54,7 @@ def simulate(
     where: WorkerOptions = WorkerOptions(),
     watch: Flag = False,
     window: Annotated[Whole | None, Parameter(show_default=False)] = None,
+    plot: Path | None = None,
     json: Json = False,
 ) -> int:
     """Replay logs through one or more dispatchers and compare them.
@@ -76,12 +82,16 @@ def simulate(
         Replay a log with so many of its lines in memory at a time, 100000 for example, and write
         the results to --out as they come. For rules of the backfilling family whose predictor
         does not learn.
+    plot
+        Folder for pictures of the runs (SVG, extra plot), see docs/plots.md.
     json
         Print one JSON object.
     """
     if window is not None:
-        if seeds != 1 or shake != 1 or watch:
-            raise UsageError("--window makes one replay: leave --seeds, --shake and --watch out")
+        if seeds != 1 or shake != 1 or watch or plot is not None:
+            raise UsageError(
+                "--window makes one replay: leave --seeds, --shake, --watch and --plot out"
+            )
         names, groups = dispatcher or ("easy",), (log, rules, output, restarts, happens, where)
         return by_windows(traces, names, window, json, *groups)
     with status(STARTING):
@@ -97,6 +107,8 @@ def simulate(
             f"--seeds {seeds} and --shake {shake} exclude each other: each draw of --shake has "
             "a seed of its own; leave --seeds out"
         )
+    if plot is not None:
+        check_pictures(plot, max(len(dispatcher), 1))
     workers = Workers(where.cores, where.cluster)
     names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
     numbers = range(rules.seed, rules.seed + seeds)
@@ -119,9 +131,14 @@ def simulate(
     of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events}
     looked_at = watch_folder(output.out, where.cluster) if watch else None
     plan = replace(output.plan(limit_s, of_runs), watch_folder=looked_at)
+    if plot is not None and plan.folder is None:
+        kept_in = looked_at or removed_folder("--plot", where.cluster, "how they went")
+        plan = replace(plan, folder=kept_in)
     plans = experiment.plans(plan)
     with status("checking names"):
-        experiment.check(limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events)
+        experiment.check(
+            limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events, rules.data
+        )
     output.claim(plan for _, plan in plans)
     shown = progress_bars() if looked_at is None else watched(looked_at)
     with stoppable(output.kept) as stop, shown as show:
@@ -130,7 +147,14 @@ def simulate(
             plans, workers, lambda done, runs: advance(done / runs), stop
         )
     if summaries:
-        print_runs(summaries, json, {} if failure is None else {"failed": failure.problems})
+        beside = {} if failure is None else {"failed": failure.problems}
+        if plot is None:
+            print_runs(summaries, json, beside)
+        else:
+            written, lacking = draw(plot, summaries, _kept(plans))
+            print_runs(summaries, json, beside | {"pictures": [str(path) for path in written]})
+            if not json:
+                print_pictures(plot, written, lacking)
     if failure is not None:
         raise failure
     return DONE
@@ -140,10 +164,27 @@ def watch_folder(out: Path | None, cluster: str | None) -> Path:
     """Where the runs say what they are at: with the results, or in a folder that is removed."""
     if out is not None:
         return out.absolute()
+    return removed_folder("--watch", cluster, "what they are at")
+
+
+def removed_folder(option: str, cluster: str | None, what: str) -> Path:
+    """A folder that is removed when the command ends."""
     if cluster is not None:
-        raise UsageError(
-            "--watch with --cluster needs --out FOLDER, where the runs say what they are at"
-        )
-    folder = Path(tempfile.mkdtemp(prefix="cpdispatch-watch-"))
+        raise UsageError(f"{option} with --cluster needs --out FOLDER, where the runs say {what}")
+    folder = Path(tempfile.mkdtemp(prefix="cpdispatch-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _kept(plans: Iterable[tuple[int, RunPlan]]) -> dict[Kind, Run]:
+    """The first run of each kind, of those that are done."""
+    from cpdispatch.simulator.run import ABOUT, Run, about_of
+
+    kept: dict[Kind, Run] = {}
+    for _, plan in plans:
+        if plan.folder is None or not (plan.folder / ABOUT).exists():
+            continue
+        kind = kind_of(about_of(plan.folder))
+        if kind not in kept:
+            kept[kind] = Run.load(plan.folder)
+    return kept

@@ -1,11 +1,11 @@
-"""The commands slurm watch, slurm drive and slurm plugin: a live Slurm."""
+"""The commands slurm watch, explain, drive and plugin: a live Slurm."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +20,8 @@ from cpdispatch.errors import CpdispatchError, UsageError
 
 if TYPE_CHECKING:
     from cpdispatch.adapters.slurm.drive import Cycle, Driver
+    from cpdispatch.adapters.slurm.durations import Durations
+    from cpdispatch.adapters.slurm.gain import Gain
     from cpdispatch.adapters.slurm.rules import Rules
     from cpdispatch.adapters.slurm.watch import View
     from cpdispatch.dispatch import Dispatcher
@@ -59,6 +61,12 @@ class SlurmOptions:
         Leave jobs of other partitions alone.
     ignore_memory
         Slurm does not hand out memory: SelectTypeParameters names none.
+    predict
+        A predictor of durations, as in simulate; default: the requested times.
+    history
+        What `sacct -P` or `sacct --json` printed, to learn from; the word sacct calls it.
+    zone
+        Time zone of the times in these files, as Europe/Berlin.
     """
 
     socket: Path = SOCKET
@@ -71,6 +79,9 @@ class SlurmOptions:
     hold_by: Literal["plugin", "submitters"] = "plugin"
     only_partition: str = ""
     ignore_memory: Flag = False
+    predict: str = ""
+    history: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None
+    zone: str = "UTC"
 
     def every_s(self) -> float:
         """Seconds between the beginnings of two cycles."""
@@ -93,6 +104,27 @@ class SlurmOptions:
 
         return dispatch.make(self.dispatcher, dispatch.Settings(seconds(self.limit), self.seed))
 
+    def durations(self, folder: Path) -> Durations | None:
+        """What predicts durations, if it was asked for; it keeps what it has seen in a folder."""
+        from cpdispatch.adapters.slurm import durations
+
+        if self.predict:
+            records = durations.history(self.history or (), self.zone)
+            return durations.Durations(self.predict, self.seed, folder, records)
+        if self.history:
+            raise UsageError("--history is of use with --predict alone: name a predictor")
+        return None
+
+    def gain(self, folder: Path, durations: Durations | None) -> Gain:
+        """A shadow simulation, with a dispatcher of its own; its state is kept in a folder."""
+        from cpdispatch.adapters.slurm.gain import Gain
+
+        made_with = self.dispatcher + (f" with {self.predict}" if self.predict else "")
+        return Gain(
+            self.made(), self.rules(), folder, max(round(self.every_s()), 1), made_with,
+            None if durations is None else durations.of,
+        )  # fmt: skip
+
     def rules(self, patience_s: int = 30, *, dry: bool = False) -> Rules:
         """How the cluster is driven."""
         from cpdispatch.adapters.slurm.rules import Rules
@@ -106,6 +138,8 @@ class SlurmOptions:
 def watch(
     *,
     options: SlurmOptions = SlurmOptions(),
+    state: Path | None = None,
+    gain: Flag = False,
     save_instances: Path | None = None,
     top: Whole = 20,
     json: Json = False,
@@ -114,6 +148,11 @@ def watch(
 
     Parameters
     ----------
+    state
+        Folder of what is kept for --predict and --gain, one a cluster, and none of a driver's.
+        Default: cpdispatch-slurm-watch in XDG_STATE_HOME or ~/.local/state.
+    gain
+        Simulate what the dispatcher would have led to so far, beside what Slurm did.
     save_instances
         Write the instance of each cycle to this folder.
     top
@@ -122,24 +161,62 @@ def watch(
         Print one JSON object a cycle.
     """
     from cpdispatch import instance
+    from cpdispatch.adapters.slurm import guard
     from cpdispatch.adapters.slurm.watch import watch as look
 
     if top < 0:
         raise UsageError(f"--top {top}: a number of jobs, 0 or more, is needed")
     every_s, client, rules = options.every_s(), options.client(), options.rules()
     dispatcher = options.made()
+    folder = _state(state, "cpdispatch-slurm-watch")
+    durations = options.durations(folder)
+    shadow = options.gain(folder, durations) if gain else None
 
     def cycle(stop: Callable[[], bool]) -> None:
-        view = look(client, dispatcher, rules)
+        view = look(client, dispatcher, rules, durations, shadow, every_s / 2)
         if save_instances is not None:
             instance.dump(view.instance, save_instances / f"{view.now_s}.json")
+        row = _view_row(view) | _durations_row(durations) | _gain_row(shadow)
         if json:
-            print_json(_view_row(view))
+            print_json(row)
         else:
             _show(view, top)
+            _show_durations(row.get("durations"))
+            _show_gain(row.get("gain"))
 
-    with stoppable("nothing was changed") as stop:
-        return _repeat(cycle, every_s, options.cycles, stop)
+    keeps = durations is not None or shadow is not None
+    with ExitStack() as stack:
+        if keeps:
+            stack.enter_context(guard.locked(folder, driver=False))
+        stop = stack.enter_context(stoppable("nothing was changed"))
+        code = _repeat(cycle, every_s, options.cycles, stop)
+        for each in (durations, shadow):
+            if each is not None:
+                each.save()
+        return code
+
+
+@app.command
+def explain(*, job: str, options: SlurmOptions = SlurmOptions(), json: Json = False) -> int:
+    """Say why a job waits: what a dispatcher says, and who is on its nodes. Changes nothing.
+
+    Parameters
+    ----------
+    job
+        Its number, or that of a task of an array, as 12_3.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.adapters.slurm.explain import explain as say
+
+    if options.predict:
+        raise UsageError("--predict is of use in watch and drive alone: leave it out")
+    told = say(options.client(), options.made(), options.rules(), job)
+    if json:
+        print_json({"job": job, "why": list(told)})
+    else:
+        print(*told, sep="\n")
+    return DONE
 
 
 @app.command
@@ -194,9 +271,9 @@ def drive(
             driver = Driver(options.client(), unasked, folder, rules)
             _told(driver.hand_back(), json, ended)
         return DONE
-    dispatcher = options.made()
+    dispatcher, durations = options.made(), options.durations(folder)
     with guard.locked(folder), _lines(log) as write, stoppable("") as wished:
-        driver = Driver(options.client(), dispatcher, folder, rules)
+        driver = Driver(options.client(), dispatcher, folder, rules, durations)
         counted = None if metrics is None else Metrics(metrics)
 
         def cycle(stop: Callable[[], bool]) -> None:
@@ -206,7 +283,7 @@ def drive(
             finally:
                 if counted is not None:
                     counted.cycle(done, time.monotonic() - begin)
-            row = _cycle_row(done)
+            row = _cycle_row(done) | _durations_row(durations)
             write(row)
             if json:
                 print_json(row)
@@ -214,6 +291,8 @@ def drive(
                 _tell(row, dry_run)
 
         code = _repeat(cycle, every_s, options.cycles, wished)
+        if durations is not None:
+            durations.save()
         if not dry_run:
             _hand_back(driver, json)
         return code
@@ -236,11 +315,79 @@ def plugin(*, state: Path | None = None, user: Whole | None = None) -> int:
     return DONE
 
 
-def _state(given: Path | None) -> Path:
+def _state(given: Path | None, name: str = "cpdispatch-slurm") -> Path:
     if given is not None:
         return given
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "cpdispatch-slurm"
+    return Path(base) / name
+
+
+def _durations_row(durations: Durations | None) -> dict[str, Any]:
+    """How good a predictor has been, what is to be told of its file once, and its faults."""
+    if durations is None:
+        return {}
+    for text in durations.told:
+        _complain(text)
+    durations.told = ()
+    found: dict[str, Any] = {"predictor": durations.name, **durations.quality.as_dict()}
+    return {"durations": found | {"faults": dict(durations.faults)}}
+
+
+def _gain_row(gain: Gain | None) -> dict[str, Any]:
+    """What a dispatcher would have gained; what is to be told of the file once."""
+    if gain is None:
+        return {}
+    for text in gain.told:
+        _complain(text)
+    gain.told = ()
+    return {"gain": gain.as_dict()}
+
+
+def _show_gain(row: dict[str, Any] | None) -> None:
+    from cpdispatch.adapters.slurm.gain import FEW
+
+    if row is None:
+        return
+    name, jobs = row["dispatcher"], row["jobs"]
+    since = f"{row['jobs_open']:,} have not ended in both yet"
+    if row["jobs_as_slurm"]:
+        since += f", {row['jobs_as_slurm']:,} more are as under Slurm"
+    if not jobs:
+        print(f"gain of {name}: no job has ended yet, under Slurm and in the shadow; {since}")
+        return
+    wait_s, shadow_s = row["wait_s_mean"], row["shadow_wait_s_mean"]
+    print(
+        f"gain of {name} since {_clock(row['since_s'])}, simulated until "
+        f"{_clock(row['simulated_until_s'])}: of {jobs:,} jobs that ended in both, mean wait "
+        f"{wait_s:,.0f} s under Slurm, {shadow_s:,.0f} s under {name}; mean bounded slowdown "
+        f"{row['slowdown_mean']:,.2f} and {row['shadow_slowdown_mean']:,.2f}; {since}"
+    )
+    if jobs < FEW:
+        print(f"{jobs:,} jobs are too few to tell.", flush=True)
+    elif round(wait_s) == round(shadow_s):
+        print(f"With {name} these jobs would have waited as long.", flush=True)
+    elif not wait_s:
+        print(f"With {name} these jobs would have waited longer.", flush=True)
+    else:
+        share, word = abs(1 - shadow_s / wait_s), "less" if shadow_s < wait_s else "more"
+        print(f"With {name} these jobs would have waited {share:.1%} {word}.", flush=True)
+
+
+def _show_durations(row: dict[str, Any] | None) -> None:
+    if row is None:
+        return
+    if not row["jobs"]:
+        print(f"durations by {row['predictor']}: no job has ended yet", flush=True)
+        return
+    print(
+        f"durations by {row['predictor']}: {row['jobs']:,} jobs ended; mean absolute error "
+        f"{row['error_s_mean']:,.0f} s, {row['under_share']:.1%} of the jobs ran longer; "
+        f"requested times: {row['requested_error_s_mean']:,.0f} s, "
+        f"{row['requested_under_share']:.1%}",
+        flush=True,
+    )
+    for fault, calls in row["faults"].items():
+        print(f"{fault}: {calls:,} times", flush=True)
 
 
 def _repeat(

@@ -117,6 +117,8 @@ def show(console: Console, found: Moment, run: Run) -> None:
             waited = duration(found.at_s - each.submit_s)
             table.add_row(str(each.job), f"{each.units:,}", waited, started, held_by(each))
         console.print(table)
+        if about["system"].get("limits"):
+            console.print("The system has limits: a job may wait for one, which is not told here.")
 
 
 def held_by(job: Waiting) -> str:

@@ -46,6 +46,7 @@ def whatif(
     out: Path | None = None,
     overwrite: Flag = False,
     csv: Path | None = None,
+    page: Path | None = None,
     where: WorkerOptions = WorkerOptions(),
     json: Json = False,
 ) -> int:
@@ -76,6 +77,8 @@ def whatif(
         Make the runs in --out again.
     csv
         Write the table to this file, too.
+    page
+        Write an HTML page with the table, bars and a paragraph in plain words; it opens offline.
     json
         Print one JSON object.
     """
@@ -113,6 +116,11 @@ def whatif(
     rows = whatif.rows_of(found, summaries)
     if rows and csv is not None:
         write_bytes(csv, whatif.as_csv(rows))
+    if rows and page is not None:
+        from cpdispatch.report.whatif import whatif_page
+
+        html = whatif_page(log.name, found[0].system.resources[0], rows)
+        write_bytes(page, html.encode())
     if rows and json:
         print_json({"workload": log.name, "rows": rows})
     elif rows:
@@ -124,8 +132,8 @@ def whatif(
                 f"{name}: {count:,.0f} jobs never started; the figures are of the others.",
                 style="yellow", soft_wrap=True,
             )  # fmt: skip
-        if csv is not None:
-            print(f"wrote {csv}")
+        for written in (path for path in (csv, page) if path is not None):
+            print(f"wrote {written}")
     for failure in failed:
         raise failure
     return DONE

@@ -20,6 +20,7 @@ from cpdispatch.compiled.deep import Deep, deep_of
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.compiled.nodes import Nodes, nodes_of
 from cpdispatch.compiled.test_runs import Trials, trials_of
+from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
@@ -52,6 +53,11 @@ class Replays:
     def __init__(
         self, workload: Workload, system: System, runtime_s: IntArray | None = None
     ) -> None:
+        if system.limits:
+            raise UsageError(
+                f"system {system.name} has limits, and compiled replays do not keep them: "
+                "leave them out"
+            )
         table, jobs = workload.table, len(workload)
         self.runnable = np.concatenate(
             [

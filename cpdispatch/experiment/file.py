@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -101,16 +102,14 @@ def load(path: Path) -> ExperimentForm:
     return form
 
 
-def parts(
-    form: ExperimentForm, beside: Path, folder: Path, *, overwrite: bool = False
-) -> list[Part]:
+def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = False) -> list[Part]:
     """The runs of an experiment, each with a folder that depends on nothing but what it is.
 
     Parameters
     ----------
     form : ExperimentForm
-    beside : path
-        The folder from which files of logs are named.
+    file : path
+        Its file: those of logs and systems are named from the folder of it.
     folder : path
         For the results; a run that is finished there is not made again.
     overwrite : bool
@@ -119,13 +118,14 @@ def parts(
     Raises
     ------
     InputError
-        When a log cannot be read.
+        When a log cannot be read, or a dispatcher or predictor is unknown: its key is named.
     UsageError
-        When a name is unknown, or two logs have the same one.
+        When two logs have the same name.
     """
     from cpdispatch.simulator.replay import claim
     from cpdispatch.workloads import archive, prepare
 
+    beside = file.absolute().parent
     logs = [
         prepare(
             archive.get(log.archive) if log.archive else _beside(beside, log.file),
@@ -135,6 +135,12 @@ def parts(
         for log in form.logs
     ]  # fmt: skip
     limit_s, found = seconds(form.limit), []
+    for key, names in (("dispatchers", form.dispatchers), ("predictors", form.predictors)):
+        for number, name in enumerate(names, start=1):
+            with _named(file, f"{key}, the {number}."):
+                of_name = [name] if key == "dispatchers" else form.dispatchers[:1]
+                predictor = name if key == "predictors" and name else None
+                Experiment(logs[:1], of_name, [form.seed]).check(limit_s, predictor)
     for number, predictor in enumerate(form.predictors or [""]):
         experiment = Experiment(logs, form.dispatchers, [form.seed], draws=form.draws)
         experiment.check(limit_s, predictor or None, form.rules.idempotent)
@@ -156,6 +162,15 @@ def parts(
                 claim(plan.folder, resume=not overwrite, overwrite=overwrite)
         found.append(Part(experiment, named))
     return found
+
+
+@contextmanager
+def _named(file: Path, field: str) -> Iterator[None]:
+    """Say of what is wrong where it stands."""
+    try:
+        yield
+    except UsageError as error:
+        raise InputError(str(error), file=file, field=field) from error
 
 
 def _system(beside: Path, named: str | None) -> str | None:

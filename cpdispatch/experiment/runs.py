@@ -176,9 +176,11 @@ class Experiment:
         idempotent: bool = False,
         starvation: bool = False,
         events: Events | None = None,
+        data: Sequence[str] = (),
     ) -> None:
         """Raise now what would be wrong with every run: a name, or two logs of one name."""
         from cpdispatch import dispatch, predict
+        from cpdispatch.data import made as additional
         from cpdispatch.simulator.replay import no_tests_text
 
         for name in self.dispatchers:
@@ -203,6 +205,7 @@ class Experiment:
                 self._check_restartable(dispatcher)
         if starvation:
             _check_starvation(kept)
+        additional(data)
         if events is not None:
             for _, system in self.logs:
                 events.check(system)

@@ -15,6 +15,7 @@ from cpdispatch.instance.snapshot import (
     NO_NODES,
     Dependencies,
     Instance,
+    LeftOut,
     Power,
     Reservation,
     Running,
@@ -24,7 +25,7 @@ from cpdispatch.instance.snapshot import (
 from cpdispatch.jobs import Starvation
 
 __all__ = [
-    "FORMAT", "FORMAT_OF_RESTARTS", "NO_LATEST_S", "NO_NODES", "Dependencies", "Instance", "Power",
-    "Reservation", "Running", "Starvation", "Stopped", "digest", "dump", "free_capacity",
-    "is_number", "load", "loads", "to_json",
+    "FORMAT", "FORMAT_OF_RESTARTS", "NO_LATEST_S", "NO_NODES", "Dependencies", "Instance",
+    "LeftOut", "Power", "Reservation", "Running", "Starvation", "Stopped", "digest", "dump",
+    "free_capacity", "is_number", "load", "loads", "to_json",
 ]  # fmt: skip

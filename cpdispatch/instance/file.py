@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,10 +16,12 @@ import numpy as np
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
+from cpdispatch.instance import wishes
 from cpdispatch.instance.snapshot import (
     Check,
     Dependencies,
     Instance,
+    LeftOut,
     Power,
     Reservation,
     Running,
@@ -26,17 +29,21 @@ from cpdispatch.instance.snapshot import (
     free_capacity,
 )
 from cpdispatch.jobs import JobTable, Starvation, job_block
-from cpdispatch.system import LIMIT, NodeGroup, System
+from cpdispatch.system import LIMIT, NodeGroup, PartitionFile, System
 
 FORMAT = "cpdispatch-instance/1"
 FORMAT_OF_RESTARTS = "cpdispatch-instance/2"
-"""Of an instance with jobs that may be restarted. All others are written in the first format."""
+"""Of an instance with jobs that may be restarted, and of a file that says where jobs may run.
+
+All other instances are written in the first format.
+"""
 
 
-class _Group(msgspec.Struct, forbid_unknown_fields=True):
+class _Group(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     nodes: int
     capacity: list[int]
+    features: list[str] = []
 
 
 class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -52,6 +59,7 @@ class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     requested: int | None = None
     restartable: bool = False
     bound: int = 0
+    exclusive: bool = False
 
 
 class _Stopped(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,6 +83,15 @@ class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     earliest: int | None = None
     restartable: bool = False
     stopped: _Stopped | None = None
+    partition: str = ""
+    features: str = ""
+    nodelist: str = ""
+    exclude: str = ""
+    exclusive: bool = False
+    units_per_node_max: int | None = None
+    units_per_node: int | None = None
+    nodes_min: int | None = None
+    node: list[int] = []
 
 
 class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
@@ -107,6 +124,9 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     power: _Power | None = None
     starvation: _Starvation | None = None
     restart_cost: int = 0
+    data: dict[str, Any] = {}
+    data_left_out: dict[str, str] = {}
+    partitions: list[PartitionFile] = []
 
 
 def load(path: str | os.PathLike[str]) -> Instance:
@@ -124,7 +144,18 @@ def load(path: str | os.PathLike[str]) -> Instance:
 def loads(content: bytes | str, name: str | os.PathLike[str] = "<instance>") -> Instance:
     """Read an instance from the content of a file, see `load`."""
     read = parse_json(content, _File, "an instance file", name, (FORMAT, FORMAT_OF_RESTARTS))
-    return _FileCheck(name).instance(read)
+    instance = _FileCheck(name).instance(read)
+    wished = wishes.stated(read)
+    if not wished:
+        return instance
+    lowering = wishes.Lowering(name)
+    for field, value in wished:
+        lowering.need(
+            read.format == FORMAT_OF_RESTARTS, field, value,
+            f"the format {FORMAT} does not say where jobs may run",
+            f"state {FORMAT_OF_RESTARTS!r} as format",
+        )  # fmt: skip
+    return _FileCheck(name).instance(lowering.lowered(read, instance.system.name))
 
 
 def is_number(text: str) -> bool:
@@ -165,6 +196,7 @@ class _FileCheck(Check):
         return Instance(
             read.time, system, free, queue, running, down, reservations, power,
             self.dependencies(read, queue, running), starvation, stopped, read.restart_cost,
+            read.data | {name: LeftOut(kind) for name, kind in read.data_left_out.items()},
         )  # fmt: skip
 
     def stopped(
@@ -434,6 +466,7 @@ def to_json(instance: Instance) -> bytes:
     held = {} if instance.stopped is None else instance.stopped.held()
     restarts = bool(queue.restartable.any() or running.jobs.restartable.any())
     restarts |= instance.restart_cost_s > 0
+    data, left_out = _data_file(instance.data)
     file = _File(
         format=FORMAT_OF_RESTARTS if restarts else FORMAT,
         time=instance.now,
@@ -453,8 +486,39 @@ def to_json(instance: Instance) -> bytes:
         if instance.starvation is None
         else _Starvation(*astuple(instance.starvation)),
         restart_cost=instance.restart_cost_s,
+        data=data,
+        data_left_out=left_out,
     )  # fmt: skip
     return json_lines(msgspec.to_builtins(file))
+
+
+def _data_file(data: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of additional data as JSON gives them back, and the types of the others."""
+    held: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    for name, value in sorted(data.items()):
+        if isinstance(value, LeftOut):
+            left_out[name] = value.kind
+            continue
+        try:
+            content = msgspec.json.encode(value, enc_hook=_of_numpy, order="deterministic")
+            held[name] = msgspec.json.decode(content)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+            left_out[name] = type(value).__name__
+    return held, left_out
+
+
+def _of_numpy(value: object) -> object:
+    """An array as a list, a number of NumPy's as a number.
+
+    Raises
+    ------
+    TypeError
+        When it is neither.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON holds")
 
 
 def _queued_file(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -243,6 +243,19 @@ class Dependencies:
         return replace(self, earliest_s=sealed(earliest_s))
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """In place of a value of additional data that an instance file could not hold.
+
+    Attributes
+    ----------
+    kind : str
+        The type of the value.
+    """
+
+    kind: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
     """An immutable snapshot of the cluster: the whole of what a dispatcher may know.
@@ -268,6 +281,8 @@ class Instance:
         None when no job's bounded start is over just now.
     restart_cost_s : int
         How long the nodes of a job that is killed stay busy. Its next start is later.
+    data : mapping of str to object
+        The value of each of the additional data by name, see `cpdispatch.data.AdditionalData`.
 
     Raises
     ------
@@ -287,6 +302,7 @@ class Instance:
     starvation: Starvation | None = None
     stopped: Stopped | None = None
     restart_cost_s: int = 0
+    data: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.reservations or self.power is not None or self.starvation is not None:

@@ -104,6 +104,18 @@ class Clairvoyant(Predictor, Protocol):
 
 
 @runtime_checkable
+class Naming(Predictor, Protocol):
+    """A predictor that is told of the names of executables where these become known on line."""
+
+    def names(self, executables: tuple[str, ...]) -> None:
+        """Take note of the names of all executables so far, by their numbers.
+
+        A later call has the same ones first.
+        """
+        ...
+
+
+@runtime_checkable
 class Reporting(Predictor, Protocol):
     """A predictor that has more to tell of a replay than how far its predictions were out."""
 

@@ -40,6 +40,10 @@ class Confident:
         """What a run is to tell, see `SameProfile`."""
         return self.profile.notes
 
+    def names(self, executables: tuple[str, ...]) -> None:
+        """Take note of the names of all executables so far."""
+        self.profile.names(executables)
+
     def predict(self, job: Job, now: int) -> float:
         """Return the requested time or the runtime of the last match."""
         shares = self._shares.get(job.user) or ()

@@ -55,6 +55,10 @@ class SameProfile:
         names = workload.table.labels.get("executable", ())
         return cls(_prefixes(names), notes={} if names else {NO_PREFIX: len(workload)})
 
+    def names(self, executables: tuple[str, ...]) -> None:
+        """Take note of the names of all executables so far."""
+        self.prefix = _prefixes(executables)
+
     def predict(self, job: Job, now: int) -> float:
         """Return the runtime of the last match."""
         if job.user == UNKNOWN:

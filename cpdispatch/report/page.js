@@ -11,7 +11,6 @@ function escaped(text) {
   made.textContent = text;
   return made.innerHTML.replaceAll('"', "&quot;");
 }
-const isDark = () => document.documentElement.dataset.theme === "dark";
 
 // ---------------------------------------------------------------- data
 function prepare() {
@@ -320,8 +319,7 @@ function legend() {
   for (const place of document.querySelectorAll(".legend")) place.innerHTML = runs.map(line).join("");
 }
 
-function theme(name) {
-  document.documentElement.dataset.theme = name;
+function repaint() {
   legend();
   for (const of of Object.values(documents)) paint(of);
   gantt?.draw();
@@ -340,10 +338,7 @@ function options() {
 }
 
 async function start() {
-  const prefers = window.matchMedia("(prefers-color-scheme: dark)");
-  theme(prefers.matches ? "dark" : "light");
-  prefers.addEventListener("change", () => theme(prefers.matches ? "dark" : "light"));
-  element("theme").addEventListener("click", () => theme(isDark() ? "light" : "dark"));
+  themed(repaint);
   columns = await unpackColumns(about.columns, element("data").textContent);
   element("data").remove();
   prepare();

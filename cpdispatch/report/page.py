@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -91,24 +92,26 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
                           zip(shown[1:], rows[1:], strict=True))
         or "<p>There is one run only: nothing to compare it with.</p>",
         "NOTES": "".join(f"<li>{escape(line)}</li>" for line in _notes(rows, shown)),
-        "CSS": _file("page.css"),
+        "CSS": file_of("page.css"),
         "BOKEH": "\n".join(bokeh.Resources(mode="inline", components=["bokeh"]).js_raw),
-        "JS": "\n".join(map(_file, ("data.js", "gantt.js", "page.js"))),
+        "JS": "\n".join(map(file_of, ("theme.js", "data.js", "gantt.js", "page.js"))),
         "ABOUT": _safe(about),
         "DATA": text,
     }  # fmt: skip
-    html = _file("page.html")
-    for name, part in parts.items():
-        html = html.replace(f"<!--{name}-->", part, 1)
-    return html
+    return filled(file_of("page.html"), parts)
 
 
-def check(shown: Sequence[Shown]) -> None:
-    """Raise where runs cannot be on one page."""
+def filled(html: str, parts: Mapping[str, str]) -> str:
+    """A page whose comments of these names are replaced; what is put in is not looked at again."""
+    return re.sub(r"<!--([A-Z]+)-->", lambda found: parts[found[1]], html)
+
+
+def check(shown: Sequence[Shown], most: int = RUNS_MAX) -> None:
+    """Raise where runs cannot be on one page, or there are more than ``most``."""
     if not shown:
         raise UsageError("a report needs the folder of a run")
-    if len(shown) > RUNS_MAX:
-        raise UsageError(f"{len(shown)} runs: a report shows {RUNS_MAX} at most; name fewer")
+    if len(shown) > most:
+        raise UsageError(f"{len(shown)} runs: {most} at most are shown; name fewer")
     first = shown[0].run
     settings = [compare.setting(compare.row(of.run.about, {})) for of in shown]
     for of, setting in zip(shown[1:], settings[1:], strict=True):
@@ -209,7 +212,8 @@ def _notes(rows: Sequence[Row], shown: Sequence[Shown]) -> list[str]:
     lines = compare.notes(rows)
     if any("draws" in row or "seeds" in row for row in rows):
         lines.append(
-            "Sentences and tables are over all runs of each name. Pictures are of the first one."
+            "Sentences, tables and the picture of users are over all runs of each name. The other "
+            "pictures are of the first one."
         )
     version = shown[0].run.about.get("version", "")
     return [*lines, f"Simulated by cpdispatch {version}."]
@@ -278,7 +282,8 @@ def _of_run(run: Run, lane: int, reasons: list[str]) -> Columns:
             "attempt_runtime": (bars.end_s - bars.start_s)[-attempts:],
         }
     if len(system.groups) > 1:
-        found |= _units_of_groups(run)
+        units = units_of_groups(run)
+        found |= {f"group_{group}": units[:, group] for group in range(len(system.groups))}
     return found
 
 
@@ -334,19 +339,19 @@ def _bars(run: Run, lane: int) -> tuple[Bars, IntArray, int]:
     return Bars(start_s, end_s, offset, node, lanes), job[len(rows) :], attempts
 
 
-def _units_of_groups(run: Run) -> Columns:
-    """How many units each job holds in each group of nodes."""
+def units_of_groups(run: Run) -> IntArray:
+    """How many units each job holds in each group of nodes, shape (jobs, groups)."""
     offset, node, units = _entries(run.job_table, "nodes", "node_units")
     groups = len(run.system.groups)
     owner = np.repeat(np.arange(len(offset) - 1), np.diff(offset))
     cell = owner * groups + run.system.group_of[node]
     held = np.zeros((len(offset) - 1) * groups, dtype=np.int64)
     np.add.at(held, cell, units)
-    table = held.reshape(-1, groups)
-    return {f"group_{group}": table[:, group] for group in range(groups)}
+    return held.reshape(-1, groups)
 
 
-def _file(name: str) -> str:
+def file_of(name: str) -> str:
+    """A file of this folder that pages are made of."""
     return files("cpdispatch.report").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -185,7 +185,7 @@ def _logarithmic(label: str, *axes: Any) -> None:
         axis.formatter = NumeralTickFormatter(format="0,0")
 
 
-def _known(of: Shown, name: str) -> tuple[FloatArray, FloatArray]:
+def known(of: Shown, name: str) -> tuple[FloatArray, FloatArray]:
     """A figure of the decisions that have it, and the queue's length at each."""
     table = of.run.decision_table
     if name not in table.column_names:
@@ -220,7 +220,7 @@ def time_by_queue(ms: FloatArray, queue: FloatArray) -> tuple[IntArray, FloatArr
 def _decisions(shown: Sequence[Shown]) -> Plot:
     from bokeh.models import FixedTicker
 
-    measured = {run: _known(of, "ms") for run, of in enumerate(shown)}
+    measured = {run: known(of, "ms") for run, of in enumerate(shown)}
     measured = {run: found for run, found in measured.items() if len(found[0])}
     if not measured:
         return None, (
@@ -252,18 +252,24 @@ def _lacking(shown: Sequence[Shown], having: Any) -> str:
     return f" {' and '.join(names)} {'has' if len(names) == 1 else 'have'} none." if names else ""
 
 
-def _steps(shown: Sequence[Shown]) -> Plot:
-    from bokeh.models import FactorRange
-    from bokeh.transform import dodge
-
+def mean_steps(shown: Sequence[Shown]) -> dict[int, dict[str, float]]:
+    """Mean milliseconds of each step of a decision, by the number of the run; of those with any."""
     steps: dict[int, dict[str, float]] = {}
     for run, of in enumerate(shown):
         table = of.run.decision_table
         names = [n for n in table.column_names if n.endswith("_ms")]
-        means = {n.removesuffix("_ms"): _sum(_known(of, n)[0]) for n in names}
+        means = {n.removesuffix("_ms"): _sum(known(of, n)[0]) for n in names}
         means = {n: total / len(table) for n, total in means.items() if total > 0}
         if means:
             steps[run] = means
+    return steps
+
+
+def _steps(shown: Sequence[Shown]) -> Plot:
+    from bokeh.models import FactorRange
+    from bokeh.transform import dodge
+
+    steps = mean_steps(shown)
     if not steps:
         return None, "No run tells the steps of its decisions: only CP dispatchers have any."
     names = list(dict.fromkeys(name for means in steps.values() for name in means))
@@ -286,7 +292,7 @@ def _sum(values: FloatArray) -> float:
 def _gaps(shown: Sequence[Shown]) -> Plot:
     from bokeh.models import NumeralTickFormatter
 
-    gaps = {run: _known(of, "gap")[0] for run, of in enumerate(shown)}
+    gaps = {run: known(of, "gap")[0] for run, of in enumerate(shown)}
     gaps = {run: gap for run, gap in gaps.items() if len(gap)}
     if not gaps:
         return None, "No decision of these runs has a proven bound, so there is no gap to show."

@@ -36,7 +36,7 @@ def figures_table(rows: Sequence[Row]) -> str:
         + "</tr>"
         for key, heading, show in FIGURES
     ]
-    return _table("Figures of the runs", head, lines)
+    return table_of("Figures of the runs", head, lines)
 
 
 def longer(rows: Sequence[Row]) -> str:
@@ -65,7 +65,7 @@ def payers(first: Shown, of: Shown, row: Row) -> str:
     )
     users = _users(first, of)
     told = f"Waits under {of.name} instead of {first.name}"
-    found = _table(told, head, lines)
+    found = table_of(told, head, lines)
     if not users:
         return found + "<p>The log names no users, so there is no table of them.</p>"
     gain = sum(now < before for _, _, now, before in users)
@@ -80,7 +80,7 @@ def payers(first: Shown, of: Shown, row: Row) -> str:
     return (
         found + text + f"<details><summary>All users under {escape(of.name)}, those first that "
         "lose the most time in all</summary>"
-        + _table(f"Users under {of.name} instead of {first.name}", head, of_users)
+        + table_of(f"Users under {of.name} instead of {first.name}", head, of_users)
         + "</details>"
     )  # fmt: skip
 
@@ -110,7 +110,8 @@ def _line(name: str, figures: Row) -> str:
     return f'<tr><th scope="row">{escape(name)}</th>{body}</tr>'
 
 
-def _table(caption: str, head: str, lines: Sequence[str]) -> str:
+def table_of(caption: str, head: str, lines: Sequence[str]) -> str:
+    """A table that scrolls by itself where it is wider than the page."""
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from math import gamma
 
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.events import DRAIN, FAIL, REPAIR, Event, Events
+from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event, Events
+from cpdispatch.instance import Reservation
 from cpdispatch.system import LIMIT, System
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -32,7 +34,8 @@ class Course:
     ----------
     happened : list of Event
     down : int64 array
-        The nodes that take no job, ascending: they have failed, or are drained.
+        The nodes that take no job, ascending: they have failed, are drained, or
+        are not in the system.
     """
 
     def __init__(self, events: Events, system: System, seed: int, start_s: int) -> None:
@@ -45,29 +48,59 @@ class Course:
         self._drawn: list[tuple[int, int, str]] = []
         for node in self._draws:
             self._fails(node, start_s)
-        self._out = {kind: np.zeros(system.nodes, dtype=np.bool_) for kind in (FAIL, DRAIN)}
+        self._out = {kind: np.zeros(system.nodes, dtype=np.bool_) for kind in (FAIL, DRAIN, LEAVE)}
         self.down: IntArray = sealed(np.empty(0, dtype=np.int64))
+        self._system = system
+        self._windows = [event for event in self._trace if event.kind == MAINTAIN]
+        turns = {at for w in self._windows for at in (w.known_s, w.until_s) if at > 0}
+        self._turns = sorted(turns, reverse=True)
+        """When windows become known, or are over, the latest first."""
         self.happened: list[Event] = []
 
     @property
     def next_s(self) -> int:
         """When something happens next; `NEVER` when nothing does."""
         from_file = self._trace[self._taken].time_s if self._taken < len(self._trace) else NEVER
-        return min(from_file, self._drawn[0][0]) if self._drawn else from_file
+        turn = self._turns[-1] if self._turns else NEVER
+        return min(from_file, self._drawn[0][0] if self._drawn else NEVER, turn)
 
-    def take(self) -> Event:
-        """Let the next event happen."""
+    def take(self) -> Event | None:
+        """Let the next event happen; None if a window only becomes known, or is over."""
         now = self.next_s
+        if self._turns and self._turns[-1] == now:
+            self._turns.pop()
+            return None
         if self._taken < len(self._trace) and self._trace[self._taken].time_s == now:
             event = self._trace[self._taken]
             self._taken += 1
         else:
             event = self._take_drawn()
         self.happened.append(event)
-        of = FAIL if event.kind in (FAIL, REPAIR) else DRAIN
+        if event.kind == MAINTAIN:
+            return event
+        of = {REPAIR: FAIL, UNDRAIN: DRAIN, JOIN: LEAVE}.get(event.kind, event.kind)
         self._out[of][list(event.nodes)] = event.kind == of
-        self.down = sealed(np.flatnonzero(self._out[FAIL] | self._out[DRAIN]))
+        self.down = sealed(np.flatnonzero(np.any(list(self._out.values()), axis=0)))
         return event
+
+    def reservations(self, now: int) -> tuple[Reservation, ...]:
+        """The windows that are known now and not over, on the nodes that are not down."""
+        return tuple(
+            Reservation(window.time_s, window.until_s - window.time_s, nodes, capacity)
+            for window in self._windows
+            if window.known_s <= now < window.until_s
+            for nodes, capacity in self._alike(window.nodes)
+        )
+
+    def _alike(self, nodes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The nodes that are not down, those of equal capacity together."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        down = set(self.down.tolist())
+        for node in nodes:
+            if node not in down:
+                found.setdefault(tuple(self._system.capacity[node].tolist()), []).append(node)
+        for capacity, alike in found.items():
+            yield tuple(alike), capacity
 
     def _take_drawn(self) -> Event:
         time_s, node, kind = heapq.heappop(self._drawn)

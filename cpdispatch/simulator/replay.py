@@ -20,6 +20,8 @@ import numpy as np
 from cpdispatch import dispatch, predict, toys
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
+from cpdispatch.data import AdditionalData
+from cpdispatch.data import made as additional
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.events import Events
@@ -103,6 +105,7 @@ def simulate(
     idempotent: bool = False,
     restart_cost_s: int = 0,
     events: Events | str | Sequence[str] | None = None,
+    data: Sequence[AdditionalData | str] = (),
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -121,6 +124,8 @@ def simulate(
         See `Simulation`; without a predictor, the dispatcher's own, or else ``walltime``.
     events : Events, str or several, optional
         What happens to the system, or what `cpdispatch.events.read` takes.
+    data : sequence of AdditionalData or str
+        What every instance tells beside jobs and nodes: objects, or names as on the command line.
     settings : Settings
         Time limit of a dispatcher that is given by name, and seed of it and of a predictor that is
         given by name.
@@ -128,7 +133,8 @@ def simulate(
         Progress, checkpoints, resumption.
     compiled : bool
         Let compiled code go through the events where that gives the same schedule: dispatchers of
-        the backfilling family and ``best``. It does not know how long each dispatch takes.
+        the backfilling family and ``best``, on a system without limits. It does not know how long
+        each dispatch takes.
 
     Returns
     -------
@@ -148,9 +154,10 @@ def simulate(
         "idempotent": idempotent,
         "restart_cost_s": restart_cost_s,
         "events": events if events is None or isinstance(events, Events) else read_events(events),
+        "data": additional(data, settings.seed),
     }
     loop_only = any(value for rule, value in general.items() if rule != "restart_cost_s")
-    compiled = compiled and watch.seen is None and not loop_only
+    compiled = compiled and watch.seen is None and not loop_only and not system.limits
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip
@@ -250,6 +257,7 @@ def about_run(
         **rules,
         "starvation": None if bound is None else asdict(bound),
         "events": None if events is None else events.told(),
+        "data": [one.name for one in rules["data"]] or None,
         "limit_s": settings.limit_s,
         "seed": settings.seed,
     }
@@ -374,8 +382,8 @@ class _Replay:
                 pickle.dump(self, stream, protocol=pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UsageError(
-                f"dispatcher {self.dispatcher.name} or the predictor cannot be saved in a "
-                f"checkpoint: {error}; make it picklable, or run without --out"
+                f"dispatcher {self.dispatcher.name}, the predictor or additional data cannot be "
+                f"saved in a checkpoint: {error}; make it picklable, or run without --out"
             ) from error
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -18,9 +19,10 @@ import numpy as np
 from cpdispatch import verify
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
+from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
 from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.errors import DecisionError, UsageError, unknown
-from cpdispatch.events import FAIL, REQUEUES_MAX, Event, Events
+from cpdispatch.events import FAIL, MAINTAIN, REQUEUES_MAX, Event, Events
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
@@ -29,6 +31,7 @@ from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.course import Course
+from cpdispatch.simulator.gates import BEYOND, Gates
 from cpdispatch.simulator.live import LAST, Now
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
@@ -86,6 +89,8 @@ class Simulation:
     events : Events, optional
         What happens to the system. Then no job is tested, judged by a predictor or restarted at a
         cost.
+    data : sequence of AdditionalData or str
+        What every instance tells beside jobs and nodes, or names of it, see `cpdispatch.data`.
 
     Attributes
     ----------
@@ -110,12 +115,18 @@ class Simulation:
         idempotent: bool = False,
         restart_cost_s: int = 0,
         events: Events | None = None,
+        data: Sequence[AdditionalData | str] = (),
     ) -> None:
         check(workload, system, trigger, correction, restart_cost_s)
         if events is not None and (idempotent or restart_cost_s):
             raise UsageError(
                 "events exclude idempotent and restart_cost_s: a job that is stopped by a failed "
                 "node is no job that was restarted; leave one of them out"
+            )
+        if system.limits and (dependencies or idempotent or restart_cost_s):
+            raise UsageError(
+                f"system {system.name} has limits, which exclude dependencies, idempotent and "
+                "restart_cost_s: leave these out, or the system's limits"
             )
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
@@ -136,11 +147,20 @@ class Simulation:
         self.now = 0
         self.records = Records(workload, events is not None, promises=True)
         self._event_by_event = trigger == "event"
-        self._state = State(workload, system, correction, starvation, restart_cost_s)
+        seen = replace(system, limits=()) if system.limits else system
+        self._state = State(workload, seen, correction, starvation, restart_cost_s)
         limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
         self._runtime_s = np.minimum(workload.runtime_s, limit)
         self.records.killed[:] = self._runtime_s < workload.runtime_s
         runnable = system_fits(system, workload.table)
+        self._gates = Gates(workload, system) if system.limits else None
+        self._beyond = 0
+        """How many jobs fit the system and ask for more than a limit allows."""
+        if self._gates is not None:
+            self._beyond = int(np.count_nonzero(runnable & ~self._gates.passable))
+            runnable = runnable & self._gates.passable
+        self._expected: dict[int, tuple[int, int]] = {}
+        """Expected and upper durations of the jobs that wait behind the gate."""
         self.records.reason[~runnable] = Reason.NEVER_FITS
         self.dependencies = dependencies
         self._precedence = Precedence(workload, runnable) if dependencies else None
@@ -166,9 +186,17 @@ class Simulation:
         """Which jobs are queued again when a node fails under them; empty without events."""
         self._idle = 0
         """How many events happened in a row while nothing ran and no job was to come."""
+        self._data = made(data, seed)
+        self._values: dict[str, object] = {}
+        """The values of the additional data."""
+        self._change_s = _NEVER
+        """When one of them changes by itself next."""
+        self._told: tuple[int, int] | None = None
+        """When they were asked last, and how many events had happened by then."""
         if events is not None:
             first_s = int(workload.table.submit_s.min())
             self._course = Course(events, system, seed, first_s)
+            self._state.reservations = self._course.reservations(0)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
@@ -199,8 +227,14 @@ class Simulation:
             )
         step = self._one_event if self._event_by_event else self._one_instant
         while self._next < len(self._order) or self._completions or self._is_worth_waiting():
-            if step() and self._state.queued:
+            held = self.system.capacity - self._state.free if self._data else None
+            due = step()
+            if held is not None:
+                self._ask_data(held)
+            if due and self._state.queued:
                 self._asked = self._snapshot()
+                if self._data:
+                    self._asked = replace(self._asked, data=dict(self._values))
                 if self._precedence is not None:
                     self._asked = self._with_dependencies(self._asked, self._precedence)
                 self._asked_at = perf_counter()
@@ -257,6 +291,10 @@ class Simulation:
             self.records.reason[rows] = _REJECTED
             for row in rows.tolist():
                 del self._live[row]
+                if self._gates is not None:
+                    self._gates.end(row)
+            if self._gates is not None and self._gates.behind:
+                self._complete_at(self.now, _WAKE)
             if self._precedence is not None:
                 for row in rows.tolist():
                     self._wake_after(row, self._precedence, rejected=True)
@@ -272,28 +310,40 @@ class Simulation:
     def _one_instant(self) -> bool:
         """Apply every event of the next instant."""
         ends, submits = self._completions, self._submits
-        self.now = now = min(submits[self._next], self._next_completion(), self._next_event())
+        self.now = now = min(
+            submits[self._next], self._next_completion(), self._next_event(), self._change_s
+        )
+        if now == self._change_s:
+            self._note_idle()
         while ends and ends[0][0] == now:
             self._complete()
         while self._next_event() == now:
             self._happen()
         while submits[self._next] == now:
             self._submit()
+        self._offer()
         return True
 
     def _one_event(self) -> bool:
         """Apply the next single event; whether a dispatch follows it."""
         submit, completion = self._submits[self._next], self._next_completion()
         event = self._next_event()
-        self.now = min(submit, completion, event)
+        self.now = min(submit, completion, event, self._change_s)
+        if self.now < min(submit, completion, event):
+            self._note_idle()
+            return True
         if event == self.now:
             while self._next_event() == self.now:
                 self._happen()
+            self._offer()
             return True
         if completion < submit:
             self._complete()
+            self._offer()
             return True
         job = self._submit()
+        if self._gates is not None and not self._offer():
+            return False
         instance = self._snapshot()
         ask = np.array(job.request, dtype=np.int64)
         could_start = bool(kernels.fits(instance.free, ask, job.units))
@@ -309,7 +359,29 @@ class Simulation:
         """Whether jobs wait, and what happens to the system may let them start."""
         if not self._state.queued or self._idle >= _PATIENCE:
             return False
-        return self._next_event() < _NEVER
+        return min(self._next_event(), self._change_s) < _NEVER
+
+    def _note_idle(self) -> None:
+        """Count what happens in vain: nothing runs, and no job is to come."""
+        idle = not self._completions and self._next == len(self._order)
+        self._idle = self._idle + 1 if idle else 0
+
+    def _ask_data(self, held: IntArray) -> None:
+        """Tell the additional data what has happened, and ask for the values.
+
+        ``held`` is what jobs held since they were asked last, shape (nodes, resources).
+        """
+        happened = [] if self._course is None else self._course.happened
+        since_s, known = self._told or (self.now, 0)
+        queue, running = self._state.look(self.now)
+        moment = Moment(
+            self.now, since_s, self.system, sealed(held), running, queue, self._state.down,
+            tuple(happened[known:]),
+        )  # fmt: skip
+        self._told = self.now, len(happened)
+        self._values = {one.name: value_of(one, moment) for one in self._data}
+        changes = (next_of(one, self.now) for one in self._data)
+        self._change_s = min((at for at in changes if at is not None), default=_NEVER)
 
     def _next_completion(self) -> int:
         return self._completions[0][0] if self._completions else _NEVER
@@ -320,13 +392,29 @@ class Simulation:
         expected_s = self._guard.predict(job, self.now)
         self.records.expected_s[row] = expected_s
         upper_s = max(expected_s, self._guard.upper(job, self.now))
-        self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
+        self._enqueue(row, column, expected_s, upper_s)
         self._live[row] = job
         if self._idempotent and job.restartable:
             bound_s = self._guard.bound(job)
             if bound_s is not None:
                 self._bound_s[row] = bound_s
         return job
+
+    def _enqueue(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
+        """Put a job into the queue, or behind the gate where the system has limits."""
+        if self._gates is None:
+            self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
+        else:
+            self._expected[row] = expected_s, upper_s
+            self._gates.submit(row)
+
+    def _offer(self) -> bool:
+        """Put the jobs that pass the gate into the queue; whether there are any."""
+        passed = [] if self._gates is None else self._gates.passing()
+        for row in passed:
+            column = self._as_seen(row, self.workload.table.values(row))
+            self._state.submit(row, column, *self._expected.pop(row))
+        return bool(passed)
 
     def _as_seen(self, row: int, column: IntArray) -> IntArray:
         """The column of a job as dispatchers see it.
@@ -360,19 +448,21 @@ class Simulation:
         if self._restarts and self._outlives(row):
             return
         self._state.end(row)
+        if self._gates is not None:
+            self._gates.end(row)
         self.records.end_s[row] = now
         self._guard.learn(self._live.pop(row), self._runtime_s.item(row))
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 
     def _happen(self) -> None:
-        """Let the next event happen: jobs on a node that fails are queued again, or end."""
+        """Let the next event happen: jobs on nodes that it takes are queued again, or end."""
         assert self._course is not None
         event = self._course.take()
         self._state.down = self._course.down
-        idle = not self._completions and self._next == len(self._order)
-        self._idle = self._idle + 1 if idle else 0
-        if event.kind == FAIL:
+        self._state.reservations = self._course.reservations(self.now)
+        self._note_idle()
+        if event is not None and event.kind in (FAIL, MAINTAIN):
             for row in self._state.running_on(event.nodes, self.now):
                 self._node_failed(row)
 
@@ -382,10 +472,11 @@ class Simulation:
         heapq.heapify(self._completions)
         again = bool(self._requeue[row] and self.records.requeued[row] < REQUEUES_MAX)
         self.records.node_failed(row, self.now, again)
+        if self._gates is not None:
+            self._gates.end(row)
         if again:
             self._guard.restart(self._live[row], self.now)
-            column = self._as_seen(row, self.workload.table.values(row))
-            self._state.submit(row, column, expected_s, upper_s)
+            self._enqueue(row, self.workload.table.values(row), expected_s, upper_s)
             return
         del self._live[row]
         if self._precedence is not None:
@@ -546,7 +637,8 @@ class Simulation:
         Dependencies that are not honoured, and why; faults of the predictor so far.
         """
         dependencies = {} if self._precedence is None else self._precedence.notes
-        return {**dependencies, **self._guard.faults}
+        beyond = {BEYOND: self._beyond} if self._beyond else {}
+        return {**dependencies, **beyond, **self._guard.faults}
 
     @property
     def of_predictor(self) -> dict[str, object]:
@@ -563,8 +655,9 @@ class Simulation:
         """What it is like now, for those who look on."""
         state = self._state
         held = self.system.capacity - state.free
+        behind = 0 if self._gates is None else len(self._gates.behind)
         return Now(
-            self.now, state.queued, state.running, len(self.records), held,
+            self.now, state.queued + behind, state.running, len(self.records), held,
             self.records.last_dispatches(LAST),
         )  # fmt: skip
 

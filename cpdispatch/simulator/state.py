@@ -15,7 +15,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
 from cpdispatch.compiled.correction import CORRECTIONS, MINIMAL, corrected
 from cpdispatch.decision import NO_BOUND, Placements
-from cpdispatch.instance import NO_NODES, Instance, Running, Starvation, Stopped
+from cpdispatch.instance import NO_NODES, Instance, Reservation, Running, Starvation, Stopped
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import System
 
@@ -214,6 +214,8 @@ class State:
         self.running = 0
         self.down = NO_NODES
         """Nodes out of service."""
+        self.reservations: tuple[Reservation, ...] = ()
+        """Maintenance that is known."""
         self.next_end = _NEVER
         self.offset = np.zeros(65, dtype=np.int64)
         self.entries = np.empty((2, 256), dtype=np.int64)
@@ -374,6 +376,18 @@ class State:
             if asked_s > elapsed_s:
                 due[i] = start[i] + asked_s
 
+    def look(self, now: int) -> tuple[JobTable, Running]:
+        """The queue and the running jobs as they are; nothing is corrected by looking."""
+        running, last = self.running, int(self.offset[self.running])
+        times, entries = self.times[:, :running].copy(), self.entries[:, :last].copy()
+        times[1] = np.maximum(times[1], now + 1)
+        offset = self.offset[: running + 1].copy()
+        for array in (times, entries, offset):
+            sealed(array)
+        queue = JobTable(self.queue[:, : self.queued].copy(), self.labels)
+        jobs = JobTable(self.run[:, :running].copy(), self.labels)
+        return queue, Running(jobs, times[0], times[1], times[2], offset, entries[0], entries[1])
+
     def snapshot(self, now: int, stopped: Mapping[int, Held] | None = None) -> Instance:
         """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row.
 
@@ -396,8 +410,13 @@ class State:
             free = free.copy()
             free[self.down] = 0
             sealed(free)
+        for reservation in self.reservations:
+            if reservation.start_s <= now:
+                free = free.copy()
+                free[list(reservation.nodes)] = 0
+                sealed(free)
         return Instance(
-            now, self.system, free, self._queue_seen, running, self.down,
+            now, self.system, free, self._queue_seen, running, self.down, self.reservations,
             starvation=self.starvation, stopped=self._stopped(stopped or {}),
             restart_cost_s=self.restart_cost_s,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
+from cpdispatch.verify.limits import Spell, beyond, limits
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.violation import Violation
@@ -51,7 +52,8 @@ def run(
     wait : mapping, optional
         By what waits were bounded, as the run tells it: ``in_turn_after``, ``wide`` and
         ``first_after``. Waits are checked in a schedule that is feasible, see
-        `cpdispatch.verify.waits`. They are not where things happened to the system.
+        `cpdispatch.verify.waits`. They are not where things happened to the system, nor where it
+        has limits.
     service : Service, optional
         What happened to the system. The columns ``requeued`` and ``failed`` say how often each job
         was queued again because a node failed, and whether it ended so; ``restartable`` as above,
@@ -106,12 +108,15 @@ def run(
         if restarts
         else None,
         outages=None if service is None else _outages(jobs, service),
+        beyond=beyond(jobs, system) if system.limits else None,
     )
     found = schedule(table, system)
     if not found:
         found = access(jobs, system, _stay(table))
+        found += limits(jobs, system, _spell(table)) if system.limits else []
     if (
         found
+        or system.limits
         or service is not None
         or wait is None
         or decisions is None
@@ -126,19 +131,33 @@ def run(
 
 def _stay(table: Schedule) -> Stay:
     """Where jobs were, attempts that were stopped among them."""
+    columns = []
+    for row, held in _parts(table):
+        owner = np.repeat(np.arange(len(row)), np.diff(held.offset))
+        columns.append(
+            (row[owner], held.node, held.node_units, held.start_s[owner], held.end_s[owner])
+        )
+    return Stay(*map(np.concatenate, zip(*columns, strict=True)))
+
+
+def _spell(table: Schedule) -> Spell:
+    """When jobs ran, attempts that were stopped among them."""
+    columns = []
+    for row, held in _parts(table):
+        ran = held.start_s >= 0
+        columns.append((row[ran], held.start_s[ran], held.end_s[ran]))
+    return Spell(*map(np.concatenate, zip(*columns, strict=True)))
+
+
+def _parts(table: Schedule) -> list[tuple[IntArray, Schedule | Attempts | Outages]]:
+    """What held nodes, and of which rows of the table of jobs."""
     every = np.arange(len(table.id))
     parts: list[tuple[IntArray, Schedule | Attempts | Outages]] = [(every, table)]
     if table.lost is not None:
         parts.append((every, table.lost))
     if table.outages is not None:
         parts.append((table.outages.row, table.outages))
-    columns = []
-    for row, held in parts:
-        owner = np.repeat(np.arange(len(row)), np.diff(held.offset))
-        columns.append(
-            (row[owner], held.node, held.node_units, held.start_s[owner], held.end_s[owner])
-        )
-    return Stay(*map(np.concatenate, zip(*columns, strict=True)))
+    return parts
 
 
 def _outages(jobs: pd.DataFrame, service: Service) -> Outages:
@@ -158,6 +177,7 @@ def _outages(jobs: pd.DataFrame, service: Service) -> Outages:
         jobs["failed"].to_numpy(dtype=np.bool_, na_value=False),
         _numbers(jobs["requeued"]),
         service.may_requeue(_restartable(jobs)),
+        _numbers(jobs["expected_s"]),
     )
 
 

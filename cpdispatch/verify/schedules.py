@@ -18,6 +18,7 @@ from cpdispatch.verify.service import (
     downtimes,
     drains,
     out_at_last,
+    reaching_into_windows,
 )
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text, too_soon_text
 
@@ -49,6 +50,9 @@ class Schedule:
         The attempts that were killed for a restart; None when jobs could not be restarted.
     outages : Outages, or None
         What happened to the system; None when nothing could.
+    beyond : bool array, shape (jobs,), or None
+        Whether the job by itself asks for more than a limit of the system allows; None without
+        limits.
     """
 
     id: IntArray
@@ -69,6 +73,7 @@ class Schedule:
     think_s: IntArray | None = None
     lost: Attempts | None = None
     outages: Outages | None = None
+    beyond: BoolArray | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +105,7 @@ class Attempts:
 class _Findings:
     """Violations as they are found: the first few of each kind, and how many there were."""
 
-    EACH = 9  # with the 11 kinds that a schedule can break: at most 100 lines
+    EACH = 8  # with the 12 kinds that a schedule can break: at most 100 lines
 
     def __init__(self) -> None:
         self.listed: list[Violation] = []
@@ -128,9 +133,10 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     restarted, an attempt that was killed is one at a job that may be, lies between its submission
     and its start, is shorter than its runtime, and holds its nodes as any job does; where
     killing takes time, until that is over, and the job runs so much longer afterwards. Where events
-    happened to the system, no node is used while it is down, and no job starts on one that is
-    drained. A job that ran on a node that failed was stopped at that very time: it was queued again
-    if it could be, or else ended.
+    happened to the system, no node is used while it is down or maintained, and no job starts on
+    one that is drained or not in the system, or is expected to run into maintenance that was known.
+    A job that ran on a node that failed, or whose maintenance began, was stopped at that very time:
+    it was queued again if it could be, or else ended.
     """
     found = _Findings()
     _lives(table, found)
@@ -347,7 +353,7 @@ def _with_stops(table: Schedule, outages: Outages) -> Schedule:
 
 
 def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Findings) -> None:
-    """No job is on a node while it is down, or starts there while it is drained."""
+    """No job is on a node while it is down, or starts there while it takes none."""
     t, start_s, end_s = table, table.start_s[owner], table.end_s[owner]
     down = downtimes(outages.happened)
     met = down.meeting(t.node, start_s, end_s)
@@ -359,14 +365,26 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
             f"node is down from {down.begin_s[met[e]]} on"
         ),
     )
+    o = outages
+    expected_s = np.concatenate((o.expected_s, o.expected_s[o.row]))[owner]
+    into = reaching_into_windows(o.happened, t.node, start_s, start_s + expected_s)
+    found.add(
+        Kind.RESERVATION,
+        (into >= 0).nonzero()[0],
+        lambda e: (
+            f"job {t.id[owner[e]]} starts on node {t.node[e]} at {start_s[e]}, expected to run "
+            f"{expected_s[e]} s: the node is maintained from {o.happened[into[e]].time_s} on, "
+            f"known since {o.happened[into[e]].known_s}"
+        ),
+    )
     drained = drains(outages.happened)
     entered = drained.meeting(t.node, start_s, start_s)
     found.add(
         Kind.DOWN,
         (entered >= 0).nonzero()[0],
         lambda e: (
-            f"job {t.id[owner[e]]} starts on node {t.node[e]} at {start_s[e]}: the node is drained "
-            f"from {drained.begin_s[entered[e]]} on"
+            f"job {t.id[owner[e]]} starts on node {t.node[e]} at {start_s[e]}: the node takes "
+            f"no new job from {drained.begin_s[entered[e]]} on"
         ),
     )
 
@@ -402,7 +420,8 @@ def _left_out(table: Schedule, system: System, found: _Findings) -> None:
         waits.nonzero()[0],
         lambda k: f"job {t.id[k]} never started though it could have been",
     )
-    claimed = (out & t.never_fits).nonzero()[0]
+    claims = out & t.never_fits
+    claimed = (claims if t.beyond is None else claims & ~t.beyond).nonzero()[0]
     if not len(claimed):
         return
     asked, which = np.unique(

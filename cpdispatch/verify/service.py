@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.events import DRAIN, FAIL, REPAIR, UNDRAIN, Event
+from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +65,8 @@ class Outages:
     requeued : int64 array, shape (jobs,)
         How often each job was queued again, by the table of jobs.
     may_requeue : bool array, shape (jobs,)
+    expected_s : int64 array, shape (jobs,)
+        How long each job was expected to run.
     """
 
     happened: Sequence[Event]
@@ -77,6 +79,7 @@ class Outages:
     failed: BoolArray
     requeued: IntArray
     may_requeue: BoolArray
+    expected_s: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,18 +123,65 @@ def spans(happened: Sequence[Event], begins: str, ends: str) -> Spans:
 
 
 def downtimes(happened: Sequence[Event]) -> Spans:
-    """When nodes were down."""
-    return spans(happened, FAIL, REPAIR)
+    """When no job could be on a node: it had failed, or was maintained."""
+    return _either(spans(happened, FAIL, REPAIR), windows(happened))
+
+
+def _either(one: Spans, other: Spans) -> Spans:
+    """When one or the other of two is the case."""
+    if not len(other.node):
+        return one
+    both = [
+        (node, begin_s, end_s)
+        for of in (one, other)
+        for node, begin_s, end_s in zip(
+            of.node.tolist(), of.begin_s.tolist(), of.end_s.tolist(), strict=True
+        )
+    ]
+    found: list[tuple[int, int, int]] = []
+    for node, begin_s, end_s in sorted(both):
+        if found and found[-1][0] == node and begin_s <= found[-1][2]:
+            found[-1] = node, found[-1][1], max(found[-1][2], end_s)
+        else:
+            found.append((node, begin_s, end_s))
+    return Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+
+
+def windows(happened: Sequence[Event]) -> Spans:
+    """When nodes were maintained."""
+    found = [
+        (node, event.time_s, event.until_s)
+        for event in happened
+        if event.kind == MAINTAIN
+        for node in event.nodes
+    ]
+    return Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+
+
+def reaching_into_windows(
+    happened: Sequence[Event], node: IntArray, start_s: IntArray, end_s: IntArray
+) -> IntArray:
+    """For each job at a node the event of a window, known at its start, that it would run into.
+
+    ``end_s`` is when it was expected to end; -1 stands for no event.
+    """
+    found = np.full(len(node), -1, dtype=np.int64)
+    for k, event in enumerate(happened):
+        if event.kind == MAINTAIN:
+            into = (event.known_s <= start_s) & (start_s < event.time_s) & (end_s > event.time_s)
+            found[into & np.isin(node, event.nodes)] = k
+    return found
 
 
 def drains(happened: Sequence[Event]) -> Spans:
-    """When nodes took no new job."""
-    return spans(happened, DRAIN, UNDRAIN)
+    """When nodes took no new job: they were drained, or not in the system."""
+    return _either(spans(happened, DRAIN, UNDRAIN), spans(happened, LEAVE, JOIN))
 
 
 def at_failure(happened: Sequence[Event], node: IntArray, end_s: IntArray) -> BoolArray:
-    """Whether a node failed at this very time, shape (entries,)."""
-    failures = {(n, event.time_s) for event in happened if event.kind == FAIL for n in event.nodes}
+    """Whether a node failed, or its maintenance began, at this very time, shape (entries,)."""
+    stops = (event for event in happened if event.kind in (FAIL, MAINTAIN))
+    failures = {(n, event.time_s) for event in stops for n in event.nodes}
     pairs = zip(node.tolist(), end_s.tolist(), strict=True)
     return np.fromiter((pair in failures for pair in pairs), dtype=np.bool_, count=len(node))
 

@@ -42,6 +42,8 @@ class Kind(StrEnum):
     """Reserved capacity is used."""
     ACCESS = "access"
     """A job uses a node that it may not use, or shares one that it takes whole."""
+    LIMIT = "limit"
+    """More runs at once than a limit of the system allows."""
     POWER = "power"
     """The power cap is exceeded."""
     DEPENDENCY = "dependency"

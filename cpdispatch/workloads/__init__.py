@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cpdispatch import access
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System, find
-from cpdispatch.workloads import access, fit, restarts, select, swf, table
+from cpdispatch.workloads import fit, restarts, select, swf, table
 from cpdispatch.workloads.table import from_table
 
 __all__ = ["READERS", "from_table", "prepare", "read"]
@@ -80,7 +81,7 @@ def prepare(
     """Make a log ready to be simulated: read it, select a part of it, fit that to a system.
 
     Where jobs are kept to some nodes, both get resource types of these nodes, see
-    `cpdispatch.workloads.access`.
+    `cpdispatch.access`.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ One row a job, with the columns
 ``preceding``, ``think``                  optional; the job to wait for, seconds after its end
 ``restartable``                           optional; 1 if the job may be killed and queued again
 ``features``, ``nodelist``, ``exclude``   optional; where the job asks to run, see
-                                          `cpdispatch.workloads.access`
+                                          `cpdispatch.access`
 ``exclusive``                             optional; 1 if each unit takes a whole node
 any other                                 a resource type: what each unit asks for, an integer
 ========================================= =======================================================

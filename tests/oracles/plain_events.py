@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cpdispatch.events import DRAIN, FAIL, REPAIR, Event
+from cpdispatch.events import DRAIN, FAIL, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System
 from tests.oracles.plain import Matrix, Nodes, PlainJob, choose, fits, lowest, take
@@ -43,23 +43,29 @@ def replay(
     happening = list(events)
     down: set[int] = set()
     drained: set[int] = set()
+    left: set[int] = set()
+    windows = [event for event in events if event.kind == MAINTAIN]
+    turns = sorted({t for w in windows for t in (w.known_s, w.until_s)} - {0})
     queue: list[Attempted] = []
     running: list[Attempted] = []
-    while coming or running or (queue and happening):
+    while coming or running or (queue and (happening or turns)):
         now = int(
             min(
                 min((j.start + j.runtime for j in running), default=math.inf),
                 coming[0].submit if coming else math.inf,
                 happening[0].time_s if happening else math.inf,
+                turns[0] if turns else math.inf,
             )
         )
         for job in [j for j in running if j.start + j.runtime == now]:
             running.remove(job)
             job.end = now
+        turns = [t for t in turns if t > now]
         while happening and happening[0].time_s == now:
             event = happening.pop(0)
             if event.kind == FAIL:
                 down.update(event.nodes)
+            if event.kind in (FAIL, MAINTAIN):
                 for job in [j for j in running if set(j.nodes) & set(event.nodes)]:
                     running.remove(job)
                     stop(job, now, queue)
@@ -67,12 +73,24 @@ def replay(
                 down.difference_update(event.nodes)
             elif event.kind == DRAIN:
                 drained.update(event.nodes)
-            else:
+            elif event.kind == UNDRAIN:
                 drained.difference_update(event.nodes)
+            elif event.kind == LEAVE:
+                left.update(event.nodes)
+            else:
+                left.difference_update(event.nodes)
         while coming and coming[0].submit == now:
             queue.append(coming.pop(0))
         queue.sort(key=lambda job: job.row)
-        for job in started(now, capacity, down | drained, queue, running):
+        out = down | drained | left
+        known = [w for w in windows if w.known_s <= now < w.until_s]
+        known = [w for w in known if set(w.nodes) - out]
+        starts = (
+            around(now, capacity, out, known, queue, running)
+            if known
+            else started(now, capacity, out, queue, running)
+        )
+        for job in starts:
             queue.remove(job)
             running.append(job)
     return jobs
@@ -121,6 +139,51 @@ def started(
     for job in queue:
         # Those in front of the reserved one that could not start may fit beside others no more.
         assert job in found or head is not None or not fits(free, job)
+    return found
+
+
+def around(
+    now: int,
+    capacity: Matrix,
+    down: set[int],
+    windows: list[Event],
+    queue: list[Attempted],
+    running: list[Attempted],
+) -> list[Attempted]:
+    """The jobs that start beside maintenance: each holds its nodes in a plan of what is to come."""
+    held = [(job, job.nodes, now, job.expected_end(now)) for job in running]
+    ended: set[int] = {t for w in windows for t in (w.time_s, w.until_s)}
+
+    def left_at(time: int) -> Matrix:
+        out = down | {n for w in windows if w.time_s <= time < w.until_s for n in w.nodes}
+        free = [list(row) for row in capacity]
+        for job, nodes, begin, end in held:
+            if begin <= time < end:
+                take(free, job, nodes)
+        return [[0] * len(row) if n in out else row for n, row in enumerate(free)]
+
+    def instants() -> list[int]:
+        times = {now} | ended | {t for _, _, begin, end in held for t in (begin, end)}
+        return sorted(t for t in times if t >= now)
+
+    def over(begin: int, job: Attempted) -> Matrix:
+        inside = [t for t in instants() if begin < t < begin + job.expected]
+        return lowest([left_at(t) for t in [begin, *inside]])
+
+    found: list[Attempted] = []
+    reserved = False
+    for job in queue:
+        times = [now] if reserved else instants()
+        begin = next((t for t in times if fits(over(t, job), job)), None)
+        if begin is None:
+            continue
+        nodes = choose(over(begin, job), capacity, job, False)
+        held.append((job, nodes, begin, begin + job.expected))
+        if begin == now:
+            job.start, job.nodes = now, nodes
+            found.append(job)
+        else:
+            reserved = True
     return found
 
 

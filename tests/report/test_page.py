@@ -227,7 +227,7 @@ def test_a_page_over_draws_says_so(tmp_path: Path) -> None:
     about, _, text = inside(out)
     assert about["names"] == ["easy", "easy-saf-saf"]
     assert "6 draws" in text
-    assert "Pictures are of the first one" in text
+    assert "The other pictures are of the first one" in text
 
 
 def test_lost_attempts_and_groups_of_nodes_are_in_the_page(tmp_path: Path) -> None:

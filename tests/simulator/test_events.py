@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cpdispatch import verify
 from cpdispatch.errors import DecisionError, InterruptedRunError, UsageError
-from cpdispatch.events import DRAIN, FAIL, REPAIR, UNDRAIN, Event, Events, Row, read
+from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, REPAIR, UNDRAIN, Event, Events, Row, read
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import CHECKPOINT, finished
@@ -149,6 +149,32 @@ def test_a_drained_node_may_fail_and_stays_drained_when_it_is_repaired() -> None
     assert times(made) == [(40, 90)]
 
 
+def test_nodes_join_and_leave_for_good() -> None:
+    course = happen((20, JOIN, "3"), (30, LEAVE, "0-1"))
+    rows = [(0, 3, 10, 10), (12, 4, 5, 5), (21, 1, 50, 50), (26, 2, 20, 20), (31, 2, 5, 5),
+            (32, 3, 1, 1)]  # fmt: skip
+    for dispatcher in ("easy", "conservative", "prb", "hcp"):
+        made = run(rows, course, dispatcher)
+        # Job 2 waits for the node that comes; job 3 ends on one that has left; job 6 is too wide.
+        assert times(made) == [(0, 10), (20, 25), (25, 75), (26, 46), (46, 51), (-1, -1)]
+        assert made.jobs["nodes"].tolist()[2:5] == [[0], [1, 2], [2, 3]]
+        assert attempts(made) == []
+
+
+def test_a_node_that_joins_first_is_not_there_before(tmp_path: Path) -> None:
+    made = run([(0, 1, 10, 10), (20, 1, 10, 10)], happen((15, JOIN, "3"), (18, LEAVE, "0")))
+    assert made.jobs["nodes"].tolist() == [[0], [1]]
+    assert made.happened == (
+        Event(0, LEAVE, (3,)), Event(15, JOIN, (3,)), Event(18, LEAVE, (0,)),
+    )  # fmt: skip
+    spoiled(made, Kind.DOWN, job_table=poked(made.job_table, "nodes", 0, [3]))
+    spoiled(made, Kind.DOWN, job_table=poked(made.job_table, "nodes", 1, [0]))
+    finished(made, tmp_path)
+    assert Run.load(tmp_path).verify() == []
+    again = run([(0, 1, 10, 10), (20, 1, 10, 10)], read(str(tmp_path / "events.csv")))
+    assert again.happened == made.happened
+
+
 def test_the_checker_reports_a_start_on_a_drained_node() -> None:
     made = run([(0, 4, 10, 10), (5, 1, 10, 10)], happen((2, DRAIN, "0-1"), (50, UNDRAIN, "0-1")))
     assert made.jobs["nodes"].tolist()[1] == [2]
@@ -214,10 +240,10 @@ def test_a_run_in_which_nothing_can_start_any_more_ends() -> None:
 
 @st.composite
 def failures(draw: st.DrawFn, nodes: int, last_s: int = 80) -> list[Event]:
-    """Nodes that fail or are drained, and come back, in order; some never do."""
+    """Nodes that fail, are drained or leave, and come back, in order; some never do."""
     found = []
     for node in range(nodes):
-        for begins, ends, most in ((FAIL, REPAIR, 6), (DRAIN, UNDRAIN, 3)):
+        for begins, ends, most in ((FAIL, REPAIR, 6), (DRAIN, UNDRAIN, 3), (LEAVE, JOIN, 2)):
             at = sorted(draw(st.sets(st.integers(0, last_s), max_size=most)))
             found += [Event(t, ends if k % 2 else begins, (node,)) for k, t in enumerate(at)]
     return sorted(found, key=lambda event: event.time_s)
@@ -296,7 +322,7 @@ def test_conservative_keeps_its_promises_until_a_node_is_lost(
     log, system, events, requeue = case
     log = replace(log, runtime_s=np.minimum(log.runtime_s, log.table.requested_s))
     promised: dict[int, int] = {}
-    first_s = min((e.time_s for e in events if e.kind in (FAIL, DRAIN)), default=2**62)
+    first_s = min((e.time_s for e in events if e.kind in (FAIL, DRAIN, LEAVE)), default=2**62)
 
     class Noted:
         name = "noted"

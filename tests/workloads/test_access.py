@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpdispatch import cli, verify
+from cpdispatch import access, cli, verify
 from cpdispatch.dispatch import REGISTRY
 from cpdispatch.errors import InputError
 from cpdispatch.jobs import ANYWHERE, Access, Column, JobTable, Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, Partition, System, load, ranges_of, system_as_dict
-from cpdispatch.workloads import access, from_table, prepare, read, table
+from cpdispatch.workloads import from_table, prepare, read, table
 from tests import strategies
 
 SIX = System(

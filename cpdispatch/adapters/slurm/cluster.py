@@ -103,6 +103,13 @@ class Job:
         What it holds while it runs, or held.
     left : str
         Why no instance can express it; empty if one can.
+    name : str
+    end_s : int
+        When it ended; for a job that runs, when its time limit is over.
+    ran : bool
+        Whether it has been started in its life as far as Slurm tells.
+    eligible_s : int
+        Since when Slurm may start it: not held, dependencies met; 0 where it may not.
     """
 
     key: str
@@ -135,6 +142,10 @@ class Job:
     tasks_most: int
     shares: tuple[Share, ...]
     left: str = ""
+    name: str = ""
+    end_s: int = 0
+    ran: bool = False
+    eligible_s: int = 0
 
     @property
     def pending(self) -> bool:
@@ -275,6 +286,12 @@ def job_of(row: dict[str, Any]) -> Job:
     gpus, left = _gpus(row, nodes)
     minutes = number_of(row.get("time_limit"))
     mark, _, wished = text_of(row.get("admin_comment")).partition(" ")
+    start_s = max(number_of(row.get("start_time")) or 0, 0)
+    end_s = max(number_of(row.get("end_time")) or 0, 0)
+    shares = () if state == PENDING else _shares(row, needed=state in _ON_NODES)
+    # One that was cancelled while it waited shows that instant as its start and its end.
+    ran = state != PENDING and start_s > 0
+    ran &= bool(shares or text_of(row.get("nodes")) or end_s > start_s)
     return Job(
         key,
         task_number(array, task) if one and task is not None else number,
@@ -290,7 +307,7 @@ def job_of(row: dict[str, Any]) -> Job:
         mark == MARK,
         wished if mark == MARK else "",
         max(number_of(row.get("submit_time")) or 0, 0),
-        max(number_of(row.get("start_time")) or 0, 0),
+        start_s,
         NO_LIMIT if not minutes or minutes < 0 else minutes * 60,
         nodes,
         cpus,
@@ -304,8 +321,12 @@ def job_of(row: dict[str, Any]) -> Job:
         array,
         tasks,
         number_of(row.get("array_max_tasks")) or 0,
-        () if state == PENDING else _shares(row, needed=state in _ON_NODES),
+        shares,
         _left(row) or left,
+        text_of(row.get("name")),
+        end_s,
+        ran,
+        max(number_of(row.get("eligible_time")) or 0, 0),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import Cluster, Job, Source, names_in, read
+from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.journal import Entry, Journal
 from cpdispatch.adapters.slurm.picture import Claim, Picture, take
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
@@ -106,13 +107,23 @@ class Driver:
     folder : Path
         Of the journal and the sign of life; `guard.locked` must be held for it.
     rules : Rules
+    durations : Durations, optional
+        Predicts how long jobs last, and learns from what is read. Default: requested times.
     """
 
-    def __init__(self, slurm: Slurm, dispatcher: Dispatcher, folder: Path, rules: Rules) -> None:
+    def __init__(
+        self,
+        slurm: Slurm,
+        dispatcher: Dispatcher,
+        folder: Path,
+        rules: Rules,
+        durations: Durations | None = None,
+    ) -> None:
         self._slurm = slurm
         self._dispatcher = dispatcher
         self._folder = folder
         self._rules = rules
+        self._durations = durations
         self._journal = Journal(folder)
 
     def cycle(self, stop: Callable[[], bool] = lambda: False) -> Cycle:
@@ -129,7 +140,12 @@ class Driver:
         done = Cycle(cluster.now_s, sum(job.running for job in cluster.jobs), unread=cluster.unread)
         claims = self._reconcile(cluster, done)
         cluster = replace(cluster, jobs=tuple(self._as_submitted(job) for job in cluster.jobs))
-        picture = take(cluster, self._wanted(cluster.now_s), claims, memory=self._rules.memory)
+        if self._durations is not None:
+            self._durations.see(cluster)
+        picture = take(
+            cluster, self._wanted(cluster.now_s), claims, memory=self._rules.memory,
+            durations=None if self._durations is None else self._durations.of,
+        )  # fmt: skip
         decision = decided(self._dispatcher, picture)
         starts = picture.starts(decision)
         left = [*picture.left, *self._hopeless(picture, decision)]

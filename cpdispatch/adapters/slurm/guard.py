@@ -21,13 +21,13 @@ _STOPPING_S = 120
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Be the only driver with this folder; the lock ends with the process, however that ends.
+def locked(folder: Path, *, driver: bool = True) -> Iterator[None]:
+    """Be the only driver, or watcher, with this folder; the lock ends with the process.
 
     Raises
     ------
     UsageError
-        When another driver has it, or the folder cannot be written.
+        When another one has it, or the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,9 +39,10 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            advice = "cpdispatch slurm drive --stop ends it" if driver else "name another folder"
             raise UsageError(
-                f"--state {folder}: a driver is running (process {_holder(folder)}); "
-                "cpdispatch slurm drive --stop ends it"
+                f"--state {folder}: {'a driver' if driver else 'one that uses it'} is running "
+                f"(process {_holder(folder)}); {advice}"
             ) from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

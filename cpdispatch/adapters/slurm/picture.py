@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from cpdispatch.adapters.slurm.cluster import (
     task_number,
 )
 from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.compiled.correction import INCREMENTAL, corrected
 from cpdispatch.decision import Decision
 from cpdispatch.errors import CpdispatchError
 from cpdispatch.instance import Dependencies, Instance, Reservation, Running, free_capacity
@@ -41,6 +43,9 @@ TASKS_MOST = 200
 """So many tasks of an array are looked at in a cycle; the others come when these have started."""
 APART_MOST = 8
 _UNSEEN = 2**47
+Durations: TypeAlias = Callable[[Job, int], tuple[int, int]]
+"""See `take`."""
+_corrected = getattr(corrected, "py_func", corrected)  # a few calls: not worth a compilation
 _AFTER = re.compile(r"(after(?:any|ok|notok)):(\d+)(_\*|_\d+)?\((\w+)\)")
 
 
@@ -87,6 +92,7 @@ def take(
     claims: Sequence[Claim] = (),
     *,
     memory: bool = True,
+    durations: Durations | None = None,
 ) -> Picture:
     """Take an instance of a cluster.
 
@@ -99,13 +105,24 @@ def take(
         What holds nodes though Slurm does not show it yet.
     memory : bool
         Whether Slurm hands out memory.
+    durations : callable, optional
+        From a job and its time limit, s, its expected and its upper duration, s, both from 1 to
+        the limit. Default: the limit is both.
 
     Raises
     ------
     CpdispatchError
         When the cluster has no node with a CPU.
     """
-    return _Taking(cluster, memory).picture(wanted, claims)
+    return _Taking(cluster, memory, durations).picture(wanted, claims)
+
+
+def limit_s_of(cluster: Cluster, limit_s: int, partition: str) -> int:
+    """A time limit, s; that of the partition, the first of a list, where a job has none."""
+    if limit_s != NO_LIMIT:
+        return max(limit_s, 1)
+    part = cluster.partitions.get(partition.split(",")[0])
+    return LIMITLESS_S if part is None or part.limit_s == NO_LIMIT else max(part.limit_s, 1)
 
 
 @dataclass(slots=True)
@@ -124,9 +141,10 @@ class _Ask:
 class _Taking:
     """What is looked up again and again while an instance is made."""
 
-    def __init__(self, cluster: Cluster, memory: bool) -> None:
+    def __init__(self, cluster: Cluster, memory: bool, durations: Durations | None) -> None:
         self.cluster = cluster
         self.memory = memory
+        self.durations = durations
         self.nodes = [node for node in cluster.nodes if node.cpus]
         if not self.nodes:
             raise CpdispatchError("Slurm shows no node with a CPU: is this a login to the cluster?")
@@ -298,21 +316,25 @@ class _Taking:
             request[k] = [*self.own(ask.core, ask.job.gpus, memory_mb), *more.of(k, ask)]
         jobs = [ask.job for ask in asked]
         limits_s = [self._limit_s(job) for job in jobs]
+        expected_s, upper_s = zip(*map(self._lasts_s, jobs), strict=True) if jobs else ((), ())
         return job_block(
             id=[job.number for job in jobs],
             submit_s=[min(job.submit_s, self.cluster.now_s) for job in jobs],
             units=[ask.units for ask in asked],
             requested_s=limits_s,
+            expected_s=expected_s,
+            upper_s=upper_s,
             request=request,
             **labels.of(jobs),
         )
 
     def _limit_s(self, job: Job) -> int:
-        """The time limit; that of the partition where the job has none."""
-        if job.limit_s != NO_LIMIT:
-            return max(job.limit_s, 1)
-        part = self.cluster.partitions.get(job.partition.split(",")[0])
-        return LIMITLESS_S if part is None or part.limit_s == NO_LIMIT else max(part.limit_s, 1)
+        return limit_s_of(self.cluster, job.limit_s, job.partition)
+
+    def _lasts_s(self, job: Job) -> tuple[int, int]:
+        """Expected and upper duration, s."""
+        limit_s = self._limit_s(job)
+        return (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
 
     def _dependencies(self, asked: Sequence[_Ask], running: Running) -> Dependencies | None:
         now = self.cluster.now_s
@@ -341,33 +363,36 @@ class _Taking:
         twice, and what does not fit any more is left out.
         """
         now, room = self.cluster.now_s, self.capacity.copy()
-        rows: list[tuple[Job | None, int, int, tuple[int, ...], list[int]]] = []
+        rows: list[_Holds] = []
 
         def hold(
-            job: Job | None, start_s: int, end_s: int, held: Iterable[tuple[int, list[int]]]
+            job: Job | None, start_s: int, limit_s: int, held: Iterable[tuple[int, list[int]]]
         ) -> None:
+            expected_s, upper_s = (limit_s, limit_s) if job is None else self._lasts_s(job)
             alike: dict[tuple[int, ...], list[int]] = {}
             for node, wish in held:
                 got = np.minimum(np.array(wish, dtype=np.int64), room[node])
                 room[node] -= got
                 if got.any():
                     alike.setdefault(tuple(got.tolist()), []).append(node)
-            rows.extend((job, start_s, end_s, *row) for row in alike.items())
+            rows.extend(
+                _Holds(job, start_s, limit_s, expected_s, upper_s, *row) for row in alike.items()
+            )
 
         for job in self.cluster.jobs:
             if job.running:
                 start_s = min(job.start_s, now)
-                hold(job, start_s, start_s + self._limit_s(job), self._shared(job))
+                hold(job, start_s, self._limit_s(job), self._shared(job))
         used = np.array([self.own(n.used_cpus, n.used_gpus, n.used_memory_mb) for n in self.nodes])
         unseen = np.maximum(used - (self.capacity - room), 0)
         for k, node in enumerate(self.nodes):
             if node.completing:
                 unseen[k] = room[k]
             if unseen[k].any():
-                hold(None, now, now + 1, [(k, unseen[k].tolist())])
+                hold(None, now, 1, [(k, unseen[k].tolist())])
         for claim in claims:
             held = self._promised(claim)
-            hold(claim.job, now, now + self._limit_s(claim.job), held)
+            hold(claim.job, now, self._limit_s(claim.job), held)
         return _running(now, rows, more, labels)
 
     def _shared(self, job: Job) -> list[tuple[int, list[int]]]:
@@ -495,40 +520,59 @@ class _More:
         return [*[0] * len(self._sets), *core, *memory, *[0] * self._aparts]
 
 
-def _running(
-    now: int,
-    rows: Sequence[tuple[Job | None, int, int, tuple[int, ...], list[int]]],
-    more: _More,
-    labels: _Labels,
-) -> Running:
+@dataclass(frozen=True, slots=True)
+class _Holds:
+    """Who holds so much of the own resource types of each of these nodes, and for how long."""
+
+    job: Job | None
+    start_s: int
+    limit_s: int
+    expected_s: int
+    upper_s: int
+    amounts: tuple[int, ...]
+    nodes: list[int]
+
+    def due_s(self, now: int) -> int:
+        """The expected end; corrected step by step where it has passed."""
+        limit = self.start_s + self.limit_s
+        due = self.start_s + self.expected_s
+        return due if due > now else int(_corrected(now, INCREMENTAL, due, limit, 0)[0])
+
+
+def _running(now: int, rows: Sequence[_Holds], more: _More, labels: _Labels) -> Running:
     """Rows of who holds what on which nodes; a job may have several."""
-    rows = sorted(rows, key=lambda row: (row[1], row[0].number if row[0] else _UNSEEN))
+    rows = sorted(rows, key=lambda row: (row.start_s, row.job.number if row.job else _UNSEEN))
     seen: set[int] = set()
     ids = []
-    for k, (job, *_) in enumerate(rows):
-        first = job is not None and job.number not in seen
-        ids.append(job.number if job is not None and first else _UNSEEN + k)
+    for k, row in enumerate(rows):
+        first = row.job is not None and row.job.number not in seen
+        ids.append(row.job.number if row.job is not None and first else _UNSEEN + k)
         seen.add(ids[-1])
-    start_s = np.array([row[1] for row in rows], dtype=np.int64)
-    end_s = np.array([row[2] for row in rows], dtype=np.int64)
-    request = [[*own, *more.held(own)] for _, _, _, own, _ in rows]
-    nodes = [row[4] for row in rows]
+    start_s = np.array([row.start_s for row in rows], dtype=np.int64)
+    limit_s = np.array([row.limit_s for row in rows], dtype=np.int64)
+    due_s = np.array([row.due_s(now) for row in rows], dtype=np.int64)
+    request = [[*row.amounts, *more.held(row.amounts)] for row in rows]
+    nodes = [row.nodes for row in rows]
     table = JobTable(
         job_block(
             id=ids,
-            submit_s=[min(job.submit_s, start) if job else start for job, start, *_ in rows],
+            submit_s=[
+                min(row.job.submit_s, row.start_s) if row.job else row.start_s for row in rows
+            ],
             units=[len(each) for each in nodes],
-            requested_s=np.maximum(end_s - start_s, 1),
+            requested_s=limit_s,
+            expected_s=[row.expected_s for row in rows],
+            upper_s=[row.upper_s for row in rows],
             request=np.array(request, dtype=np.int64).reshape(len(rows), more.width),
-            **labels.of([row[0] for row in rows]),
+            **labels.of([row.job for row in rows]),
         ),
         labels.names(),
     )
     return Running(
         table,
         sealed(start_s),
-        sealed(np.maximum(end_s, now + 1)),
-        sealed((end_s <= now).astype(np.int64)),
+        sealed(due_s),
+        sealed((start_s + limit_s <= now).astype(np.int64)),
         sealed(np.cumsum([0, *map(len, nodes)], dtype=np.int64)),
         sealed(np.array([node for each in nodes for node in each], dtype=np.int64)),
         sealed(np.ones(sum(map(len, nodes)), dtype=np.int64)),

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 
 from cpdispatch.adapters.slurm.cluster import WHOLE, Job, Source, read
+from cpdispatch.adapters.slurm.durations import Durations
+from cpdispatch.adapters.slurm.gain import Gain
 from cpdispatch.adapters.slurm.picture import Picture, take
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
 from cpdispatch.decision import Decision, Reason
@@ -49,8 +51,25 @@ class View:
     instance: Instance
 
 
-def watch(source: Source, dispatcher: Dispatcher, rules: Rules) -> View:
+def watch(
+    source: Source,
+    dispatcher: Dispatcher,
+    rules: Rules,
+    durations: Durations | None = None,
+    gain: Gain | None = None,
+    budget_s: float = 1e9,
+) -> View:
     """Read a cluster and ask a dispatcher what it would start now. Nothing is changed.
+
+    Parameters
+    ----------
+    source : Source
+    dispatcher : Dispatcher
+    rules : Rules
+    durations : Durations, optional
+        Predicts how long jobs last, and learns from what is read. Default: requested times.
+    gain : Gain, optional
+        A shadow simulation that goes on with what is read, for about ``budget_s`` seconds.
 
     Raises
     ------
@@ -60,19 +79,27 @@ def watch(source: Source, dispatcher: Dispatcher, rules: Rules) -> View:
         When the dispatcher fails.
     """
     cluster = read(source)
-    picture = take(cluster, lambda job: waits(job, rules), memory=rules.memory)
+    if durations is not None:
+        durations.see(cluster)
+    if gain is not None:
+        gain.see(cluster, budget_s)
+    picture = take(
+        cluster, lambda job: waits(job, rules), memory=rules.memory,
+        durations=None if durations is None else durations.of,
+    )  # fmt: skip
     decision = decided(dispatcher, picture)
     return View(
         cluster.now_s,
         sum(job.running for job in cluster.jobs),
-        tuple(_seen(picture, decision)),
+        tuple(seen_of(picture, decision)),
         {job.key: why for job, why in picture.left},
         cluster.unread,
         picture.instance,
     )
 
 
-def _seen(picture: Picture, decision: Decision) -> list[Seen]:
+def seen_of(picture: Picture, decision: Decision) -> list[Seen]:
+    """What becomes of each job of the queue, in its order."""
     instance = picture.instance
     keys = {job.number: job.key for job in picture.jobs}
     nodes_of = {job.key: nodes for job, nodes in picture.starts(decision)}

@@ -138,6 +138,13 @@ def read(paths: Sequence[str | os.PathLike[str]], zone: ZoneInfo) -> Records:
     return found
 
 
+def parse(content: bytes, called: str, zone: ZoneInfo) -> list[Record]:
+    """Read records from what ``sacct -P`` printed; ``called`` stands for the file in errors."""
+    found = Records()
+    _from_text(content, Path(called), zone, found)
+    return found.records
+
+
 # --------------------------------------------------------------------------------------- text
 
 
@@ -496,6 +503,12 @@ def columns_of(
         for name, text in record.extra.items():
             columns.extra.setdefault(name, []).append(text)
     return columns, left_out, notes
+
+
+def ended(found: Records) -> list[Record]:
+    """The jobs that ran to an end and whose size is known; of attempts, the last one."""
+    lasts = _last_attempts(found.records, Counter(), Counter())
+    return [record for record in lasts if not _unusable(record)]
 
 
 def _units(nodes: int, counts: Sequence[int]) -> int:

@@ -29,7 +29,7 @@ class Recorded:
     """What a cluster answered, and a simple Slurm that goes on from there.
 
     A job that is not held starts in `step` on the nodes that it names, or on any, when they are
-    free; it runs for ``seconds``. Each start is counted.
+    free; it runs for ``seconds``, its own if the row has some. Each start is counted.
     """
 
     def __init__(self, data: Mapping[str, Any], seconds: int = 3) -> None:
@@ -113,7 +113,9 @@ class Recorded:
         self.data["now_s"] += seconds
         now = self.data["now_s"]
         for row in self.data["jobs"]:
-            if row["job_state"] == "RUNNING" and now >= row["start_time"] + self.seconds:
+            if row["job_state"] == "RUNNING" and now >= row["start_time"] + row.get(
+                "seconds", self.seconds
+            ):
                 row["job_state"], row["end_time"] = "COMPLETED", now
                 self._hold(row, -1)
         for row in self.data["jobs"]:

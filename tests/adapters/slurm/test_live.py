@@ -344,9 +344,15 @@ def test_watching_a_live_cluster_changes_nothing(capsys: pytest.CaptureFixture[s
         made.slurm.submit("--mem=100", "--nodelist=n02")
         until(lambda: "RUNNING" in made.states(), "nothing runs")
         before = [(row["job_id"], row["job_state"], row["priority"]) for row in made.client.jobs()]
-        given = ["slurm", "watch", "--socket", str(made.slurm.socket), "--cycles", "1", "--json"]
+        socket = ["--socket", str(made.slurm.socket)]
+        given = ["slurm", "watch", *socket, "--cycles", "1", "--json", "--gain", "--predict",
+                 "last2", "--state", str(made.state)]  # fmt: skip
         assert cli.run(given) == 0
-        (seen,) = json.loads(capsys.readouterr().out)["jobs"]
+        row = json.loads(capsys.readouterr().out)
+        (seen,) = row["jobs"]
         assert seen["why"].startswith(("waits for", "reserved"))
+        assert row["gain"]["jobs"] == row["durations"]["jobs"] == 0
+        assert cli.run(["slurm", "explain", *socket, "--job", seen["job"]]) == 0
+        assert "Job 1 is on n02; " in capsys.readouterr().out
         after = [(row["job_id"], row["job_state"], row["priority"]) for row in made.client.jobs()]
         assert before == after

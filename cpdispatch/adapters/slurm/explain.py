@@ -1,0 +1,166 @@
+"""Why a job of a live Slurm waits: what the dispatcher says, and who is on its nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from cpdispatch.adapters.slurm.cluster import WHOLE, Cluster, Job, Source, read
+from cpdispatch.adapters.slurm.picture import Picture, take
+from cpdispatch.adapters.slurm.rules import Rules, decided, waits
+from cpdispatch.adapters.slurm.watch import Seen, seen_of
+from cpdispatch.decision import Decision
+from cpdispatch.dispatch import Dispatcher
+from cpdispatch.errors import UsageError
+from cpdispatch.solution.reasons import left_free
+
+MOST = 10
+"""So many jobs are named; of the others it is said how many they are."""
+
+
+def explain(source: Source, dispatcher: Dispatcher, rules: Rules, key: str) -> tuple[str, ...]:
+    """Sentences about a job: why it waits, or that it does not. Nothing is changed.
+
+    Parameters
+    ----------
+    source : Source
+    dispatcher : Dispatcher
+    rules : Rules
+    key : str
+        The job's number, or that of a task of an array, as ``12_3``. The number of an array stands
+        for the first of its tasks that wait.
+
+    Raises
+    ------
+    UsageError
+        When Slurm shows no such job.
+    SlurmError
+        When Slurm cannot be read.
+    DecisionError
+        When the dispatcher fails.
+    """
+    cluster = read(source)
+    picture = take(cluster, lambda job: waits(job, rules), memory=rules.memory)
+    position = next((k for k, job in enumerate(picture.jobs) if _is(job, key)), None)
+    if position is None:
+        return tuple(_not_in_queue(cluster, picture, rules, key))
+    decision = decided(dispatcher, picture)
+    seen = seen_of(picture, decision)[position]
+    return tuple(_in_queue(cluster, picture, decision, position, seen, dispatcher.name))
+
+
+def _is(job: Job, key: str) -> bool:
+    return job.key == key or (job.array > 0 and str(job.array) == key)
+
+
+def _not_in_queue(cluster: Cluster, picture: Picture, rules: Rules, key: str) -> Iterator[str]:
+    """About a job that a dispatcher is not asked about."""
+    # Of an array, a task that waits rather than one that runs or has ended.
+    found = sorted(
+        (job for job in cluster.jobs if _is(job, key)),
+        key=lambda job: (job.key != key, not job.pending, not job.running),
+    )
+    array = key.partition("_")[0]
+    found += [job for job in cluster.jobs if job.tasks and str(job.array) == array]
+    if not found:
+        raise UsageError(
+            f"--job {key}: Slurm shows no such job; it may have ended a while ago, or a task of a "
+            "long array may not be among those that are looked at yet"
+        )
+    job = found[0]
+    who = f"Job {job.key} of {job.user}"
+    left = {each.key: why for each, why in picture.left}
+    if job.running:
+        nodes = ", ".join(sorted(share.node for share in job.shares))
+        yield f"{who} runs since {_clock(job.start_s)} on {nodes}."
+    elif job.ended:
+        yield f"{who} has ended: {job.state.lower()}."
+    elif not job.pending:
+        yield f"{who} is about to end or to be queued again: {job.state.lower()}."
+    elif rules.partition and job.partition != rules.partition:
+        yield f"{who} is in the partition {job.partition}, which is not asked about."
+    elif job.key in left:
+        yield f"{who} would be left to Slurm: {left[job.key]}."
+    elif job.held and not rules.ours(job):
+        yield f"{who} is held by its user, or by an operator ({job.reason})."
+    elif job.dependency:
+        yield f"{who} waits for its dependency to be met: {job.dependency}."
+    else:
+        yield f"{who} waits, and is not in the queue: its partition {job.partition} may be down."
+    if job.pending and job.reason not in ("", "None"):
+        yield f"Slurm's own reason is {job.reason}."
+
+
+def _in_queue(
+    cluster: Cluster,
+    picture: Picture,
+    decision: Decision,
+    position: int,
+    seen: Seen,
+    name: str,
+) -> Iterator[str]:
+    instance, job = picture.instance, picture.jobs[position]
+    yield f"Job {job.key} of {job.user} has waited {seen.waited_s:,} s in {job.partition}."
+    each = "" if seen.units == 1 else "each "
+    memory = "all memory" if job.memory_mb == WHOLE else f"{job.memory_mb:,} MB"
+    gpus = "".join(f", {many} {kind}" for kind, many in sorted(job.gpus.items()))
+    cpus = -(-job.cpus // seen.units)
+    size = "all CPUs" if job.exclusive else f"{cpus} CPU{'s' * (cpus > 1)}"
+    plural = "s" if seen.units > 1 else ""
+    yield f"It asks for {seen.units} node{plural}, {each}with {size}{gpus} and {memory}."
+    if seen.nodes:
+        yield f"{name} would start it now on {', '.join(seen.nodes)}: {seen.why}."
+        return
+    yield f"{name} does not start it now: {seen.why}."
+    ahead = [each.key for each in picture.jobs[:position]]
+    starts = {each.key: set(nodes) for each, nodes in picture.starts(decision)}
+    if ahead:
+        yield f"Before it in the order of submission: {_some(ahead)}."
+    request = instance.queue.request[position]
+    able = (instance.system.capacity >= request).all(axis=1)
+    down = np.zeros(len(able), dtype=np.bool_)
+    down[instance.down] = True
+    free = (instance.free >= request).all(axis=1) & able & ~down
+    left = (left_free(instance, decision) >= request).all(axis=1)
+    names = np.array(picture.names)
+    told = f"Nodes that are large enough and allowed: {int(able.sum())}"
+    if (able & down).any():
+        told += f"; {_some(names[able & down].tolist())} cannot be used now"
+    yield f"{told}; with room now: {int(free.sum())}."
+    if (free & ~left).any():
+        taken = set(names[free & ~left].tolist())
+        by = [key for key, nodes in starts.items() if nodes & taken]
+        yield f"Room on {_some(sorted(taken))} goes to jobs that would start now: {_some(by)}."
+    busy = set(names[able & ~down & ~free].tolist())
+    yield from _holders(cluster, picture, busy)
+
+
+def _holders(cluster: Cluster, picture: Picture, busy: set[str]) -> Iterator[str]:
+    """Who runs on the nodes that have no room, by when it is expected to end."""
+    running = picture.instance.running
+    ends = dict(zip(running.jobs.id.tolist(), running.end_s.tolist(), strict=True))
+    rows = []
+    for job in cluster.jobs:
+        on = sorted(busy & {share.node for share in job.shares}) if job.running else []
+        if on and job.number in ends:
+            rows.append((ends[job.number], job.key, on))
+    rows.sort()
+    for end_s, name, on in rows[:MOST]:
+        yield f"Job {name} is on {_some(on)}; it is expected to end at {_clock(end_s)}."
+    if len(rows) > MOST:
+        yield f"Jobs beside these that are on such nodes: {len(rows) - MOST}."
+    for blocked in picture.instance.reservations:
+        kept = sorted(busy & {picture.names[node] for node in blocked.nodes})
+        if kept and blocked.start_s <= cluster.now_s:
+            yield f"A reservation keeps {_some(kept)} until {_clock(blocked.end_s)}."
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
+
+
+def _clock(time_s: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s))

@@ -1,0 +1,437 @@
+"""What a dispatcher would have led to on a live Slurm so far: a shadow simulation.
+
+The shadow has the cluster's nodes and gets each job when Slurm may start it. It starts jobs when
+and where the dispatcher decides. A job lasts in it as long as it does under Slurm, which is known
+when it has ended there. Until then it is known that the job lasts longer than it has run under
+Slurm. So the shadow's clock stands behind the real one: it never passes an instant at which a job
+could have ended in the shadow as far as is known. A job that the shadow starts earlier than Slurm
+stops the clock there until Slurm starts it, too. Nothing is guessed: the shadow comes to the same
+schedule as a simulation after all jobs have ended.
+
+A job that is cancelled while it waits under Slurm leaves the shadow at that instant, whether it
+waits or runs there, and is not counted. Jobs that ran when the watch began, and those that an
+instance cannot express or that are not driven, hold in the shadow what they hold under Slurm, when
+they do.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cpdispatch.adapters.slurm import kept
+from cpdispatch.adapters.slurm.cluster import (
+    PENDING,
+    WHOLE,
+    Cluster,
+    Job,
+    Node,
+    Share,
+    task_number,
+)
+from cpdispatch.adapters.slurm.picture import TASKS_MOST, Durations, limit_s_of, take
+from cpdispatch.adapters.slurm.rules import Rules, decided
+from cpdispatch.dispatch import Dispatcher
+from cpdispatch.errors import UsageError
+from cpdispatch.workloads.slurm.values import task_ranges
+
+FORMAT = "cpdispatch-slurm-gain/1"
+NAME = "gain.json"
+BOUND_S = 10
+"""Of the bounded slowdown."""
+SAVE_EVERY_S = 60
+FEW = 100
+"""With fewer jobs a difference says nothing."""
+_STARTABLE = frozenset(("None", "", "Resources", "Priority"))
+"""Why Slurm has not started a job that it would start if there were room; others are limits."""
+_AFTER = re.compile(r"after(?:any|ok|notok):\d+(?:_\*|_\d+)?\(\w+\)")
+
+
+class Entry(msgspec.Struct, omit_defaults=True):
+    """A job, under Slurm and in the shadow; times in seconds, 0 for what has not come.
+
+    Attributes
+    ----------
+    job : Job
+        As it was seen first; a task of an array by itself.
+    since_s, enters_s : int
+        Since when it waits, and when it comes into the shadow's queue: the same but where the
+        shadow's clock was further when the job was seen.
+    expected_s, upper_s : int
+        Durations as they were predicted at its submission.
+    start_s, seen_s, end_s : int
+        Under Slurm: its start, when it was last seen to run, its end.
+    ran : bool
+        Whether Slurm has run it, once it has ended.
+    shadow_s : int
+        When the shadow started it.
+    nodes : list of str
+        Where.
+    fixed : bool
+        Whether it does in the shadow what it does under Slurm.
+    counted : bool
+        Whether it belongs to the comparison: it was submitted since the watch began.
+    """
+
+    job: Job
+    since_s: int
+    enters_s: int
+    expected_s: int
+    upper_s: int
+    start_s: int = 0
+    seen_s: int = 0
+    end_s: int = 0
+    ran: bool = False
+    shadow_s: int = 0
+    nodes: list[str] = []
+    fixed: bool = False
+    counted: bool = False
+
+    @property
+    def runtime_s(self) -> int:
+        """How long it ran under Slurm, 1 s or more."""
+        return max(self.end_s - self.start_s, 1)
+
+    def over_s(self) -> int:
+        """When it leaves the shadow; 0 while that is not known."""
+        if not self.end_s:
+            return 0
+        if self.fixed or not self.ran:
+            return self.end_s
+        return self.shadow_s + self.runtime_s if self.shadow_s else 0
+
+    def sure_s(self) -> int:
+        """Up to when it runs in the shadow for sure, having been started there."""
+        lasts_s = self.seen_s - self.start_s if self.start_s else 0
+        return self.shadow_s + max(lasts_s, 1)
+
+
+class Totals(msgspec.Struct):
+    """Sums over the jobs that have ended under Slurm and in the shadow."""
+
+    jobs: int = 0
+    wait_s: int = 0
+    shadow_wait_s: int = 0
+    slowdown: float = 0.0
+    shadow_slowdown: float = 0.0
+
+    def add(self, entry: Entry) -> None:
+        """Count a job."""
+        self.jobs += 1
+        wait_s = max(entry.start_s - entry.since_s, 0)
+        shadow_wait_s = max(entry.shadow_s - entry.since_s, 0)
+        self.wait_s += wait_s
+        self.shadow_wait_s += shadow_wait_s
+        self.slowdown += _slowdown(wait_s, entry.runtime_s)
+        self.shadow_slowdown += _slowdown(shadow_wait_s, entry.runtime_s)
+
+
+def _slowdown(wait_s: int, runtime_s: int) -> float:
+    return max(1.0, (wait_s + runtime_s) / max(runtime_s, BOUND_S))
+
+
+class _File(msgspec.Struct):
+    format: str
+    made_with: str
+    begun_s: int
+    time_s: int
+    totals: Totals
+    jobs: dict[str, Entry]
+    done: dict[str, int]
+
+
+@dataclass(slots=True)
+class Gain:
+    """A shadow simulation beside a live Slurm.
+
+    Parameters
+    ----------
+    dispatcher : Dispatcher
+        Of its own: one that has a memory remembers the shadow's decisions.
+    rules : Rules
+    folder : Path
+        Where the state is kept over restarts.
+    every_s : int
+        The dispatcher decides at multiples of it since the beginning, if anything happened.
+    made_with : str
+        Of what the state is: one that was kept for something else is refused.
+    durations : callable, optional
+        See `cpdispatch.adapters.slurm.picture.take`.
+
+    Attributes
+    ----------
+    told : tuple of str
+        What the user is to know about the kept file.
+    begun_s, time_s : int
+        When it began; the shadow's last decision.
+    totals : Totals
+    """
+
+    dispatcher: Dispatcher
+    rules: Rules
+    folder: Path
+    every_s: int
+    made_with: str
+    durations: Durations | None = None
+    told: tuple[str, ...] = ()
+    begun_s: int = 0
+    time_s: int = 0
+    totals: Totals = field(default_factory=Totals)
+    _jobs: dict[str, Entry] = field(default_factory=dict, repr=False)
+    _done: dict[str, int] = field(default_factory=dict, repr=False)
+    """When each job that has left both ended under Slurm, as long as Slurm shows it."""
+    _kept_back: set[str] = field(default_factory=set, repr=False)
+    """Jobs that Slurm would not have started at the last look."""
+    _looked_s: int = field(default=0, repr=False)
+    _saved_s: int = field(default=0, repr=False)
+
+    def see(self, cluster: Cluster, budget_s: float = 1e9) -> None:
+        """Take note of what happened under Slurm, and let the shadow go on.
+
+        It ends after about so many seconds of real time, and goes on at the next call.
+
+        Raises
+        ------
+        DecisionError
+            When the dispatcher fails.
+        UsageError
+            When the kept file cannot be read or written, or belongs to another dispatcher.
+        """
+        first = not self._looked_s and self._load(cluster)
+        self._note(cluster, first)
+        self._looked_s = cluster.now_s
+        end = time.monotonic() + budget_s
+        while time.monotonic() < end:
+            instant_s = self._next_s()
+            if instant_s is None or instant_s >= min(cluster.now_s, self._sure_s(cluster.now_s)):
+                break
+            self._decide(cluster, instant_s)
+        if not 0 <= cluster.now_s - self._saved_s < SAVE_EVERY_S:
+            self.save()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The comparison so far: means over jobs that ended in both, None where there is none."""
+        jobs, totals = self.totals.jobs, self.totals
+        counted = [entry for entry in self._jobs.values() if entry.counted]
+        return {
+            "dispatcher": self.dispatcher.name,
+            "since_s": self.begun_s,
+            "simulated_until_s": min(self._looked_s, self._sure_s(self._looked_s)),
+            "jobs": jobs,
+            "jobs_open": sum(not entry.fixed for entry in counted),
+            "jobs_as_slurm": sum(entry.fixed for entry in counted),
+            "wait_s_mean": totals.wait_s / jobs if jobs else None,
+            "shadow_wait_s_mean": totals.shadow_wait_s / jobs if jobs else None,
+            "slowdown_mean": totals.slowdown / jobs if jobs else None,
+            "shadow_slowdown_mean": totals.shadow_slowdown / jobs if jobs else None,
+        }
+
+    def save(self) -> None:
+        """Write the state; nothing before the first look, which reads it."""
+        if self._looked_s:
+            kept.save(
+                self.folder / NAME,
+                _File(FORMAT, self.made_with, self.begun_s, self.time_s, self.totals, self._jobs,
+                      self._done),
+            )  # fmt: skip
+            self._saved_s = self._looked_s
+
+    def _load(self, cluster: Cluster) -> bool:
+        """Read the state; whether it is a new one."""
+        path = self.folder / NAME
+        found, self.told = kept.load(path, _File, "a shadow simulation", FORMAT)
+        if found is None:
+            self.begun_s, self.time_s = cluster.now_s, cluster.now_s - 1
+            return True
+        if found.made_with != self.made_with:
+            raise UsageError(
+                f"{path}: is of {found.made_with}, not of {self.made_with}: name another --state, "
+                "or remove the file"
+            )
+        self.begun_s, self.time_s, self.totals = found.begun_s, found.time_s, found.totals
+        self._jobs, self._done = found.jobs, found.done
+        return False
+
+    # ------------------------------------------------------------------------ what Slurm does
+
+    def _note(self, cluster: Cluster, first: bool) -> None:
+        """Take note of what happened; at the ``first`` look what runs is nobody's decision here."""
+        now_s = cluster.now_s
+        kept_back: set[str] = set()
+        present: set[str] = set()
+        for job in _each(cluster):
+            present.add(job.key)
+            entry = self._jobs.get(job.key)
+            if entry is None and (
+                (job.ended and (first or not job.ran))
+                or (job.end_s and job.end_s <= self._done.get(job.key, 0))
+            ):
+                continue
+            if entry is None and job.pending and not _let_go(job, now_s):
+                kept_back.add(job.key)
+                continue
+            if entry is None:
+                entry = self._jobs[job.key] = self._entry(cluster, job, first)
+            if job.pending:
+                entry.start_s = 0  # it may have been queued again
+            elif job.ran:
+                entry.start_s = job.start_s
+            if job.running:
+                entry.seen_s = now_s
+            if entry.fixed and job.shares:
+                entry.job = replace(entry.job, shares=job.shares)
+            if job.ended and not entry.end_s:
+                entry.end_s, entry.ran = min(job.end_s or now_s, now_s), job.ran
+        for key, entry in self._jobs.items():
+            # Forgotten by Slurm before it was seen to end: how long it ran nobody knows.
+            if key not in present and not entry.end_s and not _in_array(key, cluster):
+                entry.end_s, entry.ran = now_s, False
+        self._done = {key: end_s for key, end_s in self._done.items() if key in present}
+        self._kept_back = kept_back
+
+    def _entry(self, cluster: Cluster, job: Job, first: bool) -> Entry:
+        """A job that is seen for the first time."""
+        since_s = max(job.submit_s, min(job.eligible_s, cluster.now_s))
+        if job.key in self._kept_back:
+            since_s = max(since_s, self._looked_s)
+        parts = job.dependency.split(",")
+        # Slurm has let it go: what it waited for has ended there, and must end in the shadow.
+        understood = all(_AFTER.fullmatch(part) for part in parts)
+        after = re.sub(r"after(ok|notok)", "afterany", job.dependency) if understood else ""
+        limit_s = limit_s_of(cluster, job.limit_s, job.partition)
+        said = (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
+        other = bool(self.rules.partition) and job.partition != self.rules.partition
+        return Entry(
+            replace(job, dependency=after),
+            since_s,
+            max(since_s, self.time_s + 1),
+            *said,
+            fixed=other or bool(job.left) or (first and job.running),
+            counted=job.submit_s >= self.begun_s,
+        )
+
+    # ------------------------------------------------------------------------- what the shadow does
+
+    def _next_s(self) -> int | None:
+        """The next instant at which the dispatcher decides; None if nothing is to come."""
+        events: list[int] = []
+        for entry in self._jobs.values():
+            if entry.fixed:
+                events += [entry.start_s, entry.end_s]
+            else:
+                events.append(entry.over_s())
+                if not entry.shadow_s:
+                    events.append(entry.enters_s)
+        coming = [event for event in events if event > self.time_s]
+        if not coming:
+            return None
+        return self.begun_s - (self.begun_s - min(coming)) // self.every_s * self.every_s
+
+    def _sure_s(self, now_s: int) -> int:
+        """Before this instant it is known which jobs run in the shadow."""
+        return min(
+            (entry.sure_s() for entry in self._jobs.values() if entry.shadow_s and not entry.end_s),
+            default=now_s,
+        )
+
+    def _decide(self, cluster: Cluster, instant_s: int) -> None:
+        self.time_s = instant_s
+        for key, entry in list(self._jobs.items()):
+            over_s = entry.over_s()
+            if over_s and over_s <= instant_s:
+                del self._jobs[key]
+                self._done[key] = entry.end_s
+                if entry.counted and entry.ran and not entry.fixed:
+                    self.totals.add(entry)
+        waiting = list(self._waiting(instant_s))
+        if not waiting:
+            return
+        nodes = {node.name: node for node in cluster.nodes}
+        running = [
+            replace(
+                entry.job, state="RUNNING", start_s=start_s, priority=1,
+                shares=entry.job.shares if entry.fixed else _shares(cluster, entry, nodes),
+            )
+            for entry in self._jobs.values()
+            if 0 < (start_s := entry.start_s if entry.fixed else entry.shadow_s) <= instant_s
+        ]  # fmt: skip
+        pending = [
+            replace(entry.job, state=PENDING, reason="", priority=1, start_s=0, shares=())
+            for entry in waiting
+        ]
+        empty = [
+            replace(node, used_cpus=0, used_memory_mb=0, used_gpus={}, completing=False)
+            for node in cluster.nodes
+        ]
+        shadow = replace(cluster, now_s=instant_s, jobs=(*running, *pending), nodes=tuple(empty))
+        said = {key: (entry.expected_s, entry.upper_s) for key, entry in self._jobs.items()}
+        picture = take(
+            shadow, lambda job: True, memory=self.rules.memory,
+            durations=lambda job, limit_s: said[job.key],
+        )  # fmt: skip
+        for job, names in picture.starts(decided(self.dispatcher, picture)):
+            entry = self._jobs[job.key]
+            entry.shadow_s, entry.nodes = instant_s, list(names)
+
+    def _waiting(self, instant_s: int) -> Iterator[Entry]:
+        """The shadow's queue: of an array, as many tasks as may run beside those that do."""
+        busy: dict[int, int] = {}
+        for entry in self._jobs.values():
+            if entry.shadow_s or (entry.fixed and entry.start_s):
+                busy[entry.job.array] = busy.get(entry.job.array, 0) + 1
+        for entry in self._jobs.values():
+            if entry.fixed or entry.shadow_s or entry.enters_s > instant_s:
+                continue
+            array, most = entry.job.array, entry.job.tasks_most
+            if array and most:
+                if busy.get(array, 0) >= most:
+                    continue
+                busy[array] = busy.get(array, 0) + 1
+            yield entry
+
+
+def _each(cluster: Cluster) -> Iterator[Job]:
+    """Jobs, and the tasks of arrays that wait together one by one."""
+    for job in cluster.jobs:
+        if not job.tasks:
+            yield job
+            continue
+        numbers = (number for part in task_ranges(job.tasks) for number in part)
+        for number in islice(numbers, TASKS_MOST):
+            key = f"{job.array}_{number}"
+            own = task_number(job.array, number)
+            yield replace(job, key=key, address=key, tasks="", number=own)
+
+
+def _let_go(job: Job, now_s: int) -> bool:
+    """Whether Slurm would start a waiting job if there were room."""
+    if job.held or not 0 < job.eligible_s <= now_s:
+        return False
+    return job.reason in _STARTABLE or job.reason.startswith("ReqNodeNotAvail")
+
+
+def _in_array(key: str, cluster: Cluster) -> bool:
+    array = key.partition("_")[0]
+    return "_" in key and any(job.tasks and job.array == int(array) for job in cluster.jobs)
+
+
+def _shares(cluster: Cluster, entry: Entry, nodes: dict[str, Node]) -> tuple[Share, ...]:
+    """What a job holds in the shadow."""
+    job, found = entry.job, []
+    parts = [cluster.partitions.get(name) for name in job.partition.split(",")]
+    whole = job.exclusive or any(part is not None and part.exclusive for part in parts)
+    for name in entry.nodes:
+        node = nodes.get(name)
+        if node is None:
+            continue
+        cpus = node.cpus if whole else -(-job.cpus // len(entry.nodes))
+        memory_mb = node.memory_mb if job.memory_mb == WHOLE else job.memory_mb
+        found.append(Share(name, -(-cpus // node.threads), memory_mb, job.gpus))
+    return tuple(found)

@@ -1,0 +1,117 @@
+"""What ran at once against the limits of a system, added up from the schedule alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.errors import InputError
+from cpdispatch.system import Limit, System
+from cpdispatch.verify.levels import Sweep
+from cpdispatch.verify.violation import Kind, Violation, jobs_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """Times in which jobs ran, one row each: row in the table of jobs, from when to when."""
+
+    job: IntArray
+    start_s: IntArray
+    end_s: IntArray
+
+
+def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
+    """Whether more ran at once than the system's limits allow.
+
+    Parameters
+    ----------
+    jobs : DataFrame
+        The columns ``id``, ``units``, ``request_<resource>``, and those that the limits name.
+    system : System
+    spell : Spell
+
+    Raises
+    ------
+    InputError
+        When a column that a limit names is missing.
+    """
+    found = []
+    ids = jobs["id"].to_numpy(dtype=np.int64)
+    lasting = spell.end_s > spell.start_s
+    job, start_s, end_s = spell.job[lasting], spell.start_s[lasting], spell.end_s[lasting]
+    for limit in system.limits:
+        row, name, names = _held(jobs, limit)
+        amount = _amount(jobs, limit)
+        # Each spell once for each value of its job.
+        by_job = np.argsort(row, kind="stable")
+        low, high = np.searchsorted(row[by_job], (job, job + 1))
+        each = np.repeat(np.arange(len(job)), high - low)
+        within = np.arange(len(each)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+        place = name[by_job[low[each] + within]]
+        sweep = Sweep.of(place, start_s[each], end_s[each])
+        level = sweep.level(amount[job[each]])
+        for k in sweep.firsts(level > limit.most)[:_MOST].tolist():
+            time, which = int(sweep.time[k]), int(sweep.place[k])
+            on = (place == which) & (start_s[each] <= time) & (time < end_s[each])
+            whose = f" of {limit.per} {names[which]}" if limit.per else ""
+            text = (
+                f"{level[k]} {limit.of}{whose} run at {time}, {limit}: "
+                f"{jobs_text(ids[job[each[on]]].tolist())}"
+            )
+            found.append(Violation(Kind.LIMIT, text))
+    return found
+
+
+def beyond(jobs: pd.DataFrame, system: System) -> BoolArray:
+    """Which jobs ask by themselves for more than a limit allows, shape (jobs,)."""
+    over = np.zeros(len(jobs), dtype=np.bool_)
+    for limit in system.limits:
+        row, _, _ = _held(jobs, limit)
+        over[row[_amount(jobs, limit)[row] > limit.most]] = True
+    return over
+
+
+def _amount(jobs: pd.DataFrame, limit: Limit) -> IntArray:
+    """What each job counts, shape (jobs,)."""
+    if limit.of == "jobs":
+        return np.ones(len(jobs), dtype=np.int64)
+    units = jobs["units"].to_numpy(dtype=np.int64)
+    amount: IntArray = units * jobs[f"request_{limit.of}"].to_numpy(dtype=np.int64)
+    return amount
+
+
+def _held(jobs: pd.DataFrame, limit: Limit) -> tuple[IntArray, IntArray, list[str]]:
+    """The jobs that a limit holds for, the number of the value of each, and the values."""
+    if not limit.per:
+        every = np.arange(len(jobs))
+        return every, np.zeros_like(every), [""]
+    if limit.per not in jobs.columns:
+        raise InputError("the table of jobs lacks this column", field=limit.per)
+    rows, numbers, names = [], [], dict[str, int]()
+    for k, value in enumerate(jobs[limit.per].tolist()):
+        text = _text(value)
+        for part in {part.strip() for part in text.split(",")} if _lists(limit) else {text}:
+            if part and limit.name in ("", part):
+                rows.append(k)
+                numbers.append(names.setdefault(part, len(names)))
+    return np.array(rows, dtype=np.int64), np.array(numbers, dtype=np.int64), list(names)
+
+
+def _lists(limit: Limit) -> bool:
+    """Whether a job may have several values of the limit's column."""
+    return limit.per == "partition"
+
+
+def _text(value: Any) -> str:
+    """A value as a text; an unknown one is ""."""
+    if not isinstance(value, str) and (value is None or value != value or value < 0):
+        return ""
+    return str(int(value)) if isinstance(value, float) else str(value).strip()

@@ -1,0 +1,58 @@
+"""Limits kept by adding everything up again at each instant; jobs start in order of submission."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cpdispatch.system import Limit
+
+
+@dataclass(frozen=True)
+class PlainJob:
+    submit_s: int
+    runtime_s: int
+    cores: int
+    user: str
+    queue: str
+    partition: str = ""
+
+
+def counts(limit: Limit, job: PlainJob) -> dict[str, int]:
+    """What a job counts in a limit, by the value that it counts for."""
+    amount = 1 if limit.of == "jobs" else job.cores
+    if not limit.per:
+        return {"": amount}
+    values = str(getattr(job, limit.per)).split(",")
+    return {v: amount for v in values if v and limit.name in ("", v)}
+
+
+def has_room(limits: Sequence[Limit], job: PlainJob, others: Sequence[PlainJob]) -> bool:
+    for limit in limits:
+        for value, amount in counts(limit, job).items():
+            if amount + sum(counts(limit, o).get(value, 0) for o in others) > limit.most:
+                return False
+    return True
+
+
+def starts(limits: Sequence[Limit], jobs: Sequence[PlainJob], cores: int) -> list[int]:
+    """Start of each job on a pool, seconds; -1 of those that never run. Jobs by submission."""
+    start = [-1] * len(jobs)
+    coming = [k for k, job in enumerate(jobs) if job.cores <= cores and has_room(limits, job, [])]
+    behind: list[int] = []
+    offered: list[int] = []
+    running: list[int] = []
+    while coming or behind or offered or running:
+        ends = [start[k] + jobs[k].runtime_s for k in running]
+        now = min(ends + [jobs[k].submit_s for k in coming])
+        running = [k for k, end in zip(running, ends, strict=True) if end > now]
+        behind = sorted(behind + [k for k in coming if jobs[k].submit_s == now])
+        coming = [k for k in coming if jobs[k].submit_s > now]
+        for k in list(behind):
+            if has_room(limits, jobs[k], [jobs[o] for o in running + offered]):
+                behind.remove(k)
+                offered = sorted([*offered, k])
+        while offered and sum(jobs[k].cores for k in [*running, offered[0]]) <= cores:
+            start[offered[0]] = now
+            running.append(offered.pop(0))
+    return start

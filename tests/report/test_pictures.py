@@ -1,0 +1,181 @@
+"""Pictures of runs: what they draw is what the schedule says."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cpdispatch import cli, verify
+from cpdispatch.cli.runs import kind_of, side_by_side
+from cpdispatch.errors import UsageError
+from cpdispatch.experiment import RunSummary
+from cpdispatch.report import Shown, pictures
+from cpdispatch.simulator import Run
+
+pytest.importorskip("matplotlib")
+
+LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
+    f"{k},{k * 5},{20 + k * 37 % 50},100,{1 + k % 5},1,{k % 3}\n" for k in range(1, 61)
+)
+OF_ANY = {"queue", "queue_box"}
+OF_STARTED = OF_ANY | {
+    "utilisation", "wait_ecdf", "slowdown_ecdf", "wait_box", "slowdown_box", "waits", "jobs",
+}  # fmt: skip
+COMPARED = OF_STARTED | {"ratios"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of a small log on a pool of eight cores."""
+    place = tmp_path_factory.mktemp("pictures")
+    (place / "small.csv").write_text(LOG)
+    assert simulate(place / "small.csv", "-d", "easy", "-d", "sjf", "--out", place / "runs") == 0
+    for name in ("easy", "sjf"):
+        run = Run.load(place / "runs" / name)
+        assert verify.run(run.jobs, run.system) == []
+    return place / "runs"
+
+
+@pytest.fixture(scope="module")
+def shown(runs: Path) -> list[Shown]:
+    return [Shown(name, Run.load(runs / name), {}) for name in ("easy", "sjf")]
+
+
+def simulate(log: Path, *more: object) -> int:
+    return cli.run(["simulate", str(log), "--system", "8", *map(str, more), "--cores", "1"])
+
+
+def names(folder: Path) -> set[str]:
+    for path in folder.glob("*.svg"):
+        assert ET.parse(path).getroot().tag.endswith("svg")
+    return {path.stem for path in folder.iterdir()}
+
+
+def test_compare_draws_what_runs_have_and_says_what_is_lacking(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "steps.svg").write_text("of earlier runs")
+    assert cli.run(["compare", str(runs), "--plot", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert names(tmp_path) == COMPARED
+    assert f"{tmp_path}: {len(COMPARED)} pictures (SVG)" in out
+    assert "No decisions.svg: replays in compiled code are timed as a whole." in out
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert cli.run(["compare", str(runs), "--plot", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {Path(path).stem for path in told["pictures"]} == COMPARED
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_measured_decisions_are_drawn(folder: Path, tmp_path: Path) -> None:
+    assert cli.run(["compare", str(folder), "--plot", str(tmp_path)]) == 0
+    assert names(tmp_path) == COMPARED | {"decisions", "steps"}
+
+
+def test_simulate_draws_without_saving_each_log_in_its_folder(tmp_path: Path) -> None:
+    for name in ("one.csv", "two.csv"):
+        (tmp_path / name).write_text(LOG)
+    plot = tmp_path / "plot"
+    assert simulate(tmp_path / "one.csv", tmp_path / "two.csv", "--plot", plot) == 0
+    assert {path.name for path in plot.iterdir()} == {"1-one-8", "2-two-8"}
+    assert names(plot / "1-one-8") == names(plot / "2-two-8") == OF_STARTED
+    assert {path.name for path in tmp_path.iterdir()} == {"one.csv", "two.csv", "plot"}
+
+
+def test_a_log_of_which_nothing_starts(tmp_path: Path) -> None:
+    log = tmp_path / "wide.csv"
+    log.write_text("id,submit,runtime,requested,units,core,user\n1,0,9,9,9,1,0\n")
+    assert simulate(log, "--plot", tmp_path / "plot") == 0
+    assert names(tmp_path / "plot") == OF_ANY
+
+
+def test_users_and_waits_are_of_all_draws(runs: Path, tmp_path: Path) -> None:
+    assert simulate(runs.parent / "small.csv", "--shake", 2, "--out", tmp_path) == 0
+    draws = [Run.load(tmp_path / f"draw-{k}") for k in range(2)]
+    summaries = [RunSummary.of(run) for run in draws]
+    ((of,), _) = side_by_side(summaries, {kind_of(draws[0].about): draws[0]})
+    of_draws = [run.by_user()["1"] for run in draws]
+    assert of_draws[0]["wait_s_mean"] != of_draws[1]["wait_s_mean"]
+    mean_s = sum(user["wait_s_mean"] * user["jobs"] for user in of_draws) / 40
+    assert of.waits_of_users["1"][:2] == pytest.approx((20, mean_s))
+
+
+def drawn(axis: Any) -> list[Any]:
+    return [patch.get_data() for patch in axis.patches]
+
+
+def test_curves_over_time_are_means_of_the_schedule(shown: list[Shown]) -> None:
+    held = drawn(pictures.utilisation(shown).axes[0])
+    waiting = drawn(pictures.queue(shown).axes[0])
+    ends_s = [int(of.run.schedule().end_s.max()) for of in shown]
+    begin_s, many = int(shown[0].run.schedule().submit_s.min()), 0
+    for of, use, queue in zip(shown, held, waiting, strict=True):
+        schedule = of.run.schedule()
+        edges = np.round(use.edges * _unit(use.edges, max(ends_s) - begin_s)).astype(int) + begin_s
+        assert (edges[0], edges[-1]) == (begin_s, max(ends_s))
+        for low, high, share, length in zip(
+            edges[:-1], edges[1:], use.values, queue.values, strict=True
+        ):
+            cores = jobs = 0
+            for second in range(low, high):
+                runs = (schedule.start_s <= second) & (second < schedule.end_s)
+                cores += int(schedule.units[runs].sum())
+                jobs += int(((schedule.submit_s <= second) & (second < schedule.start_s)).sum())
+            assert share == pytest.approx(100 * cores / (high - low) / 8)
+            assert length == pytest.approx(jobs / (high - low))
+            many += 1
+    assert many > 100
+
+
+def _unit(edges: Any, span_s: int) -> int:
+    return round(span_s / float(edges[-1]))
+
+
+def test_percentiles_of_the_queue_are_over_time(shown: list[Shown]) -> None:
+    axis = pictures.queue_box(shown).axes[0]
+    for number, of in enumerate(shown):
+        schedule = of.run.schedule()
+        seconds = np.arange(schedule.submit_s.min(), schedule.end_s.max() + 1)[:, None]
+        length = ((schedule.submit_s <= seconds) & (seconds < schedule.start_s)).sum(axis=1)
+        line, median, mean = axis.lines[3 * number : 3 * number + 3]
+        expected = np.quantile(length, (0.05, 0.95), method="inverted_cdf")
+        assert np.allclose(line.get_xdata(), expected)
+        assert median.get_xdata()[0] == np.quantile(length, 0.5, method="inverted_cdf")
+        assert mean.get_xdata()[0] == pytest.approx(length.mean())
+
+
+def test_ratios_are_to_the_first_run(shown: list[Shown]) -> None:
+    rows = [of.run.metrics for of in shown]
+    figure = pictures.ratios(shown, rows)
+    assert figure.axes[0].get_yticklabels()[0].get_text() == "mean wait"
+    ratios = figure.axes[0].lines[0].get_xdata()
+    assert ratios[0] == rows[1]["wait_s_mean"] / rows[0]["wait_s_mean"]
+    assert ratios[2] == rows[1]["bounded_slowdown_mean"] / rows[0]["bounded_slowdown_mean"]
+    low, high = figure.axes[0].get_xlim()
+    assert low <= min(ratios) <= max(ratios) <= high
+
+
+def test_deciles_are_drawn_of_ten_draws_or_more(shown: list[Shown]) -> None:
+    draws = [{"wait_s_mean": 3600.0 * k, "wait_s_max": 259_200.0 * k} for k in range(1, 12)]
+    few, many = (pictures.waits(shown[:1], [draws[:n]]).axes[0].lines for n in (9, 11))
+    assert (len(few), len(many)) == (1, 3)
+    assert list(many[1].get_xdata()) == [2, 10]
+    assert list(many[2].get_ydata()) == [6, 30]
+
+
+def test_what_cannot_be_drawn_is_said_before_there_is_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "small.csv"
+    log.write_text(LOG)
+    assert simulate(log, "--plot", log) == 2
+    assert "this is a file; name a folder" in capsys.readouterr().err
+    assert simulate(log, *(f"-deasy:threshold={k}" for k in range(9)), "--plot", tmp_path) == 2
+    assert "9 runs: pictures show 8 at most" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="8 at most"):
+        pictures.check(9)

@@ -1,0 +1,206 @@
+"""Limits: what may run at once, in replays by the general loop, and what `verify` says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch import verify
+from cpdispatch.compiled.replay import Replays
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.events import FAIL, REPAIR, Events, Row
+from cpdispatch.jobs import Workload
+from cpdispatch.simulator.gates import BEYOND
+from cpdispatch.simulator.replay import simulate
+from cpdispatch.system import Limit, NodeGroup, System, find, system_as_dict
+from cpdispatch.verify.violation import Kind
+from cpdispatch.workloads.table import from_table
+from tests.oracles.plain_gates import PlainJob, starts
+
+CORES = 8
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[PlainJob]:
+    one = st.builds(
+        PlainJob,
+        submit_s=st.integers(0, 30),
+        runtime_s=st.integers(1, 20),
+        cores=st.integers(1, CORES),
+        user=st.sampled_from(["", "ann", "bob"]),
+        queue=st.sampled_from(["short", "long"]),
+        partition=st.sampled_from(["", "p", "q", "p,q"]),
+    )
+    return sorted(draw(st.lists(one, min_size=1, max_size=12)), key=lambda job: job.submit_s)
+
+
+@st.composite
+def some_limits(draw: st.DrawFn) -> tuple[Limit, ...]:
+    names = {"user": ["", "ann"], "queue": ["", "long"], "partition": ["", "p"], "": [""]}
+    made = []
+    for _ in range(draw(st.integers(1, 3))):
+        per = draw(st.sampled_from(sorted(names)))
+        of = draw(st.sampled_from(["jobs", "core"]))
+        most = draw(st.integers(0, 3) if of == "jobs" else st.integers(0, CORES))
+        made.append(Limit(most, of, per, draw(st.sampled_from(names[per]))))
+    return tuple(made)
+
+
+def workload_of(jobs: list[PlainJob]) -> Workload:
+    frame = pd.DataFrame(
+        {
+            "id": range(1, len(jobs) + 1),
+            "submit": [job.submit_s for job in jobs],
+            "runtime": [job.runtime_s for job in jobs],
+            "requested": [job.runtime_s + 3 for job in jobs],
+            "units": [job.cores for job in jobs],
+            "core": 1,
+            "user": [job.user for job in jobs],
+            "queue": [job.queue for job in jobs],
+            "partition": [job.partition for job in jobs],
+        }
+    )
+    return from_table(frame)
+
+
+def limited(*limits: Limit) -> System:
+    return replace(System.pool(CORES), limits=limits)
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs(), some_limits())
+def test_starts_are_those_of_the_plain_rule(jobs: list[PlainJob], limits: tuple[Limit, ...]):
+    run = simulate(workload_of(jobs), limited(*limits), "fifo")
+    assert run.jobs["start"].tolist() == starts(limits, jobs, CORES)
+    assert verify.run(run.jobs, run.system) == []
+
+
+@settings(max_examples=15, deadline=None)
+@given(jobs(), some_limits(), st.sampled_from(["easy", "conservative", "sjf", "best"]))
+def test_every_dispatcher_keeps_limits(jobs: list[PlainJob], limits: tuple[Limit, ...], name: str):
+    for trigger in ("instant",) if name == "best" else ("instant", "event"):
+        run = simulate(workload_of(jobs), limited(*limits), name, trigger=trigger)
+        assert verify.run(run.jobs, run.system) == []
+
+
+@settings(max_examples=15, deadline=None)
+@given(jobs())
+def test_limits_that_never_bind_change_nothing(jobs: list[PlainJob]):
+    wide = [Limit(1000, of, per) for of in ("jobs", "core") for per in ("", "user", "queue")]
+    free = simulate(workload_of(jobs), System.pool(CORES), "easy")
+    kept = simulate(workload_of(jobs), limited(*wide), "easy")
+    assert kept.jobs["start"].tolist() == free.jobs["start"].tolist()
+
+
+TWO = [PlainJob(0, 10, 2, "ann", "short"), PlainJob(0, 10, 2, "ann", "long")]
+
+
+@pytest.mark.parametrize(
+    ("limit", "second"),
+    [
+        (Limit(1, per="user"), 10),
+        (Limit(1, per="user", name="ann"), 10),
+        (Limit(1, per="user", name="bob"), 0),
+        (Limit(1, per="queue"), 0),
+        (Limit(1), 10),
+        (Limit(2), 0),
+        (Limit(3, "core"), 10),
+        (Limit(4, "core"), 0),
+    ],
+)
+def test_limit_holds_a_job_back_or_not(limit: Limit, second: int):
+    run = simulate(workload_of(TWO), limited(limit), "easy")
+    assert run.jobs["start"].tolist() == [0, second]
+
+
+def test_smaller_job_passes_one_that_finds_no_room():
+    three = [*TWO[:1], PlainJob(1, 10, 3, "ann", ""), PlainJob(2, 10, 1, "ann", "")]
+    run = simulate(workload_of(three), limited(Limit(4, "core", "user")), "easy")
+    assert run.jobs["start"].tolist() == [0, 10, 2]
+
+
+def test_job_beyond_a_limit_never_runs_and_is_told():
+    run = simulate(workload_of(TWO), limited(Limit(1, "core", "queue", "long")), "easy")
+    assert run.jobs["start"].tolist() == [0, -1]
+    assert run.jobs["reason"].tolist()[1] == "never_fits"
+    assert run.about["notes"][BEYOND] == 1
+    assert verify.run(run.jobs, run.system) == []
+    # The claim is checked: without the limit the job could have run.
+    assert [v.kind for v in verify.run(run.jobs, System.pool(CORES))] == [Kind.NEVER_STARTED]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [Limit(1), Limit(1, per="user"), Limit(1, per="user", name="ann"), Limit(3, "core", "user")],
+)
+def test_verify_names_what_ran_beyond_a_limit(limit: Limit):
+    run = simulate(workload_of(TWO), System.pool(CORES), "easy")
+    assert run.jobs["start"].tolist() == [0, 0]
+    found = verify.run(run.jobs, limited(limit))
+    assert [v.kind for v in found] == [Kind.LIMIT]
+    assert "jobs 1, 2" in found[0].text
+    assert str(limit) in found[0].text
+
+
+def test_limits_are_read_from_a_system_file_and_written_back(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'resources = ["core"]\ngroups = [{name = "g", nodes = 2, capacity = [4]}]\n'
+        'limits = [{most = 3, of = "core", per = "user"}, {most = 9}]\n'
+    )
+    system = find(str(file))
+    assert system.limits == (Limit(3, "core", "user"), Limit(9))
+    assert system_as_dict(system)["limits"] == [
+        {"most": 3, "of": "core", "per": "user"},
+        {"most": 9, "of": "jobs"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ('{most = 3, of = "gpu"}', ("limits[0].of", "gpu", "core")),
+        ('{most = 3, per = "usr"}', ("limits[0].per", "usr", "user")),
+        ("{most = -1}", ("limits[0].most", "-1", "0 or more")),
+        ('{most = 1, name = "ann"}', ("limits[0].name", "ann", "per")),
+        ('{of = "core"}', ("most",)),
+    ],
+)
+def test_wrong_limit_is_named(tmp_path, limit: str, words: tuple[str, ...]):
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'resources = ["core"]\ngroups = [{name = "g", nodes = 2, capacity = [4]}]\n'
+        f"limits = [{limit}]\n"
+    )
+    with pytest.raises(InputError) as error:
+        find(str(file))
+    for word in (*words, str(file)):
+        assert word in str(error.value)
+
+
+def test_explain_and_compiled_replays_refuse_limits():
+    run = simulate(workload_of(TWO), limited(Limit(1)), "easy")
+    with pytest.raises(UsageError, match="has limits"):
+        run.explain(1)
+    with pytest.raises(UsageError, match="has limits"):
+        Replays(workload_of(TWO), limited(Limit(1)))
+
+
+def test_job_that_a_failed_node_stops_is_behind_the_gate_again():
+    two_nodes = System("two", ("core",), (NodeGroup("n", 2, (4,)),), limits=(Limit(1, per="user"),))
+    failed = (Row(2, 4, FAIL, "0 1"), Row(3, 6, REPAIR, "0 1"))
+    events = Events(("case.csv",), failed, requeue="all")
+    run = simulate(workload_of(TWO), two_nodes, "easy", events=events)
+    assert run.jobs["requeued"].tolist() == [1, 0]
+    assert run.jobs["start"].tolist() == [6, 16]
+    assert run.verify() == []
+
+
+@pytest.mark.parametrize("rule", [{"dependencies": True}, {"idempotent": True}])
+def test_limits_exclude_what_they_are_not_kept_with(rule: dict[str, bool]):
+    with pytest.raises(UsageError, match="limits"):
+        simulate(workload_of(TWO), limited(Limit(1)), "easy", **rule)

@@ -1,0 +1,258 @@
+"""Instance files that say where jobs may run, and how many units of a job share a node."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cpdispatch import dispatch, verify
+from cpdispatch.decision import Decision, Placements
+from cpdispatch.errors import InputError
+from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, dump, load, loads, to_json
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ("easy", "conservative", "pcp:model=copies", "pcp:model=counts", "pcp:model=boxes", "hcp")
+NOW = 1000
+JOB: dict[str, Any] = {"id": 7, "submit": 900, "duration": 60, "units": 4, "unit": [1, 0, 1]}
+
+
+def load_benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench_wishes", ROOT / "benchmarks" / "wishes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+WISHES = load_benchmark()
+
+
+def file_of(*jobs: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Three nodes of 4 cores and one of 8 with 2 GPUs; the jobs are queued."""
+    return {
+        "format": FORMAT_OF_RESTARTS, "time": NOW, "resources": ["core", "gpu", "mem"],
+        "groups": [
+            {"name": "thin", "nodes": 3, "capacity": [4, 0, 16], "features": ["ib"]},
+            {"name": "fat", "nodes": 1, "capacity": [8, 2, 64], "features": ["ib", "a100"]},
+        ],
+        "partitions": [
+            {"name": "batch", "nodes": "thin"}, {"name": "gpu", "nodes": "2 fat", "limit_s": 100},
+        ],
+        "queue": [JOB | {"id": 7 + k} | job for k, job in enumerate(jobs)],
+    } | more  # fmt: skip
+
+
+def read(file: dict[str, Any]) -> Instance:
+    return loads(json.dumps(file), "file")
+
+
+def started(file: dict[str, Any], model: str = "easy") -> list[dict[int, int] | None]:
+    """The units on each node of each queued job that starts now, verified; None: it waits."""
+    problem = read(file)
+    made = dispatch.make(model, dispatch.Settings(0.05, 0))
+    decision = dispatch.answer_of(made, problem)
+    assert verify.decision(problem, decision) == []
+    assert WISHES.astray(file, decision) == []
+    places = decision.placements.as_dict()
+    now = [int(start) == NOW for start in decision.start_s]
+    return [places[k] if now[k] else None for k in range(len(problem.queue))]
+
+
+def refused(file: dict[str, Any], at: dict[int, int]) -> list[str]:
+    """What verify says of starting the only job there."""
+    problem = read(file)
+    answer = dispatch.answer_of(dispatch.make("easy"), problem)
+    forced = Decision(
+        answer.start_s * 0 + NOW, answer.reason * 0, Placements.of({0: at}), answer.certificate
+    )
+    return [str(violation.kind) for violation in verify.decision(problem, forced)]
+
+
+# ------------------------------------------------------------------------ units that share a node
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_model_puts_more_units_on_a_node_than_may_share_one(model: str) -> None:
+    (places,) = started(file_of({"units_per_node_max": 1}), model)
+    assert places == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_job_waits_for_ever_where_too_few_nodes_may_share_its_units(model: str) -> None:
+    assert started(file_of({"units": 5, "units_per_node_max": 1}), model) == [None]
+
+
+@pytest.mark.parametrize("most", [4, 9])
+def test_a_limit_that_holds_anyway_adds_no_resource_type(most: int) -> None:
+    plain = {"format": FORMAT, "partitions": [], "groups": [{"name": "n", "nodes": 2,
+             "capacity": [4, 0, 16]}]}  # fmt: skip
+    limited = read(file_of({"units_per_node_max": most}, **plain | {"format": FORMAT_OF_RESTARTS}))
+    assert to_json(limited) == to_json(read(file_of({}, **plain)))
+
+
+def test_limits_of_two_jobs_on_one_node_are_apart() -> None:
+    two = {"units": 1, "units_per_node_max": 1, "nodelist": "3"}
+    limit = {"units": 2, "units_per_node_max": 1, "nodelist": "2-3"}
+    assert started(file_of(limit, limit, two)) == [{2: 1, 3: 1}, {2: 1, 3: 1}, {3: 1}]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_exactly_so_many_units_a_node_are_placed_together(model: str) -> None:
+    (places,) = started(file_of({"units_per_node": 2}), model)
+    assert places is not None
+    assert list(places.values()) == [1, 1]
+
+
+def test_units_that_are_placed_together_ask_for_their_sum_and_once_for_the_node() -> None:
+    problem = read(file_of({"units": 6, "units_per_node": 2, "node": [0, 1, 5]}))
+    assert problem.queue[0].units == 3
+    assert problem.queue[0].request == (2, 1, 7, 1)
+
+
+def test_whole_nodes_may_ask_for_amounts_of_the_node() -> None:
+    problem = read(file_of({"units": 2, "exclusive": True, "node": [0, 0, 9]}))
+    assert problem.queue[0].request[:3] == (1, 0, 10)
+
+
+@pytest.mark.parametrize(("units", "least", "most"), [(4, 2, 3), (4, 3, 1), (6, 3, 2), (7, 3, 3)])
+def test_the_least_number_of_nodes_limits_the_units_on_each(
+    units: int, least: int, most: int
+) -> None:
+    job = {"nodes_min": least, "units": units, "unit": [0, 0, 1]}
+    problem = read(file_of(job))
+    assert problem.system.resources[-1] == "spread@7"
+    assert set(problem.system.capacity[:, -1].tolist()) == {most}
+    assert -(-units // most) >= least
+    assert -(-units // (most + 1)) < least
+    assert len(started(file_of(job))[0] or {}) >= least
+
+
+@pytest.mark.parametrize(
+    ("job", "at"),
+    [
+        ({"units_per_node_max": 2}, {3: 3, 0: 1}),
+        ({"nodes_min": 2}, {3: 4}),
+        ({"units_per_node": 2}, {3: 2}),
+        ({"partition": "batch"}, {3: 4}),
+        ({"partition": "gpu", "requested": 101}, {3: 4}),
+        ({"features": "a100", "units": 1}, {0: 1}),
+        ({"nodelist": "1", "units": 1}, {0: 1}),
+        ({"exclude": "0", "units": 1}, {0: 1}),
+        ({"exclusive": True, "units": 2}, {3: 2}),
+    ],
+)
+def test_verify_reports_a_job_where_it_may_not_be(job: dict[str, Any], at: dict[int, int]) -> None:
+    assert refused(file_of(job), at)
+    harmless = {"units": job.get("units", 4) // job.get("units_per_node", 1)}
+    assert not refused(file_of(harmless), at)
+
+
+# ------------------------------------------------------------------------- what holds nodes already
+
+
+def test_a_running_job_of_a_whole_node_leaves_nothing_there() -> None:
+    running = {"id": 1, "start": 990, "duration": 60, "units": 1, "unit": [1, 0, 1],
+               "nodes": {"3": 1}}  # fmt: skip
+    job = {"units": 1, "nodelist": "3"}
+    assert started(file_of(job, running=[running])) == [{3: 1}]
+    assert started(file_of(job, running=[running | {"exclusive": True}])) == [None]
+
+
+@pytest.mark.parametrize("held", [[0, 1, 0], [1, 0, 0], [9, 9, 9]])
+def test_a_whole_node_is_not_shared_with_a_reservation(held: list[int]) -> None:
+    reservation = {"start": NOW + 5, "duration": 10, "nodes": [3], "capacity": held}
+    whole = {"units": 1, "exclusive": True, "nodelist": "3"}
+    assert started(file_of(whole, reservations=[reservation])) == [None]
+    none = reservation | {"capacity": [0, 0, 0]}
+    assert started(file_of(whole, reservations=[none])) == [{3: 1}]
+
+
+def test_a_stopped_job_goes_on_where_its_units_are_together() -> None:
+    held = {"restartable": True, "stopped": {"start": 950, "nodes": {"0": 2, "1": 2}}}
+    problem = read(file_of({"units_per_node": 2} | held))
+    assert problem.stopped is not None
+    assert problem.stopped.held() == {0: (950, {0: 1, 1: 1})}
+
+
+def test_partitions_without_jobs_change_nothing() -> None:
+    assert read(file_of()).system.resources == ("core", "gpu", "mem")
+
+
+def test_what_was_read_is_dumped_with_its_resource_types(tmp_path: Path) -> None:
+    file = file_of({"partition": "gpu"}, {"units_per_node_max": 2}, power={"cap": 90,
+                   "unit": [1, 2, 3]})  # fmt: skip
+    dump(read(file), tmp_path / "a.json")
+    again = load(tmp_path / "a.json")
+    assert again.system.resources == ("core", "gpu", "mem", "core@gpu", "spread@8")
+    assert json.loads(to_json(again))["format"] == FORMAT
+    assert again.power is not None
+    assert again.power.unit == (1, 2, 3, 0, 0)
+
+
+# -------------------------------------------------------------------------------- what is no file
+
+
+@pytest.mark.parametrize(
+    ("job", "field", "problem"),
+    [
+        ({"units_per_node_max": 0}, "queue[0].units_per_node_max", "must be 1 or more (found 0)"),
+        ({"nodes_min": 5}, "queue[0].nodes_min", "the job has 4 units (found 5)"),
+        ({"units_per_node": 3}, "queue[0].units_per_node", "state a divisor of units"),
+        ({"units_per_node": 2, "nodes_min": 2}, "queue[0].nodes_min", "state one of the two"),
+        ({"node": [0, 0, 1]}, "queue[0].node", "state units_per_node or exclusive"),
+        ({"node": [0, 1], "exclusive": True}, "queue[0].node", "one number for each"),
+        ({"partition": "gpus"}, "partition", "did you mean gpu?"),
+        ({"features": "a10"}, "features", "did you mean a100?"),
+        ({"nodelist": "4"}, "nodelist", "no such node"),
+        ({"units_per_node": 2, "restartable": True,
+          "stopped": {"start": 950, "nodes": {"0": 3, "1": 1}}},
+         "queue[0].stopped.nodes.0", "the job has 2 units on each of its nodes (found 3)"),
+    ],
+)  # fmt: skip
+def test_a_wrong_wish_is_refused_by_its_place(
+    job: dict[str, Any], field: str, problem: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        read(file_of(job))
+    assert str(error.value).startswith("file: ")
+    assert f"field {field}: " in str(error.value)
+    assert problem in str(error.value)
+
+
+def test_a_resource_type_that_is_there_already_is_refused_with_the_file() -> None:
+    file = file_of({"partition": "gpu"}, resources=["core", "core@gpu", "mem"])
+    with pytest.raises(InputError, match=r"^file: .*a resource type is named twice"):
+        read(file)
+
+
+@pytest.mark.parametrize(
+    "job", [{"partition": "gpu"}, {"features": "ib"}, {"exclusive": True}, {"nodes_min": 1}]
+)
+def test_the_first_format_has_no_wishes(job: dict[str, Any]) -> None:
+    groups = [{"name": "n", "nodes": 4, "capacity": [4, 0, 16]}]
+    file = file_of(job, format=FORMAT, partitions=[], groups=groups)
+    with pytest.raises(InputError, match="does not say where jobs may run"):
+        read(file)
+
+
+# ------------------------------------------------------------------------------------ at random
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_files_are_answered_by_what_their_names_say(part: int) -> None:
+    found, starts = [], 0
+    for seed in range(part * 50, part * 50 + 50):
+        names = [WISHES.NAMES[(seed + k) % len(WISHES.NAMES)] for k in range(2)]
+        here, wrong = WISHES.check(seed, names, 0.01)
+        starts += here
+        found += [f"instance {seed}: {line}" for line in wrong]
+    assert found == []
+    assert starts > 50

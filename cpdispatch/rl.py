@@ -23,14 +23,14 @@ from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import UsageError, unknown
 from cpdispatch.extra import needed
 from cpdispatch.heuristics import kernels
-from cpdispatch.heuristics.allocate import fit_capacity
+from cpdispatch.heuristics.allocate import fit_capacity, system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy, find
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Column, Workload
+from cpdispatch.jobs import Workload
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
@@ -45,6 +45,16 @@ AHEAD_S = (0, 600, 3_600, 14_400, 86_400)
 """Instants, seconds from now, of which it is told what is expected to be free."""
 RULES = ("submit_s", "requested_s", "expected_s", "processors")
 """What ``info`` holds of the jobs of the window as it is, for rules that are no networks."""
+MORE_IS_BETTER = ("utilisation", "throughput_per_h")
+METRICS = (
+    *(
+        f"{value}_{of}"
+        for value in ("wait_s", "slowdown", "bounded_slowdown", "per_processor_bounded_slowdown")
+        for of in ("mean", "median", "p95", "p99", "max")
+    ),
+    "makespan_s", "queue_length_mean", "queue_length_max", *MORE_IS_BETTER,
+)  # fmt: skip
+"""Figures that may be learned, of `cpdispatch.analyze.metrics.summary`."""
 _LONGEST_S = 30 * 86_400
 _MOST_JOBS = 10_000
 _WHEN_STARTED = {
@@ -91,8 +101,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
     backfill : str or None
         The order of the jobs that are backfilled; None for a strict order, without backfilling.
     metric : str
-        A figure of `cpdispatch.analyze.metrics.summary`. The rewards of an episode add up to minus
-        its value. Means of waits and slowdowns are given when jobs start, others at the end.
+        One of `METRICS`. The rewards of an episode add up to minus its value, or to its value where
+        more is better. Means of waits and slowdowns are given when jobs start, others at the end.
     predictor : str
         Whose expected durations are shown.
     filter : str
@@ -157,9 +167,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         self._simulation: Simulation | None = None
         self._instance: Instance | None = None
         self._chosen: list[int] = []
-        known = figures.summary(_none(self.system), np.empty(0)).keys() | _FIGURES
-        if metric not in known:
-            raise UsageError(f"unknown metric {metric!r}: {', '.join(sorted(known))}")
+        if metric not in METRICS:
+            raise unknown("metric", metric, METRICS)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -180,6 +189,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         elif not isinstance(first, int | np.integer) or not 0 <= first <= last:
             raise UsageError(f"first {first!r}: a whole number from 0 to {last} is needed")
         episode = self._workload.take(np.arange(first, first + self._jobs))
+        self._request = episode.table.request
         self._row_of = np.argsort(episode.table.id, kind="stable")
         self._ids = episode.table.id[self._row_of]
         self._simulation = Simulation(episode, self.system, predictor=self._predictor)
@@ -209,7 +219,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
             found = figures.summary(self._schedule(), np.empty(0))
             info["metrics"] = found
             if self._metric not in _WHEN_STARTED:
-                reward = -float(found[self._metric])
+                value = float(found[self._metric])
+                reward = value if self._metric in MORE_IS_BETTER else -value
         return observed, reward, over, False, info
 
     def render(self) -> str | None:
@@ -282,17 +293,19 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         start_s = np.full(len(rows), instance.now, dtype=np.int64)
         schedule = ScheduleColumns(
             table.submit_s[rows], start_s, start_s + runtime_s[rows], table.units[rows],
-            table.columns[Column.REQUEST :, rows].T, start_s < 0, self.system.total,
+            self._request[rows], start_s < 0, self.system.total,
         )  # fmt: skip
         return -float(value(schedule).sum()) / self._jobs
 
     def _schedule(self) -> ScheduleColumns:
         """What became of the jobs of the episode."""
         assert self._simulation is not None
-        records = self._simulation.records
+        records, table = self._simulation.records, self._simulation.workload.table
         backfilled = records.reason == Reason.BACKFILLED
-        workload = self._simulation.workload
-        return _schedule(workload, self.system, records.start_s, records.end_s, backfilled)
+        return ScheduleColumns(
+            table.submit_s, records.start_s, records.end_s, table.units, table.request,
+            backfilled, self.system.total,
+        )  # fmt: skip
 
     def _observed(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The observation of this moment, and what else is known of it."""
@@ -337,13 +350,6 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         return free
 
 
-_FIGURES = frozenset(
-    f"{value}_{of}"
-    for value in ("wait_s", "slowdown", "bounded_slowdown", "per_processor_bounded_slowdown")
-    for of in ("mean", "median", "p95", "p99", "max")
-) | {"makespan_s", "queue_length_mean", "queue_length_max"}
-
-
 def _nothing(jobs: int) -> Decision:
     """No job starts, and nothing is promised."""
     return Decision(
@@ -360,30 +366,10 @@ def _log(values: IntArray, most: int) -> NDArray[np.float64]:
 
 def _runnable(workload: Workload, system: System) -> Workload:
     """The jobs that fit the system: others never start."""
-    from cpdispatch.heuristics.allocate import system_fits
-
     fits = np.flatnonzero(system_fits(system, workload.table))
     if not len(fits):
         raise UsageError(f"no job of {workload.name} fits the system {system.name}")
     return workload.take(fits)
-
-
-def _none(system: System) -> ScheduleColumns:
-    none = np.empty(0, dtype=np.int64)
-    request = none.reshape(0, len(system.resources))
-    return ScheduleColumns(none, none, none, none, request, none.astype(bool), system.total)
-
-
-def _schedule(
-    workload: Workload, system: System, start_s: IntArray, end_s: IntArray,
-    backfilled: NDArray[np.bool_] | None = None,
-) -> ScheduleColumns:  # fmt: skip
-    table = workload.table
-    if backfilled is None:
-        backfilled = np.zeros(len(table), dtype=np.bool_)
-    return ScheduleColumns(
-        table.submit_s, start_s, end_s, table.units, table.request, backfilled, system.total
-    )
 
 
 gymnasium.register(ID, entry_point="cpdispatch.rl:Dispatch")

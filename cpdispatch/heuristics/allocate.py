@@ -122,11 +122,18 @@ def fits_empty(instance: Instance) -> NDArray[np.bool_]:
 
 def system_fits(system: System, jobs: JobTable, power: Power | None = None) -> NDArray[np.bool_]:
     """For each job, whether it fits the whole empty system; shape (jobs,)."""
-    unit = np.zeros(len(system.resources), dtype=np.int64) if power is None else power.unit
+    return fit_capacity(system.capacity, jobs.block, power)
+
+
+def fit_capacity(
+    capacity: IntArray, block: IntArray, power: Power | None = None
+) -> NDArray[np.bool_]:
+    """For each job of a block, whether it alone fits capacity of shape (nodes, resources)."""
+    unit = np.zeros(capacity.shape[1], dtype=np.int64) if power is None else power.unit
     answer: NDArray[np.bool_] = kernels.each_fits(
         0,
-        system.capacity,
-        jobs.block,
+        capacity,
+        block,
         *NO_HOLDS,
         np.array(unit, dtype=np.int64),
         _BEYOND_ANY_CAP if power is None else power.cap,

@@ -57,7 +57,7 @@ class Example:
     span : tuple of int
         Where the output stands in the text of the page; empty if it shows none.
     needs, not_run : str
-        The log that it needs, and why it is not run; empty for most.
+        The log or the files that it needs, and why it is not run; empty for most.
     """
 
     line: int
@@ -145,8 +145,8 @@ def outputs(page: Path, found: Sequence[Example], folder: Path) -> Iterator[tupl
         for example in found:
             if example.not_run:
                 continue
-            if example.needs:
-                provide(example.needs, folder)
+            for log in example.needs.split():
+                provide(log, folder)
             if example.file:
                 # JSON has no comments.
                 code = (
@@ -210,8 +210,9 @@ def working_in(folder: Path) -> Iterator[None]:
 
 
 def provide(log: str, folder: Path) -> None:
-    """Make a public log available in a folder."""
-    source = TRACES / f"{log}.swf.gz"
+    """Make a public log, or a file of the examples, available in a folder."""
+    ours = ROOT / log
+    source = ours if ours.is_file() else TRACES / f"{log}.swf.gz"
     if not source.exists():
         raise LogMissingError(
             f"no log {source}: set CPDISPATCH_TRACES to the folder that holds the logs"

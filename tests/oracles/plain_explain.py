@@ -77,15 +77,20 @@ class Plain:
         times = [h.end for h in held] + [j.submit for j in jobs] + [e.time_s for e in events]
         times += run.decision_table.column("time").to_pylist()
         found.last = max(times) + 1
-        for kinds, out in ((("fail", "repair"), found.down), (("drain", "undrain"), found.drained)):
-            now: set[int] = set()
-            for second in range(found.last):
-                for event in events:
-                    if event.time_s == second and event.kind == kinds[0]:
-                        now |= set(event.nodes)
-                    elif event.time_s == second and event.kind == kinds[1]:
-                        now -= set(event.nodes)
-                out.append(set(now))
+        failed, drained, left = set(), set(), set()
+        begins = {"fail": failed, "drain": drained, "leave": left}
+        ends = {"repair": failed, "undrain": drained, "join": left}
+        for second in range(found.last):
+            maintained: set[int] = set()
+            for event in events:
+                if event.kind == "maintain" and event.time_s <= second < event.until_s:
+                    maintained |= set(event.nodes)
+                elif event.time_s == second and event.kind in begins:
+                    begins[event.kind] |= set(event.nodes)
+                elif event.time_s == second and event.kind in ends:
+                    ends[event.kind] -= set(event.nodes)
+            found.down.append(failed | maintained)
+            found.drained.append(drained | left)
         return found
 
     def job(self, id: int) -> Job:

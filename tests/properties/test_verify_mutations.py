@@ -555,7 +555,7 @@ def test_capacity_of_any_schedule_is_judged_as_by_counting_every_second(
 
 def test_every_kind_of_violation_has_an_injection() -> None:
     injected = {kind for _, kind, _ in [*SPOILED_SOLUTION, *SPOILED_DECISION, *SPOILED_RUN]}
-    # The last four are in files of their own.
+    # The last ones are in files of their own.
     elsewhere = {Kind.POOL, Kind.RUNNING_JOB, Kind.MORE, Kind.DEPENDENCY, Kind.STARVATION}
-    elsewhere |= {Kind.LATE, Kind.RESTART, Kind.ACCESS}
+    elsewhere |= {Kind.LATE, Kind.RESTART, Kind.ACCESS, Kind.LIMIT}
     assert injected | set(SPOILED_INSTANCE) | elsewhere == set(Kind)

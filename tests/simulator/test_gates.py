@@ -83,7 +83,9 @@ def test_starts_are_those_of_the_plain_rule(jobs: list[PlainJob], limits: tuple[
 @given(jobs(), some_limits(), st.sampled_from(["easy", "conservative", "sjf", "best"]))
 def test_every_dispatcher_keeps_limits(jobs: list[PlainJob], limits: tuple[Limit, ...], name: str):
     for trigger in ("instant",) if name == "best" else ("instant", "event"):
-        run = simulate(workload_of(jobs), limited(*limits), name, trigger=trigger)
+        run = simulate(
+            workload_of(jobs), limited(*limits), name, predictor="walltime", trigger=trigger
+        )
         assert verify.run(run.jobs, run.system) == []
 
 

@@ -8,10 +8,10 @@ An example is a fenced block. Those of one page run one after the other, in one 
 - ``console``: each line ``$ cpdispatch ...`` is run; the lines below it are what it prints.
 - ``python``: run in one namespace; a ``text`` block right below it is what it prints. One whose
   first line is a comment with a file's name, as ``# mine.py``, is saved under that name and not
-  run. So is a ``toml`` or ``json`` block that begins so.
+  run. So is a ``toml`` block that begins so.
 
-A comment above a block says what it needs, ``<!-- log: NAME -->``, or why it is not run,
-``<!-- not run: reason -->``. Figures that are times of the machine may differ, see `masked`.
+A comment above a block says what it needs, ``<!-- log: NAME -->``, why it is not run,
+``<!-- not run: reason -->``, or under which name it is saved, ``<!-- file: mine.json -->``. Figures that are times of the machine may differ, see `masked`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ RUN = ("console", "python")
 COLUMNS = "100"
 
 FENCE = re.compile(r"^(`{3,})(\w*)[^\n]*\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
-NOTE = re.compile(r"<!-- (not run|log): ([^\n]*?) -->\n\Z")
-FILE = re.compile(r"# ([\w.-]+\.(?:py|toml|json))\n")
+NOTE = re.compile(r"<!-- (not run|log|file): ([^\n]*?) -->\n\Z")
+FILE = re.compile(r"# ([\w.-]+\.(?:py|toml))\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class Example:
         Where the output stands in the text of the page; empty if it shows none.
     needs, not_run : str
         The log or the files that it needs, and why it is not run; empty for most.
+    named : str
+        The name of a file that can have no comment, such as JSON, from the note above it.
     """
 
     line: int
@@ -67,12 +69,13 @@ class Example:
     span: tuple[int, int]
     needs: str
     not_run: str
+    named: str = ""
 
     @property
     def file(self) -> str:
         """The name under which it is saved; empty if it is run."""
         found = FILE.match(self.code)
-        return found[1] if found else ""
+        return found[1] if found else self.named
 
 
 class LogMissingError(Exception):
@@ -85,10 +88,11 @@ def examples(text: str) -> list[Example]:
     found = []
     for place, block in enumerate(blocks):
         language, code = block[2], block[3]
-        if language not in RUN and not (language in ("toml", "json") and FILE.match(code)):
-            continue
         note = NOTE.search(text, 0, block.start())
         kind, said = (note[1], note[2]) if note else ("", "")
+        is_file = kind == "file" or (language == "toml" and FILE.match(code))
+        if language not in RUN and not is_file:
+            continue
         span, shown = block.span(3), code
         if language == "python":
             after = blocks[place + 1] if place + 1 < len(blocks) else None
@@ -106,6 +110,7 @@ def examples(text: str) -> list[Example]:
                 span,
                 said if kind == "log" else "",
                 said if kind == "not run" else "",
+                said if kind == "file" else "",
             )
         )
     return found
@@ -148,11 +153,7 @@ def outputs(page: Path, found: Sequence[Example], folder: Path) -> Iterator[tupl
             for log in example.needs.split():
                 provide(log, folder)
             if example.file:
-                # JSON has no comments.
-                code = (
-                    example.code.partition("\n")[2] if example.language == "json" else example.code
-                )
-                (folder / example.file).write_text(code)
+                (folder / example.file).write_text(example.code)
                 # A module of this name may be left of another page.
                 sys.modules.pop(Path(example.file).stem, None)
                 importlib.invalidate_caches()

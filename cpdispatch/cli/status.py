@@ -112,21 +112,20 @@ def show(console: Console, found: Moment, run: Run) -> None:
         table.add_column("held back by")
         from cpdispatch.analyze.compare import duration
 
+        limits = bool(about["system"].get("limits"))
         for each in found.waiting[:ROWS]:
             started = "never" if each.start_s is None else str(each.start_s)
             waited = duration(found.at_s - each.submit_s)
-            table.add_row(str(each.job), f"{each.units:,}", waited, started, held_by(each))
+            table.add_row(str(each.job), f"{each.units:,}", waited, started, held_by(each, limits))
         console.print(table)
-        if about["system"].get("limits"):
-            console.print("The system has limits: a job may wait for one, which is not told here.")
 
 
-def held_by(job: Waiting) -> str:
-    """What holds a job back, in few words."""
+def held_by(job: Waiting, limits: bool = False) -> str:
+    """What holds a job back, in few words; a run does not keep when a limit let a job pass."""
     if job.cause == "job":
         return "the job after which it comes"
     if job.cause == "order":
-        return "the dispatcher: it fits"
+        return f"the dispatcher{' or a limit' * limits}: it fits"
     room = f"room for {job.room:,} of {job.units:,} units"
     return f"{' and '.join(job.lacking)}: {room}"
 

@@ -108,8 +108,10 @@ def simulate(
         for done in windows.go():
             files.add(done)
     first, seconds = windows.first, perf_counter() - began
-    general = dict.fromkeys(("starvation", "events")) | {"data": ()} | dict.fromkeys(
-        ("dependencies", "idempotent"), False
+    general = (
+        dict.fromkeys(("starvation", "events"))
+        | {"data": ()}
+        | dict.fromkeys(("dependencies", "idempotent"), False)
     )
     names = {"dispatcher": made.name, "predictor": windows.predictor.name, "restart_cost_s": 0}
     about = about_run(first, windows.system, names | rules | general, settings) | {

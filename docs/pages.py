@@ -11,7 +11,8 @@ An example is a fenced block. Those of one page run one after the other, in one 
   run. So is a ``toml`` block that begins so.
 
 A comment above a block says what it needs, ``<!-- log: NAME -->``, why it is not run,
-``<!-- not run: reason -->``, or under which name it is saved, ``<!-- file: mine.json -->``. Figures that are times of the machine may differ, see `masked`.
+``<!-- not run: reason -->``, or under which name it is saved, ``<!-- file: mine.json -->``.
+Figures that are times of the machine may differ, see `masked`.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ LIMIT = 2**48
 """Largest number in a system or an instance: sums over thousands of jobs stay within int64."""
 NODES_MAX = 1_000_000
 """Most nodes of a system: a mistyped number must not ask for more memory than there is."""
+WATTS_MAX = 1_000_000
+"""Most watts of a unit of a resource type, or of an idle node."""
 CELLS_MAX = 16_000_000
 """Most capacities of a system, nodes times resource types: 128 MB."""
 
@@ -116,6 +118,11 @@ class System:
         None where any job may use any node.
     limits : tuple of Limit
         What may run at once. Replays keep them; an instance holds jobs that they let pass.
+    watts : mapping of str to int
+        What a unit of each resource type draws while a job holds it; a type that is not named
+        draws nothing. Empty where it is not known.
+    idle_watts : mapping of str to int
+        What a node of each group draws by itself, by the site's name of the group.
     capacity : int64 array, shape (nodes, resources)
         A node that lacks a resource has capacity 0 of it.
     group_of : int64 array, shape (nodes,)
@@ -129,6 +136,8 @@ class System:
     expected_wait_s: Mapping[str, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
     limits: tuple[Limit, ...] = ()
+    watts: Mapping[str, int] = field(default_factory=dict)
+    idle_watts: Mapping[str, int] = field(default_factory=dict)
     capacity: IntArray = field(init=False, repr=False)
     group_of: IntArray = field(init=False, repr=False)
 
@@ -159,6 +168,16 @@ class System:
     def processors(self) -> int:
         """Number of cores of the whole system; of its first resource type if it has no core."""
         return int(self.total[max(self.resource("core"), 0)])
+
+    @property
+    def unit_watts(self) -> tuple[int, ...]:
+        """Watts of a unit of each resource type, in their order."""
+        return tuple(self.watts.get(name, 0) for name in self.resources)
+
+    @property
+    def idle_total(self) -> int:
+        """Watts that all nodes draw by themselves."""
+        return sum(g.nodes * self.idle_watts.get(g.site_name, 0) for g in self.groups)
 
     def resource(self, name: str) -> int:
         """Index of a resource type, -1 when the system has none of that name."""
@@ -308,6 +327,17 @@ def _validate(system: System) -> None:
             raise wrong(f"{where}.name", limit.name, problem, advice)
         if not 0 <= limit.most <= LIMIT:
             raise wrong(f"{where}.most", limit.most, f"must be 0 or more, {LIMIT} at most")
+    groups = {group.site_name for group in system.groups}
+    for where, of, known in (
+        ("watts", system.watts, system.resources), ("idle_watts", system.idle_watts, groups)
+    ):  # fmt: skip
+        for name, drawn in of.items():
+            if name not in known:
+                what = "resource type" if where == "watts" else "group"
+                problem = f"no such {what}{nearest(name, known)}"
+                raise wrong(f"{where}.{name}", drawn, problem, f"one of {', '.join(sorted(known))}")
+            if not 0 <= drawn <= WATTS_MAX:
+                raise wrong(f"{where}.{name}", drawn, f"must be 0 or more, {WATTS_MAX} at most")
     for queue, wait_s in system.expected_wait_s.items():
         if not 1 <= wait_s <= LIMIT:
             raise wrong(
@@ -427,6 +457,8 @@ class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     expected_wait_s: dict[str, int] = {}
     partitions: list[PartitionFile] = []
     limits: list[LimitFile] = []
+    watts: dict[str, int] = {}
+    idle_watts: dict[str, int] = {}
 
 
 class _AccasimFile(msgspec.Struct):
@@ -439,8 +471,9 @@ def load(path: str | os.PathLike[str]) -> System:
 
     Ours has ``resources`` (names), ``groups`` (``name``, ``nodes``, ``capacity``), and optionally
     ``name``, ``memory_unit_kb``, ``expected_wait_s`` (queue -> seconds), ``features`` of a group
-    (names), ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``), and ``limits``
-    (``most``, ``of``, ``per``, ``name``). AccaSim's has
+    (names), ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``), ``limits``
+    (``most``, ``of``, ``per``, ``name``), ``watts`` (resource type -> watts of a unit) and
+    ``idle_watts`` (group -> watts of a node). AccaSim's has
     ``groups`` (name -> {resource: capacity}) and ``resources`` (group -> number of nodes).
 
     Raises
@@ -482,6 +515,8 @@ def from_file(read: SystemFile, name: str = "") -> System:
         ),
         read.memory_unit_kb,
         read.expected_wait_s,
+        watts=read.watts,
+        idle_watts=read.idle_watts,
     )
     partitions = []
     for index, given in enumerate(read.partitions):
@@ -522,9 +557,14 @@ def system_as_dict(system: System) -> dict[str, Any]:
         "groups": groups,
         "memory_unit_kb": system.memory_unit_kb,
         "expected_wait_s": dict(system.expected_wait_s),
-    } | (
-        ({"partitions": partitions} if partitions else {}) | ({"limits": limits} if limits else {})
-    )
+    } | {
+        name: value
+        for name, value in (
+            ("partitions", partitions), ("limits", limits), ("watts", dict(system.watts)),
+            ("idle_watts", dict(system.idle_watts)),
+        )
+        if value
+    }  # fmt: skip
 
 
 def _from_accasim(read: _AccasimFile, path: Path) -> System:

@@ -26,6 +26,14 @@ smallest-first: mean bounded slowdown     1.70
       easy: hottest node at a start  79.9 C, mean wait  153.5 s
 cool-first: hottest node at a start  70.0 C, mean wait  320.1 s
 """,
+    "failure_aware.py": """
+         easy: 25.9% of the work lost
+failure-aware: 20.7% of the work lost
+""",
+    "cheap_hours.py": """
+hcp:wait=off,limit=0.2: 451 kWh of jobs, 178 in all, mean wait 5 min
+           cheap-hours: 451 kWh of jobs, 167 in all, mean wait 79 min
+""",
     "own_predictor.py": """
        walltime: mean bounded slowdown     2.28
 longest-of-five: mean bounded slowdown     2.25

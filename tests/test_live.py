@@ -119,8 +119,7 @@ def replay_all(log: Workload, system: System, compiled: bool, look: Any) -> None
     rules = {"trigger": "instant", "correction": "minimal", "kill_at_limit": False}
     general: dict[str, Any] = {
         "dependencies": False, "starvation": None, "idempotent": False, "restart_cost_s": 0,
-        "events": None,
-        "data": (),
+        "events": None, "data": (), "power_cap": None, "energy_price": None,
     }  # fmt: skip
     made, _ = replay._begun(log, system, "easy", None, rules, general, DEFAULTS, compiled)
     simulation = made.simulation

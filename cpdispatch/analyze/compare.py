@@ -97,6 +97,11 @@ _FIGURES = (
     _Figure("restarts", "jobs restarted", lambda v: f"{v:,.0f}"),
     _Figure("wasted_processor_s", "  processor hours lost", lambda v: f"{v / 3600:,.0f}"),
     _Figure("wasted_share", "  share of the work", lambda v: f"{v:.2%}"),
+    _Figure("energy_kwh", "energy, kWh", lambda v: f"{v:,.0f}"),
+    _Figure("energy_idle_kwh", "  of idle nodes", lambda v: f"{v:,.0f}"),
+    _Figure("energy_cost", "  cost", lambda v: f"{v:,.2f}"),
+    _Figure("power_w_max", "highest power, kW", lambda v: f"{v / 1000:,.1f}"),
+    _Figure("near_power_cap_s", "  within 5% of the cap", duration),
     _Figure("decisions", "decisions", lambda v: f"{v:,.0f}"),
     _Figure("decision_ms_mean", "ms a decision", _ms),
     _Figure("decision_ms_p99", "  99th percentile", _ms),
@@ -104,7 +109,8 @@ _FIGURES = (
 )
 _IF_ANY = (
     "tests", "tests_ended", "tests_went_on", "node_failures", "requeues", "failed", "restarts",
-    "wasted_processor_s", "wasted_share",
+    "wasted_processor_s", "wasted_share", "energy_kwh", "energy_idle_kwh", "energy_cost",
+    "power_w_max", "near_power_cap_s",
 )  # fmt: skip
 """Figures that are shown only when there are any."""
 _OF_USERS = "users.wait_s_mean"

@@ -18,6 +18,7 @@ from cpdispatch.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cpdispatch.energy import Steps
     from cpdispatch.events import Events
     from cpdispatch.experiment import RunPlan
     from cpdispatch.instance import Starvation
@@ -147,12 +148,29 @@ class EventOptions:
     requeue
         Jobs that are queued again when a node fails under them; the others end as failed. Default:
         those that may be restarted; all, where none may.
+    power_cap
+        Watts that the whole system may draw, or a CSV file (time,watts) where the cap changes. The
+        system's file has to say what nodes and resources draw.
+    energy_price
+        Price of a kilowatt hour, or a CSV file (time,price): what the energy costs.
     """
 
     events: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     requeue: Annotated[
         Literal["all", "restartable", "none"] | None, Parameter(show_default=False)
     ] = None
+    power_cap: Annotated[str | None, Parameter(show_default=False)] = None
+    energy_price: Annotated[str | None, Parameter(show_default=False)] = None
+
+    def steps(self) -> dict[str, Steps | None]:
+        """The cap on the power and the price of energy."""
+        from cpdispatch import energy
+
+        cap, price = self.power_cap, self.energy_price
+        return {
+            energy.POWER_CAP: None if cap is None else energy.power_cap(cap),
+            energy.ENERGY_PRICE: None if price is None else energy.energy_price(price),
+        }
 
     def read(self) -> Events | None:
         """The events, before it is known to which system they happen."""

@@ -117,6 +117,7 @@ def simulate(
     experiment = Experiment(made, names, numbers, of_seed=not traces, draws=shake)
     limit_s, cost_s, events = seconds(rules.limit), restarts.cost_s(), happens.read()
     may_restart = rules.idempotent or any(log.table.restartable.any() for log, _ in made)
+    steps = happens.steps()
     if cost_s and not may_restart:
         raise UsageError(
             f"--restart-cost {restarts.restart_cost}: no job may be restarted; say which may, as "
@@ -128,7 +129,10 @@ def simulate(
             f"--events and {option} exclude each other: a job that a failed node stops is no job "
             "that was restarted; leave one of them out"
         )
-    of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events}
+    if steps["power_cap"] is not None and (cost_s or rules.idempotent):
+        option = "--idempotent" if rules.idempotent else "--restart-cost"
+        raise UsageError(f"--power-cap and {option} exclude each other: leave one of them out")
+    of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events} | steps
     looked_at = watch_folder(output.out, where.cluster) if watch else None
     plan = replace(output.plan(limit_s, of_runs), watch_folder=looked_at)
     if plot is not None and plan.folder is None:
@@ -137,8 +141,9 @@ def simulate(
     plans = experiment.plans(plan)
     with status("checking names"):
         experiment.check(
-            limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events, rules.data
-        )
+            limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events, rules.data,
+            steps["power_cap"], rules.kill_at_limit,
+        )  # fmt: skip
     output.claim(plan for _, plan in plans)
     shown = progress_bars() if looked_at is None else watched(looked_at)
     with stoppable(output.kept) as stop, shown as show:

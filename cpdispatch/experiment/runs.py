@@ -24,6 +24,7 @@ from cpdispatch.errors import UsageError
 if TYPE_CHECKING:
     from cpdispatch.analyze.compare import Restarts, Weeks
     from cpdispatch.analyze.draws import Waits
+    from cpdispatch.energy import Steps
     from cpdispatch.events import Events
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
@@ -177,11 +178,14 @@ class Experiment:
         starvation: bool = False,
         events: Events | None = None,
         data: Sequence[str] = (),
+        power_cap: Steps | None = None,
+        kill_at_limit: bool = False,
     ) -> None:
         """Raise now what would be wrong with every run: a name, or two logs of one name."""
         from cpdispatch import dispatch, predict
         from cpdispatch.data import made as additional
-        from cpdispatch.simulator.replay import no_tests_text
+        from cpdispatch.simulator.replay import check_tests
+        from cpdispatch.simulator.simulation import check_power_cap
 
         for name in self.dispatchers:
             if self.dispatchers.count(name) > 1:
@@ -199,16 +203,17 @@ class Experiment:
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:
                 predict.bounding(known)
-            if getattr(made, "test_s", 0) and events is not None:
-                raise UsageError(no_tests_text(dispatcher))
+            check_tests(made, events, power_cap)
             if getattr(made, "test_s", 0):
                 self._check_restartable(dispatcher)
         if starvation:
             _check_starvation(kept)
         additional(data)
-        if events is not None:
-            for _, system in self.logs:
+        for workload, system in self.logs:
+            if events is not None:
                 events.check(system)
+            if power_cap is not None:
+                check_power_cap(power_cap, workload, system, kill_at_limit)
 
     def _check_restartable(self, dispatcher: str) -> None:
         """Raise where test runs are wanted and no job may be restarted."""

@@ -17,12 +17,13 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from cpdispatch import dispatch, predict, toys
+from cpdispatch import dispatch, energy, predict, toys
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.data import AdditionalData
 from cpdispatch.data import made as additional
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
+from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, Steps
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
 from cpdispatch.events import Events
 from cpdispatch.events import read as read_events
@@ -106,6 +107,8 @@ def simulate(
     restart_cost_s: int = 0,
     events: Events | str | Sequence[str] | None = None,
     data: Sequence[AdditionalData | str] = (),
+    power_cap: Steps | float | str | None = None,
+    energy_price: Steps | float | str | None = None,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -126,6 +129,10 @@ def simulate(
         What happens to the system, or what `cpdispatch.events.read` takes.
     data : sequence of AdditionalData or str
         What every instance tells beside jobs and nodes: objects, or names as on the command line.
+    power_cap : Steps, number or str, optional
+        Watts that the whole system may draw, or a file, see `cpdispatch.energy.power_cap`.
+    energy_price : Steps, number or str, optional
+        Price of a kilowatt hour, or a file, see `cpdispatch.energy.energy_price`.
     settings : Settings
         Time limit of a dispatcher that is given by name, and seed of it and of a predictor that is
         given by name.
@@ -155,8 +162,11 @@ def simulate(
         "restart_cost_s": restart_cost_s,
         "events": events if events is None or isinstance(events, Events) else read_events(events),
         "data": additional(data, settings.seed),
+        POWER_CAP: None if power_cap is None else energy.power_cap(power_cap),
+        ENERGY_PRICE: None if energy_price is None else energy.energy_price(energy_price),
     }
-    loop_only = any(value for rule, value in general.items() if rule != "restart_cost_s")
+    kernels_have = ("restart_cost_s", ENERGY_PRICE)
+    loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
     compiled = compiled and watch.seen is None and not loop_only and not system.limits
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
@@ -209,7 +219,8 @@ def _begun(
         )
 
     def toy_instances() -> Sequence[Instance]:
-        return toys.simulated() if general["events"] is None else toys.every_kind()
+        plain = general["events"] is None and general[POWER_CAP] is None
+        return toys.simulated() if plain else toys.every_kind()
 
     made = (
         dispatch.make(
@@ -226,8 +237,7 @@ def _begun(
             restart_cost_s=general["restart_cost_s"], **rules,
         )  # fmt: skip
     else:
-        if general["events"] is not None and getattr(made, "test_s", None):
-            raise UsageError(no_tests_text(made.name))
+        check_tests(made, general["events"], general[POWER_CAP])
         simulation = Simulation(
             workload, system, predictor=known, seed=settings.seed, **general, **rules
         )
@@ -236,7 +246,8 @@ def _begun(
         names["wait"] = made.rules
     about = about_run(workload, system, names | rules | general, settings)
     about["restartable"] = int(simulation.workload.table.restartable.sum())
-    if about["restartable"] and dispatch.test_s(made) and general["events"] is None:
+    may_test = general["events"] is None and general[POWER_CAP] is None
+    if about["restartable"] and dispatch.test_s(made) and may_test:
         about["test_s"] = dispatch.test_s(made)
     return _Replay(about, simulation, made), known
 
@@ -260,15 +271,33 @@ def about_run(
         "data": [one.name for one in rules["data"]] or None,
         "limit_s": settings.limit_s,
         "seed": settings.seed,
+        **{name: None if steps is None else steps.told() for name, steps in steps_of(rules)},
     }
 
 
-def no_tests_text(dispatcher: str) -> str:
-    """Why a dispatcher with test runs is refused where events happen to the system."""
-    return (
-        f"dispatcher {dispatcher} makes test runs, which there are not where events happen to the "
-        "system: leave test out, or the events"
-    )
+def steps_of(rules: dict[str, Any]) -> list[tuple[str, Steps | None]]:
+    """Cap on power and price of energy among the rules of a run."""
+    return [(name, rules.get(name)) for name in (POWER_CAP, ENERGY_PRICE)]
+
+
+def check_tests(dispatcher: Dispatcher, events: Events | None, power_cap: Steps | None) -> None:
+    """Raise when a dispatcher is to make test runs where there are none.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not getattr(dispatcher, "test_s", None):
+        return
+    for there, where, what in (
+        (events, "where events happen to the system", "the events"),
+        (power_cap, "under a power cap", "the cap"),
+    ):
+        if there is not None:
+            raise UsageError(
+                f"dispatcher {dispatcher.name} makes test runs, which there are not {where}: "
+                f"leave test out, or {what}"
+            )
 
 
 def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:

@@ -13,12 +13,15 @@ import numpy as np
 
 from cpdispatch import verify
 from cpdispatch.analyze import metrics as figures
+from cpdispatch.analyze.energy import Drawn
+from cpdispatch.analyze.energy import summary as energy_summary
 from cpdispatch.analyze.explain import Explanation, explain
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.analyze.occupancy import FOREVER, NEVER, NO_ATTEMPTS, Attempts, Occupancy, Outages
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Reason
-from cpdispatch.errors import InputError
+from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, of_told
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.events import FAIL, Event, as_csv
 from cpdispatch.events import load as load_events
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes, writing
@@ -57,7 +60,8 @@ class Run:
         lost_start, lost_end, lost_nodes and lost_node_units, of the attempt that was killed for a
         restart (-1: none), restartable unless all were, and test, what became of the test run
         (none, ended, went_on or killed), when a job was tested; when nodes could fail, requeued,
-        how often it was queued again because one failed, and failed, whether it ended so.
+        how often it was queued again because one failed, and failed, whether it ended so; energy_j
+        (J), lost attempts included, where the system says what it draws.
     decision_table : pyarrow.Table
         One row a dispatch: time, queue, running, started, model, status, objective, bound, gap,
         ms and the phases in ms.
@@ -112,7 +116,7 @@ class Run:
             found = figures.summary(self.schedule(), ms)
         if self.happened is not None:
             found["node_failures"] = sum(len(e.nodes) for e in self.happened if e.kind == FAIL)
-        return found
+        return found | self._energy()
 
     @property
     def restarts(self) -> bool:
@@ -132,6 +136,32 @@ class Run:
             decisions=self.decisions if self.about.get("wait") else None,
             wait=self.about.get("wait"),
             service=self._service(),
+            power_cap=self.about.get(POWER_CAP),
+        )
+
+    def _energy(self) -> dict[str, float]:
+        """What the system drew, where it says what it draws."""
+        if not self.system.watts:
+            return {}
+        first_s = int(arrow.array(self.job_table.column("submit")).min())
+        cap, price = (of_told(name, self.about.get(name)) for name in (POWER_CAP, ENERGY_PRICE))
+        return energy_summary(self.drawn(), first_s, self.system, cap, price)
+
+    def drawn(self) -> Drawn:
+        """What jobs drew and when, attempts that were lost among them."""
+        table, lost = self.job_table, self._lost()
+        start_s = arrow.array(table.column("start"))
+        ran = (start_s >= 0).nonzero()[0]
+        again = (lost.start_s >= 0).nonzero()[0]
+        kinds = self.system.resources
+        request = np.stack([arrow.array(table.column(f"request_{k}")) for k in kinds], axis=1)
+        watts = arrow.array(table.column("units")) * (request @ np.array(self.system.unit_watts))
+        row = np.concatenate((ran, lost.row[again]))
+        return Drawn(
+            row,
+            np.concatenate((start_s[ran], lost.start_s[again])),
+            np.concatenate((arrow.array(table.column("end"))[ran], lost.end_s[again])),
+            watts[row],
         )
 
     def _service(self) -> Service | None:
@@ -182,6 +212,11 @@ class Run:
 
     def explain(self, job: int) -> Explanation:
         """Why a job waited, by its id, see `cpdispatch.analyze.explain.explain`."""
+        if self.about.get(POWER_CAP) is not None:
+            raise UsageError(
+                "the run had a power cap, and whether a job waited for power is not known: see "
+                "what ran and what waited with cpdispatch status RUN --at TIME"
+            )
         return explain(self.occupancy, job)
 
     @cached_property
@@ -593,6 +628,9 @@ def job_table(simulation: Recorded) -> pa.Table:
         columns["lost_node_units"] = arrow.lists(offset, units)
     for kind, name in enumerate(simulation.system.resources):
         columns[f"request_{name}"] = arrow.numbers(table.column(Column.REQUEST + kind))
+    if simulation.system.watts:
+        watts = table.units * (table.request @ np.array(simulation.system.unit_watts))
+        columns["energy_j"] = arrow.numbers(_ran_s(records) * watts)
     for name in LABELLED:
         codes, labels = table.column(Column[name.upper()]), table.labels.get(name)
         columns[name] = arrow.numbers(codes) if labels is None else arrow.texts(codes, labels)
@@ -603,6 +641,16 @@ def job_table(simulation: Recorded) -> pa.Table:
     if (exclusive := workload.exclusive()).any():
         columns["exclusive"] = arrow.flags(exclusive == 1)
     return pa.table(columns)
+
+
+def _ran_s(records: Records) -> IntArray:
+    """How long each job ran, attempts that were lost among it, seconds."""
+    ran_s: IntArray = np.where(records.start_s >= 0, records.end_s - records.start_s, 0)
+    if len(records.lost_start_s):
+        ran_s += records.lost_end_s - records.lost_start_s
+    row, start_s, end_s, _ = records.attempts()
+    np.add.at(ran_s, row, end_s - start_s)
+    return ran_s
 
 
 def decision_table(simulation: Recorded) -> pa.Table:

@@ -21,12 +21,13 @@ from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
 from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
+from cpdispatch.energy import Steps, check_cap
 from cpdispatch.errors import DecisionError, UsageError, unknown
 from cpdispatch.events import FAIL, MAINTAIN, REQUEUES_MAX, Event, Events
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
-from cpdispatch.instance import Instance, Starvation
+from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
 from cpdispatch.predict.guard import Guard
@@ -39,6 +40,7 @@ from cpdispatch.simulator.state import ROW, Held, State
 from cpdispatch.system import System
 from cpdispatch.workloads.restarts import mark
 
+OVER_CAP = "never runs: draws more than the power cap leaves"
 TRIGGERS = ("instant", "event")
 _REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
 _NEVER = int(np.iinfo(np.int64).max)
@@ -91,6 +93,11 @@ class Simulation:
         cost.
     data : sequence of AdditionalData or str
         What every instance tells beside jobs and nodes, or names of it, see `cpdispatch.data`.
+    power_cap : Steps, optional
+        What the system may draw, see `cpdispatch.energy`. No job is tested, judged by a predictor
+        or restarted at a cost then.
+    energy_price : Steps, optional
+        What instances tell of the price of energy.
 
     Attributes
     ----------
@@ -116,8 +123,17 @@ class Simulation:
         restart_cost_s: int = 0,
         events: Events | None = None,
         data: Sequence[AdditionalData | str] = (),
+        power_cap: Steps | None = None,
+        energy_price: Steps | None = None,
     ) -> None:
         check(workload, system, trigger, correction, restart_cost_s)
+        self._power_cap = power_cap
+        if power_cap is not None:
+            check_power_cap(power_cap, workload, system, kill_at_limit)
+            if idempotent or restart_cost_s:
+                raise UsageError(
+                    "a power cap excludes idempotent and restart_cost_s: leave them out, or the cap"
+                )
         if events is not None and (idempotent or restart_cost_s):
             raise UsageError(
                 "events exclude idempotent and restart_cost_s: a job that is stopped by a failed "
@@ -153,6 +169,11 @@ class Simulation:
         self._runtime_s = np.minimum(workload.runtime_s, limit)
         self.records.killed[:] = self._runtime_s < workload.runtime_s
         runnable = system_fits(system, workload.table)
+        self._over_cap = 0
+        """How many jobs fit the system and draw more than the cap leaves from some time on."""
+        if power_cap is not None:
+            draws = workload.table.request @ np.array(system.unit_watts)
+            self._watts = workload.table.units * draws
         self._gates = Gates(workload, system) if system.limits else None
         self._beyond = 0
         """How many jobs fit the system and ask for more than a limit allows."""
@@ -186,7 +207,8 @@ class Simulation:
         """Which jobs are queued again when a node fails under them; empty without events."""
         self._idle = 0
         """How many events happened in a row while nothing ran and no job was to come."""
-        self._data = made(data, seed)
+        steps = [one for one in (power_cap, energy_price) if one is not None]
+        self._data = made([*data, *steps], seed)
         self._values: dict[str, object] = {}
         """The values of the additional data."""
         self._change_s = _NEVER
@@ -202,6 +224,8 @@ class Simulation:
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
         self._next = 0
         self._coming: tuple[int, IntArray] | None = None
+        self._untested = events is not None or power_cap is not None
+        """Whether there are no test runs."""
         self._completions: list[tuple[int, int, int]] = []
         self._created = 0
         self._live: dict[int, Job] = {}
@@ -229,6 +253,8 @@ class Simulation:
         while self._next < len(self._order) or self._completions or self._is_worth_waiting():
             held = self.system.capacity - self._state.free if self._data else None
             due = step()
+            if self._power_cap is not None:
+                self._give_up(self._power_cap)
             if held is not None:
                 self._ask_data(held)
             if due and self._state.queued:
@@ -265,10 +291,10 @@ class Simulation:
             )
         queue, running, started = len(instance.queue), len(instance.running), 0
         closing = _NO_POSITIONS
-        if self._course is not None and decision.bound_s is not None and decision.bound_s.any():
+        if self._untested and decision.bound_s is not None and decision.bound_s.any():
             raise DecisionError(
                 f"{decision.certificate.model} bounds a start at time {self.now}: there are no "
-                "test runs where events happen to the system"
+                "test runs where events happen to the system, nor under a power cap"
             )
         if instance.stopped is not None:
             closing = self._end_tests(instance, decision)
@@ -287,23 +313,27 @@ class Simulation:
         if _REJECTED in decision.reason.tobytes() and len(
             refused := (decision.reason == _REJECTED).nonzero()[0]
         ):
-            rows = self._state.queue_hidden[ROW, refused]
-            self.records.reason[rows] = _REJECTED
-            for row in rows.tolist():
-                del self._live[row]
-                if self._gates is not None:
-                    self._gates.end(row)
-            if self._gates is not None and self._gates.behind:
-                self._complete_at(self.now, _WAKE)
-            if self._precedence is not None:
-                for row in rows.tolist():
-                    self._wake_after(row, self._precedence, rejected=True)
+            self._refuse(refused, Reason.REJECTED)
             starting = np.union1d(starting, refused)
         if len(closing):
             starting = np.union1d(starting, closing)
         if len(starting):
             self._state.remove(starting)
         self.records.dispatched(self.now, queue, running, decision, started, ms)
+
+    def _refuse(self, positions: IntArray, reason: Reason) -> None:
+        """Note that the queued jobs at these positions will never start; they stay there yet."""
+        rows = self._state.queue_hidden[ROW, positions]
+        self.records.reason[rows] = reason
+        for row in rows.tolist():
+            del self._live[row]
+            if self._gates is not None:
+                self._gates.end(row)
+        if self._gates is not None and self._gates.behind:
+            self._complete_at(self.now, _WAKE)
+        if self._precedence is not None:
+            for row in rows.tolist():
+                self._wake_after(row, self._precedence, rejected=True)
 
     # ------------------------------------------------------------------------------ the events
 
@@ -420,14 +450,14 @@ class Simulation:
         """The column of a job as dispatchers see it.
 
         A clairvoyant predictor knows what it requests, see `cpdispatch.predict.Clairvoyant`. Where
-        events happen to the system no job is tested, so that none may be restarted for that.
+        no job is tested, none may be restarted for that.
         """
-        if self._known_s is None and self._course is None:
+        if self._known_s is None and not self._untested:
             return column
         column = column.copy()
         if self._known_s is not None:
             column[Column.REQUESTED] = self._known_s[row]
-        if self._course is not None:
+        if self._untested:
             column[Column.RESTARTABLE] = 0
         return column
 
@@ -608,7 +638,29 @@ class Simulation:
             self._state.refresh(
                 self.now, lambda row, elapsed_s: self._guard.refresh(self._live[row], elapsed_s)
             )
-        return self._state.snapshot(self.now, self._stopped)
+        instance = self._state.snapshot(self.now, self._stopped)
+        return instance if self._power_cap is None else self._with_power(instance, self._power_cap)
+
+    def _with_power(self, instance: Instance, cap: Steps) -> Instance:
+        """The snapshot with the least cap that any job which starts now may live to see.
+
+        So what starts now cannot exceed a lower cap that is to come. What already runs may be more
+        than that: it will have ended by then.
+        """
+        longest_s = int(instance.queue.requested_s.max(initial=1))
+        power = Power(int(cap.least(self.now, self.now + longest_s)), self.system.unit_watts)
+        running = replace(instance, power=power).job_power(instance.running.jobs)
+        left = max(power.cap - self.system.idle_total, int(running.sum()))
+        return replace(instance, power=replace(power, cap=left))
+
+    def _give_up(self, cap: Steps) -> None:
+        """Take the jobs out of the queue that draw more than the cap will ever leave again."""
+        rows = self._state.queue_hidden[ROW, : self._state.queued]
+        over = (self._watts[rows] > int(cap.most(self.now)) - self.system.idle_total).nonzero()[0]
+        if len(over):
+            self._over_cap += len(over)
+            self._refuse(over, Reason.NEVER_FITS)
+            self._state.remove(over)
 
     # ------------------------------------------------------------------------ the dependencies
 
@@ -638,7 +690,8 @@ class Simulation:
         """
         dependencies = {} if self._precedence is None else self._precedence.notes
         beyond = {BEYOND: self._beyond} if self._beyond else {}
-        return {**dependencies, **beyond, **self._guard.faults}
+        over = {OVER_CAP: self._over_cap} if self._over_cap else {}
+        return {**dependencies, **beyond, **over, **self._guard.faults}
 
     @property
     def of_predictor(self) -> dict[str, object]:
@@ -692,6 +745,23 @@ def check(
         raise UsageError(
             f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
             f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
+        )
+
+
+def check_power_cap(cap: Steps, workload: Workload, system: System, kill_at_limit: bool) -> None:
+    """Raise when a cap cannot be kept for sure.
+
+    Raises
+    ------
+    UsageError
+    """
+    check_cap(cap, system)
+    longer = int(np.count_nonzero(workload.runtime_s > workload.table.requested_s))
+    if len(cap.values) > 1 and longer and not kill_at_limit:
+        raise UsageError(
+            f"{longer} jobs of {workload.name} run longer than they request, so that a power cap "
+            "which changes could not be kept for sure: add --kill-at-limit, or drop them with "
+            "--filter"
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
 from cpdispatch.verify.limits import Spell, beyond, limits
+from cpdispatch.verify.power import drawn, power
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.violation import Violation
@@ -26,6 +28,7 @@ def run(
     jobs: pd.DataFrame, system: System, *, dependencies: bool = False, restarts: bool = False,
     restart_cost_s: int = 0, decisions: pd.DataFrame | None = None,
     wait: Mapping[str, Any] | None = None, service: Service | None = None,
+    power_cap: Sequence[Sequence[float]] | None = None,
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
@@ -58,6 +61,9 @@ def run(
         What happened to the system. The columns ``requeued`` and ``failed`` say how often each job
         was queued again because a node failed, and whether it ended so; ``restartable`` as above,
         without that column the same for all jobs.
+    power_cap : sequence of (time, watts), optional
+        From when on how much the whole system may draw, as the run tells it. Waits are not checked
+        under a cap.
 
     Returns
     -------
@@ -110,13 +116,21 @@ def run(
         outages=None if service is None else _outages(jobs, service),
         beyond=beyond(jobs, system) if system.limits else None,
     )
+    if power_cap is not None:
+        watts = drawn(table.units, request, system)
+        most = min(watts for _, watts in power_cap) - system.idle_total
+        over = watts > most
+        table = replace(table, beyond=over if table.beyond is None else over | table.beyond)
     found = schedule(table, system)
     if not found:
         found = access(jobs, system, _stay(table))
         found += limits(jobs, system, _spell(table)) if system.limits else []
+        if power_cap is not None:
+            found += power(table.id, watts, _spell(table), system, power_cap)
     if (
         found
         or system.limits
+        or power_cap is not None
         or service is not None
         or wait is None
         or decisions is None

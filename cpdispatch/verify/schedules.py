@@ -51,8 +51,8 @@ class Schedule:
     outages : Outages, or None
         What happened to the system; None when nothing could.
     beyond : bool array, shape (jobs,), or None
-        Whether the job by itself asks for more than a limit of the system allows; None without
-        limits.
+        Whether the job by itself asks for more than a limit of the system allows, or draws more
+        than the least power cap; None without either.
     """
 
     id: IntArray
@@ -413,6 +413,8 @@ def _left_out(table: Schedule, system: System, found: _Findings) -> None:
         lambda k: f"job {t.id[k]} never started and has an end or nodes",
     )
     waits = out & ~t.never_fits & ~t.rejected
+    if t.beyond is not None:
+        waits &= ~t.beyond
     if t.outages is not None and waits.any():
         waits &= ~_waits_for_service(t, waits, t.outages, system)
     found.add(

@@ -1,0 +1,199 @@
+"""What planning brings on line: rules and the engine under the same bound on waits.
+
+    python benchmarks/planning.py --traces DIR --out planning.jsonl    # then docs/tables.py --write
+
+Three loads are drawn twenty times each: ``eurora`` and ``kit`` are generated with another seed,
+``gaia`` is a part of its log with shifted submissions. Each draw is replayed under each dispatcher,
+with requested times and with real runtimes. A line of the file is one replay; what is there is not
+replayed again. At the end ``docs/data/planning.csv`` is written: slowdowns and longest waits
+relative to those under EASY on the same draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cpdispatch.arrays import FloatArray
+from cpdispatch.campaign import Shared, Task, Workers, completed
+from cpdispatch.dispatch import Settings
+from cpdispatch.files import write_bytes
+from cpdispatch.jobs import Workload
+from cpdispatch.simulator import simulate
+from cpdispatch.system import System, find
+from cpdispatch.workloads import prepare
+from cpdispatch.workloads.generate import EURORA, KIT, generate
+from cpdispatch.workloads.shake import shaken
+
+DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
+LOADS = ("eurora", "gaia", "kit")
+GAIA, GAIA_JOBS = "UniLu-Gaia-2014-1.swf.gz", slice(9_000, 12_000)
+"""Its first jobs do not wait."""
+DRAWS = 20
+EASY = "easy"
+RULES = ("easy-spf-spf:wait=0.8", "easy-saf-saf:wait=0.8")
+ENGINE = ("hcp:limit=0.2", "hcp:limit=0.2,cp=off", "hcp:limit=0.2,reserve=all")
+PREDICTORS = ("walltime", "actual")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A replay of one draw of a load."""
+
+    load: str
+    draw: int
+    dispatcher: str
+    predictor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    slowdown: float
+    wait_s_max: int
+    wait_s_mean: float
+    decision_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    case: Case
+    figures: Figures
+
+
+def drawn(load: str, draw: int, gaia: Workload) -> tuple[Workload, System]:
+    """A draw of a load."""
+    system = find(load)
+    if load == "gaia":
+        return shaken(gaia, draw), system
+    mix, jobs = (EURORA, 1_500) if load == "eurora" else (KIT, 3_000)
+    return generate(mix, jobs, draw), system
+
+
+def measure(gaia: Workload, case: Case) -> Figures:
+    """Make one replay."""
+    workload, system = drawn(case.load, case.draw, gaia)
+    run = simulate(
+        workload,
+        system,
+        case.dispatcher,
+        predictor=case.predictor,
+        settings=Settings(seed=case.draw),
+    )
+    found, ms = run.metrics, run.decision_table.column("ms").to_numpy()
+    return Figures(
+        found["bounded_slowdown_mean"], int(found["wait_s_max"]), found["wait_s_mean"],
+        float(ms.mean()),
+    )  # fmt: skip
+
+
+def read(path: Path) -> dict[Case, Figures]:
+    """The replays that have been made."""
+    found: dict[Case, Figures] = {}
+    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            line = msgspec.json.decode(text, type=Line)
+        except msgspec.DecodeError as error:  # cut short when the command was interrupted
+            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
+        else:
+            found[line.case] = line.figures
+    return found
+
+
+HEAD = (
+    "load", "predictor", "dispatcher", "draws", "slowdown", "slowdown_low", "slowdown_high",
+    "best_rule", "best_rule_low", "best_rule_high", "wait_max", "decision_ms",
+)  # fmt: skip
+
+
+def geometric(ratios: FloatArray) -> list[str]:
+    """The geometric mean, and its 95 % interval."""
+    logs = np.log(ratios)
+    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
+    return [
+        f"{np.exp(value):.3f}" for value in (logs.mean(), logs.mean() - half, logs.mean() + half)
+    ]
+
+
+def rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
+    """Of each load, predictor and dispatcher: figures over all draws that EASY and the rules have.
+
+    The best rule is the one with the lowest geometric mean on this load.
+    """
+    dispatchers = [*RULES, *ENGINE]
+    for load in LOADS:
+        for predictor in PREDICTORS:
+            of: dict[str, dict[int, Figures]] = {}
+            for case, figures in done.items():
+                if (case.load, case.predictor) == (load, predictor):
+                    of.setdefault(case.dispatcher, {})[case.draw] = figures
+            if not all(name in of for name in (EASY, *RULES)):
+                continue
+            draws = sorted(set.intersection(*(set(of[name]) for name in (EASY, *RULES))))
+
+            def over(name: str, other: str, at: list[int], of: dict = of) -> FloatArray:
+                return np.array([of[name][k].slowdown / of[other][k].slowdown for k in at])
+
+            best = min(RULES, key=lambda name: float(np.log(over(name, EASY, draws)).mean()))
+            for name in dispatchers:
+                at = [k for k in draws if k in of.get(name, {})]
+                if not at:
+                    continue
+                waits = max(of[name][k].wait_s_max / max(of[EASY][k].wait_s_max, 1) for k in at)
+                ms = np.median([of[name][k].decision_ms for k in at])
+                yield [
+                    load, predictor, name, str(len(at)), *geometric(over(name, EASY, at)),
+                    *geometric(over(name, best, at)), f"{waits:.2f}",
+                    "" if np.isnan(ms) else f"{ms:.1f}",
+                ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("planning.jsonl"))
+    parser.add_argument("--loads", nargs="+", default=LOADS, choices=LOADS)
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, *ENGINE])
+    parser.add_argument("--predictors", nargs="+", default=PREDICTORS)
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    gaia = prepare(given.traces / GAIA, "gaia")[0]
+    gaia = gaia.take(np.arange(GAIA_JOBS.start, GAIA_JOBS.stop))
+    done = read(given.out)
+    todo = {
+        str(case): case
+        for draw in range(given.draws)
+        for load in given.loads
+        for predictor in given.predictors
+        for name in given.dispatchers
+        if (case := Case(load, draw, name, predictor)) not in done
+    }
+    tasks = [Task(key, (Shared("gaia"), case)) for key, case in todo.items()]
+    cut_short = given.out.exists() and given.out.read_bytes()[-1:] not in (b"", b"\n")
+    with given.out.open("ab") as stream:
+        stream.write(b"\n" * cut_short)
+        for key, found in completed(
+            tasks, measure, shared={"gaia": gaia}, workers=Workers(given.workers)
+        ):
+            stream.write(msgspec.json.encode(Line(todo[key], found)) + b"\n")
+            stream.flush()
+            done[todo[key]] = found
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([HEAD, *rows(done)])
+    write_bytes(DATA / "planning.csv", text.getvalue().encode())
+    print(text.getvalue(), end="")
+
+
+if __name__ == "__main__":
+    # Workers have to find what they are sent: it must not be in __main__.
+    import planning
+
+    planning.main()

@@ -1,0 +1,104 @@
+"""What a schedule draws: energy, its cost, the highest power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.energy import Steps
+from cpdispatch.system import System
+
+JOULES_PER_KWH = 3_600_000
+NEAR_CAP = 0.95
+"""The share of the cap from which on the power is near it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What jobs drew: one row for each time that a job ran.
+
+    Attributes
+    ----------
+    row : int64 array, shape (spells,)
+        The job's row in the table of jobs.
+    start_s, end_s : int64 array, shape (spells,)
+    watts : int64 array, shape (spells,)
+    """
+
+    row: IntArray
+    start_s: IntArray
+    end_s: IntArray
+    watts: IntArray
+
+    def joules_of(self, jobs: int) -> IntArray:
+        """Joules of each job, shape (jobs,), attempts that were lost among them."""
+        found = np.zeros(jobs, dtype=np.int64)
+        np.add.at(found, self.row, (self.end_s - self.start_s) * self.watts)
+        return found
+
+    def level(self) -> tuple[IntArray, IntArray]:
+        """Watts of all jobs together, as a step function: times, and the watts from each on."""
+        times = np.unique(np.concatenate((self.start_s, self.end_s)))
+        change = np.zeros(len(times), dtype=np.int64)
+        np.add.at(change, np.searchsorted(times, self.start_s), self.watts)
+        np.subtract.at(change, np.searchsorted(times, self.end_s), self.watts)
+        return times, np.cumsum(change)
+
+
+def summary(
+    drawn: Drawn, first_s: int, system: System, cap: Steps | None, price: Steps | None
+) -> dict[str, float]:
+    """Energy figures of a run.
+
+    Parameters
+    ----------
+    drawn : Drawn
+    first_s : int
+        The first submission. All is counted from then until the last end.
+    system : System
+        Says what nodes draw by themselves; all of them do, all the time.
+    cap : Steps or None
+    price : Steps or None
+        Of a kilowatt hour.
+
+    Returns
+    -------
+    dict
+        ``energy_kwh``, of which ``energy_jobs_kwh`` and ``energy_idle_kwh``; ``power_w_mean`` and
+        ``power_w_max`` of the whole system; with a cap ``near_power_cap_s``, how long the system
+        drew 95 % of it or more; with a price ``energy_cost``.
+    """
+    if not len(drawn.row):
+        return {}
+    times, watts = drawn.level()
+    last_s = int(times[-1])
+    changes = [np.array(steps.time_s) for steps in (cap, price) if steps is not None]
+    cuts = np.unique(np.concatenate((times, [first_s], *changes)))
+    cuts = cuts[(cuts >= first_s) & (cuts <= last_s)]
+    at = np.searchsorted(times, cuts[:-1], side="right") - 1
+    level = np.where(at >= 0, watts[np.maximum(at, 0)], 0) + system.idle_total
+    lasts_s = np.diff(cuts)
+    jobs_j = float(((drawn.end_s - drawn.start_s) * drawn.watts).sum())
+    idle_j = float(system.idle_total * (last_s - first_s))
+    found = {
+        "energy_kwh": (jobs_j + idle_j) / JOULES_PER_KWH,
+        "energy_jobs_kwh": jobs_j / JOULES_PER_KWH,
+        "energy_idle_kwh": idle_j / JOULES_PER_KWH,
+        "power_w_mean": (jobs_j + idle_j) / max(last_s - first_s, 1),
+        "power_w_max": float(level.max(initial=0)),
+    }
+    if cap is not None:
+        near = level >= NEAR_CAP * _over(cap, cuts[:-1])
+        found["near_power_cap_s"] = float(lasts_s[near].sum())
+    if price is not None:
+        cost = float((level * lasts_s) @ _over(price, cuts[:-1]))
+        found["energy_cost"] = cost / JOULES_PER_KWH
+    return found
+
+
+def _over(steps: Steps, times: IntArray) -> FloatArray:
+    """The value at each of some times."""
+    at = np.searchsorted(steps.time_s, times, side="right") - 1
+    return np.array(steps.values, dtype=np.float64)[np.maximum(at, 0)]

@@ -1,0 +1,213 @@
+"""A cap on the watts that a system draws, and the price of energy: steps over time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.files import read_text
+from cpdispatch.system import LIMIT, System
+
+POWER_CAP, ENERGY_PRICE = "power_cap", "energy_price"
+
+
+class Now(Protocol):
+    """What steps ask of `cpdispatch.data.Moment`."""
+
+    @property
+    def now_s(self) -> int:
+        """The time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A quantity that is constant between the times at which it changes.
+
+    It is additional data, see `cpdispatch.data`: instances tell its value now.
+
+    Attributes
+    ----------
+    name : str
+        ``power_cap`` in watts, or ``energy_price`` of a kilowatt hour.
+    time_s : tuple of int
+        Ascending, on the clock of the log. The first value also holds before its time.
+    values : tuple of float
+        From each of these times on; whole numbers where they are watts.
+    """
+
+    name: str
+    time_s: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def at(self, now_s: int) -> float:
+        """The value at a time."""
+        return self.values[max(bisect_right(self.time_s, now_s) - 1, 0)]
+
+    def least(self, now_s: int, until_s: int) -> float:
+        """The least value from now until a later time."""
+        first = max(bisect_right(self.time_s, now_s) - 1, 0)
+        last = max(bisect_right(self.time_s, until_s - 1) - 1, first)
+        return min(self.values[first : last + 1])
+
+    def most(self, now_s: int) -> float:
+        """The highest value from now on."""
+        return max(self.values[max(bisect_right(self.time_s, now_s) - 1, 0) :])
+
+    def value(self, moment: Now) -> float:
+        """What instances tell."""
+        return self.at(moment.now_s)
+
+    def next_s(self, now_s: int) -> int | None:
+        """When it changes next."""
+        later = bisect_right(self.time_s, now_s)
+        later = max(later, 1)  # the first value holds before its time
+        return self.time_s[later] if later < len(self.time_s) else None
+
+    def told(self) -> list[list[float]]:
+        """Time and value of each step, as `of_told` reads them."""
+        return [[time, value] for time, value in zip(self.time_s, self.values, strict=True)]
+
+
+def of_told(name: str, told: list[list[Any]] | None) -> Steps | None:
+    """What `Steps.told` said; None of None."""
+    if told is None:
+        return None
+    time_s, values = zip(*told, strict=True)
+    return Steps(name, tuple(int(time) for time in time_s), tuple(values))
+
+
+def power_cap(given: str | float | Steps) -> Steps:
+    """A cap on the watts of the whole system.
+
+    Parameters
+    ----------
+    given : int, str or Steps
+        Watts; or a CSV file with the columns ``time``, seconds on the clock of the log, and
+        ``watts``, each from its time on.
+
+    Raises
+    ------
+    InputError, UsageError
+    """
+    return _steps(POWER_CAP, "watts", given)
+
+
+def energy_price(given: str | float | Steps) -> Steps:
+    """The price of a kilowatt hour, in any currency.
+
+    Parameters
+    ----------
+    given : float, str or Steps
+        A price; or a CSV file with the columns ``time`` and ``price``.
+
+    Raises
+    ------
+    InputError, UsageError
+    """
+    return _steps(ENERGY_PRICE, "price", given)
+
+
+def check_cap(cap: Steps, system: System) -> None:
+    """Raise when a system cannot keep a cap, whatever runs on it.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not system.watts:
+        raise UsageError(
+            f"system {system.name} does not say what its resources draw: add watts to its file, "
+            f"as watts = {{{system.resources[0]} = 10}}"
+        )
+    for time_s, watts in zip(cap.time_s, cap.values, strict=True):
+        if watts < system.idle_total:
+            raise UsageError(
+                f"a power cap of {watts} W from {time_s} s on is less than the "
+                f"{system.idle_total} W that the idle nodes of system {system.name} draw"
+            )
+
+
+def _steps(name: str, column: str, given: str | float | Steps) -> Steps:
+    if isinstance(given, Steps):
+        return given
+    option = f"--{name.replace('_', '-')}"
+    try:
+        value = _number(str(given), name == POWER_CAP)
+    except ValueError as error:
+        if not isinstance(given, str) or not Path(given).exists():
+            raise UsageError(
+                f"{option} {given}: {error}; write a number, or name a CSV file with the columns "
+                f"time,{column}"
+            ) from None
+        return _read(given, name, column)
+    return Steps(name, (0,), (value,))
+
+
+def _number(text: str, whole: bool) -> float:
+    """A number of 0 or more.
+
+    Raises
+    ------
+    ValueError
+        The text says what is wrong.
+    """
+    try:
+        found = int(text) if whole else float(text)
+    except ValueError:
+        raise ValueError("no whole number" if whole else "no number") from None
+    if not 0 <= found <= LIMIT or math.isnan(found):
+        raise ValueError(f"must be 0 or more, {LIMIT} at most")
+    return found
+
+
+def _read(path: str, name: str, column: str) -> Steps:
+    try:
+        text = read_text(path).decode()
+    except UnicodeDecodeError as error:
+        raise InputError("is no UTF-8 text", file=path, advice="save it as UTF-8") from error
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    found: list[tuple[int, float]] = []
+    try:
+        head = [cell.strip() for cell in next(lines, [])]
+        if head != ["time", column]:
+            raise InputError(
+                "these are not the columns of the table", file=path, line=1, value=",".join(head),
+                advice=f"the first line is time,{column}",
+            )  # fmt: skip
+        for cells in lines:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(head):
+                problem = f"the row has {len(cells)} cells, the first line {len(head)}"
+                raise InputError(problem, file=path, line=lines.line_num)
+            row = []
+            for field, cell in zip(head, cells, strict=True):
+                try:
+                    row.append(_number(cell.strip(), field != "price"))
+                except ValueError as error:
+                    raise InputError(
+                        str(error), file=path, line=lines.line_num, field=field, value=cell.strip()
+                    ) from None
+            found.append((int(row[0]), row[1]))
+            if len(found) > 1 and found[-1][0] <= found[-2][0]:
+                raise InputError(
+                    f"the time is not after that of the row above, {found[-2][0]}",
+                    file=path, line=lines.line_num, field="time", value=found[-1][0],
+                    advice="sort the rows by time, each time once",
+                )  # fmt: skip
+    except csv.Error as error:
+        raise InputError(f"is no CSV: {error}", file=path, line=lines.line_num) from error
+    if not found:
+        advice = f"write a line with a time and its {column}"
+        raise InputError("the table has no row", file=path, advice=advice)
+    # A step that changes nothing would only wake the dispatcher.
+    kept = found[:1] + [later for before, later in pairwise(found) if later[1] != before[1]]
+    return Steps(name, *(tuple(part) for part in zip(*kept, strict=True)))

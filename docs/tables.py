@@ -23,6 +23,7 @@ from cpdispatch.analyze.difference import NOISE, difference
 DOCS = Path(__file__).resolve().parent
 DATA, FIGURES = DOCS / "data", DOCS / "figures"
 PICTURE, TESTS_PICTURE = FIGURES / "quality.svg", FIGURES / "test_runs.svg"
+CAPS_PICTURE = FIGURES / "energy_caps.svg"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
 BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -698,6 +699,57 @@ def test_runs_loads() -> list[str]:
     return some(head, lines, texts=2)
 
 
+def over_draws(row: Row, column: str, digits: int, scale: float = 1.0) -> str:
+    """A mean over draws with its standard deviation."""
+    mean, deviation = (float(row[f"{column}{end}"]) * scale for end in ("", "_sd"))
+    return f"{mean:,.{digits}f} ± {deviation:,.{digits}f}"
+
+
+def energy_caps() -> list[str]:
+    """What a cap on the power costs and saves."""
+    lines = []
+    for name in ("easy", "easy-saf-saf"):
+        of = sorted(rows("energy_caps", dispatcher=name), key=lambda row: -float(row["value"]))
+        for row in of:
+            longer_h = (float(row["makespan_s"]) - float(of[0]["makespan_s"])) / 3600
+            lines.append([
+                f"`{name}`", f"{row['value']} %", row["draws"],
+                f"{float(row['power_w_max']) / 1000:.1f}",
+                over_draws(row, "bounded_slowdown_mean", 1),
+                over_draws(row, "wait_s_mean", 1, 1 / 3600),
+                over_draws(row, "wait_s_max", 0, 1 / 3600), over_draws(row, "energy_kwh", 0, 1e-3),
+                f"{longer_h:,.0f}",
+            ])  # fmt: skip
+    head = ["dispatcher", "cap", "draws", "highest power kW", "mean bounded slowdown",
+            "mean wait h", "longest wait h", "energy MWh", "longer h"]  # fmt: skip
+    return markdown(head, lines, texts=1)
+
+
+def energy_hours() -> list[str]:
+    """The engine, and the one that saves while energy is dear."""
+    lines = [
+        [f"`{row['dispatcher']}`", row["draws"], over_draws(row, "energy_kwh", 0),
+         over_draws(row, "energy_cost", 0), over_draws(row, "wait_s_mean", 0, 1 / 60),
+         over_draws(row, "bounded_slowdown_mean", 1)]
+        for row in sorted(rows("energy_hours"), key=lambda row: row["dispatcher"], reverse=True)
+    ]  # fmt: skip
+    head = ["dispatcher", "draws", "energy kWh", "cost", "mean wait min", "mean bounded slowdown"]
+    return markdown(head, lines, texts=1)
+
+
+def energy_failures() -> list[str]:
+    """EASY, and the allocation that knows which nodes failed."""
+    lines = [
+        [row["value"], f"`{row['dispatcher']}`", row["draws"],
+         over_draws(row, "wasted_share", 1, 100), over_draws(row, "requeues", 0),
+         over_draws(row, "bounded_slowdown_mean", 1)]
+        for row in sorted(rows("energy_failures"), key=lambda r: (r["value"], r["dispatcher"]))
+    ]  # fmt: skip
+    head = ["shape", "dispatcher", "draws", "work lost %", "jobs queued again",
+            "mean bounded slowdown"]  # fmt: skip
+    return markdown(head, lines, texts=2)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "quality_main": main_table,
     "quality_waits": waits,
@@ -727,6 +779,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "test_runs_costs": test_runs_costs,
     "test_runs_cuts": test_runs_cuts,
     "test_runs_loads": test_runs_loads,
+    "energy_caps": energy_caps,
+    "energy_hours": energy_hours,
+    "energy_failures": energy_failures,
 }
 
 
@@ -855,7 +910,44 @@ def draw_tests() -> None:
     pyplot.close(figure)
 
 
-PICTURES = {PICTURE: (plotted, draw), TESTS_PICTURE: (plotted_tests, draw_tests)}
+def plotted_caps() -> str:
+    """The figures of the picture of caps as text, see `plotted`."""
+    columns = ("value", "dispatcher", "bounded_slowdown_mean", "energy_kwh", "makespan_s")
+    return "; ".join("/".join(row[column] for column in columns) for row in rows("energy_caps"))
+
+
+def draw_caps() -> None:
+    """Draw what users wait and what is drawn, by the cap on the power."""
+    pyplot = plotting()
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(7.2, 3.0), layout="constrained")
+    for name, style in (("easy", "o-"), ("easy-saf-saf", "s--")):
+        of = sorted(rows("energy_caps", dispatcher=name), key=lambda row: float(row["value"]))
+        caps = [float(row["value"]) for row in of]
+        means, deviations = (
+            [float(row[f"bounded_slowdown_mean{end}"]) for row in of] for end in ("", "_sd")
+        )
+        left.errorbar(caps, means, yerr=deviations, fmt=style, ms=4, capsize=2, label=name)
+        most = of[-1]
+        for axes_column, marker in (("energy_kwh", style), ("power_w_max", style[0] + ":")):
+            share = [100 * float(row[axes_column]) / float(most[axes_column]) for row in of]
+            what = "energy" if axes_column == "energy_kwh" else "highest power"
+            right.plot(caps, share, marker, ms=4, label=f"{what}, {name}")
+    left.set_yscale("log")
+    left.set_ylabel("mean bounded slowdown")
+    right.set_ylabel("share of that under a cap of 100 %, %")
+    for axes in (left, right):
+        axes.set_xlabel("cap, % of what the system can draw")
+        axes.invert_xaxis()
+        axes.legend(fontsize=7, frameon=False)
+    figure.savefig(CAPS_PICTURE, metadata={"Date": None, "Description": plotted_caps()})
+    pyplot.close(figure)
+
+
+PICTURES = {
+    CAPS_PICTURE: (plotted_caps, draw_caps),
+    PICTURE: (plotted, draw),
+    TESTS_PICTURE: (plotted_tests, draw_tests),
+}
 """Each picture with what it holds as text, and what draws it."""
 
 

@@ -112,20 +112,21 @@ def show(console: Console, found: Moment, run: Run) -> None:
         table.add_column("held back by")
         from cpdispatch.analyze.compare import duration
 
-        limits = bool(about["system"].get("limits"))
+        or_else = " or a limit" if about["system"].get("limits") else ""
+        or_else += " or the power cap" if about.get("power_cap") else ""
         for each in found.waiting[:ROWS]:
             started = "never" if each.start_s is None else str(each.start_s)
             waited = duration(found.at_s - each.submit_s)
-            table.add_row(str(each.job), f"{each.units:,}", waited, started, held_by(each, limits))
+            table.add_row(str(each.job), f"{each.units:,}", waited, started, held_by(each, or_else))
         console.print(table)
 
 
-def held_by(job: Waiting, limits: bool = False) -> str:
-    """What holds a job back, in few words; a run does not keep when a limit let a job pass."""
+def held_by(job: Waiting, or_else: str = "") -> str:
+    """What holds a job back, in few words, or else may: what a run does not keep."""
     if job.cause == "job":
         return "the job after which it comes"
     if job.cause == "order":
-        return f"the dispatcher{' or a limit' * limits}: it fits"
+        return f"the dispatcher{or_else}: it fits"
     room = f"room for {job.room:,} of {job.units:,} units"
     return f"{' and '.join(job.lacking)}: {room}"
 

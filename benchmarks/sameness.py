@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 CTC = "CTC-SP2-1996-3.1-cln.swf.gz"
 DISPATCHERS = ("hcp", "pcp", "pcp:model=boxes", "hyper", "best")
 CONDITIONS = ("alone", "busy", "slow solver")
@@ -112,7 +114,7 @@ def replayed(traces: Path, log: str, dispatcher: str, condition: str) -> dict[st
         "slowdown": round(run.metrics["bounded_slowdown_mean"], 4),
         "asked CP-SAT": int(decisions["solve_ms"].notna().sum()) if "solve_ms" in names else 0,
         "limit_hit": int(decisions["limit_hit"].sum()),
-        "ms_max": round(float(decisions["ms"].max())),
+        "ms_max": round(float(np.nan_to_num(decisions["ms"].max()))),  # 0: in compiled code
         "seconds": round(seconds, 1),
         "notes": {k: n for k, n in run.about["notes"].items() if k.startswith("dispatcher")},
     }

@@ -343,9 +343,31 @@ class Access:
     exclusive: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What else decides how many of some jobs may run at once.
+
+    Attributes
+    ----------
+    licences : str
+        What it takes of the system's licences while it runs: ``matlab:2 ansys``.
+    array : str
+        The array that it is a task of; empty for none.
+    array_limit : int
+        So many tasks of the array run at once at most; 0: as many as there are.
+    """
+
+    licences: str = ""
+    array: str = ""
+    array_limit: int = 0
+
+
+FREE = Terms()
 ANYWHERE = Access()
 WISHES = ("features", "nodelist", "exclude")
 """The fields of `Access` that hold texts."""
+TERMS = ("licences", "array")
+"""The fields of `Terms` that hold texts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -380,6 +402,10 @@ class Workload:
         Where jobs ask to run.
     access_of : int64 array, shape (jobs,), or None
         Which of these each job asks for; None: all the first.
+    terms : tuple of Terms
+        What else decides how many jobs may run at once.
+    terms_of : int64 array, shape (jobs,), or None
+        Which of these each job has; None: all the first.
     """
 
     name: str
@@ -395,6 +421,8 @@ class Workload:
     per_processor: bool = False
     access: tuple[Access, ...] = (ANYWHERE,)
     access_of: IntArray | None = None
+    terms: tuple[Terms, ...] = (FREE,)
+    terms_of: IntArray | None = None
 
     def __post_init__(self) -> None:
         jobs = len(self.table)
@@ -405,8 +433,10 @@ class Workload:
         # Not by `np.unique`: its hash table of a large log is slow, and holds on to memory.
         if not (np.diff(np.sort(self.table.id)) > 0).all():
             raise ValueError("a workload's job ids must be unique")
-        columns = [self.runtime_s, self.preceding, self.think_s]
-        for column in columns if self.access_of is None else [*columns, self.access_of]:
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            if column is None:
+                continue
             if column.shape != (jobs,):
                 raise ValueError("every column of a workload has one value a job")
             sealed(column)
@@ -428,26 +458,35 @@ class Workload:
             preceding=self.preceding[positions],
             think_s=self.think_s[positions],
             access_of=None if self.access_of is None else self.access_of[positions],
+            terms_of=None if self.terms_of is None else self.terms_of[positions],
         )
 
     def asked(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
         """A field of `Access`: for each job the number of its text, shape (jobs,); the texts."""
         texts = [getattr(access, what) for access in self.access]
         names = tuple(sorted(set(texts)))
-        return self._by_access([names.index(text) for text in texts]), names
+        return self._of(self.access_of, [names.index(text) for text in texts]), names
+
+    def term(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
+        """A field of `Terms` that holds texts: the same as `asked`."""
+        texts = [getattr(terms, what) for terms in self.terms]
+        number = {text: k for k, text in enumerate(sorted(set(texts)))}
+        return self._of(self.terms_of, [number[text] for text in texts]), tuple(number)
+
+    def array_limit(self) -> IntArray:
+        """How many tasks of each job's array run at once at most, 0 for any; shape (jobs,)."""
+        return self._of(self.terms_of, [terms.array_limit for terms in self.terms])
 
     def exclusive(self) -> IntArray:
         """1 for each job whose units take whole nodes, else 0; shape (jobs,)."""
-        return self._by_access([access.exclusive for access in self.access])
+        return self._of(self.access_of, [access.exclusive for access in self.access])
 
-    def _by_access(self, values: Sequence[int]) -> IntArray:
+    def _of(self, which: IntArray | None, values: Sequence[int]) -> IntArray:
         every = np.array(values, dtype=np.int64)
-        if self.access_of is None:
-            return np.broadcast_to(every[0], len(self))
-        return every[self.access_of]
+        return np.broadcast_to(every[0], len(self)) if which is None else every[which]
 
 
-_COLUMNS = ("runtime_s", "preceding", "think_s", "access_of")
+_COLUMNS = ("runtime_s", "preceding", "think_s", "access_of", "terms_of")
 
 
 def _workload(parts: dict[str, Any]) -> Workload:

@@ -71,6 +71,8 @@ JOBS = "jobs"
 """What a limit counts that counts jobs and no resource."""
 LIMITED = ("user", "group", "queue", "partition")
 """The columns of jobs for whose values a limit may hold."""
+ALSO = {"account": "group", "qos": "queue"}
+"""Other names of these columns: what Slurm calls them, see `cpdispatch import slurm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class System:
         None where any job may use any node.
     limits : tuple of Limit
         What may run at once. Replays keep them; an instance holds jobs that they let pass.
+    licences : mapping of str to int
+        How many of each licence may be in use at once. No node has them.
     watts : mapping of str to int
         What a unit of each resource type draws while a job holds it; a type that is not named
         draws nothing. Empty where it is not known.
@@ -136,6 +140,7 @@ class System:
     expected_wait_s: Mapping[str, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
     limits: tuple[Limit, ...] = ()
+    licences: Mapping[str, int] = field(default_factory=dict)
     watts: Mapping[str, int] = field(default_factory=dict)
     idle_watts: Mapping[str, int] = field(default_factory=dict)
     capacity: IntArray = field(init=False, repr=False)
@@ -327,6 +332,11 @@ def _validate(system: System) -> None:
             raise wrong(f"{where}.name", limit.name, problem, advice)
         if not 0 <= limit.most <= LIMIT:
             raise wrong(f"{where}.most", limit.most, f"must be 0 or more, {LIMIT} at most")
+    for name, many in system.licences.items():
+        if not name or set(name) & set(" ,:"):
+            raise wrong("licences", name, "is no name of a licence")
+        if not 0 <= many <= LIMIT:
+            raise wrong(f"licences.{name}", many, f"must be 0 or more, {LIMIT} at most")
     groups = {group.site_name for group in system.groups}
     for where, of, known in (
         ("watts", system.watts, system.resources), ("idle_watts", system.idle_watts, groups)
@@ -457,6 +467,7 @@ class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     expected_wait_s: dict[str, int] = {}
     partitions: list[PartitionFile] = []
     limits: list[LimitFile] = []
+    licences: dict[str, int] = {}
     watts: dict[str, int] = {}
     idle_watts: dict[str, int] = {}
 
@@ -472,9 +483,9 @@ def load(path: str | os.PathLike[str]) -> System:
     Ours has ``resources`` (names), ``groups`` (``name``, ``nodes``, ``capacity``), and optionally
     ``name``, ``memory_unit_kb``, ``expected_wait_s`` (queue -> seconds), ``features`` of a group
     (names), ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``), ``limits``
-    (``most``, ``of``, ``per``, ``name``), ``watts`` (resource type -> watts of a unit) and
-    ``idle_watts`` (group -> watts of a node). AccaSim's has
-    ``groups`` (name -> {resource: capacity}) and ``resources`` (group -> number of nodes).
+    (``most``, ``of``, ``per``, ``name``), ``licences`` (name -> how many), ``watts`` (resource
+    type -> watts of a unit) and ``idle_watts`` (group -> watts of a node). AccaSim's has ``groups``
+    (name -> {resource: capacity}) and ``resources`` (group -> number of nodes).
 
     Raises
     ------
@@ -515,6 +526,7 @@ def from_file(read: SystemFile, name: str = "") -> System:
         ),
         read.memory_unit_kb,
         read.expected_wait_s,
+        licences=read.licences,
         watts=read.watts,
         idle_watts=read.idle_watts,
     )
@@ -525,7 +537,10 @@ def from_file(read: SystemFile, name: str = "") -> System:
         except InputError as error:
             raise InputError(str(error), field=f"partitions[{index}]") from error
         partitions.append(Partition(given.name, nodes, given.limit_s, given.exclusive))
-    limits = tuple(Limit(given.most, given.of, given.per, given.name) for given in read.limits)
+    limits = tuple(
+        Limit(given.most, given.of, ALSO.get(given.per, given.per), given.name)
+        for given in read.limits
+    )
     if not partitions and not limits:
         return system
     return replace(system, partitions=tuple(partitions), limits=limits)
@@ -560,8 +575,8 @@ def system_as_dict(system: System) -> dict[str, Any]:
     } | {
         name: value
         for name, value in (
-            ("partitions", partitions), ("limits", limits), ("watts", dict(system.watts)),
-            ("idle_watts", dict(system.idle_watts)),
+            ("partitions", partitions), ("limits", limits), ("licences", dict(system.licences)),
+            ("watts", dict(system.watts)), ("idle_watts", dict(system.idle_watts)),
         )
         if value
     }  # fmt: skip

@@ -708,7 +708,7 @@ def over_draws(row: Row, column: str, digits: int, scale: float = 1.0) -> str:
 def energy_caps() -> list[str]:
     """What a cap on the power costs and saves."""
     lines = []
-    for name in ("easy", "easy-saf-saf"):
+    for name in ("easy", "easy-saf-saf:wait=0.8"):
         of = sorted(rows("energy_caps", dispatcher=name), key=lambda row: -float(row["value"]))
         for row in of:
             longer_h = (float(row["makespan_s"]) - float(of[0]["makespan_s"])) / 3600
@@ -920,21 +920,23 @@ def draw_caps() -> None:
     """Draw what users wait and what is drawn, by the cap on the power."""
     pyplot = plotting()
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(7.2, 3.0), layout="constrained")
-    for name, style in (("easy", "o-"), ("easy-saf-saf", "s--")):
+    for name, style in (("easy", "o-"), ("easy-saf-saf:wait=0.8", "s--")):
         of = sorted(rows("energy_caps", dispatcher=name), key=lambda row: float(row["value"]))
         caps = [float(row["value"]) for row in of]
         means, deviations = (
             [float(row[f"bounded_slowdown_mean{end}"]) for row in of] for end in ("", "_sd")
         )
         left.errorbar(caps, means, yerr=deviations, fmt=style, ms=4, capsize=2, label=name)
-        most = of[-1]
-        for axes_column, marker in (("energy_kwh", style), ("power_w_max", style[0] + ":")):
-            share = [100 * float(row[axes_column]) / float(most[axes_column]) for row in of]
-            what = "energy" if axes_column == "energy_kwh" else "highest power"
-            right.plot(caps, share, marker, ms=4, label=f"{what}, {name}")
+    for column, what in (("energy_kwh", "energy"), ("power_w_max", "highest power")):
+        of = sorted(rows("energy_caps", dispatcher="easy"), key=lambda row: float(row["value"]))
+        share = [100 * float(row[column]) / float(of[-1][column]) for row in of]
+        right.plot([float(row["value"]) for row in of], share, "o-", ms=4, label=f"{what}, easy")
     left.set_yscale("log")
+    left.set_yticks([10, 20, 50, 100, 200, 500], ["10", "20", "50", "100", "200", "500"])
+    left.minorticks_off()
     left.set_ylabel("mean bounded slowdown")
-    right.set_ylabel("share of that under a cap of 100 %, %")
+    right.set_ylabel("% of that at 100 %")
+    right.set_ylim(0, 105)
     for axes in (left, right):
         axes.set_xlabel("cap, % of what the system can draw")
         axes.invert_xaxis()

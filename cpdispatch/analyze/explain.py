@@ -206,14 +206,8 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
     Raises
     ------
     UsageError
-        When the schedule has no such job, or its system has limits: what was behind a gate when is
-        not known.
+        When the schedule has no such job.
     """
-    if schedule.system.limits:
-        raise UsageError(
-            f"system {schedule.system.name} has limits, and whether a job waited behind one is not "
-            "known: see what ran and what waited with cpdispatch status RUN --at TIME"
-        )
     found = _Case.of(schedule, row_of(schedule, job))
     t, row = schedule, found.row
     waits = [stretch for span in found.spans for stretch in _stretches(found, *span)]

@@ -112,7 +112,9 @@ def show(console: Console, found: Moment, run: Run) -> None:
         table.add_column("held back by")
         from cpdispatch.analyze.compare import duration
 
-        or_else = " or a limit" if about["system"].get("limits") else ""
+        of_system = about["system"]
+        limited = of_system.get("limits") or of_system.get("licences")
+        or_else = " or a limit" if limited else ""
         or_else += " or the power cap" if about.get("power_cap") else ""
         for each in found.waiting[:ROWS]:
             started = "never" if each.start_s is None else str(each.start_s)

@@ -28,6 +28,7 @@ from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.jobs import Column, Workload, largest_share, on_pool
 from cpdispatch.system import System
+from cpdispatch.terms import gated
 
 _EVENTS = 1 << 16
 _JOBS = 1 << 16  # looked at at once
@@ -53,10 +54,10 @@ class Replays:
     def __init__(
         self, workload: Workload, system: System, runtime_s: IntArray | None = None
     ) -> None:
-        if system.limits:
+        if gated(workload, system):
             raise UsageError(
-                f"system {system.name} has limits, and compiled replays do not keep them: "
-                "leave them out"
+                f"system {system.name} has limits, licences, or arrays with limits, and compiled "
+                "replays do not keep them: leave them out"
             )
         table, jobs = workload.table, len(workload)
         self.runnable = np.concatenate(

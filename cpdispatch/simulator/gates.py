@@ -1,4 +1,4 @@
-"""Limits as gates between submission and the queue that a dispatcher sees.
+"""Limits, licences and limits of arrays as gates before the queue that a dispatcher sees.
 
 A job passes when what has passed before and has not ended leaves room for it in each of its limits,
 or else waits behind the gate. Jobs are tried in the order of the log, whenever one is submitted or
@@ -14,8 +14,10 @@ from bisect import insort
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.errors import InputError
 from cpdispatch.jobs import Column, Workload
-from cpdispatch.system import JOBS, System
+from cpdispatch.system import JOBS, LIMIT, System
+from cpdispatch.terms import licences_of
 
 BEYOND = "never runs: asks for more than a limit allows"
 
@@ -28,7 +30,6 @@ class Gates:
     workload : Workload
         Fitted to the system.
     system : System
-        One with limits.
 
     Attributes
     ----------
@@ -66,9 +67,51 @@ class Gates:
                         [gates.setdefault(name, len(self._left) + len(gates)) for name in held]
                     )
             self._left += [limit.most] * len(gates)
-            self._claims.append((value, of_value, amount))
-            has = np.array([bool(held) for held in of_value])[value]
-            self.passable &= ~has | (amount <= limit.most)
+            self._add(value, of_value, amount, limit.most)
+        self._add_licences(workload, system)
+        self._add_arrays(workload)
+
+    def _add(self, value: IntArray, of_value: list[list[int]], amount: IntArray, most: int) -> None:
+        self._claims.append((value, of_value, amount))
+        has = np.array([bool(held) for held in of_value])[value]
+        self.passable &= ~has | (amount <= most)
+
+    def _add_licences(self, workload: Workload, system: System) -> None:
+        """A gate for each licence that a job asks for."""
+        texts, asked = workload.term("licences")
+        of_text = []
+        for k, text in enumerate(asked):
+            try:
+                of_text.append(licences_of(text, system))
+            except InputError as error:
+                job = workload.table.id[int(np.argmax(texts == k))]
+                raise InputError(f"job {job}: {error}", file=workload.name) from error
+        for name, most in system.licences.items():
+            amount = np.array([found.get(name, 0) for found in of_text], dtype=np.int64)[texts]
+            if amount.any():
+                gate = len(self._left)
+                self._left.append(most)
+                self._add((amount > 0).astype(np.int64), [[], [gate]], amount, most)
+
+    def _add_arrays(self, workload: Workload) -> None:
+        """A gate for each array of which not all tasks may run at once."""
+        most = workload.array_limit()
+        if not most.any():
+            return
+        array, names = workload.term("array")
+        limited, unnamed = most > 0, np.array([not name for name in names])[array]
+        for job in workload.table.id[limited & unnamed][:1].tolist():
+            raise InputError(
+                f"job {job} has a limit of its array, and no array", file=workload.name,
+                field="array_limit", advice="name the array in the column array, or write 0",
+            )  # fmt: skip
+        least = np.full(len(names), LIMIT, dtype=np.int64)
+        np.minimum.at(least, array[limited], most[limited])
+        of_value: list[list[int]] = []
+        for many in least.tolist():
+            of_value.append([] if many == LIMIT else [len(self._left)])
+            self._left += [many] * (many < LIMIT)
+        self._add(array, of_value, np.ones(len(array), dtype=np.int64), 1)
 
     def submit(self, row: int) -> None:
         """Put a job behind the gate."""

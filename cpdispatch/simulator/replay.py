@@ -40,6 +40,7 @@ from cpdispatch.simulator.live import STATUS, Telling
 from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System, system_as_dict
+from cpdispatch.terms import gated
 
 CHECKPOINT = "checkpoint.pickle"
 FIRST_CHECKPOINT_S = 1.0
@@ -167,7 +168,7 @@ def simulate(
     }
     kernels_have = ("restart_cost_s", ENERGY_PRICE)
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
-    compiled = compiled and watch.seen is None and not loop_only and not system.limits
+    compiled = compiled and watch.seen is None and not loop_only and not gated(workload, system)
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip

@@ -25,7 +25,7 @@ from cpdispatch.errors import InputError, UsageError
 from cpdispatch.events import FAIL, Event, as_csv
 from cpdispatch.events import load as load_events
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes, writing
-from cpdispatch.jobs import LABELLED, UNKNOWN, WISHES, Column, Workload
+from cpdispatch.jobs import LABELLED, TERMS, UNKNOWN, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
@@ -212,11 +212,18 @@ class Run:
 
     def explain(self, job: int) -> Explanation:
         """Why a job waited, by its id, see `cpdispatch.analyze.explain.explain`."""
-        if self.about.get(POWER_CAP) is not None:
-            raise UsageError(
-                "the run had a power cap, and whether a job waited for power is not known: see "
-                "what ran and what waited with cpdispatch status RUN --at TIME"
-            )
+        columns = self.job_table.column_names
+        for what, there in (
+            ("a power cap", self.about.get(POWER_CAP) is not None),
+            ("limits", bool(self.system.limits)),
+            ("licences", "licences" in columns),
+            ("arrays with a limit", "array_limit" in columns),
+        ):
+            if there:
+                raise UsageError(
+                    f"the run had {what}, and whether a job waited for that is not known: see what "
+                    "ran and what waited with cpdispatch status RUN --at TIME"
+                )
         return explain(self.occupancy, job)
 
     @cached_property
@@ -640,6 +647,11 @@ def job_table(simulation: Recorded) -> pa.Table:
             columns[name] = arrow.texts(*workload.asked(name))
     if (exclusive := workload.exclusive()).any():
         columns["exclusive"] = arrow.flags(exclusive == 1)
+    for name in TERMS:
+        if any(getattr(terms, name) for terms in workload.terms):
+            columns[name] = arrow.texts(*workload.term(name))
+    if (limit := workload.array_limit()).any():
+        columns["array_limit"] = arrow.numbers(np.ascontiguousarray(limit))
     return pa.table(columns)
 
 

@@ -38,6 +38,7 @@ from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import ROW, Held, State
 from cpdispatch.system import System
+from cpdispatch.terms import gated
 from cpdispatch.workloads.restarts import mark
 
 OVER_CAP = "never runs: draws more than the power cap leaves"
@@ -139,10 +140,11 @@ class Simulation:
                 "events exclude idempotent and restart_cost_s: a job that is stopped by a failed "
                 "node is no job that was restarted; leave one of them out"
             )
-        if system.limits and (dependencies or idempotent or restart_cost_s):
+        limited = gated(workload, system)
+        if limited and (dependencies or idempotent or restart_cost_s):
             raise UsageError(
-                f"system {system.name} has limits, which exclude dependencies, idempotent and "
-                "restart_cost_s: leave these out, or the system's limits"
+                f"system {system.name} has limits, licences, or arrays with limits, which exclude "
+                "dependencies, idempotent and restart_cost_s: leave these out, or the limits"
             )
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
@@ -174,7 +176,7 @@ class Simulation:
         if power_cap is not None:
             draws = workload.table.request @ np.array(system.unit_watts)
             self._watts = workload.table.units * draws
-        self._gates = Gates(workload, system) if system.limits else None
+        self._gates = Gates(workload, system) if limited else None
         self._beyond = 0
         """How many jobs fit the system and ask for more than a limit allows."""
         if self._gates is not None:

@@ -1,7 +1,8 @@
-"""What ran at once against the limits of a system, added up from the schedule alone."""
+"""What ran at once against limits, licences and arrays, added up from the schedule alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +29,19 @@ class Spell:
     end_s: IntArray
 
 
+def limited(jobs: pd.DataFrame, system: System) -> bool:
+    """Whether something limits which jobs may run at once."""
+    return bool(system.limits) or "licences" in jobs.columns or "array_limit" in jobs.columns
+
+
 def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
-    """Whether more ran at once than the system's limits allow.
+    """Whether more ran at once than limits, licences and arrays allow.
 
     Parameters
     ----------
     jobs : DataFrame
-        The columns ``id``, ``units``, ``request_<resource>``, and those that the limits name.
+        The columns ``id``, ``units``, ``request_<resource>``, and those that the limits name;
+        ``licences``, ``array`` and ``array_limit`` where they are there.
     system : System
     spell : Spell
 
@@ -67,6 +74,49 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
                 f"{jobs_text(ids[job[each[on]]].tolist())}"
             )
             found.append(Violation(Kind.LIMIT, text))
+    for place, amount, most, text in _terms(jobs, system):
+        on = (place >= 0)[job]
+        sweep = Sweep.of(place[job[on]], start_s[on], end_s[on])
+        level = sweep.level(amount[job[on]])
+        for k in sweep.firsts(level > most[sweep.place])[:_MOST].tolist():
+            time, which = int(sweep.time[k]), int(sweep.place[k])
+            there = on & (place[job] == which) & (start_s <= time) & (time < end_s)
+            said = text.format(level[k], most[which], time)
+            whose = jobs_text(ids[job[there]].tolist())
+            found.append(Violation(Kind.LIMIT, f"{said}: {whose}"))
+    return found
+
+
+def _terms(
+    jobs: pd.DataFrame, system: System
+) -> Iterator[tuple[IntArray, IntArray, IntArray, str]]:
+    """Of licences and arrays: where each job counts (-1: nowhere) and how much, what is allowed."""
+    if "licences" in jobs.columns:
+        asked = [_asked(text) for text in jobs["licences"].tolist()]
+        for name, most in system.licences.items():
+            amount = np.array([each.get(name, 0) for each in asked], dtype=np.int64)
+            place = np.where(amount > 0, 0, -1)
+            text = f"{{}} of {{}} licences {name} are in use at {{}}"
+            yield place, amount, np.array([most]), text
+    if "array_limit" in jobs.columns:
+        limit = jobs["array_limit"].to_numpy(dtype=np.int64)
+        names, number = np.unique([_text(name) for name in jobs["array"]], return_inverse=True)
+        allowed = np.full(len(names), limit.max(initial=0))
+        for k, at_most in zip(number.tolist(), limit.tolist(), strict=True):
+            allowed[k] = min(allowed[k], at_most) if at_most else allowed[k]
+        held = np.isin(number, number[limit > 0])
+        yield (
+            np.where(held, number, -1), np.ones(len(jobs), dtype=np.int64), allowed,
+            "{} tasks of an array run, {} may, at {}",
+        )  # fmt: skip
+
+
+def _asked(text: Any) -> dict[str, int]:
+    """The licences that a job asks for."""
+    found: dict[str, int] = {}
+    for part in _text(text).replace(",", " ").split():
+        name, _, count = part.partition(":")
+        found[name] = found.get(name, 0) + int(count or 1)
     return found
 
 
@@ -76,6 +126,8 @@ def beyond(jobs: pd.DataFrame, system: System) -> BoolArray:
     for limit in system.limits:
         row, _, _ = _held(jobs, limit)
         over[row[_amount(jobs, limit)[row] > limit.most]] = True
+    for place, amount, most, _ in _terms(jobs, system):
+        over |= (place >= 0) & (amount > most[np.maximum(place, 0)])
     return over
 
 

@@ -13,7 +13,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
-from cpdispatch.verify.limits import Spell, beyond, limits
+from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.power import drawn, power
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
 from cpdispatch.verify.service import Outages, Service
@@ -39,7 +39,8 @@ def run(
         ``units``, ``requested_s``, ``runtime_s``, ``killed``, ``reason``, the per-unit
         ``request_<resource>`` of each of the system's resource types, and the lists ``nodes`` and
         ``node_units``. Where they are there, ``partition``, ``features``, ``nodelist``, ``exclude``
-        and ``exclusive`` say where each job may run.
+        and ``exclusive`` say where each job may run, and ``licences``, ``array`` and
+        ``array_limit`` which jobs may run at once.
     system : System
         The machine on which it ran.
     dependencies : bool
@@ -114,7 +115,7 @@ def run(
         if restarts
         else None,
         outages=None if service is None else _outages(jobs, service),
-        beyond=beyond(jobs, system) if system.limits else None,
+        beyond=beyond(jobs, system) if limited(jobs, system) else None,
     )
     if power_cap is not None:
         watts = drawn(table.units, request, system)
@@ -124,12 +125,12 @@ def run(
     found = schedule(table, system)
     if not found:
         found = access(jobs, system, _stay(table))
-        found += limits(jobs, system, _spell(table)) if system.limits else []
+        found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
         if power_cap is not None:
             found += power(table.id, watts, _spell(table), system, power_cap)
     if (
         found
-        or system.limits
+        or limited(jobs, system)
         or power_cap is not None
         or service is not None
         or wait is None

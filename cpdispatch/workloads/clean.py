@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.jobs import ANYWHERE, LABELLED, UNKNOWN, Access, Column, JobTable, Workload
+from cpdispatch.jobs import (
+    ANYWHERE,
+    FREE,
+    LABELLED,
+    UNKNOWN,
+    Access,
+    Column,
+    JobTable,
+    Terms,
+    Workload,
+)
 
 FILTERS = ("all", "strong", "drop")
 
@@ -66,6 +76,8 @@ class RawLog:
         1 for jobs that may be restarted, else 0; None where the log does not say.
     access, access_of
         Where jobs ask to run, as in `Workload`.
+    terms, terms_of
+        What else decides how many jobs may run at once, as in `Workload`.
     """
 
     path: Path
@@ -90,6 +102,8 @@ class RawLog:
     restartable: IntArray | None = None
     access: tuple[Access, ...] = (ANYWHERE,)
     access_of: IntArray | None = None
+    terms: tuple[Terms, ...] = (FREE,)
+    terms_of: IntArray | None = None
 
 
 def log_name(path: str | os.PathLike[str]) -> str:
@@ -277,4 +291,6 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         per_processor=raw.per_processor,
         access=raw.access,
         access_of=None if raw.access_of is None else column(raw.access_of),
+        terms=raw.terms,
+        terms_of=None if raw.terms_of is None else column(raw.terms_of),
     )

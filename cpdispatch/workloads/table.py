@@ -14,6 +14,9 @@ One row a job, with the columns
 ``features``, ``nodelist``, ``exclude``   optional; where the job asks to run, see
                                           `cpdispatch.access`
 ``exclusive``                             optional; 1 if each unit takes a whole node
+``licences``                              optional; as ``matlab:2 ansys``
+``array``, ``array_limit``                optional; the array that the job is a task of, and how
+                                          many of its tasks run at once at most
 any other                                 a resource type: what each unit asks for, an integer
 ========================================= =======================================================
 
@@ -30,7 +33,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -41,7 +44,18 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError, UsageError, in_a_line
 from cpdispatch.files import read_parquet, read_text, replacing, resembles, unlike, writing
-from cpdispatch.jobs import ANYWHERE, LABELLED, UNKNOWN, WISHES, Access, Column, Workload
+from cpdispatch.jobs import (
+    ANYWHERE,
+    FREE,
+    LABELLED,
+    TERMS,
+    UNKNOWN,
+    WISHES,
+    Access,
+    Column,
+    Terms,
+    Workload,
+)
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, RawLog, clean
 
@@ -52,7 +66,8 @@ NEEDED = ("id", "submit", "runtime", "units")
 TIMES = ("requested", "preceding", "think")
 RESTARTABLE = "restartable"
 EXCLUSIVE = "exclusive"
-RESERVED = (*NEEDED, *TIMES, *LABELLED, RESTARTABLE, *WISHES, EXCLUSIVE)
+ARRAY_LIMIT = "array_limit"
+RESERVED = (*NEEDED, *TIMES, *LABELLED, RESTARTABLE, *WISHES, EXCLUSIVE, *TERMS, ARRAY_LIMIT)
 MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
 _INTEGER = re.compile(r"-?\d{1,15}")
@@ -159,7 +174,7 @@ def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
             frame = pd.read_csv(
                 io.BytesIO(text), header=None, skiprows=1, names=names, index_col=False,
                 keep_default_na=False, na_values=[""], low_memory=False,
-                dtype=dict.fromkeys((*LABELLED, *WISHES), str), encoding_errors="replace",
+                dtype=dict.fromkeys((*LABELLED, *WISHES, *TERMS), str), encoding_errors="replace",
             )  # fmt: skip
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=names)
@@ -293,6 +308,7 @@ class _Reader:
                 memory_unit_kb = MEMORY_COLUMNS.get(name, memory_unit_kb)
                 request["mem" if name in MEMORY_COLUMNS else name] = self.numbers(name)
         access, access_of = self.access()
+        terms, terms_of = self.terms()
         return RawLog(
             path=self.path,
             id=self.numbers("id"),
@@ -312,6 +328,8 @@ class _Reader:
             restartable=self.flags(self.restartable),
             access=access,
             access_of=access_of,
+            terms=terms,
+            terms_of=terms_of,
         )
 
     def flags(self, name: str) -> IntArray | None:
@@ -325,19 +343,32 @@ class _Reader:
 
     def access(self) -> tuple[tuple[Access, ...], IntArray | None]:
         """Where jobs ask to run, and which of these wishes each has."""
+        found, of = self.kinds(WISHES, EXCLUSIVE, self.flags(EXCLUSIVE))
+        if of is None:
+            return (ANYWHERE,), None
+        return tuple(Access(**kind | {EXCLUSIVE: bool(kind[EXCLUSIVE])}) for kind in found), of
+
+    def terms(self) -> tuple[tuple[Terms, ...], IntArray | None]:
+        """What else decides how many jobs may run at once, and which of these terms each has."""
+        limit = np.maximum(self.numbers(ARRAY_LIMIT), 0) if ARRAY_LIMIT in self.frame else None
+        found, of = self.kinds(TERMS, ARRAY_LIMIT, limit)
+        return (FREE,) if of is None else tuple(Terms(**kind) for kind in found), of
+
+    def kinds(
+        self, texts: Sequence[str], number: str, values: IntArray | None
+    ) -> tuple[list[dict[str, Any]], IntArray | None]:
+        """The different rows of some columns, and which of them each job has; None without any."""
         import pandas as pd
 
-        exclusive = self.flags(EXCLUSIVE)
-        given = [name for name in WISHES if name in self.frame]
-        if exclusive is None and not given:
-            return (ANYWHERE,), None
-        texts = {name: self.frame[name].fillna("").astype(str).str.strip() for name in given}
-        rows = pd.DataFrame(texts | {EXCLUSIVE: 0 if exclusive is None else exclusive},
+        given = [name for name in texts if name in self.frame]
+        if values is None and not given:
+            return [], None
+        columns = {name: self.frame[name].fillna("").astype(str).str.strip() for name in given}
+        rows = pd.DataFrame(columns | {number: 0 if values is None else values},
                             index=range(len(self.frame)))  # fmt: skip
         of, kinds = pd.factorize(pd.MultiIndex.from_frame(rows))
         found = [dict(zip(rows.columns, kind, strict=True)) for kind in kinds]
-        access = [Access(**kind | {EXCLUSIVE: bool(kind[EXCLUSIVE])}) for kind in found]
-        return tuple(access), of.astype(np.int64)
+        return [{**kind, number: int(kind[number])} for kind in found], of.astype(np.int64)
 
     def numbers(self, name: str) -> IntArray:
         """One column as integers, -1 for what is unknown."""
@@ -475,8 +506,11 @@ def _named_columns(workload: Workload) -> dict[str, IntArray]:
     for name in WISHES:
         if any(getattr(access, name) for access in workload.access):
             columns[name] = workload.asked(name)[0]
-    exclusive = workload.exclusive()
-    return columns | ({EXCLUSIVE: exclusive} if exclusive.any() else {})
+    for name in TERMS:
+        if any(getattr(terms, name) for terms in workload.terms):
+            columns[name] = workload.term(name)[0]
+    flags = {EXCLUSIVE: workload.exclusive(), ARRAY_LIMIT: workload.array_limit()}
+    return columns | {name: column for name, column in flags.items() if column.any()}
 
 
 def _frame(workload: Workload, columns: dict[str, IntArray], part: slice) -> pd.DataFrame:
@@ -485,7 +519,9 @@ def _frame(workload: Workload, columns: dict[str, IntArray], part: slice) -> pd.
     labels = {
         name: np.array([*names, None], dtype=object)  # the last for -1
         for name, names in workload.table.labels.items()
-    } | {name: np.array(workload.asked(name)[1], dtype=object) for name in WISHES}
+    }
+    labels |= {name: np.array(workload.asked(name)[1], dtype=object) for name in WISHES}
+    labels |= {name: np.array(workload.term(name)[1], dtype=object) for name in TERMS}
     return pd.DataFrame(
         {
             name: labels[name][column[part]] if name in labels else column[part]

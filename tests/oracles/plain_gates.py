@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from cpdispatch.system import Limit
 
@@ -16,6 +17,9 @@ class PlainJob:
     user: str
     queue: str
     partition: str = ""
+    licences: str = ""
+    array: str = ""
+    array_limit: int = 0
 
 
 def counts(limit: Limit, job: PlainJob) -> dict[str, int]:
@@ -27,7 +31,23 @@ def counts(limit: Limit, job: PlainJob) -> dict[str, int]:
     return {v: amount for v in values if v and limit.name in ("", v)}
 
 
-def has_room(limits: Sequence[Limit], job: PlainJob, others: Sequence[PlainJob]) -> bool:
+def licences_of(job: PlainJob) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in job.licences.split():
+        name, _, many = part.partition(":")
+        found[name] = found.get(name, 0) + int(many or 1)
+    return found
+
+
+def has_room(
+    limits: Sequence[Limit], job: PlainJob, others: Sequence[PlainJob],
+    licences: Mapping[str, int] = MappingProxyType({}),
+) -> bool:  # fmt: skip
+    for name, many in licences_of(job).items():
+        if many + sum(licences_of(o).get(name, 0) for o in others) > licences[name]:
+            return False
+    if job.array_limit and 1 + sum(o.array == job.array for o in others) > job.array_limit:
+        return False
     for limit in limits:
         for value, amount in counts(limit, job).items():
             if amount + sum(counts(limit, o).get(value, 0) for o in others) > limit.most:
@@ -35,10 +55,16 @@ def has_room(limits: Sequence[Limit], job: PlainJob, others: Sequence[PlainJob])
     return True
 
 
-def starts(limits: Sequence[Limit], jobs: Sequence[PlainJob], cores: int) -> list[int]:
+def starts(
+    limits: Sequence[Limit], jobs: Sequence[PlainJob], cores: int,
+    licences: Mapping[str, int] = MappingProxyType({}),
+) -> list[int]:  # fmt: skip
     """Start of each job on a pool, seconds; -1 of those that never run. Jobs by submission."""
     start = [-1] * len(jobs)
-    coming = [k for k, job in enumerate(jobs) if job.cores <= cores and has_room(limits, job, [])]
+    coming = [
+        k for k, job in enumerate(jobs)
+        if job.cores <= cores and has_room(limits, job, [], licences)
+    ]  # fmt: skip
     behind: list[int] = []
     offered: list[int] = []
     running: list[int] = []
@@ -49,7 +75,7 @@ def starts(limits: Sequence[Limit], jobs: Sequence[PlainJob], cores: int) -> lis
         behind = sorted(behind + [k for k in coming if jobs[k].submit_s == now])
         coming = [k for k in coming if jobs[k].submit_s > now]
         for k in list(behind):
-            if has_room(limits, jobs[k], [jobs[o] for o in running + offered]):
+            if has_room(limits, jobs[k], [jobs[o] for o in running + offered], licences):
                 behind.remove(k)
                 offered = sorted([*offered, k])
         while offered and sum(jobs[k].cores for k in [*running, offered[0]]) <= cores:

@@ -62,6 +62,9 @@ def workload_of(jobs: list[PlainJob]) -> Workload:
             "user": [job.user for job in jobs],
             "queue": [job.queue for job in jobs],
             "partition": [job.partition for job in jobs],
+            "licences": [job.licences for job in jobs],
+            "array": [job.array for job in jobs],
+            "array_limit": [job.array_limit for job in jobs],
         }
     )
     return from_table(frame)
@@ -186,7 +189,7 @@ def test_wrong_limit_is_named(tmp_path, limit: str, words: tuple[str, ...]):
 
 def test_explain_and_compiled_replays_refuse_limits():
     run = simulate(workload_of(TWO), limited(Limit(1)), "easy")
-    with pytest.raises(UsageError, match="has limits"):
+    with pytest.raises(UsageError, match="had limits"):
         run.explain(1)
     with pytest.raises(UsageError, match="has limits"):
         Replays(workload_of(TWO), limited(Limit(1)))
@@ -206,3 +209,127 @@ def test_job_that_a_failed_node_stops_is_behind_the_gate_again():
 def test_limits_exclude_what_they_are_not_kept_with(rule: dict[str, bool]):
     with pytest.raises(UsageError, match="limits"):
         simulate(workload_of(TWO), limited(Limit(1)), "easy", **rule)
+
+
+# --------------------------------------------------------------------- licences and arrays
+
+LICENCES = {"matlab": 3, "ansys": 1}
+ARRAYS = {"": 0, "a": 2, "b": 1, "c": 0}
+
+
+@st.composite
+def on_terms(draw: st.DrawFn) -> list[PlainJob]:
+    """Jobs that ask for licences, and tasks of arrays of which some have a limit."""
+    asked = st.sampled_from(["", "", "matlab", "matlab:2 ansys", "ansys", "matlab:4"])
+    arrays = st.sampled_from(sorted(ARRAYS))
+    return [
+        replace(job, licences=draw(asked), array=(array := draw(arrays)), array_limit=ARRAYS[array])
+        for job in draw(jobs())
+    ]
+
+
+def licensed(*limits: Limit) -> System:
+    return replace(System.pool(CORES), limits=limits, licences=LICENCES)
+
+
+@settings(max_examples=40, deadline=None)
+@given(on_terms(), some_limits())
+def test_licences_and_arrays_are_kept_as_the_plain_rule_has_them(
+    jobs: list[PlainJob], limits: tuple[Limit, ...]
+):
+    run = simulate(workload_of(jobs), licensed(*limits), "fifo")
+    assert run.jobs["start"].tolist() == starts(limits, jobs, CORES, LICENCES)
+    assert verify.run(run.jobs, run.system) == []
+    assert not run.about["compiled"] or not any(j.licences or j.array_limit for j in jobs)
+
+
+@settings(max_examples=10, deadline=None)
+@given(on_terms(), st.sampled_from(["easy", "conservative", "hcp:cp=off", "best"]))
+def test_every_dispatcher_keeps_licences_and_arrays(jobs: list[PlainJob], name: str):
+    run = simulate(workload_of(jobs), licensed(), name, predictor="walltime")
+    assert verify.run(run.jobs, run.system) == []
+
+
+FOUR_TASKS = [replace(TWO[0], array="a", array_limit=2)] * 4
+
+
+def test_of_an_array_no_more_tasks_run_than_it_allows():
+    run = simulate(workload_of(FOUR_TASKS), System.pool(CORES), "easy")
+    assert run.jobs["start"].tolist() == [0, 0, 10, 10]
+    free = simulate(
+        workload_of([replace(j, array_limit=0) for j in FOUR_TASKS]), System.pool(8), "easy"
+    )
+    assert free.jobs["start"].tolist() == [0, 0, 0, 0]
+    (found,) = verify.run(run.jobs.assign(start=0, end=10), run.system)
+    assert found.kind == Kind.LIMIT
+    assert found.text == "4 tasks of an array run, 2 may, at 0: jobs 1, 2, 3, 4"
+
+
+def test_licences_in_use_are_told_when_there_are_not_so_many():
+    two = [replace(job, licences="matlab:2") for job in TWO]
+    run = simulate(workload_of(two), licensed(), "easy")
+    assert run.jobs["start"].tolist() == [0, 10]
+    assert verify.run(run.jobs, run.system) == []
+    (found,) = verify.run(run.jobs.assign(start=0, end=10), run.system)
+    assert found.text == "4 of 3 licences matlab are in use at 0: jobs 1, 2"
+    over = simulate(
+        workload_of([replace(TWO[0], licences="ansys:2"), *TWO[1:]]), licensed(), "easy"
+    )
+    assert over.jobs["start"].tolist() == [-1, 0]
+    assert over.about["notes"][BEYOND] == 1
+    assert over.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("licences", "words"),
+    [
+        ("matlap", ("job 1", "matlap", "did you mean matlab", "matlab, ansys")),
+        ("matlab:x", ("matlab:x", "is no licence")),
+        ("matlab:0", ("matlab:0", "is no licence")),
+        (":2", (":2", "is no licence")),
+    ],
+)
+def test_a_licence_that_there_is_not_is_named(licences: str, words: tuple[str, ...]):
+    with pytest.raises(InputError) as error:
+        simulate(workload_of([replace(TWO[0], licences=licences)]), licensed(), "easy")
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_limit_of_no_array_is_named():
+    with pytest.raises(InputError, match="job 1 has a limit of its array, and no array"):
+        simulate(workload_of([replace(TWO[0], array_limit=2)]), System.pool(8), "easy")
+
+
+def test_terms_are_read_from_tables_and_written_back(tmp_path):
+    from cpdispatch.workloads import table
+
+    log = workload_of([replace(TWO[0], licences="ansys matlab:2", array="x", array_limit=3), *TWO])
+    for name in ("jobs.csv", "jobs.parquet"):
+        table.write(log, tmp_path / name)
+        again = table.read(tmp_path / name)
+        for what in ("licences", "array"):
+            number, names = again.term(what)
+            wanted, of = log.term(what)
+            assert [names[k] for k in number] == [of[k] for k in wanted]
+        assert again.array_limit().tolist() == [3, 0, 0]
+        assert again.take(again.runtime_s.nonzero()[0][:1]).array_limit().tolist() == [3]
+
+
+def test_licences_of_a_system_are_read_and_written_back(tmp_path):
+    file = tmp_path / "s.toml"
+    head = 'resources = ["core"]\ngroups = [{name = "g", nodes = 2, capacity = [4]}]\n'
+    file.write_text(head + 'licences = {matlab = 3}\nlimits = [{most = 2, per = "account"}]\n')
+    system = find(str(file))
+    assert system_as_dict(system)["licences"] == {"matlab": 3}
+    assert system.limits == (Limit(2, per="group"),)
+    for wrong, word in (("{matlab = -1}", "0 or more"), ('{"a b" = 1}', "no name of a licence")):
+        file.write_text(f"{head}licences = {wrong}\n")
+        with pytest.raises(InputError, match=word):
+            find(str(file))
+
+
+def test_a_run_with_licences_is_told_to_explain_no_waits():
+    run = simulate(workload_of([replace(TWO[0], licences="ansys")] * 2), licensed(), "easy")
+    with pytest.raises(UsageError, match="the run had licences"):
+        run.explain(2)

@@ -1,0 +1,39 @@
+"""On what terms jobs run beside others: licences, arrays, and whether any such term holds."""
+
+from __future__ import annotations
+
+from cpdispatch.errors import InputError, nearest
+from cpdispatch.jobs import Workload
+from cpdispatch.system import LIMIT, System
+
+
+def gated(workload: Workload, system: System) -> bool:
+    """Whether something limits which jobs may run at once, beside the nodes."""
+    return bool(system.limits) or any(
+        terms.array_limit or terms.licences for terms in workload.terms
+    )
+
+
+def licences_of(text: str, system: System) -> dict[str, int]:
+    """What a text as ``matlab:2 ansys`` asks for: licence -> how many.
+
+    Raises
+    ------
+    InputError
+        When a part is not understood, or the system has no such licence; the value is that part.
+    """
+    found: dict[str, int] = {}
+    for part in text.replace(",", " ").split():
+        name, colon, count = part.partition(":")
+        many = int(count) if count.isascii() and count.isdigit() else 0
+        if not name or (colon and not 1 <= many <= LIMIT):
+            problem, advice = "is no licence", "write names, or names with a number as matlab:2"
+            raise InputError(problem, field="licences", value=part, advice=advice)
+        if name not in system.licences:
+            has = ", ".join(system.licences) or "none"
+            raise InputError(
+                f"system {system.name} has no such licence{nearest(name, system.licences)}",
+                field="licences", value=part, advice=f"it has {has}: add it to the system's file",
+            )  # fmt: skip
+        found[name] = found.get(name, 0) + (many if colon else 1)
+    return found

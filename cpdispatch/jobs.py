@@ -406,6 +406,8 @@ class Workload:
         What else decides how many jobs may run at once.
     terms_of : int64 array, shape (jobs,), or None
         Which of these each job has; None: all the first.
+    begin_s : int64 array, shape (jobs,), or None
+        When each job may start at the earliest, seconds; -1 for at once. None: all at once.
     """
 
     name: str
@@ -423,6 +425,7 @@ class Workload:
     access_of: IntArray | None = None
     terms: tuple[Terms, ...] = (FREE,)
     terms_of: IntArray | None = None
+    begin_s: IntArray | None = None
 
     def __post_init__(self) -> None:
         jobs = len(self.table)
@@ -459,6 +462,7 @@ class Workload:
             think_s=self.think_s[positions],
             access_of=None if self.access_of is None else self.access_of[positions],
             terms_of=None if self.terms_of is None else self.terms_of[positions],
+            begin_s=None if self.begin_s is None else self.begin_s[positions],
         )
 
     def asked(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
@@ -486,7 +490,7 @@ class Workload:
         return np.broadcast_to(every[0], len(self)) if which is None else every[which]
 
 
-_COLUMNS = ("runtime_s", "preceding", "think_s", "access_of", "terms_of")
+_COLUMNS = ("runtime_s", "preceding", "think_s", "access_of", "terms_of", "begin_s")
 
 
 def _workload(parts: dict[str, Any]) -> Workload:

@@ -1,4 +1,4 @@
-"""On what terms jobs run beside others: licences, arrays, and whether any such term holds."""
+"""On what terms jobs run: licences, arrays, begin times, and whether any such term holds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from cpdispatch.system import LIMIT, System
 
 
 def gated(workload: Workload, system: System) -> bool:
-    """Whether something limits which jobs may run at once, beside the nodes."""
-    return bool(system.limits) or any(
-        terms.array_limit or terms.licences for terms in workload.terms
-    )
+    """Whether something beside the nodes keeps jobs from the queue."""
+    limited = any(terms.array_limit or terms.licences for terms in workload.terms)
+    return bool(system.limits) or limited or begins_later(workload)
+
+
+def begins_later(workload: Workload) -> bool:
+    """Whether a job may not start when it is submitted."""
+    return workload.begin_s is not None and bool((workload.begin_s > workload.table.submit_s).any())
 
 
 def licences_of(text: str, system: System) -> dict[str, int]:

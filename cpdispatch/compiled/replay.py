@@ -56,8 +56,8 @@ class Replays:
     ) -> None:
         if gated(workload, system):
             raise UsageError(
-                f"system {system.name} has limits, licences, or arrays with limits, and compiled "
-                "replays do not keep them: leave them out"
+                f"system {system.name} has limits, or jobs have licences, arrays with limits or "
+                "begin times, and compiled replays do not keep them: leave them out"
             )
         table, jobs = workload.table, len(workload)
         self.runnable = np.concatenate(

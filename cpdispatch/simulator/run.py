@@ -218,6 +218,7 @@ class Run:
             ("limits", bool(self.system.limits)),
             ("licences", "licences" in columns),
             ("arrays with a limit", "array_limit" in columns),
+            ("begin times", "begin" in columns),
         ):
             if there:
                 raise UsageError(
@@ -647,6 +648,8 @@ def job_table(simulation: Recorded) -> pa.Table:
             columns[name] = arrow.texts(*workload.asked(name))
     if (exclusive := workload.exclusive()).any():
         columns["exclusive"] = arrow.flags(exclusive == 1)
+    if workload.begin_s is not None:
+        columns["begin"] = arrow.numbers(workload.begin_s)
     for name in TERMS:
         if any(getattr(terms, name) for terms in workload.terms):
             columns[name] = arrow.texts(*workload.term(name))

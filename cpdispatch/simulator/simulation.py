@@ -48,6 +48,7 @@ _NEVER = int(np.iinfo(np.int64).max)
 _PART = 1 << 10  # jobs that are read from the log at once
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
 _WAKE = -1  # in place of the row of a job that ends
+_BEGINS = -2  # minus the row of a job that may start from then on
 _PATIENCE = 10_000
 """Events in a row, while nothing runs and no job comes, after which the jobs left are given up."""
 
@@ -143,8 +144,9 @@ class Simulation:
         limited = gated(workload, system)
         if limited and (dependencies or idempotent or restart_cost_s):
             raise UsageError(
-                f"system {system.name} has limits, licences, or arrays with limits, which exclude "
-                "dependencies, idempotent and restart_cost_s: leave these out, or the limits"
+                f"system {system.name} has limits, or jobs have licences, arrays with limits or "
+                "begin times, which exclude dependencies, idempotent and restart_cost_s: leave "
+                "these out, or the limits"
             )
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
@@ -183,7 +185,7 @@ class Simulation:
             self._beyond = int(np.count_nonzero(runnable & ~self._gates.passable))
             runnable = runnable & self._gates.passable
         self._expected: dict[int, tuple[int, int]] = {}
-        """Expected and upper durations of the jobs that wait behind the gate."""
+        """Expected and upper durations of the jobs that wait behind the gate, or for their time."""
         self.records.reason[~runnable] = Reason.NEVER_FITS
         self.dependencies = dependencies
         self._precedence = Precedence(workload, runnable) if dependencies else None
@@ -433,8 +435,12 @@ class Simulation:
         return job
 
     def _enqueue(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
-        """Put a job into the queue, or behind the gate where the system has limits."""
-        if self._gates is None:
+        """Put a job into the queue when its time has come, or behind the gate if there is one."""
+        begin_s = self.workload.begin_s
+        if begin_s is not None and begin_s[row] > self.now:
+            self._expected[row] = expected_s, upper_s
+            self._complete_at(int(begin_s[row]), _BEGINS - row)
+        elif self._gates is None:
             self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
         else:
             self._expected[row] = expected_s, upper_s
@@ -475,6 +481,10 @@ class Simulation:
 
     def _complete(self) -> None:
         now, _, row = heapq.heappop(self._completions)
+        if row <= _BEGINS:
+            row = _BEGINS - row
+            self._enqueue(row, self.workload.table.values(row), *self._expected.pop(row))
+            return
         if row == _WAKE:
             return
         if self._restarts and self._outlives(row):
@@ -710,7 +720,7 @@ class Simulation:
         """What it is like now, for those who look on."""
         state = self._state
         held = self.system.capacity - state.free
-        behind = 0 if self._gates is None else len(self._gates.behind)
+        behind = len(self._expected)
         return Now(
             self.now, state.queued + behind, state.running, len(self.records), held,
             self.records.last_dispatches(LAST),

@@ -30,18 +30,20 @@ class Spell:
 
 
 def limited(jobs: pd.DataFrame, system: System) -> bool:
-    """Whether something limits which jobs may run at once."""
-    return bool(system.limits) or "licences" in jobs.columns or "array_limit" in jobs.columns
+    """Whether something beside the nodes keeps jobs back."""
+    return bool(system.limits) or any(
+        name in jobs.columns for name in ("licences", "array_limit", "begin")
+    )
 
 
 def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
-    """Whether more ran at once than limits, licences and arrays allow.
+    """Whether more ran at once than limits, licences and arrays allow, or a job before its time.
 
     Parameters
     ----------
     jobs : DataFrame
         The columns ``id``, ``units``, ``request_<resource>``, and those that the limits name;
-        ``licences``, ``array`` and ``array_limit`` where they are there.
+        ``licences``, ``array``, ``array_limit`` and ``begin`` where they are there.
     system : System
     spell : Spell
 
@@ -74,6 +76,11 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
                 f"{jobs_text(ids[job[each[on]]].tolist())}"
             )
             found.append(Violation(Kind.LIMIT, text))
+    if "begin" in jobs.columns:
+        begin_s = jobs["begin"].to_numpy(dtype=np.int64)
+        for k in (start_s < begin_s[job]).nonzero()[0][:_MOST].tolist():
+            text = f"job {ids[job[k]]} starts at {start_s[k]}, it may from {begin_s[job[k]]} on"
+            found.append(Violation(Kind.EARLY_START, text))
     for place, amount, most, text in _terms(jobs, system):
         on = (place >= 0)[job]
         sweep = Sweep.of(place[job[on]], start_s[on], end_s[on])

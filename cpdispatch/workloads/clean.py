@@ -78,6 +78,8 @@ class RawLog:
         Where jobs ask to run, as in `Workload`.
     terms, terms_of
         What else decides how many jobs may run at once, as in `Workload`.
+    begin_s : int64 array or None
+        When each job may start at the earliest; -1 for at once.
     """
 
     path: Path
@@ -104,6 +106,7 @@ class RawLog:
     access_of: IntArray | None = None
     terms: tuple[Terms, ...] = (FREE,)
     terms_of: IntArray | None = None
+    begin_s: IntArray | None = None
 
 
 def log_name(path: str | os.PathLike[str]) -> str:
@@ -293,4 +296,5 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         access_of=None if raw.access_of is None else column(raw.access_of),
         terms=raw.terms,
         terms_of=None if raw.terms_of is None else column(raw.terms_of),
+        begin_s=None if raw.begin_s is None else column(raw.begin_s),
     )

@@ -14,6 +14,7 @@ One row a job, with the columns
 ``features``, ``nodelist``, ``exclude``   optional; where the job asks to run, see
                                           `cpdispatch.access`
 ``exclusive``                             optional; 1 if each unit takes a whole node
+``begin``                                 optional; the job may not start before that time, seconds
 ``licences``                              optional; as ``matlab:2 ansys``
 ``array``, ``array_limit``                optional; the array that the job is a task of, and how
                                           many of its tasks run at once at most
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEEDED = ("id", "submit", "runtime", "units")
-TIMES = ("requested", "preceding", "think")
+BEGIN = "begin"
+TIMES = ("requested", "preceding", "think", BEGIN)
 RESTARTABLE = "restartable"
 EXCLUSIVE = "exclusive"
 ARRAY_LIMIT = "array_limit"
@@ -72,7 +74,7 @@ MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
 _INTEGER = re.compile(r"-?\d{1,15}")
 # Only these may be rounded: half a core is a mistake, half a second is not.
-_SECONDS = ("submit", "runtime", "requested", "think")
+_SECONDS = ("submit", "runtime", "requested", "think", BEGIN)
 _CHUNK = 1 << 16
 
 
@@ -330,6 +332,7 @@ class _Reader:
             access_of=access_of,
             terms=terms,
             terms_of=terms_of,
+            begin_s=self.numbers(BEGIN) if BEGIN in self.frame else None,
         )
 
     def flags(self, name: str) -> IntArray | None:
@@ -501,6 +504,7 @@ def _named_columns(workload: Workload) -> dict[str, IntArray]:
             columns[name] = column
     optional = {name: table.column(Column[name.upper()]) for name in LABELLED}
     optional |= {"preceding": workload.preceding, "think": workload.think_s}
+    optional |= {} if workload.begin_s is None else {BEGIN: workload.begin_s}
     columns |= {name: column for name, column in optional.items() if np.any(column >= 0)}
     columns |= {RESTARTABLE: table.restartable} if table.restartable.any() else {}
     for name in WISHES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -333,3 +334,58 @@ def test_a_run_with_licences_is_told_to_explain_no_waits():
     run = simulate(workload_of([replace(TWO[0], licences="ansys")] * 2), licensed(), "easy")
     with pytest.raises(UsageError, match="the run had licences"):
         run.explain(2)
+
+
+# -------------------------------------------------------------------------------- begin times
+
+
+def beginning(jobs: list[PlainJob], begin: list[int]) -> Workload:
+    return replace(workload_of(jobs), begin_s=np.array(begin, dtype=np.int64))
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs(), some_limits(), st.data())
+def test_a_job_before_its_time_is_as_if_it_were_submitted_then(
+    jobs: list[PlainJob], limits: tuple[Limit, ...], data: st.DataObject
+):
+    delay = data.draw(st.lists(st.integers(0, 20), min_size=len(jobs), max_size=len(jobs)))
+    begin = [job.submit_s + more for job, more in zip(jobs, delay, strict=True)]
+    run = simulate(beginning(jobs, begin), limited(*limits), "fifo")
+    order = sorted(range(len(jobs)), key=lambda k: (begin[k], k))
+    later = [replace(jobs[k], submit_s=begin[k]) for k in order]
+    # The queue stays in the order of submission: that is the only difference.
+    if order == list(range(len(jobs))):
+        assert run.jobs["start"].tolist() == starts(limits, later, CORES)
+    assert verify.run(run.jobs, run.system) == []
+    assert all(s < 0 or s >= b for s, b in zip(run.jobs["start"], begin, strict=True))
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_a_job_starts_when_its_time_comes_though_nothing_else_happens(trigger: str):
+    run = simulate(beginning(TWO, [-1, 500]), System.pool(CORES), "easy", trigger=trigger)
+    assert run.jobs["start"].tolist() == [0, 500]
+    assert run.metrics["wait_s_max"] == 500
+    assert run.verify() == []
+    (found,) = verify.run(run.jobs.assign(start=[0, 490], end=[10, 500]), run.system)
+    assert (found.kind, found.text) == (
+        Kind.EARLY_START, "job 2 starts at 490, it may from 500 on",
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="begin times"):
+        run.explain(2)
+
+
+def test_begin_times_that_have_passed_change_nothing_and_stay_compiled():
+    run = simulate(beginning(TWO, [-1, 0]), System.pool(CORES), "easy")
+    assert run.about["compiled"]
+    assert run.jobs["start"].tolist() == [0, 0]
+
+
+def test_begin_times_are_read_from_tables_and_written_back(tmp_path):
+    from cpdispatch.workloads import table
+
+    log = beginning(TWO, [-1, 500])
+    for name in ("jobs.csv", "jobs.parquet"):
+        table.write(log, tmp_path / name)
+        again = table.read(tmp_path / name)
+        assert again.begin_s is not None
+        assert again.begin_s.tolist() == [-1, 500]

@@ -603,6 +603,16 @@ def used(columns: Columns, system: System | None) -> list[str]:
     het = sum("+" in text for text in columns.extra.get("job_id", ()))
     if het:
         told.append(f"Parts of heterogeneous jobs are jobs of their own: {het:,} such parts.")
+    held = sum(
+        int(text) > submit_s + 60
+        for text, submit_s in zip(columns.extra.get("eligible", ()), columns.submit_s, strict=False)
+        if text.isdigit()
+    )
+    if held:
+        told.append(
+            f"{held:,} jobs might not start within a minute of submission: to hold them back, "
+            "add their column eligible of the extra table to the workload as begin."
+        )
     others = {
         name
         for text in columns.extra.get("tres", ())

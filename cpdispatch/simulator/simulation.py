@@ -655,7 +655,7 @@ class Simulation:
         """What it is like now, for those who look on."""
         state = self._state
         held = self.system.capacity - state.free
-        behind = 0 if self._gates is None else len(self._gates.behind)
+        behind = 0 if self._gates is None else self._gates.behind
         return Now(
             self.now, state.queued + behind, state.running, len(self.records), held,
             self.records.last_dispatches(LAST),

@@ -133,8 +133,7 @@ def simulate(
         Progress, checkpoints, resumption.
     compiled : bool
         Let compiled code go through the events where that gives the same schedule: dispatchers of
-        the backfilling family and ``best``, on a system without limits. It does not know how long
-        each dispatch takes.
+        the backfilling family and ``best``. It does not know how long each dispatch takes.
 
     Returns
     -------
@@ -157,7 +156,7 @@ def simulate(
         "data": additional(data, settings.seed),
     }
     loop_only = any(value for rule, value in general.items() if rule != "restart_cost_s")
-    compiled = compiled and watch.seen is None and not loop_only and not system.limits
+    compiled = compiled and watch.seen is None and not loop_only
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip
@@ -203,8 +202,9 @@ def _begun(
         return (
             compiled
             and isinstance(made, Backfill | Reject | Best | Bounded)
-            and replayable(made, rules["trigger"])
+            and replayable(made, rules["trigger"], bool(system.limits))
             and rules["correction"] != "refresh"
+            and not (system.limits and general["restart_cost_s"])  # which is refused
             and tests_replayable(made, rules["trigger"], workload, system)
         )
 

@@ -8,9 +8,9 @@ from cpdispatch.system import LIMIT, System
 
 
 def gated(workload: Workload, system: System) -> bool:
-    """Whether something beside the nodes keeps jobs from the queue."""
+    """Whether something beside the nodes limits which jobs may run at once."""
     limited = any(terms.array_limit or terms.licences for terms in workload.terms)
-    return bool(system.limits) or limited or begins_later(workload)
+    return bool(system.limits) or limited
 
 
 def begins_later(workload: Workload) -> bool:

@@ -47,9 +47,10 @@ SOONER, COMPARISONS = range(22, 24)
 
 # The row of ``fate`` that says how long jobs are taken to last now; the first job that may wait;
 # how many jobs have been predicted, beyond which the loop is left to ask; what is still to be done
-# of the event in which it has been left; up to when no job passes a threshold that is EASY's.
-LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE = range(24, 29)
-SCALARS = 29
+# of the event in which it has been left; up to when no job passes a threshold that is EASY's;
+# how many jobs the replay of EASY beside it has been told of.
+LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE, TURNS = range(24, 30)
+SCALARS = 30
 
 # Why the loop has been left: all its events have been used up, the replay is over, the next jobs
 # have to be predicted, the shadow has no room for more jobs, jobs have outlived their tests.
@@ -68,13 +69,17 @@ SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE, KIND = range(7)
 # processors on a pool; see `cpdispatch.jobs.largest_share` and `on_pool`.
 SHARE, ON_POOL = 7, 8
 
-# What becomes of the jobs: expected duration at submission, start, end (-1 until known), reason,
+# What becomes of the jobs: expected duration at submission, start (`NEVER` while a job is behind
+# the gate of a system with limits), end (both -1 until known), reason,
 # expected end while it runs and how often that was corrected, its first placement entry and
 # how many there are. Where jobs are not taken to last as expected, also how long they probably
 # last at most, which is written before they are submitted, and their requested time; neither is
 # less than the expected duration. Then running jobs end at their requested times, which is what
 # their expected end is.
 EXPECTED, START, END, REASON, DUE_OF, STEP, FIRST, COUNT, UPPER, LIMIT = range(10)
+
+# Where waits are bounded also by which number the replay of EASY beside it knows the job.
+TURN = 10
 
 LASTING = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
 """The row that says how long jobs are taken to last, by `Backfill.limits`."""
@@ -147,7 +152,8 @@ def fresh(
     at = np.zeros(SCALARS, dtype=np.int64)
     at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
     at[LASTS], at[PREDICTED] = lasts, 0 if asked else jobs
-    fate = np.zeros((COUNT + 1 if lasts == EXPECTED else LIMIT + 1, jobs), dtype=np.int64)
+    rows = TURN + 1 if bounded else COUNT + 1 if lasts == EXPECTED else LIMIT + 1
+    fate = np.zeros((rows, jobs), dtype=np.int64)
     fate[START] = fate[END] = -1
     fate[REASON] = WAITS
     others = 0 if same else jobs

@@ -12,6 +12,7 @@ from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled import nodes as on_nodes
 from cpdispatch.compiled import pool as on_pool
 from cpdispatch.compiled.deep import dispatch_deep
+from cpdispatch.compiled.gates import PASSED, come, give_back, let_pass
 from cpdispatch.compiled.layout import (
     AHEAD_JOB,
     BEST_FIT,
@@ -71,6 +72,8 @@ from cpdispatch.compiled.layout import (
     STRICT,
     SUBMIT,
     THRESHOLD,
+    TURN,
+    TURNS,
     UNPREDICTED,
     UPPER,
     USED_UP,
@@ -127,7 +130,7 @@ def go(
     counts: NDArray[np.int32],
     memory: Memory, rule: IntArray, first_weights: FloatArray, second_weights: FloatArray,
     events: int, own_first: Any, own_second: Any, nodes: Any, deep: Any, care: Any, trials: Any,
-    shadow: Any,
+    shadow: Any, gate: Any,
 ) -> int:  # fmt: skip
     """Go on for about so many events, or until somebody else has to act; why it stopped.
 
@@ -136,12 +139,13 @@ def go(
     Arguments may be None, and what they are for is then left out of the compiled code: a user's own
     policies; ``nodes`` on a processor pool; ``deep`` up to one reservation; ``care`` where jobs are
     taken to last as expected; ``trials`` where no job is tested; ``shadow`` where no wait is
-    bounded.
+    bounded; ``gate`` where the system has no limits.
     """
     jobs = given.shape[1]
     while events > 0:
         left, at[PAUSED] = at[PAUSED], NOTHING_LEFT
         if left == DISPATCH_LEFT:
+            _tell(at, given, fate, shadow, gate)
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
                 first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
@@ -165,6 +169,8 @@ def go(
                 waits = outlives(at, given, fate, run, care, trials)
             if not waits:
                 ended = complete(at, given, fate, run, memory)
+                if gate is not None:
+                    give_back(gate, ended)
                 if trials is not None:
                     no_test_any_more(trials, ended)
                 if nodes is not None:
@@ -177,13 +183,14 @@ def go(
                     return OUTLIVED
                 if shadow is not None:
                     for k in range(trials.rule[WAITING]):
-                        if trials.of[BEGAN, trials.of[AGAIN, k]] < 0:
-                            starts(shadow, trials.of[AGAIN, k], -1)
+                        job = trials.of[AGAIN, k]
+                        if trials.of[BEGAN, job] < 0:
+                            starts(shadow, fate[TURN, job], -1)
                 wait_again(
                     at, given, fate, first, first_key, second, second_key, rule,
                     first_weights, second_weights, own_first, own_second, care, trials, shadow,
                 )  # fmt: skip
-        fits = True
+        came = submitting
         while submitting:
             job = at[NEXT]
             if job == at[PREDICTED]:
@@ -194,28 +201,29 @@ def go(
             if care is not None:
                 fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
                 fate[LIMIT, job] = max(given[REQUESTED, job], fate[EXPECTED, job])
-            if nodes is None:
-                wants = given[NEED, job]
-            else:
-                wants = on_nodes.wanted(given[KIND, job], lasts(at, fate, care, job))
-            if shadow is not None:
-                due = now + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
-                at[NONE_LATE] = min(at[NONE_LATE], due)
-            enqueue(
-                at, given, fate, first, first_key, job,
-                rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
-                FIRST_SIZE, wants, care,
-            )  # fmt: skip
-            if not rule[SAME]:
-                enqueue(
-                    at, given, fate, second, second_key, job,
-                    rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
-                    SECOND_SIZE, wants, care,
+            if gate is None:
+                _offer(
+                    at, given, fate, first, first_key, second, second_key, rule, first_weights,
+                    second_weights, own_first, own_second, nodes, care, shadow, job,
                 )  # fmt: skip
-            at[QUEUED] += 1
-            if nodes is not None:
-                on_nodes.wait(at, given, fate, care, nodes, job)
-            if by_event:
+            else:
+                fate[START, job] = NEVER  # as if it had started: it is in no queue
+                come(gate, job)
+            submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
+        if gate is not None:
+            for k in range(let_pass(gate)):
+                job = gate.passed[k]
+                fate[START, job] = -1
+                at[OLDEST] = min(at[OLDEST], job)
+                _offer(
+                    at, given, fate, first, first_key, second, second_key, rule, first_weights,
+                    second_weights, own_first, own_second, nodes, care, shadow, job,
+                )  # fmt: skip
+        fits = True
+        if by_event and came:
+            job = at[NEXT] - 1
+            fits = fate[START, job] < 0
+            if fits:
                 gone, ending = correct(at, given, fate, run, rule[CORRECTION])
                 if nodes is None:
                     fits = given[NEED, job] <= at[FREE] + ending
@@ -223,17 +231,71 @@ def go(
                     on_nodes.lend(at, fate, given, run, nodes, gone, 1)
                     fits = on_nodes.job_fits(at, given, nodes, job)
                     on_nodes.lend(at, fate, given, run, nodes, gone, -1)
-            submitting = not by_event and at[NEXT] < jobs and given[SUBMIT, at[NEXT]] == now
         if fits and at[QUEUED] > 0:
-            if shadow is not None and not has_room(shadow, at[NEXT] - at[SEEN]):
+            if shadow is not None and not has_room(shadow, queued_anew(at, gate)):
                 at[PAUSED] = DISPATCH_LEFT
                 return NO_ROOM
+            _tell(at, given, fate, shadow, gate)
             dispatch(
                 at, given, fate, first, first_key, second, second_key, run, times, counts, rule,
                 first_weights, second_weights, own_first, own_second, nodes, deep, care, trials,
                 shadow,
             )  # fmt: skip
     return USED_UP
+
+
+@inlined
+def _offer(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
+    second: IntArray, second_key: FloatArray, rule: IntArray, first_weights: FloatArray,
+    second_weights: FloatArray, own_first: Any, own_second: Any, nodes: Any, care: Any,
+    shadow: Any, job: int,
+) -> None:  # fmt: skip
+    """Put a job that was submitted, and has passed the gate, into the queues."""
+    if nodes is None:
+        wants = given[NEED, job]
+    else:
+        wants = on_nodes.wanted(given[KIND, job], lasts(at, fate, care, job))
+    if shadow is not None:
+        due = given[SUBMIT, job] + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
+        at[NONE_LATE] = min(at[NONE_LATE], due)
+    enqueue(
+        at, given, fate, first, first_key, job,
+        rule[PRIMARY], first_weights, rule[PRIMARY_CHANGES], own_first,
+        FIRST_SIZE, wants, care,
+    )  # fmt: skip
+    if not rule[SAME]:
+        enqueue(
+            at, given, fate, second, second_key, job,
+            rule[SECONDARY], second_weights, rule[SECONDARY_CHANGES], own_second,
+            SECOND_SIZE, wants, care,
+        )  # fmt: skip
+    at[QUEUED] += 1
+    if nodes is not None:
+        on_nodes.wait(at, given, fate, care, nodes, job)
+
+
+@inlined
+def queued_anew(at: IntArray, gate: Any) -> int:
+    """How many jobs have come into the queue that were not there at the last dispatch."""
+    if gate is None:
+        return int(at[NEXT] - at[SEEN])
+    return int(gate.book[PASSED])
+
+
+@inlined
+def _tell(at: IntArray, given: IntArray, fate: IntArray, shadow: Any, gate: Any) -> None:
+    """Tell EASY of the jobs that have come into the queue. There must be room for them."""
+    if shadow is not None:
+        for k in range(queued_anew(at, gate)):
+            job = at[SEEN] + k
+            if gate is not None:
+                job = gate.passed[k]
+            fate[TURN, job] = at[TURNS]
+            submit(
+                shadow, at[TURNS], given[SUBMIT, job], given[ON_POOL, job], given[REQUESTED, job]
+            )
+            at[TURNS] += 1
 
 
 @inlined
@@ -272,14 +334,12 @@ def _thresholds_change(
             if trials.of[FATE, job] == KILLED:
                 requested -= trials.rule[COST]
         end = min(max(max(before, start), start + expected), now)
-        ends(shadow, job, max(end - start, 1), given[ON_POOL, job], requested)
+        ends(shadow, fate[TURN, job], max(end - start, 1), given[ON_POOL, job], requested)
     if trials is not None:
         for k in range(trials.rule[TESTED]):
             job = trials.of[UNDER, k]
             if trials.of[TESTING, job] == CLEARING:
-                starts(shadow, job, fate[START, job])
-    for job in range(at[SEEN], at[NEXT]):
-        submit(shadow, job, given[SUBMIT, job], given[ON_POOL, job], given[REQUESTED, job])
+                starts(shadow, fate[TURN, job], fate[START, job])
     work = 0
     for k in range(at[RUNNING]):
         job = run[JOB, k]
@@ -425,8 +485,9 @@ def dispatch(
     if trials is not None:
         if shadow is not None:
             for k in range(trials.rule[STOPPED]):
-                if is_killed(fate, trials, trials.of[LIST, k]):
-                    starts(shadow, trials.of[LIST, k], -1)
+                job = trials.of[LIST, k]
+                if is_killed(fate, trials, job):
+                    starts(shadow, fate[TURN, job], -1)
         settle(at, fate, trials)
     if at[SERIAL] > serial:
         if care is not None:
@@ -439,7 +500,7 @@ def dispatch(
     if shadow is not None:
         for k in range(serial, at[SERIAL]):
             job = run[BY_SERIAL, k]
-            starts(shadow, job, fate[START, job])
+            starts(shadow, fate[TURN, job], fate[START, job])
             if fate[START, job] < now:
                 continue
             late = is_late(given, job, now, rule[THRESHOLD], rule[WIDE])

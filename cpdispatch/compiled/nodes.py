@@ -602,7 +602,8 @@ def backfill(
     """
     if at[BLOCKED] == blocked and ended == 0:
         if at[NEXT] == at[SEEN] + 1:
-            _start_beside(at, given, fate, run, care, nodes, at[SEEN], ended, best_fit)
+            if fate[START, at[SEEN]] < 0:  # else it is behind a gate
+                _start_beside(at, given, fate, run, care, nodes, at[SEEN], ended, best_fit)
             return
     else:
         at[BLOCKED], at[RESERVED] = blocked, 0

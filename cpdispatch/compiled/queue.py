@@ -210,12 +210,17 @@ def enqueue(
     at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, job: int,
     policy: int, weights: FloatArray, changes: int, own: Any, size_at: int, wants: int, care: Any,
 ) -> None:  # fmt: skip
-    """Put a job into a queue; keys that change are computed when they are needed."""
+    """Put a job into a queue; keys that change are computed when they are needed.
+
+    A job that was behind a gate may have passed the threshold there.
+    """
     size = at[size_at]
     at[size_at] += 1
     if changes:
         queue[WHO, size], queue[WANTS, size] = job, wants
     else:
         key = lasting_key(at, given, fate, policy, weights, job, own, care)
+        if size_at == FIRST_SIZE and job < at[LATE]:
+            key = -np.inf
         low = at[HEAD] if size_at == FIRST_SIZE else 0
         insert(queue, keys, low, size, key, job, wants)

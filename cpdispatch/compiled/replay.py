@@ -7,16 +7,17 @@ evaluation of `cpdispatch.best.Best`, call `Replays`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compile import uncached
 from cpdispatch.compiled import layout, loop, test_runs
 from cpdispatch.compiled import shadow as easy
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
+from cpdispatch.compiled.gates import PASSED, Claims, Gate, gate_of
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.compiled.nodes import Nodes, nodes_of
 from cpdispatch.compiled.test_runs import Trials, trials_of
@@ -28,10 +29,18 @@ from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.jobs import Column, Workload, largest_share, on_pool
 from cpdispatch.system import System
-from cpdispatch.terms import gated
+from cpdispatch.terms import begins_later, gated
 
 _EVENTS = 1 << 16
 _JOBS = 1 << 16  # looked at at once
+
+
+class Limited(Protocol):
+    """What the limits of a system mean for jobs."""
+
+    passable: BoolArray
+    """Whether each job would pass if nothing else ran, shape (jobs,)."""
+    claims: Claims
 
 
 class Replays:
@@ -44,6 +53,9 @@ class Replays:
     system : System
     runtime_s : int array, shape (jobs,), optional
         Runtimes as the simulation has them; the real ones when left out.
+    limited : Limited, optional
+        What the limits of the system mean for the jobs, where it has any:
+        `cpdispatch.simulator.gates.Gates` says it.
 
     Attributes
     ----------
@@ -52,13 +64,19 @@ class Replays:
     """
 
     def __init__(
-        self, workload: Workload, system: System, runtime_s: IntArray | None = None
+        self,
+        workload: Workload,
+        system: System,
+        runtime_s: IntArray | None = None,
+        limited: Limited | None = None,
     ) -> None:
-        if gated(workload, system):
+        if gated(workload, system) and limited is None:
             raise UsageError(
-                f"system {system.name} has limits, or jobs have licences, arrays with limits or "
-                "begin times, and compiled replays do not keep them: leave them out"
+                f"system {system.name} has limits, or jobs have licences or arrays with limits: a "
+                "replay needs to be told what they mean for the jobs"
             )
+        if begins_later(workload):
+            raise UsageError("compiled replays do not keep begin times: leave the column out")
         table, jobs = workload.table, len(workload)
         self.runnable = np.concatenate(
             [
@@ -66,8 +84,14 @@ class Replays:
                 for low in range(0, jobs, _JOBS)
             ]
         )
+        self.beyond = 0
+        """How many jobs fit the system and ask for more than a limit allows."""
+        if limited is not None:
+            self.beyond = int(np.count_nonzero(self.runnable & ~limited.passable))
+            self.runnable &= limited.passable
         all_fit = bool(self.runnable.all())
         self.rows = slice(None) if all_fit else np.flatnonzero(self.runnable)
+        self.claims = None if limited is None else limited.claims.take(self.rows)
         self.workload = workload
         self.system = system
         runtime_s = workload.runtime_s if runtime_s is None else runtime_s
@@ -234,6 +258,7 @@ class Replay:
             self.shadow = easy.fresh(int(total[0]))
         if self.careful:
             self.state.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
+        self.gate: Gate | None = None if prepared.claims is None else gate_of(prepared.claims)
         self.trials: Trials | None = None
         if tests:
             assert prepared.is_pool, "jobs are tested on a pool only"
@@ -350,6 +375,12 @@ class Replay:
             )  # fmt: skip
         if self.trials is not None:
             parts["trials"] = (self.trials.rule, self.trials.of)
+        if self.gate is not None:
+            gate, count = self.gate, int(at[layout.NEXT])
+            parts["gate"] = (
+                gate.left, gate.line, gate.after[:count], gate.waits, gate.tried,
+                gate.passed[: gate.book[PASSED]], gate.book,
+            )  # fmt: skip
         if self.shadow is not None:
             parts["shadow"] = self.shadow, self.rule, self.care
         if self.deep is not None:
@@ -382,6 +413,9 @@ class Replay:
             state.given[[[layout.REQUESTED], [layout.RUNTIME]], anew] += self.trials.rule[
                 test_runs.COST
             ]
+        if self.gate is not None:
+            for array, part in zip(self.gate[-len(saved["gate"]) :], saved["gate"], strict=True):
+                array[..., : part.shape[-1]] = part
         if self.shadow is not None:
             self.shadow, self.rule, self.care = saved["shadow"]
         if self.deep is not None:
@@ -396,11 +430,10 @@ class Replay:
                 loop.go(
                     *self.state, self.memory, self.rule, first.vector, second.vector, events,
                     first.own, second.own, self.nodes, self.deep, self.care, self.trials,
-                    self.shadow,
+                    self.shadow, self.gate,
                 )
             )  # fmt: skip
             if why != layout.NO_ROOM:
                 return why
             assert self.shadow is not None
-            at = self.state.at
-            self.shadow = easy.grown(self.shadow, int(at[layout.NEXT] - at[layout.SEEN]))
+            self.shadow = easy.grown(self.shadow, loop.queued_anew(self.state.at, self.gate))

@@ -10,7 +10,9 @@ from cpdispatch.compiled import Replays
 from cpdispatch.errors import InputError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
+from cpdispatch.simulator.gates import Gates
 from cpdispatch.system import System
+from cpdispatch.terms import gated
 
 MEASURES = ("wait_s_mean", "wait_s_max", "bounded_slowdown_mean")
 OBJECTIVES = {"wait": "wait_s_mean", "slowdown": "bounded_slowdown_mean"}
@@ -30,7 +32,9 @@ class Meter:
     def __init__(self, workload: Workload, system: System) -> None:
         self._workload = workload
         self._system = system
-        self._replays = Replays(workload, system)
+        self._replays = Replays(
+            workload, system, limited=Gates(workload, system) if gated(workload, system) else None
+        )
 
     def starts(self, dispatcher: Backfill) -> IntArray:
         """Start of each job in seconds, shape (jobs,); -1 for one that never started."""

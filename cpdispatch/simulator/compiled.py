@@ -11,6 +11,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.compiled import layout, test_runs
+from cpdispatch.compiled.gates import BEHIND
 from cpdispatch.compiled.memory import take
 from cpdispatch.compiled.replay import Replay, Replays, is_pool
 from cpdispatch.decision import Reason
@@ -21,10 +22,12 @@ from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Job, JobTable, Workload
 from cpdispatch.predict import Cautious, Predictor, Remembering, known_s
 from cpdispatch.predict.guard import Guard
+from cpdispatch.simulator.gates import BEYOND, Gates
 from cpdispatch.simulator.live import LAST, Dispatched, Now
 from cpdispatch.simulator.records import Records
 from cpdispatch.simulator.simulation import check
 from cpdispatch.system import System
+from cpdispatch.terms import gated
 
 
 def tests_replayable(dispatcher: object, trigger: str, workload: Workload, system: System) -> bool:
@@ -50,15 +53,16 @@ def _knows(predictor: Predictor, learned: bool) -> bool:
     return isinstance(predictor, Remembering) and not (learned or isinstance(predictor, Cautious))
 
 
-def replayable(dispatcher: object, trigger: str) -> bool:
+def replayable(dispatcher: object, trigger: str, limits: bool = False) -> bool:
     """Whether compiled code gives the same schedule as the general loop, test runs apart.
 
     It does for a dispatcher of the backfilling family that has met no instance yet and whose keys
     are compiled. Jobs that are not taken to last as expected, and waits that are bounded, need the
-    trigger ``instant``.
+    trigger ``instant``. ``limits`` says whether the system has any: then one that refuses every job
+    is left to the general loop.
     """
     if type(dispatcher) is Reject:
-        return True
+        return not limits
     if type(dispatcher) is Bounded:
         ours = type(dispatcher.inner) is Best or replayable(dispatcher.inner, trigger)
         return ours and dispatcher.fresh and trigger == "instant"
@@ -124,7 +128,9 @@ class CompiledSimulation:
         runtime_s = workload.runtime_s
         if kill_at_limit:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
-        prepared = Replays(as_known(predictor, workload), system, runtime_s)
+        limited = Gates(workload, system) if gated(workload, system) else None
+        prepared = Replays(as_known(predictor, workload), system, runtime_s, limited)
+        self._beyond = prepared.beyond
         self._name = dispatcher.name
         bound = dispatcher.bound if isinstance(dispatcher, Bounded) else None
         rule: Any = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
@@ -206,8 +212,9 @@ class CompiledSimulation:
 
     @property
     def notes(self) -> dict[str, int]:
-        """What went wrong in the predictor so far, and how often."""
-        return {} if self._told is None else dict(self._told.guard.faults)
+        """What is beyond limits, what went wrong in the predictor so far, and how often."""
+        beyond = {BEYOND: self._beyond} if self._beyond else {}
+        return beyond | ({} if self._told is None else dict(self._told.guard.faults))
 
     @property
     def of_predictor(self) -> dict[str, object]:
@@ -228,10 +235,12 @@ class CompiledSimulation:
         count = int(at[layout.DISPATCHES])
         recent = slice(max(count - LAST, 0), count)
         queue, _, started = state.counts[:3, recent].tolist()
+        gate = self._replay.gate
+        behind = 0 if gate is None else int(gate.book[BEHIND])
         last = zip(state.times[recent].tolist(), queue, started, strict=True)
         return Now(
-            int(at[layout.NOW]), int(at[layout.QUEUED]), int(at[layout.RUNNING]), count, held,
-            tuple(Dispatched(*each, None) for each in last),
+            int(at[layout.NOW]), int(at[layout.QUEUED]) + behind, int(at[layout.RUNNING]), count,
+            held, tuple(Dispatched(*each, None) for each in last),
         )  # fmt: skip
 
     @property

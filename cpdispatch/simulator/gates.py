@@ -5,15 +5,23 @@ or else waits behind the gate. Jobs are tried in the order of the log, whenever 
 room is given back; a later job may pass where an earlier one finds no room. A job that has passed
 stays in the queue until it starts, and takes its room until it ends: what a dispatcher has promised
 it can be kept, and no decision can exceed a limit. Nothing is reserved for a job behind the gate.
+`cpdispatch.compiled.gates` tries the jobs, here and in compiled replays.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.compiled.gates import (
+    BEHIND,
+    TRIED,
+    Claims,
+    come,
+    gate_of,
+    give_back,
+    let_pass,
+)
 from cpdispatch.errors import InputError
 from cpdispatch.jobs import Column, Workload
 from cpdispatch.system import JOBS, LIMIT, System
@@ -35,20 +43,18 @@ class Gates:
     ----------
     passable : bool array, shape (jobs,)
         Whether each job would pass if nothing else ran.
-    behind : list of int
-        Workload rows of the jobs that wait behind the gate, ascending.
+    claims : Claims
+        What each job takes of each gate.
     """
 
     def __init__(self, workload: Workload, system: System) -> None:
         table = workload.table
         jobs = len(table)
         self.passable: BoolArray = np.ones(jobs, dtype=np.bool_)
-        self.behind: list[int] = []
         self._left: list[int] = []
-        """What each gate has left: one gate a limit and value that it holds for."""
+        """What each gate has at first: one gate a limit and value that it holds for."""
         self._claims: list[tuple[IntArray, list[list[int]], IntArray]] = []
         """Of each limit: which value each job has, the gates of each value, what each job takes."""
-        self._opened = False
         for limit in system.limits:
             amount = np.ones(jobs, dtype=np.int64)
             if limit.of != JOBS:
@@ -70,6 +76,8 @@ class Gates:
             self._add(value, of_value, amount, limit.most)
         self._add_licences(workload, system)
         self._add_arrays(workload)
+        self.claims = self._by_kind(jobs)
+        self._gate = gate_of(self.claims)
 
     def _add(self, value: IntArray, of_value: list[list[int]], amount: IntArray, most: int) -> None:
         self._claims.append((value, of_value, amount))
@@ -113,33 +121,40 @@ class Gates:
             self._left += [many] * (many < LIMIT)
         self._add(array, of_value, np.ones(len(array), dtype=np.int64), 1)
 
+    @property
+    def behind(self) -> int:
+        """How many jobs are behind the gate."""
+        return int(self._gate.book[BEHIND])
+
     def submit(self, row: int) -> None:
         """Put a job behind the gate."""
-        insort(self.behind, row)
-        self._opened = True
+        come(self._gate, row)
 
     def end(self, row: int) -> None:
         """Give back the room of a job that had passed."""
-        for gate, amount in self._of(row):
-            self._left[gate] += amount
-        self._opened = True
+        give_back(self._gate, row)
 
     def passing(self) -> list[int]:
         """Let jobs pass, and take their room; their rows, ascending."""
-        if not self._opened:
+        if not self._gate.book[TRIED]:
             return []
-        self._opened = False
-        left, passed, behind = self._left, [], []
-        for row in self.behind:
-            claims = self._of(row)
-            if all(left[gate] >= amount for gate, amount in claims):
-                for gate, amount in claims:
-                    left[gate] -= amount
-                passed.append(row)
-            else:
-                behind.append(row)
-        self.behind = behind
+        passed: list[int] = self._gate.passed[: let_pass(self._gate)].tolist()
         return passed
+
+    def _by_kind(self, jobs: int) -> Claims:
+        """The claims, once for all jobs that are alike in them."""
+        kind = np.zeros(jobs, dtype=np.int64)
+        one = np.zeros(min(jobs, 1), dtype=np.int64)
+        for value, _, amount in self._claims:
+            for column in (value, amount):
+                _, code = np.unique(column, return_inverse=True)
+                number = kind * (code.max(initial=0) + 1) + code
+                _, one, kind = np.unique(number, return_index=True, return_inverse=True)
+        claims = [self._of(row) for row in one.tolist()]
+        flat = np.array([claim for of_kind in claims for claim in of_kind], dtype=np.int64)
+        counter, amount = flat.reshape(-1, 2).T.copy()
+        offset = np.cumsum([0, *map(len, claims)], dtype=np.int64)
+        return Claims(kind, offset, counter, amount, np.array(self._left, dtype=np.int64))
 
     def _of(self, row: int) -> list[tuple[int, int]]:
         """The gates of a job, and what it takes of each."""

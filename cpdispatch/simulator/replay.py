@@ -40,7 +40,7 @@ from cpdispatch.simulator.live import STATUS, Telling
 from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System, system_as_dict
-from cpdispatch.terms import gated
+from cpdispatch.terms import begins_later, gated
 
 CHECKPOINT = "checkpoint.pickle"
 FIRST_CHECKPOINT_S = 1.0
@@ -141,8 +141,7 @@ def simulate(
         Progress, checkpoints, resumption.
     compiled : bool
         Let compiled code go through the events where that gives the same schedule: dispatchers of
-        the backfilling family and ``best``, on a system without limits. It does not know how long
-        each dispatch takes.
+        the backfilling family and ``best``. It does not know how long each dispatch takes.
 
     Returns
     -------
@@ -168,7 +167,7 @@ def simulate(
     }
     kernels_have = ("restart_cost_s", ENERGY_PRICE)
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
-    compiled = compiled and watch.seen is None and not loop_only and not gated(workload, system)
+    compiled = compiled and watch.seen is None and not loop_only and not begins_later(workload)
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip
@@ -209,13 +208,16 @@ def _begun(
     # A predictor of the user's may have learned something already.
     learned = not (predictor is None or isinstance(predictor, str))
 
+    limits = gated(workload, system)
+
     def by_kernels(made: Dispatcher) -> TypeGuard[Backfill | Reject | Best | Bounded]:
         """Whether the replay is a compiled one."""
         return (
             compiled
             and isinstance(made, Backfill | Reject | Best | Bounded)
-            and replayable(made, rules["trigger"])
+            and replayable(made, rules["trigger"], limits)
             and rules["correction"] != "refresh"
+            and not (limits and general["restart_cost_s"])  # which is refused
             and tests_replayable(made, rules["trigger"], workload, system)
         )
 

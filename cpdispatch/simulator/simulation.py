@@ -38,7 +38,7 @@ from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import ROW, Held, State
 from cpdispatch.system import System
-from cpdispatch.terms import gated
+from cpdispatch.terms import begins_later, gated
 from cpdispatch.workloads.restarts import mark
 
 OVER_CAP = "never runs: draws more than the power cap leaves"
@@ -142,7 +142,7 @@ class Simulation:
                 "node is no job that was restarted; leave one of them out"
             )
         limited = gated(workload, system)
-        if limited and (dependencies or idempotent or restart_cost_s):
+        if (limited or begins_later(workload)) and (dependencies or idempotent or restart_cost_s):
             raise UsageError(
                 f"system {system.name} has limits, or jobs have licences, arrays with limits or "
                 "begin times, which exclude dependencies, idempotent and restart_cost_s: leave "

@@ -289,6 +289,11 @@ class _Windows:
         assert isinstance(known, Remembering)
         if self._rules["kill_at_limit"]:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
+        if self.system.limits:
+            raise UsageError(
+                f"system {self.system.name} has limits, which no replay by windows keeps: leave "
+                "--window out, or the system's limits"
+            )
         prepared = Replays(as_known(known, workload), self.system, runtime_s)
         if not prepared.is_pool and self.system.capacity.size == 1:
             raise InputError(

@@ -238,10 +238,11 @@ def licensed(*limits: Limit) -> System:
 def test_licences_and_arrays_are_kept_as_the_plain_rule_has_them(
     jobs: list[PlainJob], limits: tuple[Limit, ...]
 ):
-    run = simulate(workload_of(jobs), licensed(*limits), "fifo")
-    assert run.jobs["start"].tolist() == starts(limits, jobs, CORES, LICENCES)
-    assert verify.run(run.jobs, run.system) == []
-    assert not run.about["compiled"] or not any(j.licences or j.array_limit for j in jobs)
+    for compiled in (False, True):
+        run = simulate(workload_of(jobs), licensed(*limits), "fifo", compiled=compiled)
+        assert run.jobs["start"].tolist() == starts(limits, jobs, CORES, LICENCES)
+        assert run.about["compiled"] == compiled
+        assert verify.run(run.jobs, run.system) == []
 
 
 @settings(max_examples=10, deadline=None)

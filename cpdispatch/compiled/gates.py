@@ -1,0 +1,186 @@
+"""The gate of a system with limits, in compiled code: which submitted jobs may queue, and when.
+
+A job claims so much of each of some counters. It passes when all of them have that much left, takes
+it, and gives it back when it ends. Jobs are tried in ascending order whenever one comes or
+something is given back.
+
+Jobs with the same claims are of one kind, and behind the gate they stand in line: when the first
+does not pass, none behind it does. A kind that does not pass waits for one counter that has too
+little left, and is tried again when that has enough.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compile import kernel
+
+# Of each kind: the first and the last job in line, -1 when there is none; the next kind that waits
+# for the same counter, -1 after the last; how much it needs of that counter.
+FRONT, BACK, BESIDE, NEEDS = range(4)
+
+# How many jobs are behind the gate, how many kinds are to be tried, how many jobs passed last.
+BEHIND, TRIED, PASSED = range(3)
+
+
+class Claims(NamedTuple):
+    """What jobs claim of which counters."""
+
+    kind: IntArray
+    """The kind of each job, shape (jobs,)."""
+    offset: IntArray
+    """Where the claims of each kind begin, shape (kinds + 1,)."""
+    counter: IntArray
+    amount: IntArray
+    """The claims, kind after kind: of which counter, and how much."""
+    capacity: IntArray
+    """How much each counter has, shape (counters,)."""
+
+    def take(self, jobs: IntArray | slice) -> Claims:
+        """Those of some jobs."""
+        return self._replace(kind=np.ascontiguousarray(self.kind[jobs]))
+
+
+class Gate(NamedTuple):
+    """A gate, and what is behind it."""
+
+    kind: IntArray
+    offset: IntArray
+    counter: IntArray
+    amount: IntArray
+    left: IntArray
+    """What each counter has left."""
+    line: IntArray
+    """Rows from `FRONT` on, shape (rows, kinds)."""
+    after: IntArray
+    """The next job in line after each job behind the gate, -1 after the last."""
+    waits: IntArray
+    """The first kind that waits for each counter, -1 when none does."""
+    tried: IntArray
+    """The kinds that are to be tried."""
+    passed: IntArray
+    """The jobs that passed last, ascending."""
+    book: IntArray
+
+
+def gate_of(claims: Claims) -> Gate:
+    """A gate that no job has come to. Room for jobs costs no memory before it is used."""
+    jobs, kinds = len(claims.kind), len(claims.offset) - 1
+    line = np.full((NEEDS + 1, kinds), -1, dtype=np.int64)
+    return Gate(
+        claims.kind,
+        claims.offset,
+        claims.counter,
+        claims.amount,
+        claims.capacity.copy(),
+        line,
+        np.empty(jobs, dtype=np.int64),
+        np.full(len(claims.capacity), -1, dtype=np.int64),
+        np.empty(kinds, dtype=np.int64),
+        np.empty(jobs, dtype=np.int64),
+        np.zeros(PASSED + 1, dtype=np.int64),
+    )
+
+
+@kernel
+def come(gate: Gate, job: int) -> None:
+    """Put a job behind the gate."""
+    line, after, book, kind = gate.line, gate.after, gate.book, gate.kind[job]
+    book[BEHIND] += 1
+    front, back = line[FRONT, kind], line[BACK, kind]
+    if front < 0:
+        line[FRONT, kind] = line[BACK, kind] = job
+        after[job] = -1
+        gate.tried[book[TRIED]] = kind
+        book[TRIED] += 1
+    elif job > back:
+        after[back], after[job] = job, -1
+        line[BACK, kind] = job
+    elif job < front:
+        after[job] = front
+        line[FRONT, kind] = job
+    else:
+        while after[front] < job:
+            front = after[front]
+        after[job] = after[front]
+        after[front] = job
+
+
+@kernel
+def give_back(gate: Gate, job: int) -> None:
+    """Give back what a job that had passed has taken."""
+    line, left, book = gate.line, gate.left, gate.book
+    kind = gate.kind[job]
+    for k in range(gate.offset[kind], gate.offset[kind + 1]):
+        counter = gate.counter[k]
+        left[counter] += gate.amount[k]
+        waiting, gate.waits[counter] = gate.waits[counter], -1
+        while waiting >= 0:
+            beside = line[BESIDE, waiting]
+            if line[NEEDS, waiting] <= left[counter]:
+                gate.tried[book[TRIED]] = waiting
+                book[TRIED] += 1
+            else:
+                line[BESIDE, waiting] = gate.waits[counter]
+                gate.waits[counter] = waiting
+            waiting = beside
+
+
+@kernel
+def let_pass(gate: Gate) -> int:
+    """Let jobs pass, and take what they claim; how many, see `Gate.passed`."""
+    line, left, tried, book = gate.line, gate.left, gate.tried, gate.book
+    count, many, front = 0, book[TRIED], line[FRONT]
+    for k in range(1, many):
+        _rise(tried, front, k)
+    while many > 0:
+        kind = tried[0]
+        low, high = gate.offset[kind], gate.offset[kind + 1]
+        while low < high and left[gate.counter[low]] >= gate.amount[low]:
+            low += 1
+        if low == high:
+            for k in range(gate.offset[kind], high):
+                left[gate.counter[k]] -= gate.amount[k]
+            gate.passed[count] = front[kind]
+            count += 1
+            front[kind] = gate.after[front[kind]]
+        else:
+            counter = gate.counter[low]
+            line[BESIDE, kind], line[NEEDS, kind] = gate.waits[counter], gate.amount[low]
+            gate.waits[counter] = kind
+        if low < high or front[kind] < 0:
+            many -= 1
+            tried[0] = tried[many]
+        _sink(tried, front, many)
+    book[TRIED] = 0
+    book[PASSED] = count
+    book[BEHIND] -= count
+    return count
+
+
+@kernel
+def _rise(heap: IntArray, key: IntArray, k: int) -> None:
+    """Put the last kind of a heap, at a place, where its key belongs."""
+    kind = heap[k]
+    while k > 0 and key[heap[(k - 1) // 2]] > key[kind]:
+        heap[k] = heap[(k - 1) // 2]
+        k = (k - 1) // 2
+    heap[k] = kind
+
+
+@kernel
+def _sink(heap: IntArray, key: IntArray, size: int) -> None:
+    """Put the first kind of a heap where its key belongs."""
+    kind, k = heap[0], 0
+    while 2 * k + 1 < size:
+        down = 2 * k + 1
+        if down + 1 < size and key[heap[down + 1]] < key[heap[down]]:
+            down += 1
+        if key[heap[down]] >= key[kind]:
+            break
+        heap[k] = heap[down]
+        k = down
+    heap[k] = kind

@@ -1,9 +1,11 @@
-"""Compiled replays of a log whose jobs are kept to partitions, beside the same log without them.
+"""Compiled replays of a log whose jobs are kept to partitions, and of one with limits as well.
 
     python benchmarks/partitions.py ../shared/traces/KTH-SP2-1996-2.1-cln.swf.gz --nodes 100
 
 Each job is given one of three partitions, by a seed: all nodes, the lower half, the upper half.
-Jobs wider than half of the widest get all nodes. Jobs a second of processor time, best of three.
+Jobs wider than half of the widest get all nodes. With limits, a user has 16 jobs and a quarter of
+the processors at most, a partition three quarters, but never less than the widest job asks for.
+Jobs a second of processor time, best of three.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from cpdispatch import access, verify
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import simulate
-from cpdispatch.system import NodeGroup, Partition, System
+from cpdispatch.system import Limit, NodeGroup, Partition, System
 from cpdispatch.workloads import prepare
 
 
@@ -35,10 +37,13 @@ def main() -> None:
     plain = prepare(given.log, system)
     parts = replace(plain[1], partitions=halves(plain[1].nodes))
     kept = access.keep(partitioned(plain[0]), parts)
+    limited = kept[0], replace(kept[1], limits=limits(*plain))
     for name in given.d or ["easy", "easy-saf-saf"]:
-        without, within = rate(*plain, name), rate(*kept, name)
-        ratio = without / within
-        print(f"{name}: {without:,.0f} jobs/s, with partitions {within:,.0f} (x {ratio:.2f} time)")
+        free, within, less = (rate(*each, name) for each in (plain, kept, limited))
+        print(
+            f"{name}: {free:,.0f} jobs/s, with partitions {within:,.0f}, "
+            f"with partitions and limits {less:,.0f}"
+        )
 
 
 def halves(nodes: int) -> tuple[Partition, ...]:
@@ -57,6 +62,17 @@ def partitioned(workload: Workload) -> Workload:
     columns[Column.PARTITION] = np.where(wide, 0, drawn)
     labels = {**workload.table.labels, "partition": ("all", "low", "high")}
     return replace(workload, table=JobTable(columns, labels))
+
+
+def limits(workload: Workload, system: System) -> tuple[Limit, ...]:
+    """Limits of each user and partition that bind, but let every job run."""
+    resource, processors = system.resources[0], int(system.total[0])
+    widest = int((workload.table.units * workload.table.column(Column.REQUEST)).max())
+    return (
+        Limit(16, per="user"),
+        Limit(max(processors // 4, widest), resource, "user"),
+        Limit(max(3 * processors // 4, widest), resource, "partition"),
+    )
 
 
 def rate(workload: Workload, system: System, name: str) -> float:

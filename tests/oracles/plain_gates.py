@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from cpdispatch.system import Limit
@@ -82,3 +82,31 @@ def starts(
             start[offered[0]] = now
             running.append(offered.pop(0))
     return start
+
+
+@dataclass
+class PlainGate:
+    """A gate that tries every job behind it, in ascending order, each time."""
+
+    claims: Sequence[Mapping[int, int]]
+    """What each job takes of which counter."""
+    left: list[int]
+    behind: list[int] = field(default_factory=list)
+
+    def come(self, job: int) -> None:
+        self.behind.append(job)
+
+    def give_back(self, job: int) -> None:
+        for counter, amount in self.claims[job].items():
+            self.left[counter] += amount
+
+    def let_pass(self) -> list[int]:
+        passed = []
+        for job in sorted(self.behind):
+            claims = self.claims[job]
+            if all(self.left[counter] >= amount for counter, amount in claims.items()):
+                for counter, amount in claims.items():
+                    self.left[counter] -= amount
+                passed.append(job)
+                self.behind.remove(job)
+        return passed

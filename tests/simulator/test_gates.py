@@ -1,8 +1,10 @@
-"""Limits: what may run at once, in replays by the general loop, and what `verify` says of it."""
+"""Limits: what may run at once, in replays by either loop, and what `verify` says of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,16 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import verify
+from cpdispatch.compiled.gates import BEHIND, Claims, come, gate_of, give_back, let_pass
 from cpdispatch.compiled.replay import Replays
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.events import FAIL, REPAIR, Events, Row
+from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
+from cpdispatch.learn.measure import Meter
 from cpdispatch.simulator.gates import BEYOND
 from cpdispatch.simulator.replay import simulate
 from cpdispatch.system import Limit, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify.violation import Kind
 from cpdispatch.workloads.table import from_table
-from tests.oracles.plain_gates import PlainJob, starts
+from tests.compiled.test_replays import Noisy, backfillings, same
+from tests.oracles.plain_gates import PlainGate, PlainJob, starts
 
 CORES = 8
 
@@ -188,12 +195,121 @@ def test_wrong_limit_is_named(tmp_path, limit: str, words: tuple[str, ...]):
         assert word in str(error.value)
 
 
-def test_explain_and_compiled_replays_refuse_limits():
+def test_explain_refuses_limits_and_so_do_replays_that_are_not_told_what_they_mean():
     run = simulate(workload_of(TWO), limited(Limit(1)), "easy")
     with pytest.raises(UsageError, match="had limits"):
         run.explain(1)
     with pytest.raises(UsageError, match="has limits"):
         Replays(workload_of(TWO), limited(Limit(1)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_gate_lets_pass_what_a_scan_of_all_jobs_would(data: st.DataObject):
+    kinds = data.draw(
+        st.lists(
+            st.dictionaries(st.integers(0, 2), st.integers(0, 4), max_size=3),
+            min_size=1, max_size=4,
+        )
+    )  # fmt: skip
+    kind = data.draw(st.lists(st.integers(0, len(kinds) - 1), min_size=1, max_size=15))
+    capacity = data.draw(st.lists(st.integers(4, 6), min_size=3, max_size=3))
+    plain = PlainGate([kinds[k] for k in kind], list(capacity))
+    flat = [claim for claims in kinds for claim in claims.items()]
+    counter, amount = np.array(flat, dtype=np.int64).reshape(-1, 2).T.copy()
+    offset = np.cumsum([0, *map(len, kinds)], dtype=np.int64)
+    gate = gate_of(Claims(np.array(kind), offset, counter, amount, np.array(capacity)))
+    outside, inside = set(range(len(kind))), set[int]()
+    for _ in range(data.draw(st.integers(1, 20))):
+        if outside and data.draw(st.booleans()):
+            # A job that comes again may stand before others in line.
+            for job in data.draw(st.sets(st.sampled_from(sorted(outside)), min_size=1)):
+                outside.remove(job)
+                plain.come(job)
+                come(gate, job)
+        elif inside:
+            for job in data.draw(st.sets(st.sampled_from(sorted(inside)), min_size=1)):
+                inside.remove(job)
+                outside.add(job)
+                plain.give_back(job)
+                give_back(gate, job)
+        passed = plain.let_pass()
+        assert gate.passed[: let_pass(gate)].tolist() == passed
+        assert gate.left.tolist() == plain.left
+        assert gate.book[BEHIND] == len(plain.behind)
+        inside.update(passed)
+
+
+def assert_same(jobs: list[PlainJob], system: System, make: Callable[[], Any], **rules: Any):
+    workload = workload_of(jobs)
+    compiled = simulate(workload, system, make(), **rules)
+    general = simulate(workload, system, make(), compiled=False, **rules)
+    assert compiled.about["compiled"]
+    assert same(compiled, general)
+    assert compiled.about["notes"] == general.about["notes"]
+    assert verify.run(compiled.jobs, system) == []
+
+
+rules = st.fixed_dictionaries(
+    {
+        "trigger": st.sampled_from(["instant", "event"]),
+        "correction": st.sampled_from(["minimal", "incremental"]),
+        "predictor": st.sampled_from(["walltime", "actual", "last2"]),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs(), some_limits(), backfillings((0, 1)), rules)
+def test_compiled_on_a_pool(
+    jobs: list[PlainJob], limits: tuple[Limit, ...], dispatcher: Backfill, rules: dict[str, Any]
+):
+    assert_same(jobs, limited(*limits), lambda: replace(dispatcher), **rules)
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs(), some_limits(), backfillings((0, 1)), rules)
+def test_compiled_on_nodes(
+    jobs: list[PlainJob], limits: tuple[Limit, ...], dispatcher: Backfill, rules: dict[str, Any]
+):
+    two = System("two", ("core",), (NodeGroup("n", 2, (CORES // 2,)),), limits=limits)
+    assert_same(jobs, two, lambda: replace(dispatcher), **rules)
+
+
+@settings(max_examples=20, deadline=None)
+@given(jobs(), some_limits(), rules)
+def test_compiled_with_promises(
+    jobs: list[PlainJob], limits: tuple[Limit, ...], rules: dict[str, Any]
+):
+    assert_same(jobs, limited(*limits), lambda: "conservative", **rules)
+
+
+@settings(max_examples=20, deadline=None)
+@given(jobs(), some_limits())
+def test_compiled_with_bounded_waits(jobs: list[PlainJob], limits: tuple[Limit, ...]):
+    assert_same(jobs, limited(*limits), lambda: "best", predictor="last2")
+
+
+@settings(max_examples=10, deadline=None)
+@given(jobs(), some_limits())
+def test_compiled_with_a_predictor_that_is_asked(jobs: list[PlainJob], limits: tuple[Limit, ...]):
+    workload, system = workload_of(jobs), limited(*limits)
+    asked, told = Noisy(), Noisy()
+    compiled = simulate(workload, system, "easy", predictor=asked)
+    general = simulate(workload, system, "easy", predictor=told, compiled=False)
+    assert compiled.about["compiled"]
+    assert same(compiled, general)
+
+
+def test_replays_that_learn_measure_by_keep_limits():
+    meter = Meter(workload_of(TWO), limited(Limit(1)))
+    assert meter.starts(Backfill()).tolist() == [0, 10]
+
+
+def test_dispatcher_that_refuses_all_is_left_to_the_general_loop():
+    run = simulate(workload_of(TWO), limited(Limit(1)), Reject())
+    assert not run.about["compiled"]
+    assert run.jobs["reason"].tolist() == ["rejected", "rejected"]
 
 
 def test_job_that_a_failed_node_stops_is_behind_the_gate_again():

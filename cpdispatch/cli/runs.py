@@ -157,8 +157,11 @@ def check_pictures(folder: Path, runs: int = 1) -> None:
     from cpdispatch.report import pictures
 
     pictures.check(runs)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--plot {folder}: this is a file; name a folder")
+    if folder.suffix not in pictures.FORMATS and folder.exists() and not folder.is_dir():
+        raise UsageError(
+            f"--plot {folder}: this is a file; name a folder, or a name that ends in "
+            f"{', '.join(pictures.FORMATS)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +211,10 @@ def draw(
         for summary in of.summaries:
             points.setdefault(kind_of(summary.about), []).append(summary.metrics)
         shown, rows = side_by_side(of.summaries, of.kept, pictures.RUNS_MAX)
-        with status(f"drawing {folder / of.place}"):
-            done, missing = pictures.write(folder / of.place, shown, rows, list(points.values()))
+        named = folder.suffix in pictures.FORMATS
+        place = folder.parent / of.place / folder.name if named else folder / of.place
+        with status(f"drawing {place}"):
+            done, missing = pictures.write(place, shown, rows, list(points.values()))
         written += done
         lacking += missing
     return written, list(dict.fromkeys(lacking))
@@ -268,6 +273,6 @@ def first_of_each(plans: Iterable[RunPlan]) -> dict[Kind, Run]:
 def print_pictures(folder: Path, written: Sequence[Path], lacking: Sequence[str]) -> None:
     """Say what was drawn, and what there was nothing for."""
     console = console_of_stdout()
-    console.print(f"{folder}: {len(written)} pictures (SVG)", highlight=False, soft_wrap=True)
+    console.print(f"{folder}: {len(written)} pictures", highlight=False, soft_wrap=True)
     for line in lacking:
         console.print(line, style="dim", highlight=False, soft_wrap=True)

@@ -78,7 +78,8 @@ def simulate(
         the results to --out as they come. For rules of the backfilling family whose predictor
         does not learn.
     plot
-        Folder for pictures of the runs (SVG, extra plot), see docs/plots.md.
+        Folder for pictures of the runs (SVG, extra plot), or a name as runs.pdf or runs.png for
+        files runs-queue.pdf and so on, see docs/plots.md.
     json
         Print one JSON object.
     """

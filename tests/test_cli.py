@@ -22,6 +22,7 @@ from cpdispatch.cli.options import ReplayOptions
 from cpdispatch.simulator import Run
 
 JOBS = ["--jobs", "300"]
+MEASURED = {"seconds", "memory_mib_peak"}
 LOG = """; MaxProcs: 4
 1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1
 2 3 -1 10 4 -1 -1 4 20 -1 1 2 1 -1 1 -1 -1 -1
@@ -528,7 +529,7 @@ def logs(log: Path, chain: Path) -> list[Path]:
 
 
 def untimed(run: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in run.items() if k != "seconds" and not k.startswith("decision_ms")}
+    return {k: v for k, v in run.items() if k not in MEASURED and not k.startswith("decision_ms")}
 
 
 def test_logs_under_dispatchers_with_seeds_are_the_same_runs_on_one_core_and_on_two(

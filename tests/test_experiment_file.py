@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cpdispatch import cli, verify
 from cpdispatch.errors import InputError
 from cpdispatch.experiment import file as files
+from cpdispatch.experiment.memory import PeakMemory
 from cpdispatch.simulator import Run
+from cpdispatch.workloads import lublin
 
 ROOT = Path(__file__).resolve().parents[1]
 LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
@@ -121,6 +124,11 @@ def test_a_single_run_has_no_spread(path: Path) -> None:
         ('file = "small.csv"', "", "field logs, the 1.: a log has either a file or the name"),
         ('system = "4"', 'archive = "kth"', "field logs, the 1.: a log has either"),
         ("[[logs]]", "[[logs]]\nfilter = 'weak'", "Invalid enum value 'weak'"),
+        ("[[logs]]", "[[logs]]\nmodel = 'lublin'", "field logs, the 1.: a log has either"),
+        ("[[logs]]", "[[logs]]\ndraws_by = 'resample'", "with draws_by resample, weeks says"),
+        ("[[logs]]", "[[logs]]\ndraws_by = 'generate'", "with draws_by generate, jobs says"),
+        ("[[logs]]", "[[logs]]\nweeks = 3", "weeks means nothing with draws_by shake"),
+        ('file = "small.csv"', "model = 'lublin'", "with model lublin, jobs says how many"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(path: Path, old: str, new: str, says: str) -> None:
@@ -151,6 +159,113 @@ def test_names_are_checked_before_anything_runs(
         assert ran(path) == 2
         assert says in capsys.readouterr().err
         assert folders(path) == []
+
+
+def test_each_draw_of_samples_has_jobs_of_its_own(path: Path) -> None:
+    days = "id,submit,runtime,requested,units,core,user\n" + "".join(
+        f"{k},{k * 13_000},{20 + k * 37 % 50},100,{1 + k % 4},1,{k % 3}\n" for k in range(120)
+    )
+    (path.parent / "long.csv").write_text(days)
+    path.write_text(
+        FORM.replace('predictors = ["", "last2"]', "seed = 3")
+        + "".join(
+            f"[[logs]]\n{form}\n"
+            for form in (
+                'file = "long.csv"\nsystem = "4"\ndraws_by = "resample"\nweeks = 2',
+                'file = "long.csv"\nsystem = "4"\ndraws_by = "generate"\njobs = 15\nload = 0.9',
+                'model = "lublin"\nsystem = "8"\njobs = 12',
+                'model = "eurora"\njobs = 14',
+            )
+        )
+    )
+    assert ran(path) == 0
+    out = path.parent / "out"
+    names = ["small", "long-resampled", "long-like", "lublin-8", "eurora-sample"]
+    assert folders(path) == sorted(
+        f"{log}/{name}/draw-{draw}" for log in names for name in ("easy", "sjf") for draw in (0, 1)
+    )
+    for log in names:
+        of = {
+            (name, draw): Run.load(out / log / name / f"draw-{draw}")
+            for name in ("easy", "sjf") for draw in (0, 1)
+        }  # fmt: skip
+        for run in of.values():
+            assert verify.run(run.jobs, run.system) == []
+        submitted = {key: run.jobs["submit"].tolist() for key, run in of.items()}
+        assert submitted["easy", 0] == submitted["sjf", 0] != submitted["easy", 1]
+        assert {run.about["draw"] for run in of.values()} == ({0, 1} if log == "small" else {0})
+        assert [of["easy", draw].about["seed"] for draw in (0, 1)] == [3, 4]
+    samples = lublin.generate(12, 4, processors=8)
+    made = Run.load(out / "lublin-8" / "sjf" / "draw-1").jobs["submit"].tolist()
+    assert made == samples.table.submit_s.tolist()
+    assert [(row["workload"], row["runs"]) for row in results(path)] == [
+        (name, "2") for name in names for _ in range(2)
+    ]
+    places = [Run.load(out / folder).about["place"] for folder in folders(path)]
+    assert sorted(places) == list(range(20))
+
+
+def test_two_logs_of_one_name_are_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_text(FORM + '[[logs]]\nmodel = "lublin"\njobs = 9\n' * 2)
+    assert ran(path) == 2
+    assert "two logs are named lublin-256" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_memory_of_each_run_is_in_the_results(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(FORM.replace('"", "last2"', '""'))
+    assert ran(path, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["runs"]
+    if PeakMemory().mib() is None:
+        assert all("memory_mib_peak" not in run for run in told)
+        return
+    peaks = [run["memory_mib_peak"] for run in told if run["dispatcher"] == "easy"]
+    assert len(peaks) == 2
+    assert float(results(path)[0]["memory_mib_peak_max"]) == max(peaks)
+    assert float(results(path)[0]["memory_mib_peak_mean"]) == pytest.approx(sum(peaks) / 2)
+    assert ran(path, "--json") == 0  # what was saved stays
+    assert json.loads(capsys.readouterr().out)["runs"] == told
+
+
+def test_peak_memory_is_of_the_work_alone() -> None:
+    before = PeakMemory().mib()
+    if before is None:
+        pytest.skip("this system does not forget the peak of a process")
+    peak = PeakMemory()
+    held = np.ones(16_000_000)
+    with_it = peak.mib()
+    del held
+    after = PeakMemory().mib()
+    assert with_it is not None
+    assert after is not None
+    assert with_it - before > 100  # the array has 122 MiB
+    assert with_it - after > 100
+
+
+def test_pictures_and_a_page_for_each_log(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("bokeh")
+    path.write_text(
+        FORM.replace('"", "last2"', '""') + '[[logs]]\nmodel = "lublin"\nsystem = "8"\njobs = 9\n'
+    )
+    assert ran(path, "--plot", "--page") == 0
+    out = path.parent / "out"
+    for place in ("1-small-4", "2-lublin-8-8"):
+        assert (out / "pictures" / place / "waits.svg").exists()
+        assert "easy" in (out / f"report-{place}.html").read_text()
+    told = " ".join(capsys.readouterr().out.split())
+    assert "report-2-lublin-8-8.html: a page about the runs; open it in a browser" in told
+
+
+def test_too_many_runs_for_a_page_are_refused_before_any(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("bokeh")
+    path.write_text(FORM.replace('"last2"', '"last2", "profile", "actual"'))
+    assert ran(path, "--page") == 2
+    assert "8 runs of each log: a page shows 6 at most" in " ".join(capsys.readouterr().err.split())
+    assert folders(path) == []
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ JOBS = ["--jobs", "250"]
 THREE = ["-d", "easy", "-d", "easy-spf-spf"]
 DAY_S = 86_400
 
+MEASURED = {"seconds", "memory_mib_peak"}
+
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     code = cli.run([str(argument) for argument in arguments])
@@ -42,7 +44,7 @@ def json(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
 
 
 def untimed(run: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in run.items() if k != "seconds" and not k.startswith("decision_ms")}
+    return {k: v for k, v in run.items() if k not in MEASURED and not k.startswith("decision_ms")}
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def test_draw_0_is_the_run_without_draws(
     first, second = (Run.load(tmp_path / "shaken" / f"draw-{draw}") for draw in range(2))
     assert plain.job_table.equals(first.job_table)
     assert not plain.job_table.equals(second.job_table)
-    measured = {"seconds", "place", "metrics"}
+    measured = MEASURED | {"place", "metrics"}
     for about in (plain.about, first.about):
         for key in measured:
             about.pop(key)

@@ -16,7 +16,7 @@ from cpdispatch.errors import UsageError
 from cpdispatch.experiment import whatif
 from cpdispatch.experiment.runs import safe
 from cpdispatch.simulator import Run, simulate
-from cpdispatch.system import NodeGroup, Partition, System
+from cpdispatch.system import Limit, NodeGroup, Partition, System
 from cpdispatch.workloads import prepare, read
 
 LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
@@ -145,3 +145,55 @@ def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) ->
         code, _, err = said(capsys, log, *given)
         assert code == 2
         assert says in err
+
+
+def test_a_limit_is_set_replaced_and_removed() -> None:
+    base = replace(TWO, limits=(Limit(9, "core", "user"),))
+    for text, limits, name in (
+        ("jobs=3", (*base.limits, Limit(3)), "two, at most 3 jobs"),
+        ("core per user = 4", (Limit(4, "core", "user"),), "two, at most 4 core per user"),
+        ("core per user=none", (), "two, no limit on core per user"),
+        (
+            "gpu per user ann=1", (*base.limits, Limit(1, "gpu", "user", "ann")),
+            "two, at most 1 gpu for user ann",
+        ),
+    ):  # fmt: skip
+        found = whatif.limit_of(text)
+        assert found is not None
+        changed = whatif.limited(base, *found)
+        assert (changed.limits, changed.name) == (limits, name)
+    for text, problem in (
+        ("core per user=9", "has the limit"),
+        ("gpu=none", "has no limit on gpu"),
+    ):
+        found = whatif.limit_of(text)
+        assert found is not None
+        with pytest.raises(UsageError, match=problem):
+            whatif.limited(base, *found)
+    assert [whatif.limit_of(text) for text in ("128", "+20%", "a=b.toml", "core=")] == [None] * 4
+
+
+def test_a_changed_limit_is_kept_and_its_figures_are_those_of_the_run(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = 'resources = ["core"]\ngroups = [{name = "a", nodes = 8, capacity = [1]}]\n'
+    (tmp_path / "mine.toml").write_text(system)
+    chosen = ("--system", tmp_path / "mine.toml", "--system", "jobs per user=1")
+    code, out, _ = said(capsys, log, *chosen, "--out", tmp_path / "out", "--json")
+    assert code == 0
+    free, limited = json.loads(out)["rows"]
+    assert limited["system"] == f"{free['system']}, at most 1 jobs per user"
+    run = Run.load(tmp_path / "out" / safe(limited["system"]))
+    assert run.verify() == []
+    assert run.metrics["wait_s_mean"] == limited["wait_s_mean"] > free["wait_s_mean"]
+    jobs = run.jobs.sort_values("start")
+    for _, of_user in jobs.groupby("user"):
+        assert (of_user.start.to_numpy()[1:] >= of_user.end.to_numpy()[:-1]).all()
+
+
+def test_a_limit_on_what_there_is_not_is_an_error(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = said(capsys, log, "--system", "8", "--system", "gpu per user=1")
+    assert code == 2
+    assert "there is nothing of this name to count" in " ".join(err.split())

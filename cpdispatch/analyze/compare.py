@@ -136,6 +136,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "decision_ms_p99": None,
         **metrics,
         "seconds": about["seconds"],
+        **{key: about[key] for key in ("memory_mib_peak",) if key in about},
     }
 
 

@@ -38,7 +38,8 @@ def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Js
         width (their share of the system) and of the users that lose most, beside those under the
         first run. The JSON object has them anyway.
     plot
-        Folder for pictures of the runs (SVG, extra plot), see docs/plots.md.
+        Folder for pictures of the runs (SVG, extra plot), or a name as runs.pdf or runs.png for
+        files runs-queue.pdf and so on, see docs/plots.md.
     json
         Print one JSON object.
     """

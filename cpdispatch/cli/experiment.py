@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cpdispatch.cli.options import Flag, Json, WorkerOptions
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
-from cpdispatch.cli.runs import print_runs
+from cpdispatch.cli.runs import (
+    Kind,
+    by_log,
+    check_page,
+    check_pictures,
+    draw,
+    first_of_each,
+    print_pictures,
+    print_runs,
+    write_page,
+)
 from cpdispatch.cli.signals import stoppable
+
+if TYPE_CHECKING:
+    from cpdispatch.experiment import RunSummary
+    from cpdispatch.simulator import Run
+
+_PICTURES = "pictures"
 
 
 def _share(
@@ -18,11 +35,23 @@ def _share(
     return lambda done, _: advance((before + done) / runs)
 
 
+def _pages(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> list[Path]:
+    """Write a page for each log."""
+    written = []
+    for of in by_log(summaries, kept):
+        path = out / (f"report-{of.place}.html" if of.place else "report.html")
+        write_page(path, of.summaries, of.kept)
+        written.append(path)
+    return written
+
+
 def experiment(
     file: Path,
     *,
     out: Path,
     overwrite: Flag = False,
+    plot: Flag = False,
+    page: Flag = False,
     where: WorkerOptions = WorkerOptions(),
     json: Json = False,
 ) -> int:
@@ -39,6 +68,11 @@ def experiment(
         Folder for the runs, results.csv and results.json.
     overwrite
         Make all runs in --out again.
+    plot
+        Draw the runs of each log in the folder pictures of --out (extra plot), see docs/plots.md.
+    page
+        Make report.html in --out, a page about the runs of each log (extra report), see
+        docs/report.md.
     json
         Print one JSON object.
     """
@@ -47,6 +81,11 @@ def experiment(
         from cpdispatch.experiment import file as files
 
     form = files.load(file)
+    kinds = len(form.dispatchers) * max(len(form.predictors), 1)
+    if plot:
+        check_pictures(out / _PICTURES, kinds)
+    if page:
+        check_page(kinds)
     with status(f"reading {len(form.logs)} logs"):
         parts = files.parts(form, file, out.absolute(), overwrite=overwrite)
     runs, before = sum(len(part.plans) for part in parts), 0
@@ -65,10 +104,19 @@ def experiment(
                 failed.append(failure)
     if summaries:
         written = files.save(summaries, out)
-        problems = {"failed": failed[0].problems} if failed else {}
-        print_runs(summaries, json, {"files": [str(path) for path in written]} | problems)
+        first = (
+            first_of_each(plan for part in parts for _, plan in part.plans) if plot or page else {}
+        )
+        drawn, lacking = draw(out / _PICTURES, summaries, first) if plot else ([], [])
+        pages = _pages(out, summaries, first) if page else []
+        beside = {"files": [str(path) for path in (*written, *pages, *drawn)]}
+        print_runs(summaries, json, beside | ({"failed": failed[0].problems} if failed else {}))
         if not json:
             print(f"Figures of all runs: {written[0]}")
+            if plot:
+                print_pictures(out / _PICTURES, drawn, lacking)
+            for path in pages:
+                print(f"{path}: a page about the runs; open it in a browser")
     for failure in failed:
         raise failure
     return DONE

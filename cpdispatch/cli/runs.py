@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from cpdispatch.analyze.draws import Waits
-    from cpdispatch.experiment import RunSummary
+    from cpdispatch.experiment import RunPlan, RunSummary
     from cpdispatch.report import Shown
     from cpdispatch.simulator import Run
 
@@ -156,8 +157,38 @@ def check_pictures(folder: Path, runs: int = 1) -> None:
     from cpdispatch.report import pictures
 
     pictures.check(runs)
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--plot {folder}: this is a file; name a folder")
+    if folder.suffix not in pictures.FORMATS and folder.exists() and not folder.is_dir():
+        raise UsageError(
+            f"--plot {folder}: this is a file; name a folder, or a name that ends in "
+            f"{', '.join(pictures.FORMATS)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OfLog:
+    """Runs of one log, system and rules, of several: what tells its files from the others'."""
+
+    place: str
+    summaries: list[RunSummary]
+    kept: dict[Kind, Run]
+
+
+def by_log(summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> list[OfLog]:
+    """The runs of each log, system and rules; a single one has no place of its own."""
+    from cpdispatch.analyze import compare
+    from cpdispatch.experiment.runs import safe
+
+    logs: dict[tuple[str, ...], list[RunSummary]] = {}
+    for summary in summaries:
+        logs.setdefault(compare.setting(compare.row(summary.about, {})), []).append(summary)
+    found = []
+    for number, of_log in enumerate(logs.values(), start=1):
+        about = of_log[0].about
+        place = f"{number}-{safe(about['workload'])}-{safe(about['system']['name'])}"
+        kinds = dict.fromkeys(kind_of(summary.about) for summary in of_log)
+        of_kinds = {kind: kept[kind] for kind in kinds}
+        found.append(OfLog(place if len(logs) > 1 else "", of_log, of_kinds))
+    return found
 
 
 def draw(
@@ -171,34 +202,77 @@ def draw(
     lacking : list of str
         Why some pictures were not drawn.
     """
-    from cpdispatch.analyze import compare
-    from cpdispatch.experiment.runs import safe
     from cpdispatch.report import pictures
 
-    logs: dict[tuple[str, ...], list[RunSummary]] = {}
-    for summary in summaries:
-        logs.setdefault(compare.setting(compare.row(summary.about, {})), []).append(summary)
     written: list[Path] = []
     lacking: list[str] = []
-    for number, of_log in enumerate(logs.values()):
-        about = of_log[0].about
-        place = f"{number + 1}-{safe(about['workload'])}-{safe(about['system']['name'])}"
+    for of in by_log(summaries, kept):
         points: dict[Kind, list[dict[str, Any]]] = {}
-        for summary in of_log:
+        for summary in of.summaries:
             points.setdefault(kind_of(summary.about), []).append(summary.metrics)
-        shown, rows = side_by_side(of_log, {kind: kept[kind] for kind in points}, pictures.RUNS_MAX)
-        with status(f"drawing {folder}"):
-            done, missing = pictures.write(
-                folder / place if len(logs) > 1 else folder, shown, rows, list(points.values())
-            )
+        shown, rows = side_by_side(of.summaries, of.kept, pictures.RUNS_MAX)
+        named = folder.suffix in pictures.FORMATS
+        place = folder.parent / of.place / folder.name if named else folder / of.place
+        with status(f"drawing {place}"):
+            done, missing = pictures.write(place, shown, rows, list(points.values()))
         written += done
         lacking += missing
     return written, list(dict.fromkeys(lacking))
 
 
+def check_page(runs: int = 1) -> None:
+    """Raise now, before there is work to lose, where no page could be made of so many runs."""
+    from cpdispatch.extra import needed
+    from cpdispatch.report.page import RUNS_MAX
+
+    needed("bokeh", "report")
+    if runs > RUNS_MAX:
+        raise UsageError(f"{runs} runs of each log: a page shows {RUNS_MAX} at most; name fewer")
+
+
+def write_page(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> int:
+    """Write the page about runs of one log; how many bytes it has."""
+    from cpdispatch.files import write_bytes
+    from cpdispatch.report import page_of
+
+    with status(f"making {out}"):
+        shown, rows = side_by_side(summaries, kept)
+        content = page_of(shown, rows, _beside_best(summaries, kept, rows)).encode()
+        write_bytes(out, content)
+    return len(content)
+
+
+def _beside_best(
+    summaries: Sequence[RunSummary], kept: Mapping[Kind, Run], rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows of all runs beside the one with the lowest mean bounded slowdown."""
+    from cpdispatch import experiment
+
+    key = "bounded_slowdown_mean"
+    best = min(range(len(rows)), key=lambda k: rows[k].get(key, float("inf")))
+    kind = list(kept)[best]
+    in_order = sorted(summaries, key=lambda summary: kind_of(summary.about) != kind)
+    ((_, found),) = experiment.tables(in_order)
+    return found
+
+
+def first_of_each(plans: Iterable[RunPlan]) -> dict[Kind, Run]:
+    """The first run of each kind, of those that are done."""
+    from cpdispatch.simulator.run import ABOUT, Run, about_of
+
+    kept: dict[Kind, Run] = {}
+    for plan in plans:
+        if plan.folder is None or not (plan.folder / ABOUT).exists():
+            continue
+        kind = kind_of(about_of(plan.folder))
+        if kind not in kept:
+            kept[kind] = Run.load(plan.folder)
+    return kept
+
+
 def print_pictures(folder: Path, written: Sequence[Path], lacking: Sequence[str]) -> None:
     """Say what was drawn, and what there was nothing for."""
     console = console_of_stdout()
-    console.print(f"{folder}: {len(written)} pictures (SVG)", highlight=False, soft_wrap=True)
+    console.print(f"{folder}: {len(written)} pictures", highlight=False, soft_wrap=True)
     for line in lacking:
         console.print(line, style="dim", highlight=False, soft_wrap=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -24,16 +23,12 @@ from cpdispatch.cli.options import (
     WorkerOptions,
 )
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
-from cpdispatch.cli.runs import Kind, check_pictures, draw, kind_of, print_pictures, print_runs
+from cpdispatch.cli.runs import check_pictures, draw, first_of_each, print_pictures, print_runs
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.cli.watch import watched
 from cpdispatch.cli.windows import by_windows
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
-
-if TYPE_CHECKING:
-    from cpdispatch.experiment import RunPlan
-    from cpdispatch.simulator import Run
 
 SAMPLE_DISPATCHERS = "easy", "easy-spf-spf", "hcp"
 """What the generated sample is replayed under where nothing is named: order, plan and CP-SAT."""
@@ -83,7 +78,8 @@ def simulate(
         the results to --out as they come. For rules of the backfilling family whose predictor
         does not learn.
     plot
-        Folder for pictures of the runs (SVG, extra plot), see docs/plots.md.
+        Folder for pictures of the runs (SVG, extra plot), or a name as runs.pdf or runs.png for
+        files runs-queue.pdf and so on, see docs/plots.md.
     json
         Print one JSON object.
     """
@@ -156,7 +152,7 @@ def simulate(
         if plot is None:
             print_runs(summaries, json, beside)
         else:
-            written, lacking = draw(plot, summaries, _kept(plans))
+            written, lacking = draw(plot, summaries, first_of_each(plan for _, plan in plans))
             print_runs(summaries, json, beside | {"pictures": [str(path) for path in written]})
             if not json:
                 print_pictures(plot, written, lacking)
@@ -179,17 +175,3 @@ def removed_folder(option: str, cluster: str | None, what: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="cpdispatch-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _kept(plans: Iterable[tuple[int, RunPlan]]) -> dict[Kind, Run]:
-    """The first run of each kind, of those that are done."""
-    from cpdispatch.simulator.run import ABOUT, Run, about_of
-
-    kept: dict[Kind, Run] = {}
-    for _, plan in plans:
-        if plan.folder is None or not (plan.folder / ABOUT).exists():
-            continue
-        kind = kind_of(about_of(plan.folder))
-        if kind not in kept:
-            kept[kind] = Run.load(plan.folder)
-    return kept

@@ -57,8 +57,9 @@ def whatif(
     trace
         A log: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     system
-        A number of processors, a named system, a JSON or TOML file, or a change as +20% or -10%;
-        may be given several times. Changes are of the first of the others, or of what the log says.
+        A number of processors, a named system, a JSON or TOML file, or a change: of the nodes as
+        +20% or -10%, or of what may run at once as "core per user=64" or "jobs=none"; may be
+        given several times. Changes are of the first of the others, or of what the log says.
     dispatcher
         As for simulate; may be given several times. Default: easy.
     predict

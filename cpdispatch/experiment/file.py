@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -15,27 +15,15 @@ import msgspec
 
 from cpdispatch.durations import seconds
 from cpdispatch.errors import InputError, UsageError
+from cpdispatch.experiment import samples
 from cpdispatch.experiment.report import report_of, tables
 from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
+from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import parse_toml, write_bytes
 
 _ABOUT = ("workload", "system", "dispatcher", "predictor")
 _LEFT_OUT = ("seconds", "decision_ms_mean", "decision_ms_p99", "first", "place", "seed", "draw")
 """Figures that the machine's load makes, or none of a schedule."""
-
-
-class LogForm(msgspec.Struct, forbid_unknown_fields=True):
-    """A log of an experiment: a file, beside the experiment's own, or a name in the archive."""
-
-    file: str = ""
-    archive: str = ""
-    system: str | None = None
-    filter: Literal["all", "strong", "drop"] = "all"
-    units: Literal["processors", "per-node", "as-is"] | None = None
-    jobs: int | None = None
-    since: str = msgspec.field(default="", name="from")
-    until: str = msgspec.field(default="", name="to")
-    restartable: str | None = None
 
 
 class RulesForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,12 +81,7 @@ def load(path: Path) -> ExperimentForm:
     except UsageError as error:
         raise InputError(str(error), file=path, field="limit") from error
     for number, log in enumerate(form.logs, start=1):
-        if bool(log.file) == bool(log.archive):
-            raise InputError(
-                "a log has either a file or the name of one in the archive", file=path,
-                field=f"logs, the {number}.", value=log.file or log.archive,
-                advice='write file = "LOG.swf.gz", or archive = "kth"',
-            )  # fmt: skip
+        log.check(path, f"logs, the {number}.")
     return form
 
 
@@ -123,40 +106,40 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
         When two logs have the same name.
     """
     from cpdispatch.simulator.replay import claim
-    from cpdispatch.workloads import archive, prepare
 
-    beside = file.absolute().parent
-    logs = [
-        prepare(
-            archive.get(log.archive) if log.archive else _beside(beside, log.file),
-            _system(beside, log.system), filter=log.filter, units=log.units, jobs=log.jobs,
-            since=log.since, until=log.until, restartable=log.restartable, seed=form.seed,
-        )
-        for log in form.logs
-    ]  # fmt: skip
+    groups = samples.of(form.logs, file.absolute().parent, form.seed, form.draws)
+    names = [log[0].name for of in groups for log in (of.logs[:1] if of.of_seed else of.logs)]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two logs are named {name}: their results would have the same name")
     limit_s, found = seconds(form.limit), []
-    for key, names in (("dispatchers", form.dispatchers), ("predictors", form.predictors)):
-        for number, name in enumerate(names, start=1):
+    for key, given in (("dispatchers", form.dispatchers), ("predictors", form.predictors)):
+        for number, name in enumerate(given, start=1):
             with _named(file, f"{key}, the {number}."):
                 of_name = [name] if key == "dispatchers" else form.dispatchers[:1]
                 predictor = name if key == "predictors" and name else None
-                Experiment(logs[:1], of_name, [form.seed]).check(limit_s, predictor)
-    for number, predictor in enumerate(form.predictors or [""]):
-        experiment = Experiment(logs, form.dispatchers, [form.seed], draws=form.draws)
+                Experiment(groups[0].logs[:1], of_name, [form.seed]).check(limit_s, predictor)
+    place = 0
+    for predictor, of in product(form.predictors or [""], groups):
+        seeds = range(form.seed, form.seed + form.draws) if of.of_seed else [form.seed]
+        experiment = Experiment(
+            of.logs, form.dispatchers, seeds, of.of_seed, 1 if of.of_seed else form.draws
+        )
         experiment.check(limit_s, predictor or None, form.rules.idempotent)
         rules = msgspec.to_builtins(form.rules) | {"predictor": predictor or None}
         plans = experiment.plans(RunPlan("", form.seed, limit_s, rules, folder))
         named = [
             (log, replace(
-                plan, place=number * len(plans) + plan.place,
+                plan, place=place + plan.place,
                 folder=folder.joinpath(
-                    safe(logs[log][0].name),
+                    safe(of.logs[log][0].name),
                     safe(plan.dispatcher) + (f",{safe(predictor)}" if predictor else ""),
-                    f"draw-{plan.draw}",
+                    f"draw-{log if of.of_seed else plan.draw}",
                 ),
             ))
             for log, plan in plans
         ]  # fmt: skip
+        place += len(plans)
         for _, plan in named:
             if plan.folder is not None:
                 claim(plan.folder, resume=not overwrite, overwrite=overwrite)
@@ -171,16 +154,6 @@ def _named(file: Path, field: str) -> Iterator[None]:
         yield
     except UsageError as error:
         raise InputError(str(error), file=file, field=field) from error
-
-
-def _system(beside: Path, named: str | None) -> str | None:
-    """A system as it is named; a file is beside the experiment's."""
-    is_file = named is not None and Path(named).suffix in (".json", ".toml")
-    return _beside(beside, str(named)) if is_file else named or None
-
-
-def _beside(folder: Path, file: str) -> str:
-    return file if os.path.isabs(file) else str(folder / file)  # noqa: PTH117
 
 
 def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:

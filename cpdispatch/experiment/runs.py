@@ -20,6 +20,7 @@ from cpdispatch.campaign import (
     report,
 )
 from cpdispatch.errors import UsageError
+from cpdispatch.experiment.memory import PeakMemory
 
 if TYPE_CHECKING:
     from cpdispatch.analyze.compare import Restarts, Weeks
@@ -341,6 +342,7 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
         report, dumper(plan), folder, plan.checkpoint_s, folder is not None,
         plan.status if here else None, asked_to_stop,
     )  # fmt: skip
+    memory = PeakMemory()
     with _gone_at_last(watch.status):
         run = simulate(
             workload, system, plan.dispatcher, settings=Settings(plan.limit_s, plan.seed),
@@ -348,7 +350,9 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
         )  # fmt: skip
         of_plan = {"draw": plan.draw, "place": plan.place}
         moved = any(run.about.get(key) != value for key, value in of_plan.items())
-        run = replace(run, about=run.about | of_plan)
+        peak_mib = None if saved else memory.mib()
+        of_run = {} if peak_mib is None else {"memory_mib_peak": peak_mib}
+        run = replace(run, about=run.about | of_plan | of_run)
         if folder is not None and not saved:
             finished(run, folder)
         elif folder is not None and moved:

@@ -15,9 +15,10 @@ from cpdispatch.errors import UsageError
 from cpdispatch.experiment.report import tables
 from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
 from cpdispatch.jobs import Workload
-from cpdispatch.system import System, find
+from cpdispatch.system import Limit, System, find
 
 _CHANGE = re.compile(r"([+-]\d+(?:\.\d+)?)%")
+_LIMIT = re.compile(r"(\S+)(?: per (\S+)(?: (\S+))?)? *= *(\d+|none)")
 FIGURES = (
     "wait_s_mean", "wait_s_max", "bounded_slowdown_mean", "utilisation", "jobs_never_started",
 )  # fmt: skip
@@ -70,6 +71,51 @@ def scaled(system: System, change: float) -> System:
     return replace(system, name=f"{system.name} {sign}", groups=tuple(groups))
 
 
+def limit_of(text: str) -> tuple[Limit, bool] | None:
+    """The limit that a text such as ``core per user=64`` sets, and whether it removes it.
+
+    The text is what is counted, ``per`` a column of jobs, the only value for which it holds, and
+    the most, or ``none``. Column and value may be left out. None where it is no such text.
+    """
+    found = _LIMIT.fullmatch(text.strip())
+    if found is None:
+        return None
+    of, per, name, most = found.groups()
+    return Limit(0 if most == "none" else int(most), of, per or "", name or ""), most == "none"
+
+
+def limited(system: System, limit: Limit, removed: bool) -> System:
+    """A system with one limit more, another one in its place, or without it.
+
+    Raises
+    ------
+    UsageError
+        When nothing would change.
+    InputError
+        When the system has nothing of the limit's names.
+    """
+
+    def about(other: Limit) -> tuple[str, str, str]:
+        return other.of, other.per, other.name
+
+    told = f"{limit.of}{f' per {limit.per}' * bool(limit.per)}{f' {limit.name}' * bool(limit.name)}"
+    kept = tuple(other for other in system.limits if about(other) != about(limit))
+    limits = kept if removed else (*kept, limit)
+    if set(limits) == set(system.limits):
+        has = f"no limit on {told}" if removed else f"the limit {limit} already"
+        raise UsageError(f"--system {told}: {system.name} has {has}")
+    name = f"{system.name}, {f'no limit on {told}' if removed else limit}"
+    return replace(system, name=name, limits=limits)
+
+
+def _changed(system: System, text: str) -> System | None:
+    """The system with the change that a text names; None where it names a system."""
+    change, limit = change_of(text), limit_of(text)
+    if change is not None:
+        return scaled(system, change)
+    return None if limit is None else limited(system, *limit)
+
+
 def alternatives(
     prepare: Callable[[System | str | None], tuple[Workload, System]], given: Sequence[str]
 ) -> list[Alternative]:
@@ -80,22 +126,21 @@ def alternatives(
     prepare : function
         Fits the log to a system; None: to its own.
     given : sequence of str
-        Numbers of processors, named systems, files, and changes such as ``+20%``, which are of the
-        first of the others, or of the log's own system.
+        Numbers of processors, named systems, files, and changes such as ``+20%`` or
+        ``core per user=64``, which are of the first of the others, or of the log's own system.
 
     Raises
     ------
     UsageError
         When a system is unknown, is named twice, or cannot be changed so.
     """
-    named = [text for text in given if change_of(text) is None]
+    named = [text for text in given if change_of(text) is None and limit_of(text) is None]
     base = prepare(find(named[0]) if named else None)
     found = [Alternative(base[1].name, *base)]
     for text in given:
-        change = change_of(text)
         if named and text == named[0]:
             continue
-        system = find(text) if change is None else scaled(base[1], change)
+        system = _changed(base[1], text) or find(text)
         found.append(Alternative(system.name, *prepare(system)))
     if len(found) == 1:
         raise UsageError("name another system, as --system +20%: one alone is what simulate is for")

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cpdispatch.arrays import FloatArray
 from cpdispatch.extra import needed
 from cpdispatch.files import replacing
 from cpdispatch.heuristics.policies import FEATURES
+from cpdispatch.learn.fit import Fit, term
 from cpdispatch.learn.measure import OBJECTIVES
 from cpdispatch.learn.mixed import Mixed
 from cpdispatch.learn.regress import Regressed
 from cpdispatch.learn.tune import Tuned
 from cpdispatch.learn.weeks import TEST, TRAIN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PARTS = 20
+"""Parts of the scores, of as many samples each, of which the deviation is drawn."""
+_CELLS = 80
 
 
 def _figure(width: float, height: float) -> Any:
@@ -133,3 +142,76 @@ def samples(regressed: Regressed) -> Any:
             )
         axes.set(xlabel=label, ylabel="score")
     return figure
+
+
+def deviations(regressed: Regressed) -> Any:
+    """How far each fitted form is from the scores, by score: median, and 10th to 90th percentile.
+
+    References
+    ----------
+    Rosa, Carastan-Santos, Goldman, "An experimental analysis of regression-obtained HPC scheduling
+    heuristics", JSSPP 2023.
+    """
+    rows = regressed.samples
+    score = rows["score"].to_numpy(dtype=np.float64)
+    edges = np.unique(np.quantile(score, np.linspace(0, 1, _PARTS + 1)))
+    part = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, max(len(edges) - 2, 0))
+    figure = _figure(2.9 * len(regressed.fits), 3.2)
+    shared = None
+    for place, (form, found) in enumerate(regressed.fits.items(), start=1):
+        axes = figure.add_subplot(1, len(regressed.fits), place, sharey=shared)
+        shared = axes if shared is None else shared
+        off = _fitted(found, rows) - score
+        parts = [k for k in range(_PARTS) if (part == k).any()]
+        at = [float(score[part == k].mean()) for k in parts]
+        low, median, high = np.transpose(
+            [np.quantile(off[part == k], (0.1, 0.5, 0.9)) for k in parts]
+        )
+        axes.fill_between(at, low, high, alpha=0.25, linewidth=0)
+        axes.plot(at, median, ".-", linewidth=0.9)
+        axes.axhline(0, color="grey", linewidth=0.8)
+        axes.set_title(f"{form}: mean absolute error {found.absolute_error_mean:.2g}", fontsize=8)
+        axes.set(xlabel="score")
+        axes.tick_params(labelsize=7)
+        axes.locator_params(axis="x", nbins=4)
+    figure.axes[0].set_ylabel("fitted score - score")
+    return figure
+
+
+def maps(regressed: Regressed) -> Any:
+    """The fitted score over processors and runtime, at the median arrival; low scores go first.
+
+    References
+    ----------
+    As for `deviations`.
+    """
+    import pandas as pd
+
+    rows = regressed.samples
+    p = np.geomspace(max(float(rows["p"].min()), 1), max(float(rows["p"].max()), 2), _CELLS)
+    q = np.geomspace(max(float(rows["q"].min()), 1), max(float(rows["q"].max()), 2), _CELLS)
+    grid_p, grid_q = (each.ravel() for each in np.meshgrid(p, q))
+    points = pd.DataFrame({"p": grid_p, "q": grid_q, "r": float(rows["r"].median())})
+    figure = _figure(2.9 * len(regressed.fits), 3.2)
+    for place, (form, found) in enumerate(regressed.fits.items(), start=1):
+        axes = figure.add_subplot(1, len(regressed.fits), place)
+        values = _fitted(found, points).reshape(_CELLS, _CELLS)
+        # Forms of high degree run away where no job is: that corner would take all of the colours.
+        low, high = np.quantile(values, (0.05, 0.95))
+        shown = axes.pcolormesh(
+            p, q, values, cmap="viridis", shading="gouraud", vmin=low, vmax=high
+        )
+        axes.contour(p, q, values, np.linspace(low, high, 8), colors="white", linewidths=0.4)
+        axes.set(xscale="log", yscale="log", xlabel="runtime, s", title=form)
+        axes.tick_params(labelsize=7)
+        bar = figure.colorbar(shown, ax=axes, shrink=0.8, format="%.3g", extend="both")
+        bar.ax.tick_params(labelsize=6)
+    figure.axes[0].set_ylabel("processors")
+    return figure
+
+
+def _fitted(found: Fit, rows: pd.DataFrame) -> FloatArray:
+    """What a form says of the score of each row."""
+    p, q, r = (rows[name].to_numpy(dtype=np.float64) for name in ("p", "q", "r"))
+    values = sum(value * term(name, p, q, r) for name, value in found.coefficients.items())
+    return np.asarray(values, dtype=np.float64)

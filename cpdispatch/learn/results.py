@@ -88,3 +88,5 @@ def _regressed(found: Regressed, folder: Path) -> None:
         policy_file.write(folder / f"{form}.toml", Backfill(fit.order, fit.order), remarks)
     pictures.save(pictures.comparison(found), folder / "comparison.png")
     pictures.save(pictures.samples(found), folder / "scores.png")
+    pictures.save(pictures.deviations(found), folder / "deviations.png")
+    pictures.save(pictures.maps(found), folder / "maps.png")

@@ -81,7 +81,6 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
     title = escape(f"{first['workload']} on {first['system']['name']}")
     parts = {
         "TITLE": title,
-        "HEADING": title,
         "LEAD": escape(
             f"{len(shown[0].run.job_table):,} jobs, {_resources(shown[0].run.system)}, under "
             f"{' and '.join(of.name for of in shown)}."
@@ -98,7 +97,12 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
         "ABOUT": _safe(about),
         "DATA": text,
     }  # fmt: skip
-    return filled(file_of("page.html"), parts)
+    return framed("page.html", parts)
+
+
+def framed(name: str, parts: Mapping[str, str]) -> str:
+    """A page whose body is the file of this name, in the head that all pages have."""
+    return filled(file_of("frame.html"), {**parts, "BODY": filled(file_of(name), parts)})
 
 
 def filled(html: str, parts: Mapping[str, str]) -> str:

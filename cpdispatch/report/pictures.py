@@ -30,13 +30,17 @@ RUNS_MAX = len(COLOURS)
 """More runs than this cannot be told apart."""
 SINGLE_MAX = 2000
 """Up to so many jobs each has a mark of its own; of more, their density is drawn."""
+FORMATS = (".svg", ".pdf", ".png")
+CURVES_MAX = 3
+"""More curves over time than this cover each other: each run then has a panel or a strip."""
 DRAWS_MIN = 10
 """Deciles are drawn of no fewer runs."""
 
 _WIDTH_IN = 8.5 / 2.54
+_PNG_DPI = 300
 _PARTS = 300
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_INK, _GRID = "#1c2430", "#d9dee5"
+_INK, _GRID, _GREY = "#1c2430", "#d9dee5", "#b4bcc8"
 _RATIOS = {
     "wait_s_mean": "mean wait", "wait_s_max": "longest wait",
     "bounded_slowdown_mean": "mean bounded\nslowdown", "queue_length_mean": "mean queue",
@@ -49,14 +53,15 @@ _TIMES_S = {1: "1 s", 60: "1 min", 3600: "1 h", 86_400: "1 d", 864_000: "10 d", 
 
 
 def write(
-    folder: Path, shown: Sequence[Shown], rows: Sequence[Row], points: Sequence[Sequence[Row]]
+    out: Path, shown: Sequence[Shown], rows: Sequence[Row], points: Sequence[Sequence[Row]]
 ) -> tuple[list[Path], list[str]]:
-    """Draw all pictures that the runs have something for, as SVG files in a folder.
+    """Draw all pictures that the runs have something for.
 
     Parameters
     ----------
-    folder : path
-        Made if it is missing. Each file is replaced at once.
+    out : path
+        A folder for SVG files, or a name ending in .svg, .pdf or .png, see `file_of`. Made if it
+        is missing. Each file is replaced at once.
     shown : sequence of Shown
         Runs of one log and system, at most `RUNS_MAX`; the first is what others are related to.
     rows : sequence of dict
@@ -105,7 +110,7 @@ def write(
         "xtick.minor.visible": False, "ytick.minor.visible": False,
     }  # fmt: skip
     for name, (draw, why_not) in drawn.items():
-        path = folder / f"{name}.svg"
+        path = file_of(out, name)
         if why_not:
             path.unlink(missing_ok=True)
             lacking.append(f"No {path.name}: {why_not}.")
@@ -113,9 +118,20 @@ def write(
         with matplotlib.rc_context(look):
             figure = draw()
             with replacing(path) as temporary:
-                figure.savefig(temporary, format="svg", metadata={"Date": None, "Title": name})
+                kind = path.suffix[1:]
+                no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+                figure.savefig(
+                    temporary, format=kind, dpi=_PNG_DPI, metadata={**no_date, "Title": name}
+                )
         written.append(path)
     return written, lacking
+
+
+def file_of(out: Path, name: str) -> Path:
+    """The file of a picture: ``runs/queue.svg`` of ``runs``, ``runs-queue.pdf`` of ``runs.pdf``."""
+    if out.suffix in FORMATS:
+        return out.with_name(f"{out.stem}-{name}{out.suffix}")
+    return out / f"{name}.svg"
 
 
 def check(runs: int) -> None:
@@ -132,37 +148,65 @@ def check(runs: int) -> None:
 
 
 def queue(shown: Sequence[Shown]) -> Any:
-    """Jobs that wait over time: the exact mean of each of 300 parts of the time."""
-    figure, (axis,) = _figure(shown, 5.5)
+    """Jobs that wait over time: the exact mean of each of 300 parts of the time.
+
+    Of more than `CURVES_MAX` runs each has a panel, over the curves of the others in grey.
+    """
     begin_s, edges_s, unit = _span(shown)
-    for number, of in enumerate(shown):
+    at = (edges_s - begin_s) / unit[0]
+    means = []
+    for of in shown:
         schedule = of.run.schedule()
         until_s = np.where(schedule.started, schedule.start_s, edges_s[-1])
         one = np.ones(len(until_s), dtype=np.int64)
-        mean = _means(schedule.submit_s, until_s, one, edges_s)
-        _stairs(axis, (edges_s - begin_s) / unit[0], mean, number)
-    axis.set(xlabel=f"time [{unit[1]}]", ylabel="jobs that wait")
-    axis.set_ylim(0, max(axis.get_ylim()[1], 1))
+        means.append(_means(schedule.submit_s, until_s, one, edges_s))
+    if len(shown) <= CURVES_MAX:
+        figure, axes = _figure(shown, 5.5)
+        for number, mean in enumerate(means):
+            _stairs(axes[0], at, mean, number)
+        axes[0].set_ylabel("jobs that wait")
+    else:
+        figure, axes = _figure(shown, 1.2 + 1.7 * len(shown), rows=len(shown), named=())
+        for number, (axis, of) in enumerate(zip(axes, shown, strict=True)):
+            for other in means:
+                axis.stairs(other, at, baseline=None, color=_GREY, linewidth=0.5)
+            _stairs(axis, at, means[number], number, "-")
+            axis.set_title(of.name, loc="left", fontsize=6.5, color=COLOURS[number], pad=2)
+            axis.sharey(axes[0])
+        # One long queue would press the others flat.
+        axes[0].set_yscale("symlog", linthresh=1)
+        axes[0].yaxis.set_major_formatter("{x:,.0f}")
+        figure.supylabel("jobs that wait", fontsize=7)
+    axes[-1].set_xlabel(f"time [{unit[1]}]")
+    axes[0].set_ylim(0, max(*(float(mean.max()) * 1.05 for mean in means), 1))
     return figure
 
 
 def utilisation(shown: Sequence[Shown]) -> Any:
-    """Share in use over time of each resource type, of the system and of each group of nodes."""
+    """Share in use over time of each resource type, of the system and of each group of nodes.
+
+    Of more than `CURVES_MAX` runs each has a strip, the darker the more is in use.
+    """
     system = shown[0].run.system
     panels = _panels(system)
-    figure, axes = _figure(shown, 1.6 + 2.6 * len(panels), rows=len(panels))
     begin_s, edges_s, unit = _span(shown)
-    for number, of in enumerate(shown):
+    at = (edges_s - begin_s) / unit[0]
+    found: list[list[FloatArray]] = [[] for _ in panels]
+    for of in shown:
         schedule = of.run.schedule()
         groups = units_of_groups(of.run) if len(system.groups) > 1 else None
         from_s = np.where(schedule.started, schedule.start_s, 0)
         until_s = np.where(schedule.started, from_s + metrics.useful_s(schedule), 0)
-        for axis, (_, kind, group, capacity) in zip(axes, panels, strict=True):
+        for means, (_, kind, group, capacity) in zip(found, panels, strict=True):
             units = schedule.units if group is None or groups is None else groups[:, group]
             held = units * schedule.request[:, kind]
-            mean = _means(from_s, until_s, held, edges_s) / capacity * 100
-            _stairs(axis, (edges_s - begin_s) / unit[0], mean, number)
-    for axis, (name, *_) in zip(axes, panels, strict=True):
+            means.append(_means(from_s, until_s, held, edges_s) / capacity * 100)
+    if len(shown) > CURVES_MAX:
+        return _strips(shown, [name for name, *_ in panels], found, at, f"time [{unit[1]}]")
+    figure, axes = _figure(shown, 1.6 + 2.6 * len(panels), rows=len(panels))
+    for axis, means, (name, *_) in zip(axes, found, panels, strict=True):
+        for number, mean in enumerate(means):
+            _stairs(axis, at, mean, number)
         axis.set(ylabel=f"{name} [%]", ylim=(0, 103))
     axes[-1].set_xlabel(f"time [{unit[1]}]")
     return figure
@@ -460,9 +504,35 @@ def _figure(
     return figure, axes
 
 
-def _stairs(axis: Any, edges: FloatArray, values: FloatArray, number: int) -> None:
+def _strips(
+    shown: Sequence[Shown], names: Sequence[str], found: Sequence[Sequence[FloatArray]],
+    at: FloatArray, label: str,
+) -> Any:  # fmt: skip
+    """A panel for each name with a strip of 0 to 100 % for each run."""
+    high = 1.6 + (0.9 + 0.36 * len(shown)) * len(names)
+    figure, axes = _figure(shown, high, rows=len(names), named=())
+    for axis, means, name in zip(axes, found, names, strict=True):
+        cells = axis.pcolormesh(
+            at, np.arange(len(shown) + 1) - 0.5, np.array(means), cmap="Blues", vmin=0,
+            vmax=100, rasterized=True,
+        )  # fmt: skip
+        axis.set_yticks(range(len(shown)), [_short(of.name) for of in shown])
+        axis.set_ylim(len(shown) - 0.5, -0.5)
+        axis.tick_params(axis="y", length=0, labelsize=5.5)
+        axis.grid(visible=False)
+        axis.set_title(name, loc="left", fontsize=6.5, pad=2)
+    axes[-1].set_xlabel(label)
+    bar = figure.colorbar(cells, ax=list(axes), location="top", aspect=40, shrink=0.9)
+    bar.set_label("in use [%]")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _stairs(
+    axis: Any, edges: FloatArray, values: FloatArray, number: int, dash: Any = None
+) -> None:
     axis.stairs(
-        values, edges, baseline=None, color=COLOURS[number], linestyle=DASHES[number],
+        values, edges, baseline=None, color=COLOURS[number], linestyle=dash or DASHES[number],
         linewidth=0.8,
     )  # fmt: skip
     axis.set_xlim(edges[0], edges[-1])

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from html import escape
 
 from cpdispatch.analyze import compare
-from cpdispatch.report.page import BOUNDED_SLOWDOWN, file_of, filled
+from cpdispatch.report.page import BOUNDED_SLOWDOWN, file_of, framed
 from cpdispatch.report.words import Row, table_of
 
 _BARS = {"wait_s_mean": compare.duration, "bounded_slowdown_mean": "{:,.2f}".format}
+
+_WAIT = "A job waits from its submission to its start."
 
 
 def whatif_page(log: str, resource: str, rows: Sequence[Row]) -> str:
@@ -26,13 +28,13 @@ def whatif_page(log: str, resource: str, rows: Sequence[Row]) -> str:
     parts = {
         "TITLE": escape(f"{log} on {len(systems)} systems"),
         "LEAD": escape(f"The same jobs on {', '.join(systems)}; ratios are to {systems[0]}."),
-        "VERDICT": escape(" ".join([*sentences(rows), BOUNDED_SLOWDOWN])),
+        "VERDICT": escape(" ".join([*sentences(rows), _WAIT])),
         "TABLE": _table(resource, rows),
         "NOTES": "".join(f"<li>{escape(line)}</li>" for line in _notes(rows)),
         "CSS": file_of("page.css"),
         "JS": file_of("theme.js"),
     }
-    return filled(file_of("whatif.html"), parts)
+    return framed("whatif.html", parts)
 
 
 def sentences(rows: Sequence[Row]) -> list[str]:
@@ -103,6 +105,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         f"Figures are means over {runs} draws, with their standard deviation."
         if runs > 1
         else "Each figure is of one replay, which is one draw of a chaotic system.",
+        BOUNDED_SLOWDOWN,
         "The jobs are those of the log. A site whose waits get shorter may be given more work, "
         "and then gains less than the table says.",
     ]

@@ -12,6 +12,7 @@ pytest.importorskip("statsmodels")
 
 from cpdispatch import dispatch
 from cpdispatch.heuristics.backfill import Backfill
+from cpdispatch.learn import pictures
 from cpdispatch.learn.fit import FORMS
 from cpdispatch.learn.measure import MEASURES, Meter
 from cpdispatch.learn.regress import Regression, regress
@@ -83,11 +84,35 @@ def test_results_are_saved(tmp_path: Path) -> None:
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "samples.csv", "coefficients.csv", "comparison.csv", "regress.json", "scores.png",
-        "comparison.png", "lin.toml", "qdr.toml", "cub.toml", "qua.toml",
+        "comparison.png", "deviations.png", "maps.png", "lin.toml", "qdr.toml",
+        "cub.toml", "qua.toml",
     }  # fmt: skip
     for form in FORMS:
         made = dispatch.make(str(tmp_path / f"{form}.toml"))
         assert made.primary == found.fits[form].order  # type: ignore[attr-defined]
+
+
+def test_pictures_of_the_fits_show_what_the_forms_say() -> None:
+    pytest.importorskip("matplotlib")
+    found = regress(bursts(2, 4), FOUR, [bursts(1, 4, 9)], SMALL, HERE)
+    rows = found.samples
+    linear = found.fits["lin"].coefficients
+
+    def score(p: float, q: float, r: float) -> float:
+        return linear["1"] + linear["p"] * p + linear["q"] * q + linear["r"] * r
+
+    axes = pictures.maps(found).axes[0]
+    corners, values = axes.collections[0].get_coordinates(), axes.collections[0].get_array()
+    for i, j in ((0, 0), (7, 40), (79, 79)):
+        p, q = corners[i, j]
+        expected = score(p, q, float(rows.r.median()))
+        assert values.reshape(80, 80)[i, j] == pytest.approx(expected)
+    off = [score(row.p, row.q, row.r) - row.score for row in rows.itertuples()]
+    axes = pictures.deviations(found).axes[0]
+    x, y = axes.lines[0].get_data()
+    first = [o for o, s in zip(off, rows.score, strict=True) if s < np.quantile(rows.score, 0.05)]
+    assert y[0] == pytest.approx(np.median(first))
+    assert x[0] == pytest.approx(rows.score[rows.score < np.quantile(rows.score, 0.05)].mean())
 
 
 def test_a_log_with_fewer_jobs_than_a_pair_is_an_error() -> None:

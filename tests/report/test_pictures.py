@@ -63,7 +63,7 @@ def test_compare_draws_what_runs_have_and_says_what_is_lacking(
     assert cli.run(["compare", str(runs), "--plot", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert names(tmp_path) == COMPARED
-    assert f"{tmp_path}: {len(COMPARED)} pictures (SVG)" in out
+    assert f"{tmp_path}: {len(COMPARED)} pictures" in out
     assert "No decisions.svg: replays in compiled code are timed as a whole." in out
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert cli.run(["compare", str(runs), "--plot", str(tmp_path), "--json"]) == 0
@@ -174,8 +174,40 @@ def test_what_cannot_be_drawn_is_said_before_there_is_work(
     log = tmp_path / "small.csv"
     log.write_text(LOG)
     assert simulate(log, "--plot", log) == 2
-    assert "this is a file; name a folder" in capsys.readouterr().err
+    assert "this is a file; name a folder, or a name that ends in .svg" in capsys.readouterr().err
     assert simulate(log, *(f"-deasy:threshold={k}" for k in range(9)), "--plot", tmp_path) == 2
     assert "9 runs: pictures show 8 at most" in capsys.readouterr().err
     with pytest.raises(UsageError, match="8 at most"):
         pictures.check(9)
+
+
+@pytest.mark.parametrize(("suffix", "begins"), [(".pdf", b"%PDF-"), (".png", b"\x89PNG")])
+def test_a_name_with_a_suffix_gives_files_of_that_format(
+    runs: Path, tmp_path: Path, suffix: str, begins: bytes
+) -> None:
+    kept = []
+    for _ in range(2):
+        assert cli.run(["compare", str(runs), "--plot", str(tmp_path / f"of{suffix}")]) == 0
+        found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert set(found) == {f"of-{name}{suffix}" for name in COMPARED}
+        assert all(content.startswith(begins) for content in found.values())
+        kept.append(found)
+    assert kept[0] == kept[1]  # the same runs give the same files
+
+
+def test_each_of_many_runs_has_its_own_panel_and_strip(shown: list[Shown]) -> None:
+    many = [Shown(f"{of.name} {k}", of.run, {}) for k in range(2) for of in shown]
+    few = [
+        [patch.get_data().values for patch in make(shown).axes[0].patches]
+        for make in (pictures.queue, pictures.utilisation)
+    ]
+    figure = pictures.queue(many)
+    assert len(figure.axes) == len(many)
+    for number, axis in enumerate(figure.axes):
+        assert axis.get_title(loc="left") == many[number].name
+        *grey, own = (patch.get_data().values for patch in axis.patches)
+        np.testing.assert_array_equal(own, few[0][number % 2])
+        for other, values in enumerate(grey):
+            np.testing.assert_array_equal(values, few[0][other % 2])
+    strips = pictures.utilisation(many).axes[0].collections[0].get_array()
+    np.testing.assert_array_equal(strips, np.array(few[1] * 2))

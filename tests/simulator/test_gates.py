@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpdispatch import verify
+from cpdispatch import cli, verify
 from cpdispatch.compiled.gates import BEHIND, Claims, come, gate_of, give_back, let_pass
 from cpdispatch.compiled.replay import Replays
 from cpdispatch.errors import InputError, UsageError
@@ -21,6 +23,8 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import Meter
+from cpdispatch.predict import make
+from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.gates import BEYOND
 from cpdispatch.simulator.replay import simulate
 from cpdispatch.system import Limit, NodeGroup, System, find, system_as_dict
@@ -259,7 +263,7 @@ rules = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(jobs(), some_limits(), backfillings((0, 1)), rules)
 def test_compiled_on_a_pool(
     jobs: list[PlainJob], limits: tuple[Limit, ...], dispatcher: Backfill, rules: dict[str, Any]
@@ -267,13 +271,35 @@ def test_compiled_on_a_pool(
     assert_same(jobs, limited(*limits), lambda: replace(dispatcher), **rules)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(jobs(), some_limits(), backfillings((0, 1)), rules)
 def test_compiled_on_nodes(
     jobs: list[PlainJob], limits: tuple[Limit, ...], dispatcher: Backfill, rules: dict[str, Any]
 ):
-    two = System("two", ("core",), (NodeGroup("n", 2, (CORES // 2,)),), limits=limits)
-    assert_same(jobs, two, lambda: replace(dispatcher), **rules)
+    assert_same(jobs, replace(TWO_NODES, limits=limits), lambda: replace(dispatcher), **rules)
+
+
+TWO_NODES = System("two", ("core",), (NodeGroup("n", 2, (CORES // 2,)),))
+
+
+def test_job_that_became_late_behind_the_gate_comes_first():
+    four = [
+        PlainJob(0, 20, CORES, "ann", ""), PlainJob(1, 10, CORES, "ann", ""),
+        PlainJob(2, 1, CORES, "", ""), PlainJob(10, 2, CORES, "", ""),
+    ]  # fmt: skip
+    system = limited(Limit(1, per="user"))
+    assert_same(four, system, lambda: "easy-spf-spf:threshold=5")
+    run = simulate(workload_of(four), system, "easy-spf-spf:threshold=5")
+    assert run.jobs["start"].tolist() == [0, 20, 30, 31]
+
+
+def test_job_behind_the_gate_is_not_backfilled_on_nodes():
+    three = [
+        PlainJob(0, 20, 4, "ann", ""), PlainJob(1, 10, 8, "", ""), PlainJob(2, 2, 1, "ann", "")
+    ]  # fmt: skip
+    system = replace(TWO_NODES, limits=(Limit(1, per="user"),))
+    assert_same(three, system, lambda: "easy")
+    assert simulate(workload_of(three), system, "easy").jobs["start"].tolist() == [0, 20, 30]
 
 
 @settings(max_examples=20, deadline=None)
@@ -304,6 +330,35 @@ def test_compiled_with_a_predictor_that_is_asked(jobs: list[PlainJob], limits: t
 def test_replays_that_learn_measure_by_keep_limits():
     meter = Meter(workload_of(TWO), limited(Limit(1)))
     assert meter.starts(Backfill()).tolist() == [0, 10]
+
+
+def test_compiled_replay_goes_on_from_a_checkpoint_with_jobs_behind_the_gate():
+    many = [PlainJob(k, 10, 2, "ann", "") for k in range(9)]
+
+    def begun() -> CompiledSimulation:
+        known = make("walltime", workload_of(many))
+        system = limited(Limit(2, per="user"))
+        return CompiledSimulation(
+            workload_of(many), system, Backfill(), known, trigger="instant", correction="minimal",
+            kill_at_limit=False,
+        )  # fmt: skip
+
+    first, second = begun(), begun()
+    assert not first.go(7)
+    assert first.at_present.queue == 5
+    second.go_on_from(pickle.loads(pickle.dumps(first)))
+    assert second.go(1000)
+    assert second.records.start_s.tolist() == [0, 1, 10, 11, 20, 21, 30, 31, 40]
+
+
+def test_replay_by_windows_refuses_limits(tmp_path, capsys):
+    log, file = tmp_path / "a.swf", tmp_path / "s.json"
+    log.write_text("; MaxProcs: 2\n1 0 -1 5 1 -1 -1 1 10 -1 1 1 1 1 1 1 -1 -1\n")
+    groups = [{"name": "g", "nodes": 1, "capacity": [2]}]
+    file.write_text(json.dumps({"resources": ["core"], "groups": groups, "limits": [{"most": 1}]}))
+    command = ["simulate", str(log), "--system", str(file), "--window", "4"]
+    assert cli.run([*command, "--out", str(tmp_path / "out")]) == 2
+    assert "leave --window out" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_dispatcher_that_refuses_all_is_left_to_the_general_loop():

@@ -515,7 +515,7 @@ def dispatch(
 
 
 WITH_OWN = (
-    go, dispatch, sort_anew, let_late_ones_first_now, enqueue, wait_again, lasting_key, key_under,
-    key_of,
+    go, dispatch, _offer, sort_anew, let_late_ones_first_now, enqueue, wait_again, lasting_key,
+    key_under, key_of,
 )  # fmt: skip
 """Kernels that are compiled anew for a user's own policy."""

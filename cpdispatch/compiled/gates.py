@@ -77,10 +77,10 @@ def gate_of(claims: Claims) -> Gate:
         claims.amount,
         claims.capacity.copy(),
         line,
-        np.empty(jobs, dtype=np.int64),
+        np.zeros(jobs, dtype=np.int64),
         np.full(len(claims.capacity), -1, dtype=np.int64),
-        np.empty(kinds, dtype=np.int64),
-        np.empty(jobs, dtype=np.int64),
+        np.zeros(kinds, dtype=np.int64),
+        np.zeros(jobs, dtype=np.int64),
         np.zeros(PASSED + 1, dtype=np.int64),
     )
 

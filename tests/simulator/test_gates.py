@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from cpdispatch.simulator.gates import BEYOND
 from cpdispatch.simulator.replay import simulate
 from cpdispatch.system import Limit, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify.violation import Kind
+from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
 from tests.compiled.test_replays import Noisy, backfillings, same
 from tests.oracles.plain_gates import PlainGate, PlainJob, starts
@@ -325,6 +327,17 @@ def test_compiled_with_a_predictor_that_is_asked(jobs: list[PlainJob], limits: t
     general = simulate(workload, system, "easy", predictor=told, compiled=False)
     assert compiled.about["compiled"]
     assert same(compiled, general)
+
+
+@pytest.mark.log
+@pytest.mark.parametrize("name", ["easy-saf-saf:threshold=20000", "best"])
+def test_compiled_on_a_log_with_limits_per_user(name: str, trace: Callable[[str], Path]):
+    workload, system = prepare(trace("KTH-SP2-1996-2.1-cln"), "100", jobs=1500)
+    system = replace(system, limits=(Limit(4, per="user"), Limit(100, "core", "user")))
+    compiled = simulate(workload, system, name)
+    assert compiled.about["compiled"]
+    assert same(compiled, simulate(workload, system, name, compiled=False))
+    assert verify.run(compiled.jobs, system) == []
 
 
 def test_replays_that_learn_measure_by_keep_limits():

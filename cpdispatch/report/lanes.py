@@ -13,6 +13,8 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 
+_BLOCK = 256
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
@@ -87,6 +89,8 @@ def _put(
     """Runs of lanes by start: their number for each bar, first lanes and lengths."""
     bars = by_start.shape[0]
     busy = np.zeros(first_of_node[-1], dtype=np.bool_)
+    # Of each block of lanes: how many are busy. A pool may have 100,000 lanes to look through.
+    full = np.zeros(first_of_node[-1] // _BLOCK + 1, dtype=np.int64)
     hint = first_of_node[:-1].copy()  # no lane of the node before this one is free
     begin, count = np.zeros(bars, dtype=np.int64), np.zeros(bars, dtype=np.int64)
     first, length = np.empty(4 * bars + 4, dtype=np.int64), np.empty(4 * bars + 4, dtype=np.int64)
@@ -99,14 +103,20 @@ def _put(
             for entry in range(offset[done], offset[done + 1]):
                 hint[node[entry]] = first_of_node[node[entry]]
             for run in range(begin[done], begin[done] + count[done]):
-                busy[first[run] : first[run] + length[run]] = False
+                for lane in range(first[run], first[run] + length[run]):
+                    busy[lane] = False
+                    full[lane // _BLOCK] -= 1
         begin[bar] = runs
         for entry in range(offset[bar], offset[bar + 1]):
             need, lane = lanes[entry], hint[node[entry]]
             last = first_of_node[node[entry] + 1]
             while need > 0 and lane < last:
+                if full[lane // _BLOCK] == _BLOCK:
+                    lane = min((lane // _BLOCK + 1) * _BLOCK, last)
+                    continue
                 if not busy[lane]:
                     busy[lane] = True
+                    full[lane // _BLOCK] += 1
                     need -= 1
                     if runs > begin[bar] and first[runs - 1] + length[runs - 1] == lane:
                         length[runs - 1] += 1
@@ -123,5 +133,7 @@ def _put(
             for entry in range(offset[bar], offset[bar + 1]):
                 hint[node[entry]] = first_of_node[node[entry]]
             for run in range(begin[bar], runs):
-                busy[first[run] : first[run] + length[run]] = False
+                for lane in range(first[run], first[run] + length[run]):
+                    busy[lane] = False
+                    full[lane // _BLOCK] -= 1
     return count, first[:runs].copy(), length[:runs].copy()

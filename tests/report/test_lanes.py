@@ -46,6 +46,17 @@ def test_bars_have_the_lanes_of_the_plain_twin(case: tuple[list[Bar], list[int]]
     assert lanes(bars, nodes) == lanes_of_bars(bars, nodes)
 
 
+def test_bars_on_nodes_of_many_lanes_have_the_lanes_of_the_plain_twin() -> None:
+    random = np.random.default_rng(3)
+    bars: list[Bar] = []
+    for _ in range(80):
+        start = int(random.integers(0, 40))
+        on = [(node, int(random.integers(0, 300))) for node in range(2)]
+        bars.append((start, start + int(random.integers(0, 12)), on))
+    nodes = [700, 1100]
+    assert lanes(bars, nodes) == lanes_of_bars(bars, nodes)
+
+
 def test_a_bar_of_no_duration_is_drawn_and_holds_nothing() -> None:
     bars: list[Bar] = [(5, 5, [(0, 2)]), (5, 9, [(0, 2)])]
     assert lanes(bars, [2]) == [[0, 1], [0, 1]]

@@ -99,7 +99,8 @@ class Limit:
 
     def __str__(self) -> str:
         where = f" for {self.per} {self.name}" if self.name else f" per {self.per}"
-        return f"at most {self.most} {self.of}{where if self.per else ''}"
+        what = "job" if self.of == JOBS and self.most == 1 else self.of
+        return f"at most {self.most} {what}{where if self.per else ''}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -182,7 +182,7 @@ def test_a_changed_limit_is_kept_and_its_figures_are_those_of_the_run(
     code, out, _ = said(capsys, log, *chosen, "--out", tmp_path / "out", "--json")
     assert code == 0
     free, limited = json.loads(out)["rows"]
-    assert limited["system"] == f"{free['system']}, at most 1 jobs per user"
+    assert limited["system"] == f"{free['system']}, at most 1 job per user"
     run = Run.load(tmp_path / "out" / safe(limited["system"]))
     assert run.verify() == []
     assert run.metrics["wait_s_mean"] == limited["wait_s_mean"] > free["wait_s_mean"]

@@ -185,6 +185,25 @@ def _mask(system: System, text: str) -> BoolArray:
     return mask
 
 
+def is_own(name: str) -> bool:
+    """Whether a resource type is the system's own, and does not stand for where jobs may run."""
+    return "@" not in name
+
+
+def said(name: str) -> str:
+    """A resource type in words, also one that stands for where jobs may run."""
+    base, _, where = name.partition("@")
+    if not where:
+        return name
+    return f"{base} of whole nodes" if where == WHOLE else f"{base} on nodes of {where}"
+
+
+def wished(names: Sequence[str]) -> list[str]:
+    """Where a job that asks for these resource types is kept to, in words."""
+    places = (name.partition("@")[2] for name in names)
+    return [where for where in places if where and where != WHOLE]
+
+
 def with_features(system: System, text: str) -> BoolArray:
     """The nodes that have what a text of features asks for, shape (nodes,).
 

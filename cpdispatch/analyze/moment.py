@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cpdispatch.access import is_own
 from cpdispatch.analyze.explain import CAPACITY, COMBINATION, JOB, ORDER, ready_s
 from cpdispatch.analyze.occupancy import NEVER, NEVER_FITS, REJECTED, Occupancy
 from cpdispatch.arrays import BoolArray, IntArray
@@ -174,11 +175,14 @@ def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
 
 
 def use_of(system: System, held: IntArray) -> tuple[Use, ...]:
-    """What is held by group and resource type; ``held`` has shape (nodes, resources)."""
+    """What is held by group and resource type; ``held`` has shape (nodes, resources).
+
+    Types that stand for where jobs may run are left out.
+    """
     found = []
     for number, group in enumerate(system.groups):
         of_group = held[system.group_of == number].sum(axis=0).tolist()
         for name, one, amount in zip(system.resources, group.capacity, of_group, strict=True):
-            if one:
+            if one and is_own(name):
                 found.append(Use(group.name, name, amount, one * group.nodes))
     return tuple(found)

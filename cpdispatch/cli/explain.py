@@ -147,8 +147,13 @@ def ids(jobs: Sequence[int]) -> str:
 
 def units_of(found: Explanation) -> str:
     """What the job asks for."""
-    each = ", ".join(f"{asked} {name}" for name, asked in found.request) or "nothing"
-    return f"{count(found.units, 'unit')} of {each}" + " each" * (found.units != 1)
+    from cpdispatch.access import is_own, wished
+
+    own = [(name, asked) for name, asked in found.request if is_own(name)]
+    each = ", ".join(f"{asked} {name}" for name, asked in own) or "nothing"
+    places = wished([name for name, _ in found.request])
+    on = f", on nodes of {' and '.join(places)}" if places else ""
+    return f"{count(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + on
 
 
 def facts_of(found: Explanation) -> Iterator[tuple[str, str]]:
@@ -257,7 +262,9 @@ def waiting(found: Explanation) -> Table:
 
 def held_by(found: Explanation, stretch: Stretch) -> str:
     """What held the job back in a stretch."""
+    from cpdispatch.access import said
     from cpdispatch.analyze.compare import duration
+    from cpdispatch.analyze.explain import COMBINATION
 
     if stretch.cause == "job":
         return f"job {found.after_job}, after which it comes, and the think time after its end"
@@ -266,8 +273,9 @@ def held_by(found: Explanation, stretch: Stretch) -> str:
         fits += f" to {stretch.room_max:,}"
     parts = []
     if stretch.cause == "capacity":
-        lacking = " and ".join(stretch.lacking)
-        parts.append(f"too little {lacking}" if "node" not in lacking else f"no {lacking[2:]}")
+        lacking = " and ".join(map(said, stretch.lacking))
+        no_room = COMBINATION in stretch.lacking
+        parts.append(f"no {COMBINATION[2:]}" if no_room else f"too little {lacking}")
         parts[0] += f": room for {fits} of its {count(found.units, 'unit')}"
         parts.append(f"{count(stretch.ran, 'job')} ran on it, {stretch.ended:,} of them ended")
     else:
@@ -287,7 +295,9 @@ def held_by(found: Explanation, stretch: Stretch) -> str:
 
 def after_waiting(found: Explanation) -> Iterator[str]:
     """What a word of the table means, and what let the job start."""
-    if any("node" in name for stretch in found.stretches for name in stretch.lacking):
+    from cpdispatch.analyze.explain import COMBINATION
+
+    if any(COMBINATION in stretch.lacking for stretch in found.stretches):
         yield (
             "No free node combination: enough of each resource type was free, but not together "
             "on the same nodes."

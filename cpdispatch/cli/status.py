@@ -130,7 +130,9 @@ def held_by(job: Waiting, or_else: str = "") -> str:
     if job.cause == "order":
         return f"the dispatcher{or_else}: it fits"
     room = f"room for {job.room:,} of {job.units:,} units"
-    return f"{' and '.join(job.lacking)}: {room}"
+    from cpdispatch.access import said
+
+    return f"{' and '.join(map(said, job.lacking))}: {room}"
 
 
 def part(number: int, which: str) -> str:

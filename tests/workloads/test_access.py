@@ -386,3 +386,30 @@ def test_a_site_from_files_to_a_checked_run(
     frame.to_parquet(path)
     assert cli.run(["verify", "--run", str(out / "easy")]) == 1
     assert "job 4 is on node 1 at 50 and asks for" in capsys.readouterr().out
+
+
+def test_what_a_user_is_told_has_no_resource_type_that_stands_for_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site, log = tmp_path / "four.toml", tmp_path / "log.csv"
+    site.write_text(
+        'resources = ["core"]\ngroups = [{name = "n", nodes = 4, capacity = [4]}]\n'
+        'partitions = [{name = "node1", nodes = "0-1"}, {name = "all"}]\n'
+    )
+    log.write_text(
+        "id,submit,runtime,requested,units,core,partition\n"
+        "1,0,600,900,3,2,node1\n2,60,1200,1800,4,2,node1\n3,70,100,200,1,2,all\n"
+    )
+    out = str(tmp_path / "out")
+    command = ["simulate", str(log), "--system", str(site), "-d", "easy", "--out", out]
+    assert cli.run(command) == 0
+    capsys.readouterr()
+    assert cli.run(["explain", out, "--job", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "4 units of 2 core each, on nodes of node1, for 30 min" in told
+    assert "too little core on nodes of node1: room for 0 to 1" in told
+    assert "@" not in told
+    assert cli.run(["status", out, "--at", "100"]) == 0
+    told = capsys.readouterr().out
+    assert "core on nodes of node1: room for 0 of 4 units" in told
+    assert "@" not in told

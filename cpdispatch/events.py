@@ -7,7 +7,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cpdispatch.durations import whole_seconds
 from cpdispatch.errors import InputError, UsageError, nearest
@@ -290,6 +290,41 @@ def read(given: str | Iterable[str], requeue: str = "") -> Events:
                 advice="write all failures into the file, or draw all of them",
             )  # fmt: skip
     return Events(given, rows, draws, requeue)
+
+
+def with_maintenance(events: Events | None, system: System, last_s: int) -> Events | None:
+    """Events with the windows of the system's maintenance that begin until a time.
+
+    Parameters
+    ----------
+    events : Events or None
+        What happens beside them.
+    system : System
+    last_s : int
+        The last submission: windows that begin later are left out.
+
+    Returns
+    -------
+    Events or None
+        None where there are none.
+    """
+    rows: list[Row] = []
+    for window in system.maintenance:
+        begin_s = window.from_s
+        while begin_s <= last_s:
+            known_s = 0 if window.known_s is None else max(begin_s - window.known_s, 0)
+            until_s = begin_s + window.length_s
+            rows.append(WindowRow(0, begin_s, MAINTAIN, window.nodes, until_s, known_s))
+            if window.every_s is None:
+                break
+            begin_s += window.every_s
+    found = Events(()) if events is None else events
+    rows = [row for row in rows if row not in found.rows]
+    if not rows:
+        return events
+    every = sorted((*found.rows, *rows), key=lambda row: row.time_s)
+    named = () if any(not _is_draw(text) for text in found.given) else (f"system {system.name}",)
+    return replace(found, given=(*found.given, *named), rows=tuple(every))
 
 
 def _is_draw(text: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,29 @@ class Limit:
         return f"at most {self.most} {what}{where if self.per else ''}"
 
 
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """A window in which nodes are out of service, once or again and again.
+
+    Attributes
+    ----------
+    from_s, length_s : int
+        When it begins, on the clock of a log, and how long it lasts, seconds.
+    nodes : str
+        As `System.named_nodes` reads them.
+    every_s : int or None
+        Seconds between the beginnings of two windows; None: there is one.
+    known_s : int or None
+        How many seconds before its beginning a window is known; None: always.
+    """
+
+    from_s: int
+    length_s: int
+    nodes: str = "all"
+    every_s: int | None = None
+    known_s: int | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class System:
     """The machine: nodes numbered from 0 in the order of the groups.
@@ -121,6 +144,8 @@ class System:
         None where any job may use any node.
     limits : tuple of Limit
         What may run at once. Replays keep them; an instance holds jobs that they let pass.
+    maintenance : tuple of Maintenance
+        When nodes are out of service by plan. Replays keep to it.
     licences : mapping of str to int
         How many of each licence may be in use at once. No node has them.
     watts : mapping of str to int
@@ -141,6 +166,7 @@ class System:
     expected_wait_s: Mapping[str, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
     limits: tuple[Limit, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
     licences: Mapping[str, int] = field(default_factory=dict)
     watts: Mapping[str, int] = field(default_factory=dict)
     idle_watts: Mapping[str, int] = field(default_factory=dict)
@@ -333,6 +359,15 @@ def _validate(system: System) -> None:
             raise wrong(f"{where}.name", limit.name, problem, advice)
         if not 0 <= limit.most <= LIMIT:
             raise wrong(f"{where}.most", limit.most, f"must be 0 or more, {LIMIT} at most")
+    for index, window in enumerate(system.maintenance):
+        where = f"maintenance[{index}]"
+        for name, value, least in (
+            ("from_s", window.from_s, 0), ("length_s", window.length_s, 1),
+            ("every_s", window.every_s, window.length_s + 1), ("known_s", window.known_s, 0),
+        ):  # fmt: skip
+            if value is not None and not least <= value <= LIMIT:
+                problem = f"must be {least} or more seconds, {LIMIT} at most"
+                raise wrong(f"{where}.{name}", value, problem)
     for name, many in system.licences.items():
         if not name or set(name) & set(" ,:"):
             raise wrong("licences", name, "is no name of a licence")
@@ -458,6 +493,16 @@ class LimitFile(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
 
 
+class MaintenanceFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A window of maintenance as it stands in files."""
+
+    from_s: int
+    length_s: int
+    nodes: str = EVERY_NODE
+    every_s: int | None = None
+    known_s: int | None = None
+
+
 class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     """A system as it stands in files."""
 
@@ -468,6 +513,7 @@ class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     expected_wait_s: dict[str, int] = {}
     partitions: list[PartitionFile] = []
     limits: list[LimitFile] = []
+    maintenance: list[MaintenanceFile] = []
     licences: dict[str, int] = {}
     watts: dict[str, int] = {}
     idle_watts: dict[str, int] = {}
@@ -484,7 +530,8 @@ def load(path: str | os.PathLike[str]) -> System:
     Ours has ``resources`` (names), ``groups`` (``name``, ``nodes``, ``capacity``), and optionally
     ``name``, ``memory_unit_kb``, ``expected_wait_s`` (queue -> seconds), ``features`` of a group
     (names), ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``), ``limits``
-    (``most``, ``of``, ``per``, ``name``), ``licences`` (name -> how many), ``watts`` (resource
+    (``most``, ``of``, ``per``, ``name``), ``maintenance`` (``from_s``, ``length_s``, ``nodes``,
+    ``every_s``, ``known_s``), ``licences`` (name -> how many), ``watts`` (resource
     type -> watts of a unit) and ``idle_watts`` (group -> watts of a node). AccaSim's has ``groups``
     (name -> {resource: capacity}) and ``resources`` (group -> number of nodes).
 
@@ -527,10 +574,19 @@ def from_file(read: SystemFile, name: str = "") -> System:
         ),
         read.memory_unit_kb,
         read.expected_wait_s,
+        maintenance=tuple(
+            Maintenance(w.from_s, w.length_s, w.nodes, w.every_s, w.known_s)
+            for w in read.maintenance
+        ),
         licences=read.licences,
         watts=read.watts,
         idle_watts=read.idle_watts,
     )
+    for index, window in enumerate(system.maintenance):
+        try:
+            system.named_nodes(window.nodes)
+        except InputError as error:
+            raise InputError(str(error), field=f"maintenance[{index}]") from error
     partitions = []
     for index, given in enumerate(read.partitions):
         try:
@@ -561,6 +617,10 @@ def system_as_dict(system: System) -> dict[str, Any]:
         | ({"exclusive": True} if p.exclusive else {})
         for p in system.partitions
     ]
+    maintenance = [
+        {name: value for name, value in asdict(window).items() if value is not None}
+        for window in system.maintenance
+    ]
     limits = [
         {"most": limit.most, "of": limit.of}
         | ({"per": limit.per} if limit.per else {})
@@ -576,7 +636,8 @@ def system_as_dict(system: System) -> dict[str, Any]:
     } | {
         name: value
         for name, value in (
-            ("partitions", partitions), ("limits", limits), ("licences", dict(system.licences)),
+            ("partitions", partitions), ("limits", limits), ("maintenance", maintenance),
+            ("licences", dict(system.licences)),
             ("watts", dict(system.watts)), ("idle_watts", dict(system.idle_watts)),
         )
         if value

@@ -75,6 +75,11 @@ class Replays:
                 f"system {system.name} has limits, or jobs have licences or arrays with limits: a "
                 "replay needs to be told what they mean for the jobs"
             )
+        if system.maintenance:
+            raise UsageError(
+                f"system {system.name} has maintenance, and compiled replays do not keep to it: "
+                "leave it out"
+            )
         if begins_later(workload):
             raise UsageError("compiled replays do not keep begin times: leave the column out")
         table, jobs = workload.table, len(workload)

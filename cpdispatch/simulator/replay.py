@@ -25,7 +25,7 @@ from cpdispatch.data import made as additional
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, Steps
 from cpdispatch.errors import InputError, InterruptedRunError, UsageError, in_a_line
-from cpdispatch.events import Events
+from cpdispatch.events import Events, with_maintenance
 from cpdispatch.events import read as read_events
 from cpdispatch.files import read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
@@ -155,12 +155,14 @@ def simulate(
         When the dispatcher answers with an infeasible decision.
     """
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
+    happening = events if events is None or isinstance(events, Events) else read_events(events)
+    last_s = int(workload.table.submit_s[-1])
     general = {
         "dependencies": dependencies,
         "starvation": starvation,
         "idempotent": idempotent,
         "restart_cost_s": restart_cost_s,
-        "events": events if events is None or isinstance(events, Events) else read_events(events),
+        "events": with_maintenance(happening, system, last_s),
         "data": additional(data, settings.seed),
         POWER_CAP: None if power_cap is None else energy.power_cap(power_cap),
         ENERGY_PRICE: None if energy_price is None else energy.energy_price(energy_price),

@@ -23,7 +23,7 @@ from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
 from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.energy import Steps, check_cap
 from cpdispatch.errors import DecisionError, UsageError, unknown
-from cpdispatch.events import FAIL, MAINTAIN, REQUEUES_MAX, Event, Events
+from cpdispatch.events import FAIL, MAINTAIN, REQUEUES_MAX, Event, Events, with_maintenance
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
@@ -91,8 +91,8 @@ class Simulation:
         The nodes of a killed job stay busy so long before it is queued again, and its next run is
         so much longer.
     events : Events, optional
-        What happens to the system. Then no job is tested, judged by a predictor or restarted at a
-        cost.
+        What happens to the system, beside its maintenance. Then no job is tested, judged by a
+        predictor or restarted at a cost.
     data : sequence of AdditionalData or str
         What every instance tells beside jobs and nodes, or names of it, see `cpdispatch.data`.
     power_cap : Steps, optional
@@ -129,6 +129,7 @@ class Simulation:
         energy_price: Steps | None = None,
     ) -> None:
         check(workload, system, trigger, correction, restart_cost_s)
+        events = with_maintenance(events, system, int(workload.table.submit_s[-1]))
         self._power_cap = power_cap
         if power_cap is not None:
             check_power_cap(power_cap, workload, system, kill_at_limit)

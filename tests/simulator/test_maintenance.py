@@ -15,13 +15,23 @@ from cpdispatch import cli
 from cpdispatch.decision import NO_START
 from cpdispatch.dispatch import make
 from cpdispatch.errors import InputError
-from cpdispatch.events import FAIL, MAINTAIN, REPAIR, Event, Events, Row, WindowRow, read
+from cpdispatch.events import (
+    FAIL,
+    MAINTAIN,
+    REPAIR,
+    Event,
+    Events,
+    Row,
+    WindowRow,
+    read,
+    with_maintenance,
+)
 from cpdispatch.instance import Reservation
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.simulator.replay import finished
 from cpdispatch.simulator.simulation import requeue_of
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import Maintenance, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify import Kind
 from tests.oracles.plain_events import expected_everywhere, replay
 from tests.simulator.cases import Row as JobRow
@@ -251,3 +261,62 @@ def test_the_command_line_takes_maintenance(
     told = " ".join(capsys.readouterr().out.split())
     assert "queued again 2" in told
     assert cli.run(["verify", "--run", str(out)]) == 0
+
+
+# --------------------------------------------------------------------- windows of the system
+
+WEEKLY = replace(FOUR, maintenance=(Maintenance(50, 10, "1-2", every_s=100, known_s=20),))
+
+
+def test_windows_of_a_system_are_those_of_a_file_of_events() -> None:
+    rows = [(0, 2, 30, 30), (40, 4, 30, 30), (120, 3, 40, 40), (149, 2, 30, 30), (240, 1, 9, 9)]
+    events = windows((50, "1-2", 60, 30), (150, "1-2", 160, 130))
+    own = simulate(workload(rows), WEEKLY, "easy")
+    told = simulate(workload(rows), FOUR, "easy", events=events)
+    assert times(own) == times(told)
+    assert own.verify() == []
+    assert own.happened == told.happened
+    assert not own.about["compiled"]
+    loop = Simulation(workload(rows), WEEKLY)
+    while (instance := loop.advance()) is not None:
+        loop.apply(make("easy").dispatch(instance))
+    assert loop.records.start_s.tolist() == [start for start, _ in times(own)]
+
+
+def test_windows_of_a_system_are_beside_other_events_and_only_once() -> None:
+    failed = (Row(2, 20, FAIL, "3"), Row(3, 30, REPAIR, "3"))
+    both = with_maintenance(Events(("case.csv",), failed), WEEKLY, 160)
+    assert both is not None
+    assert [(row.time_s, row.kind) for row in both.rows] == [
+        (20, FAIL), (30, REPAIR), (50, MAINTAIN), (150, MAINTAIN),
+    ]  # fmt: skip
+    assert both.file == "case.csv"
+    assert with_maintenance(both, WEEKLY, 160) is both
+    assert with_maintenance(None, WEEKLY, 49) is None
+    once = replace(FOUR, maintenance=(Maintenance(0, 5),))
+    found = with_maintenance(None, once, 1000)
+    assert found is not None
+    assert found.trace(once) == [Event(0, MAINTAIN, (0, 1, 2, 3), 5, 0)]
+    assert found.file == "system four"
+
+
+def test_windows_of_a_system_are_read_and_written_back(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    head = 'resources = ["core"]\ngroups = [{name = "g", nodes = 2, capacity = [4]}]\n'
+    file.write_text(head + "[[maintenance]]\nfrom_s = 50\nlength_s = 10\nevery_s = 100\n")
+    system = find(str(file))
+    assert system.maintenance == (Maintenance(50, 10, every_s=100),)
+    assert system_as_dict(system)["maintenance"] == [
+        {"from_s": 50, "length_s": 10, "nodes": "all", "every_s": 100}
+    ]
+    for wrong, words in (
+        ("from_s = -1\nlength_s = 10", ("maintenance[0].from_s", "-1", "0 or more")),
+        ("from_s = 0\nlength_s = 0", ("maintenance[0].length_s", "1 or more")),
+        ("from_s = 0\nlength_s = 10\nevery_s = 10", ("maintenance[0].every_s", "11 or more")),
+        ('from_s = 0\nlength_s = 10\nnodes = "h"', ("maintenance[0]", "no such node or group")),
+    ):
+        file.write_text(f"{head}[[maintenance]]\n{wrong}\n")
+        with pytest.raises(InputError) as caught:
+            find(str(file))
+        for word in (*words, "s.toml"):
+            assert word in str(caught.value)

@@ -334,9 +334,9 @@ def test_compiled_with_a_predictor_that_is_asked(jobs: list[PlainJob], limits: t
 def test_compiled_on_a_log_with_limits_per_user(name: str, trace: Callable[[str], Path]):
     workload, system = prepare(trace("KTH-SP2-1996-2.1-cln"), "100", jobs=1500)
     system = replace(system, limits=(Limit(4, per="user"), Limit(100, "core", "user")))
-    compiled = simulate(workload, system, name)
+    compiled = simulate(workload, system, name, predictor="walltime")
     assert compiled.about["compiled"]
-    assert same(compiled, simulate(workload, system, name, compiled=False))
+    assert same(compiled, simulate(workload, system, name, predictor="walltime", compiled=False))
     assert verify.run(compiled.jobs, system) == []
 
 

@@ -185,7 +185,7 @@ def _classes(
     release = np.maximum(earliest_s - families.since_s[0], 0)
     free_until = np.maximum(weights.free_until_s - families.since_s[0], release)
     facts = [jobs.expected_s, weights.per_s, release, free_until]
-    first, of = distinct([*jobs.request.T, jobs.units, *facts])
+    first, of = distinct([*families.demand, *facts])
     demand = families.demand[:, first].astype(np.float64, order="C")
     duration, weight, begins, ends = (fact[first].astype(np.float64) for fact in facts)
     number = np.bincount(of, minlength=len(first)).astype(np.float64)

@@ -15,7 +15,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar
@@ -33,13 +33,11 @@ from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.models import objective as objectives
-from cpdispatch.models.bounds import area, priced
 from cpdispatch.models.boxes import BoxesModel
 from cpdispatch.models.budget import Budget, no_collection
 from cpdispatch.models.certificate import TOLERANCE, Result, certify
 from cpdispatch.models.copies import CopiesModel
 from cpdispatch.models.counts import CountsModel
-from cpdispatch.models.families import families
 from cpdispatch.models.moves import (
     MakeMoves,
     Master,
@@ -51,19 +49,13 @@ from cpdispatch.models.moves import (
 )
 from cpdispatch.models.node_problem import NodePlan
 from cpdispatch.models.part import Part, Selection, parts_of, select
-from cpdispatch.models.pooled_model import EXHAUST_STEPS
+from cpdispatch.models.relaxation import relax
 from cpdispatch.models.search import CLOCK_ENDED, DETERMINISTIC_PER_S, Formulation, configure
 from cpdispatch.models.solver import Response, Solver, shared
 from cpdispatch.models.warming import compile_kernels
 
 STEPS_PER_S = 2_500_000
 """Windows of the local search that a second is sure to hold (4 to 8 million were measured)."""
-
-PRICE_ROUNDS = 50
-"""Rounds of the search for prices of the capacity, a bound: 1 or 2 us each for a kind of jobs."""
-
-EXHAUST_JOBS = 12
-"""Jobs up to which the pool's best plan may be found within `EXHAUST_STEPS`."""
 
 CHUNK = 5_000
 """Windows between two looks at the clock: some milliseconds."""
@@ -429,20 +421,10 @@ class _PartSearch:
         return best
 
     def _relax(self) -> None:
-        """Lower bounds: areas, prices, and a millisecond of exhausting the pool."""
-        part = self.part
-        given = self.given = families(part.instance, part.position)
-        limits = part.jobs, part.weights, part.earliest_s
-        self.bound = max(self.bound, area(given, *limits))
-        if not self._closed():
-            prices = priced(given, *limits, self.sum, PRICE_ROUNDS)
-            self.bound, self.latest_s = max(self.bound, prices.sum), prices.latest_s
-        if not self._closed() and len(part) <= EXHAUST_JOBS:
-            start_s, proven = part.pool().improve(
-                self.schedule.start_s, part.weights, EXHAUST_STEPS
-            )
-            if proven:
-                self.bound = max(self.bound, part.weights.sum(start_s))
+        """Lower bounds of all plans, and what else is known of those that are better."""
+        self.known = relax(self.part, self.schedule.start_s)
+        self.least = self.part.weights.each(self.known.earliest_s)
+        self.bound = max(self.bound, self.known.least)
 
     def _closed(self) -> bool:
         return self.sum - self.bound <= TOLERANCE * self.sum
@@ -468,7 +450,7 @@ class _PartSearch:
             self._reorder(self.left_s * ORDERS_SHARE)
         if engine.cp and not fixed and len(part) <= SMALL:
             seconds = WHOLE_SHARE * self.left_s
-            self._ask(self._whole(), seconds if patient else min(WHOLE_S, seconds))
+            self._ask(WHOLE[engine.model], seconds if patient else min(WHOLE_S, seconds))
         if not self._closed():
             self._reorder(self.left_s * (LOCAL_SHARE if engine.cp else 1.0))
         if engine.cp and not self._closed() and (patient or self.sum < before):
@@ -512,17 +494,13 @@ class _PartSearch:
     def _take(self, schedule: ListSchedule) -> None:
         self.schedule, self.sum = schedule, self.part.weights.sum(schedule.start_s)
 
-    def _whole(self) -> MakeMoves:
-        """All jobs on the nodes at once, with what the bounds know."""
-        known = self.given, self.bound, self.latest_s
-        return lambda part, seed: Whole(WHOLE[self.engine.model], part, *known)
-
     def _ask(self, make: MakeMoves, seconds: float) -> None:
         """Let CP-SAT make moves for so long at most."""
         kept_s = self.kept_s
         self.kept_s += max(self.left_s - seconds, 0.0)
         try:
-            self._moves(make(self.part, self.engine.seed))
+            known = replace(self.known, least=self.bound)
+            self._moves(make(self.part, known, self.engine.seed))
         except Exception as error:
             # Whatever goes wrong in or around a model must not cost the decision.
             self.engine.faults[f"a model raised {type(error).__name__}"] += 1
@@ -627,9 +605,10 @@ MODELS: Mapping[str, MakeMoves] = {
 }
 """What CP-SAT is asked to do, by the dispatcher that asks it."""
 
-WHOLE: Mapping[str, type[Formulation[NodePlan]]] = {
-    "hcp": CopiesModel, **{f"pcp:model={name}": model for name, model in FORMULATIONS.items()}
-}  # fmt: skip
+WHOLE: Mapping[str, MakeMoves] = {
+    "hcp": partial(Whole, CopiesModel),
+    **{f"pcp:model={name}": partial(Whole, model) for name, model in FORMULATIONS.items()},
+}
 """How it plans all jobs of a small part, by the same names."""
 
 

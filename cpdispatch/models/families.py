@@ -66,6 +66,26 @@ class Families:
         names = tuple(self.name[k] for k in rows)
         return Families(names, self.since_s, self.free[some], self.demand[some])
 
+    def beside(self, fixed: BoolArray, start_s: IntArray, duration_s: IntArray) -> Families:
+        """What is left beside jobs whose starts are known; they demand nothing then.
+
+        Parameters
+        ----------
+        fixed : bool array, shape (jobs,)
+        start_s, duration_s : int64 array, shape (jobs,)
+        """
+        if not fixed.any():
+            return self
+        begin_s = start_s[fixed]
+        end_s = begin_s + duration_s[fixed]
+        since_s = np.unique(np.concatenate((self.since_s, begin_s, end_s)))
+        runs = (begin_s[:, None] <= since_s) & (since_s < end_s[:, None])
+        free = self.free[:, np.searchsorted(self.since_s, since_s, side="right") - 1]
+        free = np.maximum(free - self.demand[:, fixed] @ runs.astype(np.int64), 0)
+        demand = np.where(fixed, 0, self.demand)
+        name, free, demand = _short(list(self.name), free, demand)
+        return Families(tuple(name), since_s, free, demand)
+
 
 def families(instance: Instance, chosen: IntArray, without: BoolArray | None = None) -> Families:
     """The capacities that the jobs at these queue positions share and that can be short.

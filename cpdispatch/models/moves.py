@@ -2,9 +2,9 @@
 
 `Whole` plans all jobs of a small part on the nodes, with all that the bounds know. `Neighbourhoods`
 set some jobs free and plan them anew beside the others, on the nodes, with any
-formulation; all of them at once where the model is small. `Master` plans all jobs on the pool,
-and a list schedule in the order of these starts finds nodes for them. `MovesInSequence` is
-both, one after the other.
+formulation; all of them at once where the model is small. `Master` plans all jobs on the pooled
+capacities of the bounds, and a list schedule in the order of these starts finds nodes for them.
+`MovesInSequence` is both, one after the other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.heuristics.schedule_generation import ListSchedule
-from cpdispatch.models.families import Families
 from cpdispatch.models.node_problem import NodePlan
 from cpdispatch.models.part import Part
 from cpdispatch.models.pooled_model import PooledModel, PooledProblem
+from cpdispatch.models.relaxation import Known, pool_of
 from cpdispatch.models.search import Formulation, whole
 from cpdispatch.models.solver import Response
+from cpdispatch.models.timing import in_turn
 
 SMALLEST, LARGEST = 3, 24
 """Jobs that are set free at once."""
@@ -86,8 +87,8 @@ class Moves(Protocol):
         ...
 
 
-MakeMoves = Callable[[Part, int], Moves]
-"""From a part and a seed."""
+MakeMoves = Callable[[Part, Known, int], Moves]
+"""From a part, what is known of its plans, and a seed."""
 
 
 class _Values:
@@ -116,24 +117,15 @@ class Whole:
     ----------
     formulation : type of Formulation
     part : Part
-    given : Families
-        Capacities that all plans keep.
-    least : int
-        No plan costs less.
-    latest_s : int64 array, shape (jobs,)
-        A plan that costs no more than the schedule at hand starts no job later.
+    known : Known
+    seed : int
+        Makes no difference.
     """
 
     def __init__(
-        self,
-        formulation: type[Formulation[NodePlan]],
-        part: Part,
-        given: Families,
-        least: int,
-        latest_s: IntArray,
+        self, formulation: type[Formulation[NodePlan]], part: Part, known: Known, seed: int
     ) -> None:
-        self._formulation, self._part, self._given = formulation, part, given
-        self._least, self._latest_s = least, latest_s
+        self._formulation, self._part, self._known = formulation, part, known
         self._done = bool(part.settled.any())
 
     def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
@@ -146,15 +138,15 @@ class Whole:
         problem, plan, nodes = part.pose(schedule, free, part.nodes)
         if self._formulation.size(problem) > min(PARTS, left_s / 2 / PART_S):
             return None
-        latest_s = np.maximum(self._latest_s, plan.start_s)
+        latest_s = np.maximum(self._known.latest_s, plan.start_s)
         if problem.latest_s is not None:
             latest_s = np.minimum(latest_s, problem.latest_s)
         problem = replace(problem, latest_s=latest_s)
-        formulation, given = self._formulation(problem, plan), self._given
+        formulation, given = self._formulation(problem, plan), self._known.families
         timing = formulation.timing
         for capacity, demand in zip(given.free, given.demand, strict=True):
             timing.within(capacity, demand, given.since_s)
-        timing.costs(self._least, problem.sum_of(plan))
+        timing.costs(self._known.least, problem.sum_of(plan))
 
         def answer(response: Response) -> Found:
             bound = _bound(response)
@@ -176,10 +168,14 @@ class Neighbourhoods:
     ----------
     formulation : type of Formulation
     part : Part
+    known : Known
+        Makes no difference.
     seed : int
     """
 
-    def __init__(self, formulation: type[Formulation[NodePlan]], part: Part, seed: int) -> None:
+    def __init__(
+        self, formulation: type[Formulation[NodePlan]], part: Part, known: Known, seed: int
+    ) -> None:
         self._formulation, self._part = formulation, part
         self._random = np.random.default_rng(seed)
         self._movable = np.flatnonzero(~part.settled)
@@ -287,29 +283,37 @@ _TRIALS = 5
 
 
 class Master:
-    """Plans on the pool; a list schedule in the order of its starts finds the nodes.
+    """Plans on the pooled capacities; a list schedule in the order of its starts finds the nodes.
 
     Parameters
     ----------
     part : Part
+    known : Known
     seed : int
+        Makes no difference.
     """
 
-    def __init__(self, part: Part, seed: int) -> None:
-        self._part = part
-        self._problem = PooledProblem(part.pool(), part.cost, part.weights)
+    def __init__(self, part: Part, known: Known, seed: int) -> None:
+        self._part, self._known = part, known
         self._hint: IntArray | None = None
         self._done = False
         self._share = 0.25
 
     def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """The model of the pool; it goes on from the best plan that it has found so far."""
-        if self._done or len(self._part) * PART_S > left_s / 4:
+        part, known = self._part, self._known
+        if self._done or len(part) * PART_S > left_s / 4:
             return None
-        problem, hint = self._problem, self._hint
-        if hint is None or problem.weights.sum(hint) > problem.weights.sum(schedule.start_s):
+        hint = self._hint
+        if hint is None or part.weights.sum(hint) > part.weights.sum(schedule.start_s):
             hint = schedule.start_s
+        hint = hint[in_turn(hint, part.alike)]
+        problem = PooledProblem(
+            pool_of(known.families, part.jobs.expected_s), part.cost, part.weights,
+            known.earliest_s, np.maximum(known.latest_s, hint), part.after, part.alike,
+        )  # fmt: skip
         model = PooledModel(problem, hint)
+        model.timing.costs(known.least, problem.sum_of(hint))
 
         def answer(response: Response) -> Found:
             self._done = self._done or response.status == cp_model.OPTIMAL
@@ -318,7 +322,7 @@ class Master:
                 self._done = True
                 return Found()
             start_s = model.read(_Values(response.values))
-            false = not problem.pool.holds(start_s) or bound > problem.weights.sum(start_s)
+            false = not problem.pool.holds(start_s) or bound > problem.sum_of(start_s)
             self._done = self._done or false or (start_s == hint).all()
             if false:
                 return Found(false=True)
@@ -345,11 +349,12 @@ class MovesInSequence:
     ----------
     kinds : sequence of callable
     part : Part
+    known : Known
     seed : int
     """
 
-    def __init__(self, kinds: Sequence[MakeMoves], part: Part, seed: int) -> None:
-        self._kinds = [make(part, seed) for make in kinds]
+    def __init__(self, kinds: Sequence[MakeMoves], part: Part, known: Known, seed: int) -> None:
+        self._kinds = [make(part, known, seed) for make in kinds]
 
     def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """A move of the first kind that has one."""

@@ -54,6 +54,8 @@ class NodeProblem:
         The first and the last start that each job may have, whatever the others do.
     after : tuple of After
         Which jobs come after which.
+    alike : int64 array, shape (jobs,), optional
+        The same for jobs that may change places in any plan; models keep them in their order.
     room : int64 array, shape (jobs, nodes)
         ``p[i, n]``: how many units of each job the node can hold when it is empty.
 
@@ -75,6 +77,7 @@ class NodeProblem:
     early_s: IntArray | None = None
     latest_s: IntArray | None = None
     after: tuple[After, ...] = ()
+    alike: IntArray | None = None
     room: IntArray = field(init=False)
 
     def __post_init__(self) -> None:

@@ -20,10 +20,10 @@ from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelin
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
+from cpdispatch.models.families import distinct
 from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
 from cpdispatch.models.objective import Cost, Weights
-from cpdispatch.models.pooled import Pool
-from cpdispatch.models.timing import After
+from cpdispatch.models.timing import After, in_turn
 
 # ------------------------------------------------------------------------------ which jobs
 
@@ -195,6 +195,23 @@ class Part:
         starved: BoolArray = bound_s < NO_LATEST_S
         return starved & bool((self.latest_s > bound_s).any())
 
+    @cached_property
+    def alike(self) -> IntArray:
+        """A number for each job, shape (jobs,): jobs with the same may change places in any plan.
+
+        They ask for the same, for as long, cost the same at every start, and may start at the same
+        times.
+        """
+        jobs, weights = self.jobs, self.weights
+        free_until_s = np.maximum(weights.free_until_s, self.instance.now)
+        related = np.zeros(len(self), dtype=np.int64)
+        for after in self.after:
+            related[[after.job, after.before]] = 1 + np.array([after.job, after.before])
+        return distinct([
+            *jobs.request.T, jobs.units, jobs.expected_s, weights.per_s, free_until_s,
+            self.early_s, self.latest_s, related,
+        ])[1]  # fmt: skip
+
     def feasible_order(self, order: IntArray) -> IntArray:
         """The order, but with the locked jobs in front and every job after its predecessors.
 
@@ -205,25 +222,6 @@ class Part:
         front = self.first_order[: self.locked]
         order = np.concatenate((front, order[~np.isin(order, front)]))
         return predecessors_first(order, self.after)
-
-    # ------------------------------------------------------------------------- relaxation
-
-    def pool(self) -> Pool:
-        """All nodes' free capacity as one pool, power last where it is capped."""
-        lines = self.generator.base
-        since_s = np.unique(np.concatenate([
-            *(lines.time[c, : lines.segments[c]] for c in range(lines.size[CLASSES])),
-            lines.power_time[: lines.size[POWER]],
-        ]))  # fmt: skip
-        free = sum(
-            _over(since_s, lines, c) * (lines.last[c] - lines.first[c])
-            for c in range(lines.size[CLASSES])
-        )
-        demand = self.jobs.units[:, None] * self.jobs.request
-        if self.watts.any():
-            demand = np.column_stack((demand, self.watts))
-            free = np.column_stack((free, _power_over(since_s, lines)))
-        return Pool(since_s, np.asarray(free), demand, self.jobs.expected_s).where_short()
 
     # ----------------------------------------------------------------- some jobs set free
 
@@ -268,14 +266,15 @@ class Part:
             np.stack([seen[int(c)] for c in rows], axis=1), _power_over(since_s, lines),
             tuple(asked.tolist()), self.cost.take(free),
             self.weights.take(free),
-            early_s[free], latest_s[free], after,
+            early_s[free], latest_s[free], after, self.alike[free],
         )  # fmt: skip
         units = np.zeros_like(problem.room)
         column = {int(node): k for k, node in enumerate(nodes)}
         for job, k in number.items():
             for e in range(schedule.offset[job], schedule.offset[job + 1]):
                 units[k, column[int(schedule.node[e])]] = schedule.units[e]
-        return problem, NodePlan(schedule.start_s[free], units), nodes
+        place = in_turn(schedule.start_s[free], problem.alike)
+        return problem, NodePlan(schedule.start_s[free][place], units[place]), nodes
 
     def _limits(
         self, schedule: ListSchedule, number: dict[int, int]

@@ -60,6 +60,10 @@ class Pool:
         short = self.demand.sum(axis=0) > self.free.min(axis=0)
         return Pool(self.since_s, self.free[:, short], self.demand[:, short], self.duration_s)
 
+    def take(self, jobs: IntArray) -> Pool:
+        """The pool with some of the jobs."""
+        return Pool(self.since_s, self.free, self.demand[jobs], self.duration_s[jobs])
+
     def earliest(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
         return _each_earliest(self.since_s, self.free, self.demand, self.duration_s)
@@ -81,7 +85,9 @@ class Pool:
         """Whether these starts keep within the pool at every instant."""
         return bool(_holds(self.since_s, self.free, self.demand, self.duration_s, start_s))
 
-    def improve(self, start_s: IntArray, weights: Weights, steps: int) -> tuple[IntArray, bool]:
+    def improve(
+        self, start_s: IntArray, weights: Weights, steps: int, alike: IntArray | None = None
+    ) -> tuple[IntArray, bool]:
         """The best starts by exhaustion, beginning with these, and whether they are proven best.
 
         Parameters
@@ -90,10 +96,17 @@ class Pool:
             What to minimise.
         steps : int
             Limit of the work: segments of a profile that are looked at.
+        alike : int64 array, shape (jobs,), optional
+            The same for jobs that may change places in any plan.
         """
+        jobs = len(start_s)
+        of = np.arange(jobs) if alike is None else alike
+        same = of[:, None] == of
+        before = np.where(np.tri(jobs, k=-1, dtype=np.bool_) & same, np.arange(jobs), -1)
         best, proven = _improve(
             self.since_s, self.free, self.demand, self.duration_s,
-            np.array(weights.free_until_s), weights.per_s, start_s, steps,
+            np.array(weights.free_until_s), weights.per_s, before.max(axis=1, initial=-1), start_s,
+            steps,
         )  # fmt: skip
         return best, bool(proven)
 
@@ -378,12 +391,14 @@ def _look(
 
 
 @kernel
-def _choose(tree: _Tree, depth: int) -> int:
+def _choose(tree: _Tree, depth: int, before: IntArray) -> int:
     """The next job to start below a node, or the number of jobs when all were tried."""
     last, jobs = tree.last[depth], len(tree.start)
     for j in range(tree.next[depth], jobs):
         early = tree.early[depth, j]
         if tree.start[j] >= 0 or early >= tree.cutoff[depth]:
+            continue
+        if before[j] >= 0 and tree.start[before[j]] < 0:
             continue
         if last < 0 or j > last or early > tree.start[last]:
             return j
@@ -424,6 +439,7 @@ def _improve(
     duration: IntArray,
     free_until: IntArray,
     per_s: IntArray,
+    before: IntArray,
     incumbent: IntArray,
     steps: int,
 ) -> tuple[IntArray, bool]:
@@ -431,7 +447,8 @@ def _improve(
 
     Some best plan has every job at its earliest start given those that start before it. At each
     depth the next job starts no earlier than the last one, jobs with the same start come by index,
-    and none starts once another could have been run whole before it: each plan is seen once.
+    and none starts once another could have been run whole before it: each plan is seen once. Of
+    jobs that are alike none starts before the last one with a smaller index, ``before``.
     """
     jobs = duration.shape[0]
     tree = _root(since, free, jobs)
@@ -453,7 +470,7 @@ def _improve(
                 best_cost = bound
                 for j in range(jobs):
                     best[j] = tree.start[j]
-        j = _choose(tree, depth)
+        j = _choose(tree, depth, before)
         if j == jobs:
             if depth > 0:
                 tree.start[tree.last[depth]] = -1

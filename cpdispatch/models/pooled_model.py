@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -38,8 +37,12 @@ class PooledProblem:
     pool: Pool
     cost: Cost
     weights: Weights
-
-    after: ClassVar[tuple[After, ...]] = ()
+    early_s: IntArray | None = None
+    latest_s: IntArray | None = None
+    """The first and the last start that each job may have, whatever the others do."""
+    after: tuple[After, ...] = ()
+    alike: IntArray | None = None
+    """Which jobs may change places, see `TimedProblem`."""
 
     @property
     def since_s(self) -> IntArray:
@@ -54,12 +57,15 @@ class PooledProblem:
     @property
     def horizon_s(self) -> int:
         """A time by which every job can have ended, whatever their order."""
-        return self.pool.horizon_s
+        early_s = 0 if self.early_s is None else int(self.early_s.max(initial=0))
+        think_s = sum(after.think_s for after in self.after)
+        return max(self.pool.horizon_s, early_s + int(self.duration_s.sum())) + think_s
 
     @cached_property
     def earliest_s(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
-        return self.pool.earliest()
+        earliest_s = self.pool.earliest()
+        return earliest_s if self.early_s is None else np.maximum(earliest_s, self.early_s)
 
     def window(self, start_s: IntArray | None) -> tuple[IntArray, IntArray]:
         """The first and the last start of each job, shape (jobs,) each.
@@ -73,6 +79,8 @@ class PooledProblem:
         if start_s is not None:
             late_s = self.weights.latest(self.earliest_s, self.weights.sum(start_s), last_s)
             last_s = np.maximum(late_s, start_s)
+        if self.latest_s is not None:
+            last_s = np.minimum(last_s, self.latest_s)
         return self.earliest_s, last_s
 
     def incumbent(self) -> IntArray:
@@ -104,6 +112,8 @@ class PooledProblem:
         for array in (
             pool.since_s - pool.now, pool.free, pool.demand, pool.duration_s,
             self.weights.free_until_s - pool.now, self.weights.per_s,
+            *(given - pool.now for given in (self.early_s, self.latest_s) if given is not None),
+            np.array(self.after, dtype=np.int64),
         ):  # fmt: skip
             digest.update(array.tobytes())
         return digest.digest()

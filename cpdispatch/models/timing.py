@@ -48,6 +48,11 @@ class TimedProblem(Protocol):
         """Which jobs come after which."""
         ...
 
+    @property
+    def alike(self) -> IntArray | None:
+        """A number for each job, the same for jobs that may change places in any plan."""
+        ...
+
     def window(self, start_s: IntArray | None) -> tuple[IntArray, IntArray]:
         """The first and the last start of each job, given the starts of a known plan or None."""
         ...
@@ -64,7 +69,8 @@ class Timing:
         To which all this is added.
     problem : TimedProblem
     start_s : int64 array, shape (jobs,), optional
-        Of a known plan: no start is allowed that would make any plan worse than it.
+        Of a known plan: no start is allowed that would make any plan worse than it. Of jobs that
+        are alike none starts before an earlier one of the table: see `in_turn`.
     """
 
     def __init__(
@@ -86,6 +92,9 @@ class Timing:
         self.late: list[cp_model.IntVar] = []
         for after in problem.after:
             self._comes_after(after)
+        if problem.alike is not None:
+            for one, other in _pairs(problem.alike):
+                self.model.add(self.starts[one] <= self.starts[other])
 
     def _comes_after(self, after: After) -> None:
         """A job starts once another has ended and the time to think is over."""
@@ -179,3 +188,26 @@ class Timing:
         """The starts that a solver has found, shape (jobs,)."""
         values = [solver.value(start) for start in self.starts]
         return np.array(values, dtype=np.int64) + self.now
+
+
+def _pairs(alike: IntArray) -> list[tuple[int, int]]:
+    """Each job and the next one of the table that is like it."""
+    order = np.argsort(alike, kind="stable")
+    same = alike[order[1:]] == alike[order[:-1]]
+    return list(zip(order[:-1][same].tolist(), order[1:][same].tolist(), strict=True))
+
+
+def in_turn(start_s: IntArray, alike: IntArray | None) -> IntArray:
+    """An order of the jobs in which each takes the place of one like it, by their starts.
+
+    With job k in the place of the k-th of these, no job starts before an earlier one that is alike.
+
+    Returns
+    -------
+    int64 array, shape (jobs,)
+        Whose place each job takes.
+    """
+    place = np.arange(len(start_s))
+    if alike is not None:
+        place[np.argsort(alike, kind="stable")] = np.lexsort((start_s, alike))
+    return place

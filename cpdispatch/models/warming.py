@@ -25,6 +25,7 @@ from cpdispatch.models.bounds import FOREVER_S, area, priced
 from cpdispatch.models.families import families
 from cpdispatch.models.part import Part, parts_of, select
 from cpdispatch.models.prices import climb
+from cpdispatch.models.relaxation import pool_of
 
 _KICK, _STEPS, _ROUNDS = 6, 100, 2
 
@@ -51,7 +52,8 @@ def play_search() -> None:
         if search.few:
             search.run_through(1)
         part.generator.earliest()
-        schedule, pool = part.generator.schedule(part.first_order), part.pool()
+        schedule = part.generator.schedule(part.first_order)
+        pool = pool_of(families(part.instance, part.position), part.jobs.expected_s)
         start_s = schedule.start_s
         problem, *_ = part.pose(schedule, np.arange(len(part)), part.nodes)
         problem.earliest_s  # noqa: B018

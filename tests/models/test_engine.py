@@ -28,7 +28,7 @@ from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
-from cpdispatch.models import budget
+from cpdispatch.models import budget, relaxation
 from cpdispatch.models import engine as module
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.copies import CopiesModel
@@ -69,6 +69,7 @@ COPIES, COUNTS, BOXES = (f"pcp:model={name}" for name in FORMULATIONS)
 names = st.sampled_from(sorted(MODELS))
 objectives = st.sampled_from(sorted(OBJECTIVES))
 every_limits = st.sampled_from(sorted(LIMITS))
+exhausts = st.sampled_from([0, relaxation.EXHAUST_JOBS])
 many = settings(max_examples=EXAMPLES)
 fewer = settings(max_examples=max(1, EXAMPLES // 3))
 
@@ -83,9 +84,10 @@ def _warm() -> None:
 
 
 @contextmanager
-def eager() -> Iterator[None]:
-    """CP-SAT is asked almost at once."""
+def eager(exhaust_jobs: int = 0) -> Iterator[None]:
+    """CP-SAT is asked almost at once; the pool is exhausted for parts of so many jobs at most."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relaxation, "EXHAUST_JOBS", exhaust_jobs)
         patch.setattr(module, "LOCAL_SHARE", 0.02)
         patch.setattr(module, "HASTE_S", 0.0)
         yield
@@ -146,16 +148,16 @@ def test_the_twin_with_precedence_lets_jobs_wait_for_those_that_they_come_after(
 @given(
     crowds(starvation=True, predictions=True), names, objectives,
     st.sampled_from([0, 1, 2, ALL]), st.sampled_from([1, 3, 1000]), st.booleans(), every_limits,
-    st.booleans(),
+    st.booleans(), exhausts,
 )  # fmt: skip
 def test_decisions_and_their_certificates_pass_the_independent_checker(
     instance: Instance, name: str, objective: str, reserve: int, m: int, live: bool, limits: str,
-    release: bool,
+    release: bool, exhaust_jobs: int,
 ) -> None:  # fmt: skip
     one = engine(
         name, objective=objective, reserve=reserve, m=m, live=live, limits=limits, release=release
     )
-    with eager():
+    with eager(exhaust_jobs):
         check(instance, one, one.dispatch(instance))
 
 
@@ -627,7 +629,8 @@ AMPLE: dict[str, Any] = {"limit_s": 4.0, "patience": 0.01}
 
 def unsearched(name: str, instance: Instance) -> Decision:
     """The best of the first list schedules."""
-    return engine(name, cp=False, patience=0.0).dispatch(instance)
+    with eager():
+        return engine(name, cp=False, patience=0.0).dispatch(instance)
 
 
 def faultless(name: str, instance: Instance) -> Decision:

@@ -145,7 +145,8 @@ class Engine:
     Notes
     -----
     The value of a certificate is that of the plan by the expected durations. Its bound is that of
-    all plans of the selected jobs that fit if jobs last as long as the limits say.
+    all plans of the selected jobs that fit if jobs last as long as the limits say, and that keep
+    what is promised: the start of the reserved job, and the bounds of starved ones.
     """
 
     model: str

@@ -90,7 +90,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def ask(file: str, problem: Instance, model: str, budget_s: float, seed: int) -> Answer:
     """Have an instance answered by a dispatcher of its own, and the answer checked."""
-    dispatcher = dispatch.make(model, Settings(limit_s=budget_s, seed=seed))
+    dispatcher = dispatch.make(model, Settings(limit_s=budget_s, seed=seed, alone=True))
     began = perf_counter()
     try:
         decision = dispatcher.dispatch(problem)

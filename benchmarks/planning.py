@@ -40,7 +40,7 @@ GAIA, GAIA_JOBS = "UniLu-Gaia-2014-1.swf.gz", slice(9_000, 12_000)
 DRAWS = 20
 EASY = "easy"
 RULES = ("easy-spf-spf:wait=0.8", "easy-saf-saf:wait=0.8")
-ENGINE = ("hcp:limit=0.2", "hcp:limit=0.2,cp=off", "hcp:limit=0.2,reserve=all")
+ENGINE = ("hcp:limit=0.2", "hcp:limit=0.2,cp=off", "hcp:limit=0.2,release=off")
 PREDICTORS = ("walltime", "actual")
 
 

@@ -121,10 +121,18 @@ class Settings:
     limit_s : float
         Time limit of each decision, seconds.
     seed : int
+    alone : bool
+        Whether each instance is the only one that a dispatcher meets. What EASY would have led to
+        before is not known then: waits are bounded where that is asked for.
     """
 
     limit_s: float = 1.0
     seed: int = 0
+    alone: bool = False
+
+    def wait(self, usual: float) -> float:
+        """The share of EASY's longest wait after which jobs come first, if nothing is asked for."""
+        return 0.0 if self.alone else usual
 
 
 Make = Callable[[Settings, dict[str, Any]], Dispatcher]
@@ -361,7 +369,7 @@ def _priority_rule(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 def _best(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.best import Best
 
-    wait = given.pop("wait", WAIT)
+    wait = given.pop("wait", settings.wait(WAIT))
     renamed = {"long": "long_s", "allocate": "best_fit", "test": "test_s"}
     return _bounded(Best(**{renamed.get(key, key): value for key, value in given.items()}), wait)
 
@@ -375,7 +383,8 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
     from cpdispatch.models.engine import make_engine
 
-    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
+    limit_s = given.pop("limit", settings.limit_s)
+    wait = given.pop("wait", settings.wait(WAIT_PLANNED))
     given = _beside_plan(given)
     return _bounded(make_engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
 
@@ -407,7 +416,8 @@ def _thesis(variant: str) -> Make:
 def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
     from cpdispatch.models.hyper import make_hyper
 
-    limit_s, wait = given.pop("limit", settings.limit_s), given.pop("wait", WAIT_PLANNED)
+    limit_s = given.pop("limit", settings.limit_s)
+    wait = given.pop("wait", settings.wait(WAIT_PLANNED))
     given = _beside_plan(given)
     return _bounded(make_hyper(limit_s=limit_s, seed=settings.seed, **given), wait)
 

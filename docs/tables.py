@@ -750,7 +750,82 @@ def energy_failures() -> list[str]:
     return markdown(head, lines, texts=2)
 
 
+PLANNING = {
+    "easy-spf-spf:wait=0.8": "`easy-spf-spf`",
+    "easy-saf-saf:wait=0.8": "`easy-saf-saf`",
+    "hcp:limit=0.2": "`hcp`",
+    "hcp:limit=0.2,cp=off": "`hcp`, `cp=off`",
+    "hcp:limit=0.2,release=off": "`hcp`, `release=off`",
+}
+
+
+def planning() -> list[str]:
+    """What planning brings on line: slowdowns over EASY's, with the same bound on waits."""
+    durations = {"walltime": "requested", "actual": "known"}
+    lines = []
+    for load in ("eurora", "gaia", "kit"):
+        for predictor, name in durations.items():
+            every = rows("planning", load=load, predictor=predictor)
+            of = {row["dispatcher"]: row for row in every}
+            cells = [
+                f"{row['slowdown']} ({row['slowdown_low']} to {row['slowdown_high']})"
+                for row in (of[dispatcher] for dispatcher in PLANNING)
+            ]
+            lines.append([load, name, of["hcp:limit=0.2"]["draws"], *cells])
+    return markdown(["load", "durations", "draws", *PLANNING.values()], lines, texts=2)
+
+
+def percent(share: str, digits: int = 0) -> str:
+    return f"{float(share):.{digits}%}".replace("%", " %")
+
+
+def dumps() -> list[str]:
+    """Plans and proofs of instances of replays, before the search of small parts and now."""
+    lines = [
+        [f"`{row['dispatcher'].replace('wait=off', '').replace(':,', ':').rstrip(':')}`",
+         row["limit_s"], row["better"], row["equal"], row["worse"],
+         *(f"{float(row[column]) - 1:.2%}".replace("%", " %")
+           for column in ("wait_before", "wait_now")),
+         percent(row["proven_before"]), percent(row["proven_now"]),
+         percent(row["share_before"], 1), percent(row["share_now"], 1)]
+        for row in rows("dumps")
+    ]  # fmt: skip
+    head = ["dispatcher", "limit s", "better", "equal", "worse", "wait above the best, before",
+            "now", "proven optimal, before", "now", "share of the wait proven, before",
+            "now"]  # fmt: skip
+    return markdown(head, lines)
+
+
+def optima() -> list[str]:
+    """The engine against an exhaustive search on random small instances."""
+    lines = [
+        [row["extra"], row["instances"], percent(row["optimal_share"], 1), row["false_optimal"],
+         row["false_bounds"], percent(row["excess_mean"], 2), percent(row["excess_max"])]
+        for row in rows("optima", engine="hcp")
+    ]  # fmt: skip
+    head = ["instances with", "instances", "proven optimal", "falsely", "bounds above the optimum",
+            "mean excess", "worst"]  # fmt: skip
+    return markdown(head, lines)
+
+
+def postponing() -> list[str]:
+    """Schedule or postpone, and CP-SAT, on the same small parts."""
+    lines = [
+        [row["jobs"].replace("-", " to "), row["limit_s"], row["parts"], row["search_better"],
+         row["search_proven"], row["cp_posed"], row["cp_better"], row["cp_proven"],
+         row["search_wins"], row["cp_wins"]]
+        for row in rows("postpone")
+    ]  # fmt: skip
+    head = ["jobs", "limit s", "parts", "search: better plan", "proven", "CP-SAT: small enough",
+            "better plan", "proven", "search has the better plan", "CP-SAT has"]  # fmt: skip
+    return markdown(head, lines)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
+    "planning": planning,
+    "dumps": dumps,
+    "optima": optima,
+    "postponing": postponing,
     "quality_main": main_table,
     "quality_waits": waits,
     "quality_shares": shares,

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
+from cpdispatch.bounded import Bounded
 from cpdispatch.dispatch import REGISTRY, Settings
 from cpdispatch.errors import DecisionError, InputError, RenamedWarning, UsageError
 from cpdispatch.heuristics.backfill import ALL, Backfill
@@ -254,3 +255,13 @@ def test_every_dispatcher_answers_every_instance_feasibly_and_twice_the_same(
     assert np.array_equal(first.start_s, second.start_s)
     assert np.array_equal(first.reason, second.reason)
     assert first.placements.as_dict() == second.placements.as_dict()
+
+
+@pytest.mark.parametrize("name", ["hcp", "pcp", "hyper"])
+def test_who_meets_one_instance_alone_bounds_waits_only_where_asked(name: str) -> None:
+    alone = Settings(alone=True)
+    assert isinstance(dispatch.make(name), Bounded)
+    assert not isinstance(dispatch.make(name, alone), Bounded)
+    asked = dispatch.make(f"{name}:wait=0.5", alone)
+    assert isinstance(asked, Bounded)
+    assert asked.bound.in_turn_after == 500

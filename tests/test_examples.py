@@ -31,7 +31,7 @@ cool-first: hottest node at a start  70.0 C, mean wait  320.1 s
 failure-aware: 20.7% of the work lost
 """,
     "cheap_hours.py": """
-hcp:wait=off,limit=0.2: 451 kWh of jobs, 178 in all, mean wait 5 min
+hcp:wait=off,limit=0.2: 451 kWh of jobs, 177 in all, mean wait 4 min
            cheap-hours: 451 kWh of jobs, 167 in all, mean wait 79 min
 """,
     "own_predictor.py": """

@@ -1,7 +1,6 @@
 """A search over the orders of a serial schedule generation scheme.
 
-Of few jobs all orders are gone through. Of more, it moves one job or exchanges two, and places anew
-only from the first position that changed.
+It moves one job or exchanges two, and places anew only from the first position that changed.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from cpdispatch.instance import NO_LATEST_S
 NEVER = int(np.iinfo(np.int64).max)
 BEHIND = 8
 """Positions for which an order that has become dearer may recover."""
-FEW = 6
-"""Jobs up to which all orders are gone through."""
 LATE = 1 << 61
 """What an order costs in which a job starts after its last start: more than any other."""
 TRAIL_BYTES = 1 << 26
@@ -245,113 +242,6 @@ def improve(
     return cost, steps, idle
 
 
-class Tree(NamedTuple):
-    """Where a search through all orders of some jobs is, one position after the other."""
-
-    trail: Trail
-    """The state before each position."""
-    start: IntArray
-    """Of the jobs so far, shape (jobs,)."""
-    path: IntArray
-    """The jobs so far, shape (jobs,)."""
-    turn: IntArray
-    """In which order jobs are tried, shape (jobs,)."""
-    choice: IntArray
-    """Which of ``turn`` is at each position, -1 before the first one; shape (jobs,)."""
-    depth: IntArray
-    """The position that is next, shape (1,); -1 when there is no other order."""
-
-
-@kernel
-def _next_child(jobs: Jobs, tree: Tree, depth: int) -> bool:
-    """Take the next job that may come at a position, if there is one."""
-    n = tree.turn.shape[0]
-    for k in range(tree.choice[depth] + 1, n):
-        j = tree.turn[k]
-        able = True
-        for p in range(depth):
-            able = able and tree.path[p] != j
-        for b in range(jobs.after_offset[j], jobs.after_offset[j + 1]):
-            done = False
-            for p in range(depth):
-                done = done or tree.path[p] == jobs.after[b]
-            able = able and done
-        if able:
-            tree.choice[depth], tree.path[depth] = k, j
-            return True
-    tree.choice[depth] = -1
-    return False
-
-
-@kernel
-def every(
-    tree: Tree,
-    lines: Timelines,
-    window: Window,
-    jobs: Jobs,
-    slices: Slices,
-    least: IntArray,
-    latest: IntArray,
-    locked: int,
-    best: IntArray,
-    best_cost: int,
-    steps: int,
-) -> tuple[int, int]:
-    """Go on through all orders, but for those that begin with what must cost as much as the best.
-
-    Parameters
-    ----------
-    tree
-        Where to go on; kept up to date.
-    least, latest : int64 array, shape (jobs,)
-        What each job costs at least, and the last start that it may have.
-    locked : int
-        The jobs at so many positions in front stay there.
-    best : int64 array, shape (jobs,)
-        The best order, which costs ``best_cost``; a better one takes its place.
-    steps : int
-        Limit of the work, in windows looked at.
-
-    Returns
-    -------
-    best_cost : int
-    steps : int
-        What is left of them; above 0 only at the end, or when a row was too short.
-    """
-    trail, start = tree.trail, tree.start
-    depth, n = tree.depth[0], best.shape[0]
-    while depth >= locked and steps > 0:
-        if not _next_child(jobs, tree, depth):
-            depth -= 1
-            continue
-        copy(at_position(trail, depth), lines)
-        j = tree.path[depth]
-        at, looked = put(
-            lines, window, jobs, tree.path, depth, start, slices, trail.entries[depth]
-        )  # fmt: skip
-        if lines.size[OVERFLOW]:
-            break
-        steps -= looked + lines.size[0]
-        if start[j] > latest[j]:
-            continue
-        cost = trail.cost[depth] + cost_of(jobs, j, start[j])
-        rest = least.sum()
-        for p in range(depth + 1):
-            rest -= least[tree.path[p]]
-        if cost + rest >= best_cost:
-            continue
-        depth += 1
-        if depth == n:
-            best_cost = cost
-            best[:] = tree.path
-            depth -= 1
-        else:
-            copy(lines, at_position(trail, depth))
-            trail.cost[depth], trail.entries[depth] = cost, at
-    tree.depth[0] = depth if depth >= locked else -1
-    return best_cost, steps
-
-
 # --------------------------------------------------------------------------------- the search
 
 
@@ -380,8 +270,6 @@ class OrderSearch:
         Of the current order.
     idle : int
         Orders tried since a better one than the current one was found.
-    exhausted : bool
-        Whether `run_through` has seen all orders: no other is better than the best one.
     """
 
     def __init__(
@@ -400,8 +288,6 @@ class OrderSearch:
         self._latest_s = latest_s
         self._limited = order[latest_s[order] < NO_LATEST_S]
         self.best_cost = NEVER
-        self.exhausted = False
-        self._tree: Tree | None = None
         self._keep_states()
         self.restart(order)
 
@@ -488,51 +374,3 @@ class OrderSearch:
                 self._follow()
         self._remember()
         return steps
-
-    @property
-    def few(self) -> bool:
-        """Whether all orders can be gone through."""
-        return len(self._order) - self._locked <= FEW and self._stride == 1
-
-    def run_through(self, steps: int) -> int:
-        """Go on through all orders; returns how many steps were not used.
-
-        There are `few` of them. None is left if steps are; then the search is `exhausted`.
-
-        Parameters
-        ----------
-        steps : int
-            As those of `run`.
-        """
-        search = self._search
-        while steps > 0 and not self.exhausted:
-            if self._tree is None or _columns(self._tree) != search._lines.time.shape[1]:
-                self._tree = self._plant()
-            self.best_cost, steps = every(
-                self._tree, search._lines, search._window, search.jobs, search._slices,
-                self._least, self._latest_s, self._locked, self.best, self.best_cost, steps,
-            )  # fmt: skip
-            self.exhausted = bool(self._tree.depth[0] < 0)
-            if search._lines.size[OVERFLOW]:
-                search._grow()
-        return steps
-
-    def _plant(self) -> Tree:
-        """Begin to go through all orders, the best one so far first."""
-        jobs, locked = len(self.best), self._locked
-        self._order = self.best.copy()
-        self._follow()
-        trail = self._trail
-        kept = Trail(
-            Timelines(*(array.copy() for array in trail.lines)),
-            *(array.copy() for array in trail[1:]),
-        )
-        return Tree(
-            kept, self._start.copy(), self.best.copy(), self.best.copy(),
-            np.full(jobs, -1), np.array([locked if locked < jobs else -1]),
-        )  # fmt: skip
-
-
-def _columns(tree: Tree) -> int:
-    """Segments that the rows of a tree's states can take."""
-    return int(tree.trail.lines.time.shape[2])

@@ -66,7 +66,7 @@ class Jobs(NamedTuple):
 
 
 @kernel
-def _ready(jobs: Jobs, j: int, start: IntArray) -> int:
+def ready_from(jobs: Jobs, j: int, start: IntArray) -> int:
     """Earliest start of a job after its predecessors, which have starts already."""
     ready = int(jobs.early[j])
     for k in range(jobs.after_offset[j], jobs.after_offset[j + 1]):
@@ -82,7 +82,7 @@ def _floor(jobs: Jobs, order: IntArray, p: int, start: IntArray) -> int:
     Capacity only gets less: where a smaller job found no room, there is none for a larger one.
     """
     j = order[p]
-    floor = _ready(jobs, j, start)
+    floor = ready_from(jobs, j, start)
     for k in range(p):
         if start[order[k]] > floor and jobs.smaller[j, order[k]]:
             floor = start[order[k]]
@@ -230,9 +230,22 @@ class ScheduleGenerator:
             Asked now and then; once it says so, the jobs that are left get `NO_START`.
         """
         start_s, ends = self._place(order, stop)
-        order = order[: len(ends) - 1]
-        slices, count = self._slices, np.diff(ends)
-        used = int(ends[-1])
+        return self.listed(order[: len(ends) - 1], start_s, ends, self._slices)
+
+    def listed(
+        self, order: IntArray, start_s: IntArray, ends: IntArray, slices: Slices
+    ) -> ListSchedule:
+        """The schedule of jobs that were placed in an order.
+
+        Parameters
+        ----------
+        order : int64 array, shape (placed,)
+        start_s : int64 array, shape (jobs,)
+        ends : int64 array, shape (placed + 1,)
+            Where the entries of each of them end in ``slices``, after a 0.
+        slices : Slices
+        """
+        count, used = np.diff(ends), int(ends[-1])
         nodes = (slices.last - slices.first)[:used]
         within = np.arange(nodes.sum()) - np.repeat(np.cumsum(nodes) - nodes, nodes)
         node = self.member[np.repeat(slices.first[:used], nodes) + within]

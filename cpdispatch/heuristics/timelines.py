@@ -172,7 +172,7 @@ def hold_power(lines: Timelines, start: int, end: int, watts: int) -> None:
 
 
 @kernel
-def _look(
+def look(
     lines: Timelines, window: Window, c: int, ask: IntArray, units: int, duration: int, start: int
 ) -> None:
     """Room for a job on a node of a class from ``start`` on, and for how long that is known."""
@@ -194,7 +194,7 @@ def _look(
 
 
 @kernel
-def _power_from(lines: Timelines, watts: int, duration: int, start: int) -> int:
+def power_from(lines: Timelines, watts: int, duration: int, start: int) -> int:
     """First instant, ``start`` at the earliest, from which so much power is left all the time."""
     time, free, segments = lines.power_time, lines.power_free, lines.size[POWER]
     for k in range(segments):
@@ -227,14 +227,14 @@ def earliest(
     start, total, looked, first = not_before, 0, 0, True
     while True:
         if watts > 0:
-            start = _power_from(lines, watts, duration, start)
+            start = power_from(lines, watts, duration, start)
         following = FOREVER
         looked += classes // 8  # what it takes to pass over those that need no look
         for c in range(classes):
             if window.until[c] <= start:
                 nodes = lines.last[c] - lines.first[c]
                 total -= window.room[c] * nodes
-                _look(lines, window, c, ask, units, duration, start)
+                look(lines, window, c, ask, units, duration, start)
                 total += window.room[c] * nodes
                 looked += 1
                 if not whole and total >= units and first:
@@ -276,7 +276,7 @@ def place(
     for c in range(classes):
         window.score[c] = np.inf
         if window.room[c] > 0:
-            window.score[c] = _fullness(lines, c, duration, start)
+            window.score[c] = fullness(lines, c, duration, start)
     left = units
     while left > 0:
         c = int(np.argmin(window.score[:classes]))
@@ -285,15 +285,15 @@ def place(
         full = min(left // room, nodes)
         rest = left - full * room if full < nodes else 0
         if full > 0:
-            at = _take(lines, c, full, room, ask, start, duration, slices, at)
+            at = take(lines, c, full, room, ask, start, duration, slices, at)
         if rest > 0:
-            at = _take(lines, c, 1, rest, ask, start, duration, slices, at)
+            at = take(lines, c, 1, rest, ask, start, duration, slices, at)
         left -= full * room + rest
     return at
 
 
 @kernel
-def _fullness(lines: Timelines, c: int, duration: int, start: int) -> float:
+def fullness(lines: Timelines, c: int, duration: int, start: int) -> float:
     """Sum over the resource types that a node has of free / capacity, the least in the window."""
     time, free, segments = lines.time[c], lines.free[c], lines.segments[c]
     low = _segment(time, segments, start)
@@ -311,7 +311,7 @@ def _fullness(lines: Timelines, c: int, duration: int, start: int) -> float:
 
 
 @kernel
-def _take(
+def take(
     lines: Timelines,
     c: int,
     nodes: int,

@@ -1,8 +1,8 @@
 """The anytime engine around every model: an answer at once, a better one while there is time.
 
-select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> all orders of
-few jobs -> CP-SAT on the nodes, all jobs of a small part -> local search over orders, and CP-SAT on
-what it can win -> verify -> answer
+select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answer] -> schedule or
+postpone, all jobs of a small part -> CP-SAT on them -> local search over orders, and CP-SAT on what
+it can win -> verify -> answer
 
 Predictions say who is planned, in which order, and what a plan costs. What a plan may rest on is
 another matter, see `Engine.limits`.
@@ -29,6 +29,7 @@ from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
 from cpdispatch.heuristics import limits, test_runs
 from cpdispatch.heuristics.order_search import OrderSearch
+from cpdispatch.heuristics.postpone_search import PostponeSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import NO_LATEST_S, Instance
@@ -73,15 +74,19 @@ LOCAL_SHARE = 0.6
 KICK = 6
 """Moves of a kick."""
 
+SEARCHED = 24
+"""Jobs up to which a part is searched by scheduling or postponing them."""
+
+SEARCH_S, SEARCH_SHARE = 0.05, 0.25
+"""What that may take: so many seconds, without a limit where there is patience, and that share of
+what is left."""
+
 SMALL = 12
 """Jobs up to which CP-SAT plans them all on the nodes."""
 
 WHOLE_S, WHOLE_SHARE = 0.1, 0.5
 """What that may take: so many seconds, without a limit where there is patience, and that share of
 what is left."""
-
-ORDERS_SHARE = 0.25
-"""Of what is left, what going through all orders of few jobs may take before that."""
 
 HASTE_S = 0.03
 """What CP-SAT may take where there is no patience for more."""
@@ -116,13 +121,13 @@ class Engine:
     reserve : int
         So many of those that do not fit now are planned too; nothing delays the first of them.
     patience : float
-        The share of the budget after which a search ends that has brought nothing better; 1 for
-        none of it.
+        The share of the budget after which the local search or CP-SAT ends that has brought nothing
+        better; 1 for none of it.
     live : bool
         Whether the clock ends the search, which then uses all cores. Without this it is
         deterministic: the same answer every time, unless a machine is very slow.
     cp : bool
-        Whether CP-SAT is asked; else list schedules and the local search are alone.
+        Whether CP-SAT is asked; else list schedules and searches through them are alone.
     release : bool
         Whether the first reserved job keeps its start alone, and leaves nodes to others that need
         them. Without this it chooses its nodes first, as long as no job is starved: starved ones
@@ -156,7 +161,7 @@ class Engine:
     patience: float = 0.01
     live: bool = False
     cp: bool = True
-    release: bool = False
+    release: bool = True
     seed: int = 0
     objective: str = "slowdown"
     limits: str = "upper"
@@ -342,7 +347,6 @@ class _PartSearch:
         self.by_model = False
         self.limit_hit = False
         self.clock_ended = False
-        self.proven = False
         self.worked = False
 
     @property
@@ -371,7 +375,7 @@ class _PartSearch:
                 self.limit_hit = self._clock_is_short(6)
                 if not self.limit_hit:
                     self._search(order)
-        bound = part.cost.bound(self.sum if self.proven else self.bound, part.weights)
+        bound = part.cost.bound(self.bound, part.weights)
         return Answer(
             part, self.schedule, bound, self.by_model, self.limit_hit or self.clock_ended,
             part.cost.value(first.start_s), self.worked, self.clock_ended,
@@ -435,8 +439,8 @@ class _PartSearch:
     def _search(self, order: IntArray) -> None:
         """The phases of the search, each with a budget of its own.
 
-        All orders of few jobs; CP-SAT on all jobs of a small part; local search over orders; then
-        CP-SAT and local search, one after the other.
+        All jobs of a small part are scheduled or postponed, then planned by CP-SAT; local search
+        over orders; then CP-SAT and local search, one after the other.
         """
         engine, part = self.engine, self.part
         self.worked = True
@@ -447,9 +451,10 @@ class _PartSearch:
         )
         before, patience_s = self.sum, engine.patience * engine.limit_s
         patient = patience_s > HASTE_S
-        if self.orders.few:
-            self._reorder(self.left_s * ORDERS_SHARE)
-        if engine.cp and not fixed and len(part) <= SMALL:
+        if not fixed and len(part) <= SEARCHED:
+            seconds = SEARCH_SHARE * self.left_s
+            self._postpone(seconds if patient else min(SEARCH_S, seconds))
+        if engine.cp and not fixed and len(part) <= SMALL and not self._closed():
             seconds = WHOLE_SHARE * self.left_s
             self._ask(WHOLE[engine.model], seconds if patient else min(WHOLE_S, seconds))
         if not self._closed():
@@ -459,19 +464,31 @@ class _PartSearch:
         over = self.left_s <= 3 * GRACE_S or (self.budget.live and self._clock_is_short(2))
         self.limit_hit = over and not self._closed()
 
+    def _postpone(self, seconds: float) -> None:
+        """Schedule or postpone all jobs, for so long at most."""
+        part, known = self.part, self.known
+        search = PostponeSearch(
+            part.generator, self.sum, self.bound, np.minimum(part.latest_s, known.latest_s),
+            part.alike,
+        )  # fmt: skip
+        until_s = self.left_s - seconds
+        while self.left_s > until_s and not search.exhausted and not self._clock_is_short(2):
+            used = CHUNK - search.run(CHUNK)
+            self.budget.spend(used / STEPS_PER_S)
+        if search.best is not None:
+            self._take(search.best)
+            order = np.argsort(self.schedule.start_s, kind="stable")
+            self.orders.restart(part.feasible_order(order))
+        if search.proven:
+            self.bound = self.sum
+        self.budget.lap("postpone")
+
     def _reorder(self, seconds: float) -> None:
         """Search through orders until that brings nothing more, or for so long."""
-        if self.orders.exhausted:
-            return
         until_s, idle = self.left_s - seconds, 0
         share = self.engine.patience
         patience = share * self.engine.limit_s * STEPS_PER_S if share < 1 else float("inf")
-        while (
-            self.left_s > until_s
-            and idle < patience
-            and not self.orders.exhausted
-            and not self._clock_is_short(2)
-        ):
+        while self.left_s > until_s and idle < patience and not self._clock_is_short(2):
             before = self.orders.best_cost
             used = self._chunk()
             idle = 0 if self.orders.best_cost < before else idle + used
@@ -482,8 +499,7 @@ class _PartSearch:
 
     def _chunk(self) -> int:
         """Search through orders for a moment; returns the steps that were used."""
-        search = self.orders.run_through if self.orders.few else self.orders.run
-        used = CHUNK - search(CHUNK)
+        used = CHUNK - self.orders.run(CHUNK)
         self.budget.spend(used / STEPS_PER_S)
         return used
 
@@ -574,12 +590,7 @@ class _PartSearch:
             return solver.insist(move.model, given, until)
         if not solver.begin(move.model, given, until):
             return None
-        while not (
-            self.orders.exhausted
-            or solver.answered
-            or perf_counter() >= until
-            or self._clock_is_short(2)
-        ):
+        while not (solver.answered or perf_counter() >= until or self._clock_is_short(2)):
             self._chunk()
         return solver.result(until)
 

@@ -20,6 +20,7 @@ from cpdispatch import toys
 from cpdispatch.compile import is_kept
 from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.order_search import OrderSearch, improve
+from cpdispatch.heuristics.postpone_search import PostponeSearch
 from cpdispatch.models import objective
 from cpdispatch.models.bounds import FOREVER_S, area, priced
 from cpdispatch.models.families import families
@@ -44,13 +45,12 @@ def compile_kernels() -> None:
 
 
 def play_search() -> None:
-    """Call the kernels of list schedules, of the search over orders, and of the pool."""
+    """Call the kernels of list schedules, of the searches over them, and of the pool."""
     for part in _parts():
         search = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)
         search.run(1)
         search.kick(_KICK)
-        if search.few:
-            search.run_through(1)
+        PostponeSearch(part.generator, FOREVER_S, 0, part.latest_s, part.alike).run(_STEPS)
         part.generator.earliest()
         schedule = part.generator.schedule(part.first_order)
         pool = pool_of(families(part.instance, part.position), part.jobs.expected_s)

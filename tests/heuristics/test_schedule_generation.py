@@ -24,7 +24,6 @@ from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Rea
 from cpdispatch.heuristics import order_search, schedule_generation
 from cpdispatch.heuristics.order_search import (
     BEHIND,
-    FEW,
     LATE,
     NEVER,
     OrderSearch,
@@ -32,6 +31,7 @@ from cpdispatch.heuristics.order_search import (
     resume,
     shuffle,
 )
+from cpdispatch.heuristics.postpone_search import PostponeSearch
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
 from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
@@ -220,7 +220,12 @@ def test_starts_and_nodes_are_those_of_the_plain_twin(case: Case) -> None:
 @many
 @given(crowds())
 def test_the_checker_finds_nothing_wrong_with_a_schedule(case: Case) -> None:
-    decision = decision_of(case, case.search.schedule(case.order))
+    verified(case, case.search.schedule(case.order))
+
+
+def verified(case: Case, schedule: ListSchedule) -> None:
+    """The checker finds nothing wrong with a schedule of all jobs."""
+    decision = decision_of(case, schedule)
     assert verify.decision(case.instance, decision) == []
     solved = solution.from_decision(case.instance, decision)
     assert sum(row.start is not None for row in solved.jobs) == len(case.order)
@@ -847,33 +852,30 @@ def limited_cases(draw: st.DrawFn, most: int) -> tuple[Case, IntArray]:
 
 
 @fewer
-@given(limited_cases(most=5), st.integers(0, 2), st.sampled_from([1, 7, 60, 10**6]), st.booleans())
-def test_going_through_all_orders_finds_the_best_one_of_the_plain_twin(
-    given_: tuple[Case, IntArray], locked: int, steps: int, short: bool
+@given(limited_cases(most=5), st.sampled_from([1, 7, 60]))
+def test_no_list_schedule_is_better_than_the_best_plan_of_jobs_scheduled_or_postponed(
+    given_: tuple[Case, IntArray], steps: int
 ) -> None:
     case, latest_s = given_
-    locked = min(locked, len(case.order))
-    with setting(SPARE_COLUMNS=1 if short else schedule_generation.SPARE_COLUMNS):
-        case = Case(case.instance, case.position, case.again(), case.order)
-        orders = case.orders(locked=locked, latest_s=latest_s)
-        first = orders.best_cost
-        assert orders.few
-        while not orders.exhausted:
-            assert orders.run_through(steps) <= 0 or orders.exhausted
-    assert orders.run_through(9) == 9
-    best = plain_best(case, locked, latest_s)
-    assert best is not None
-    assert orders.best_cost == best <= first
-    assert orders.best_cost == scratch(case, orders.best)
-    assert orders.best[:locked].tolist() == case.order[:locked].tolist()
-    assert keeps_turn(case, orders.best)
-    assert (case.again().starts(orders.best) <= latest_s).all()
-
-
-def test_more_orders_than_can_be_gone_through_are_not_few() -> None:
-    case = one_after_the_other()
-    assert not case.orders(locked=12 - FEW - 1).few
-    assert case.orders(locked=12 - FEW).few
+    alike, before = np.arange(len(case.order)), plain_best(case, 0, latest_s)
+    assert before is not None
+    plans = []
+    for chunk in (steps, 10**6):
+        search = PostponeSearch(case.again(), NEVER, 0, latest_s, alike)
+        while not search.exhausted:
+            assert search.run(chunk) <= 0 or search.exhausted
+        assert search.run(9) == 9
+        assert search.proven
+        assert search.best is not None
+        assert search.best_cost == cost(case.search, search.best.start_s) <= before
+        assert (search.best.start_s <= latest_s).all()
+        verified(case, search.best)
+        plans.append(plan_of(case, search.best))
+    assert plans[0] == plans[1]
+    again = PostponeSearch(case.again(), search.best_cost, 0, latest_s, alike)
+    again.run(10**6)
+    assert again.proven
+    assert again.best is None
 
 
 @many
@@ -898,11 +900,10 @@ def test_a_job_with_a_last_start_leaves_the_nodes_to_others_that_it_can_do_witho
     case = case_of(queued(job(1, 10, 1, 4, 0), job(2, 10, 1, 5, 0), groups=nodes))
     assert case.search.starts(case.order).tolist() == [100, 110]
     latest_s = np.array([100, NO_LATEST_S])
-    for search in ("run", "run_through"):
-        orders = case.orders(latest_s=latest_s)
-        getattr(orders, search)(1000)
-        assert orders.best.tolist() == [1, 0]
-        assert case.search.starts(orders.best).tolist() == [100, 100]
+    orders = case.orders(latest_s=latest_s)
+    orders.run(1000)
+    assert orders.best.tolist() == [1, 0]
+    assert case.search.starts(orders.best).tolist() == [100, 100]
 
 
 @pytest.mark.parametrize("locked", [11, 12])

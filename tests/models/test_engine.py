@@ -32,10 +32,19 @@ from cpdispatch.models import budget, relaxation
 from cpdispatch.models import engine as module
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.copies import CopiesModel
-from cpdispatch.models.engine import FORMULATIONS, MODELS, SMALL, Engine, make_engine, warm_up
+from cpdispatch.models.engine import (
+    FORMULATIONS,
+    MODELS,
+    SEARCHED,
+    SMALL,
+    Engine,
+    make_engine,
+    warm_up,
+)
 from cpdispatch.models.hyper import Hyper
 from cpdispatch.models.moves import Move, Neighbourhoods
 from cpdispatch.models.objective import OBJECTIVES
+from cpdispatch.models.relaxation import EXHAUST_JOBS
 from cpdispatch.models.search import DETERMINISTIC_PER_S
 from cpdispatch.models.solver import GIVE_UP_AFTER, Response, Solver, shared
 from cpdispatch.simulator import simulate
@@ -88,6 +97,7 @@ def eager(exhaust_jobs: int = 0) -> Iterator[None]:
     """CP-SAT is asked almost at once; the pool is exhausted for parts of so many jobs at most."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(relaxation, "EXHAUST_JOBS", exhaust_jobs)
+        patch.setattr(module, "SEARCHED", 0)
         patch.setattr(module, "LOCAL_SHARE", 0.02)
         patch.setattr(module, "HASTE_S", 0.0)
         yield
@@ -227,23 +237,26 @@ def provable(case: str) -> Instance:
 )
 def test_the_optimum_is_proven_where_the_search_alone_proves_nothing(name: str, case: str) -> None:
     instance = provable(case)
-    bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
     with eager():
+        bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
         one = engine(name, objective="wait", limit_s=8.0, patience=1.0)
         decision = one.dispatch(instance)
     check(instance, one, decision)
+    postponing = engine(name, objective="wait", cp=False).dispatch(instance)
+    check(instance, replace(one, cp=False), postponing)
     best = optimum(instance, one)
     assert bare.status == "heuristic"
-    assert decision.certificate.status == "optimal"
-    assert decision.certificate.value == best
-    assert decision.certificate.bound == pytest.approx(best, rel=1e-6)
-    assert not decision.certificate.limit_hit
+    for told in (decision.certificate, postponing.certificate):
+        assert told.status == "optimal"
+        assert told.value == best
+        assert told.bound == pytest.approx(best, rel=1e-6)
+        assert not told.limit_hit
 
 
 def test_boxes_in_one_piece_prove_nothing_of_jobs_of_different_heights() -> None:
     instance = provable("narrow")
-    bare = engine(BOXES, objective="wait", cp=False).dispatch(instance).certificate
-    with eager():
+    with eager(exhaust_jobs=EXHAUST_JOBS):
+        bare = engine(BOXES, objective="wait", cp=False).dispatch(instance).certificate
         told = engine(BOXES, objective="wait", patience=1.0).dispatch(instance).certificate
     assert "solve" in told.phases_ms
     assert told.status == "feasible"
@@ -685,7 +698,8 @@ def test_a_better_plan_is_not_given_up_for_a_worse_one(
         return solved(model) if scripted.asked <= 3 else last_one_second_later(model)
 
     instance, scripted = provable("alike"), Scripted(says)
-    bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
+    with eager():
+        bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
     # The search does not end with the best plan.
     monkeypatch.setattr(module, "TOLERANCE", -1.0)
     with eager():
@@ -870,8 +884,9 @@ def test_a_budget_that_is_ample_is_not_hit() -> None:
     assert not told.limit_hit
 
 
-def test_without_patience_there_is_no_search() -> None:
-    told = engine(COPIES, limit_s=60.0, patience=0.0).dispatch(crowd(14)).certificate
+def test_without_patience_there_is_no_search_of_a_large_part() -> None:
+    instance = crowd(SEARCHED + 1)
+    told = engine(COPIES, limit_s=60.0, patience=0.0).dispatch(instance).certificate
     assert told.status == "heuristic"
     assert "solve" not in told.phases_ms
 

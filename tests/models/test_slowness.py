@@ -94,6 +94,7 @@ def undisturbed() -> dict[str, bytes]:
 @pytest.fixture(autouse=True)
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-SAT is asked for what the local search leaves; the clock is not what ends the work."""
+    monkeypatch.setattr(engine, "SEARCHED", 0)
     monkeypatch.setattr(engine, "LOCAL_SHARE", 0.001)
     monkeypatch.setattr(engine, "HASTE_S", 0.0)
 

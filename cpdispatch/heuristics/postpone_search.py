@@ -12,7 +12,8 @@ References
 Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
 algorithm 4. Le Pape, Couronne, Vergamini, Gosselin, "Time-versus-capacity compromises in project
 scheduling", Proceedings of the Thirteenth Workshop of the UK Planning Special Interest Group, 1994.
-There a postponed job waits until others move it, which leaves out plans where nodes differ.
+There a postponed job waits until others move its earliest start: where nodes differ, that can leave
+out the best plan.
 """
 
 from __future__ import annotations

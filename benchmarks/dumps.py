@@ -6,8 +6,9 @@
     python benchmarks/dumps.py overshoot --dumps DUMPS                # how late answers are
 
 Loads of three systems are replayed under EASY by SAF; of the moments at which 2 to 100 jobs are
-queued, and not all of them can start, some are drawn. ``answer`` may be run with an earlier version
-of the package on the path: ``table`` compares the values and the proofs of two such files.
+queued, and not all of them can start, some are drawn. ``answer`` takes the corpus, too, and may be
+run with an earlier version of the package on the path: ``table`` compares the values and the proofs
+of two such files.
 """
 
 from __future__ import annotations
@@ -181,6 +182,7 @@ def main() -> None:
     showing = verbs.add_parser("table")
     showing.add_argument("before", type=Path)
     showing.add_argument("now", type=Path)
+    showing.add_argument("--name", default="dumps", help="of the CSV file in docs/data")
     late = verbs.add_parser("overshoot")
     late.add_argument("--dumps", type=Path, required=True)
     late.add_argument("--decisions", type=int, default=10_000)
@@ -197,7 +199,7 @@ def main() -> None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerows([HEAD, *rows(read(given.before), read(given.now))])
-        write_bytes(DATA / "dumps.csv", text.getvalue().encode())
+        write_bytes(DATA / f"{given.name}.csv", text.getvalue().encode())
         sys.stdout.write(text.getvalue())
 
 

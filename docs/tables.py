@@ -278,7 +278,7 @@ def parts() -> list[str]:
     means = {
         "easy": "backfilling by submission",
         "easy-spf-spf": "the order: shortest expected job first",
-        "hcp:cp=off,wait=off": "order and plan: list schedules and local search",
+        "hcp:cp=off,wait=off": "order and plan: list schedules and searches",
         "hcp:wait=off": "order, plan and CP-SAT",
         "easy-spf-spf:wait=0.8": "the order, waits bounded",
         "hcp": "order, plan and CP-SAT, waits bounded",
@@ -779,7 +779,7 @@ def percent(share: str, digits: int = 0) -> str:
     return f"{float(share):.{digits}%}".replace("%", " %")
 
 
-def dumps() -> list[str]:
+def dumps(name: str = "dumps") -> list[str]:
     """Plans and proofs of instances of replays, before the search of small parts and now."""
     lines = [
         [f"`{row['dispatcher'].replace('wait=off', '').replace(':,', ':').rstrip(':')}`",
@@ -788,12 +788,17 @@ def dumps() -> list[str]:
            for column in ("wait_before", "wait_now")),
          percent(row["proven_before"]), percent(row["proven_now"]),
          percent(row["share_before"], 1), percent(row["share_now"], 1)]
-        for row in rows("dumps")
+        for row in rows(name)
     ]  # fmt: skip
     head = ["dispatcher", "limit s", "better", "equal", "worse", "wait above the best, before",
             "now", "proven optimal, before", "now", "share of the wait proven, before",
             "now"]  # fmt: skip
     return markdown(head, lines)
+
+
+def dumps_corpus() -> list[str]:
+    """The same of the corpus."""
+    return dumps("dumps_corpus")
 
 
 def optima() -> list[str]:
@@ -824,6 +829,7 @@ def postponing() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "planning": planning,
     "dumps": dumps,
+    "dumps_corpus": dumps_corpus,
     "optima": optima,
     "postponing": postponing,
     "quality_main": main_table,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pkgutil
 import re
 import sys
 from pathlib import Path
@@ -179,3 +180,13 @@ def test_links_between_pages_lead_somewhere() -> None:
         page = ROOT / name
         for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{name}: {target}"
+
+
+ROOMS = sorted(path.name for path in (ROOT / "cpdispatch").iterdir() if path.is_dir())
+IN_CODE = re.compile(rf"`((?:{'|'.join(ROOMS)})(?:\.\w+)+)`")
+
+
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/glossary.md"])
+def test_what_a_page_says_is_in_the_code_is_there(name: str) -> None:
+    for told in IN_CODE.findall((ROOT / name).read_text()):
+        assert pkgutil.resolve_name(f"cpdispatch.{told}"), told

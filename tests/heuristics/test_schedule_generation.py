@@ -852,7 +852,7 @@ def limited_cases(draw: st.DrawFn, most: int) -> tuple[Case, IntArray]:
 
 
 @fewer
-@given(limited_cases(most=5), st.sampled_from([1, 7, 60]))
+@given(limited_cases(most=4), st.sampled_from([7, 60, 999]))
 def test_no_list_schedule_is_better_than_the_best_plan_of_jobs_scheduled_or_postponed(
     given_: tuple[Case, IntArray], steps: int
 ) -> None:
@@ -873,7 +873,8 @@ def test_no_list_schedule_is_better_than_the_best_plan_of_jobs_scheduled_or_post
         plans.append(plan_of(case, search.best))
     assert plans[0] == plans[1]
     again = PostponeSearch(case.again(), search.best_cost, 0, latest_s, alike)
-    again.run(10**6)
+    while not again.exhausted:
+        again.run(10**6)
     assert again.proven
     assert again.best is None
 

@@ -41,6 +41,7 @@ GAIA, GAIA_JOBS = "UniLu-Gaia-2014-1.swf.gz", slice(9_000, 24_000)
 COUNT, LEAST, MOST = 200, 2, 100
 LIMITS_S = (0.05, 0.2, 1.0)
 DISPATCHERS = ("hcp:wait=off", "pcp:wait=off", "hcp:wait=off,patience=1")
+"""Earlier versions bound waits of an instance that stands alone, too."""
 SEED = 7
 
 
@@ -86,7 +87,9 @@ def answer(folder: Path, out: Path, dispatchers: Sequence[str], limits_s: Sequen
     """Have each instance answered; what is in the file is not asked again."""
     done = {(a.file, a.model, a.budget_s) for a in read(out)}
     dispatch.make(dispatchers[0])
+    cut_short = out.exists() and out.read_bytes()[-1:] not in (b"", b"\n")
     with out.open("ab") as stream:
+        stream.write(b"\n" * cut_short)
         for path in sorted(folder.glob("*.json.gz")):
             instance = load(path)
             for name in dispatchers:
@@ -99,8 +102,13 @@ def answer(folder: Path, out: Path, dispatchers: Sequence[str], limits_s: Sequen
 
 def read(path: Path) -> list[corpus.Answer]:
     """The answers of a file."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    return [msgspec.json.decode(line, type=corpus.Answer) for line in lines]
+    answers = []
+    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            answers.append(msgspec.json.decode(text, type=corpus.Answer))
+        except msgspec.DecodeError as error:  # cut short when the command was interrupted
+            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
+    return answers
 
 
 def overshoot(folder: Path, decisions: int, name: str, limit_s: float) -> None:
@@ -144,6 +152,8 @@ def rows(before: Sequence[corpus.Answer], now: Sequence[corpus.Answer]) -> Itera
             two for two in files.values()
             if len(two) == 2 and two[0].jobs == two[1].jobs and all(one.sound for one in two)
         ]  # fmt: skip
+        if not pairs:
+            continue
         better = sum(corpus.less(b.wait, a.wait) for a, b in pairs)
         worse = sum(corpus.less(a.wait, b.wait) for a, b in pairs)
         cells = [name, f"{limit_s:g}", str(len(pairs)), str(better)]

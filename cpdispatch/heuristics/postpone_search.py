@@ -51,7 +51,8 @@ from cpdispatch.heuristics.timelines import (
 )
 
 SPLITS = 1024
-"""Of a job with several units, so many ways to put some on a node are told apart."""
+"""Of a job with several units, so many ways to put some on a node are told apart; nothing is proven
+where there are more."""
 NONE = -1
 
 
@@ -302,7 +303,10 @@ def _best_fit(tree: Tree, lines: Timelines, window: Window, jobs: Jobs, depth: i
             of[splits], size[splits] = c, units
             splits += 1
     tree.splits[depth] = splits
-    _fill(tree, lines, depth, 0, jobs.units[j])
+    if _fill(tree, lines, depth, 0, jobs.units[j]) > 0:
+        # Where some ways are left out, the rest of the units may fit no node.
+        for p in range(splits):
+            tree.taken[depth, p] = 0
     return int(2 * classes)
 
 

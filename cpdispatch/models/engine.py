@@ -446,15 +446,19 @@ class _PartSearch:
         self.worked = True
         starved = bool((part.instance.latest_s()[part.position] < NO_LATEST_S).any())
         fixed = 0 if (engine.release or starved) and not part.settled.any() else part.locked
-        self.orders = OrderSearch(
-            part.generator, order, self.least, fixed, engine.seed, part.latest_s
-        )
         before, patience_s = self.sum, engine.patience * engine.limit_s
         patient = patience_s > HASTE_S
         if not fixed and len(part) <= SEARCHED:
             seconds = SEARCH_SHARE * self.left_s
             self._postpone(seconds if patient else min(SEARCH_S, seconds))
-        if engine.cp and not fixed and len(part) <= SMALL and not self._closed():
+            if self._closed():
+                return
+        self.orders = OrderSearch(
+            part.generator, order, self.least, fixed, engine.seed, part.latest_s
+        )
+        if self.sum < before:
+            self.orders.restart(self._order_of(self.schedule))
+        if engine.cp and not fixed and len(part) <= SMALL:
             seconds = WHOLE_SHARE * self.left_s
             self._ask(WHOLE[engine.model], seconds if patient else min(WHOLE_S, seconds))
         if not self._closed():
@@ -475,10 +479,8 @@ class _PartSearch:
         while self.left_s > until_s and not search.exhausted and not self._clock_is_short(2):
             used = CHUNK - search.run(CHUNK)
             self.budget.spend(used / STEPS_PER_S)
-        if search.best is not None:
-            self._take(search.best)
-            order = np.argsort(self.schedule.start_s, kind="stable")
-            self.orders.restart(part.feasible_order(order))
+        if (best := search.best) is not None:
+            self._take(best)
         if search.proven:
             self.bound = self.sum
         self.budget.lap("postpone")
@@ -596,9 +598,12 @@ class _PartSearch:
 
     def _go_on_from(self, schedule: ListSchedule) -> None:
         """Search on through the orders near that of a schedule."""
-        order = np.argsort(schedule.start_s, kind="stable")
-        self.orders.restart(self.part.feasible_order(order))
+        self.orders.restart(self._order_of(schedule))
         self._reorder(0.1 * self.left_s)
+
+    def _order_of(self, schedule: ListSchedule) -> IntArray:
+        """The jobs in the order of their starts."""
+        return self.part.feasible_order(np.argsort(schedule.start_s, kind="stable"))
 
 
 # ------------------------------------------------------------------------------ putting it together

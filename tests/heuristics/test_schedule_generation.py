@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from cpdispatch import solution, verify
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
-from cpdispatch.heuristics import order_search, schedule_generation
+from cpdispatch.heuristics import order_search, postpone_search, schedule_generation
 from cpdispatch.heuristics.order_search import (
     BEHIND,
     LATE,
@@ -821,11 +821,10 @@ def test_locked_jobs_come_before_those_that_would_be_better_first() -> None:
     assert orders.best.tolist() == [0, 1, *range(11, 1, -1)]
 
 
-def plain_best(case: Case, locked: int, latest_s: IntArray) -> int | None:
+def plain_best(case: Case, latest_s: IntArray) -> int | None:
     """The least cost of all orders in which no job starts too late, each planned by the twin."""
     jobs, best = case.search.jobs, None
-    for rest in permutations(case.order[locked:].tolist()):
-        order = [*case.order[:locked].tolist(), *rest]
+    for order in permutations(case.order.tolist()):
         if not keeps_turn(case, np.array(order, dtype=np.int64)):
             continue
         plan = planned(case.instance, in_service(case.instance).tolist(), case.queue(order))
@@ -857,7 +856,7 @@ def test_no_list_schedule_is_better_than_the_best_plan_of_jobs_scheduled_or_post
     given_: tuple[Case, IntArray], steps: int
 ) -> None:
     case, latest_s = given_
-    alike, before = np.arange(len(case.order)), plain_best(case, 0, latest_s)
+    alike, before = np.arange(len(case.order)), plain_best(case, latest_s)
     assert before is not None
     plans = []
     for chunk in (steps, 10**6):
@@ -877,6 +876,28 @@ def test_no_list_schedule_is_better_than_the_best_plan_of_jobs_scheduled_or_post
         again.run(10**6)
     assert again.proven
     assert again.best is None
+
+
+@fewer
+@given(limited_cases(most=4))
+def test_where_not_all_ways_to_place_a_job_are_told_apart_nothing_false_is_said(
+    given_: tuple[Case, IntArray],
+) -> None:
+    case, latest_s = given_
+    alike = np.arange(len(case.order))
+    search = PostponeSearch(case.again(), NEVER, 0, latest_s, alike)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postpone_search, "SPLITS", 0)
+        few = PostponeSearch(case.again(), NEVER, 0, latest_s, alike)
+    for each in (search, few):
+        while not each.exhausted:
+            each.run(10**6)
+    assert few.best_cost >= search.best_cost
+    if few.proven:
+        assert few.best_cost == search.best_cost
+    if (best := few.best) is not None:
+        assert few.best_cost == cost(case.search, best.start_s)
+        verified(case, best)
 
 
 @many

@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -575,9 +576,25 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         run(numbers(2), failing_not, workers=Workers(cluster="tcp://127.0.0.1:1"))
 
 
-def killed_late(number: int) -> int:
-    # A Dask nanny does not replace a worker that dies while the nanny is still starting it.
-    time.sleep(0.5)
+def nanny_is_done(dask_worker: Any) -> bool:
+    """Whether a nanny has seen the worker start that it minds now."""
+    process = dask_worker.process
+    return str(process and process.status) == "Status.running"
+
+
+def killed_when_minded(number: int) -> int:
+    """Die once the nanny minds this worker: one that dies before is not always replaced."""
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker, about = get_worker(), pickle.dumps(nanny_is_done)
+
+    async def asked() -> bool:
+        return (await worker.rpc(worker.nanny).run(function=about))["result"] is True
+
+    until = time.monotonic() + 60
+    while not sync(worker.loop, asked) and time.monotonic() < until:
+        time.sleep(0.05)
     return killed_always(number)
 
 
@@ -586,5 +603,5 @@ def test_on_a_cluster_too_a_task_that_kills_every_worker_is_named(there: Workers
     found: dict[str, Any] = {}
     with pytest.raises(CampaignError, match=r"1 of 4 .*number 1: its worker was killed 4 times.*"
                        "more memory, or fewer processes"):  # fmt: skip
-        gathered(found, 4, killed_late, there)
+        gathered(found, 4, killed_when_minded, there)
     assert found == {f"number {n}": n for n in (0, 2, 3)}

@@ -2,15 +2,16 @@
 
     python benchmarks/energy.py LOG --out energy.jsonl    # then docs/tables.py --write
 
-LOG is KTH-SP2-1996-2.swf.gz, on 100 nodes of one processor. Three parts, ten draws of each case:
+LOG is KTH-SP2-1996-2.swf.gz, on 100 nodes of one processor. Four parts, ten draws of each case:
 
 - ``caps``: the first 8,000 jobs of 60 nodes at most under caps from all that the system can draw
   down to 70 % of it, which leaves room for any of them.
 - ``failures``: the first 8,000 jobs on failing nodes, under EASY and ``examples/failure_aware.py``.
 - ``hours``: the first 1,000 jobs with a tariff, under the engine and ``examples/cheap_hours.py``.
+- ``off``: the first 1,000 jobs under EASY, where idle nodes are switched off after a while, or not.
 
 A line of the file is one replay; what is there is not replayed again. At the end the means go to
-``docs/data/energy_caps.csv``, ``energy_failures.csv`` and ``energy_hours.csv``.
+``docs/data/energy_caps.csv``, ``energy_failures.csv``, ``energy_hours.csv`` and ``energy_off.csv``.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ sys.path.insert(0, str(ROOT / "examples"))
 NODES, CORE_W, IDLE_W = 100, 200, 60
 SYSTEM = System(
     "kth", ("core",), (NodeGroup("node", NODES, (1,)),),
-    watts={"core": CORE_W}, idle_watts={"node": IDLE_W},
+    watts={"core": CORE_W}, idle_watts={"node": IDLE_W}, off_watts={"node": 5},
+    wake_s={"node": 120},
 )  # fmt: skip
 WHOLE_W = NODES * (CORE_W + IDLE_W)
 PERCENT = (100, 95, 90, 85, 80, 75, 70)
@@ -56,15 +58,22 @@ FAILURES = "weibull:mtbf=30d,shape={},repair=4h"
 SHAPES = (0.5, 0.7, 1.0)
 AWARE, THRIFTY = "failure_aware:FailureAware", "cheap_hours:CheapHours"
 ENGINE = "hcp:wait=off,limit=0.2"
+IDLE_MIN = (0, 10, 60)
+"""After how long nodes are switched off; 0 for never."""
 KEPT = (
     "bounded_slowdown_mean", "wait_s_mean", "wait_s_max", "energy_kwh", "energy_jobs_kwh",
     "energy_cost", "power_w_max", "near_power_cap_s", "makespan_s", "wasted_share", "requeues",
+    "nodes_off_h",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A replay of one draw; ``value`` is the percentage of the cap, or the shape of failures."""
+    """A replay of one draw.
+
+    ``value`` is the percentage of the cap, the shape of failures, or the minutes after which nodes
+    are switched off.
+    """
 
     part: str
     value: float
@@ -95,6 +104,8 @@ def cases() -> Iterator[Case]:
                 yield Case("failures", shape, dispatcher, draw)
         for dispatcher in (ENGINE, THRIFTY):
             yield Case("hours", 0, dispatcher, draw)
+        for minutes in IDLE_MIN:
+            yield Case("off", minutes, "easy", draw)
 
 
 def measure(log: Workload, case: Case) -> dict[str, float]:
@@ -102,12 +113,14 @@ def measure(log: Workload, case: Case) -> dict[str, float]:
     jobs = shaken(log, case.draw)
     if case.part == "caps":
         jobs = jobs.take((jobs.table.units <= WIDEST).nonzero()[0])
-    jobs = select(jobs, ENGINE_JOBS if case.part == "hours" else JOBS)
+    jobs = select(jobs, ENGINE_JOBS if case.part in ("hours", "off") else JOBS)
     extra: dict[str, Any] = {}
     if case.part == "caps":
         extra["power_cap"] = int(WHOLE_W * case.value / 100)
     elif case.part == "failures":
         extra |= {"events": FAILURES.format(case.value), "data": ["failures"]}
+    elif case.part == "off":
+        extra["switch_off_s"] = int(60 * case.value) or None
     else:
         times = jobs.table.submit_s
         extra["energy_price"] = tariff(int(times.min()), int(times.max()))
@@ -136,10 +149,11 @@ def write(done: dict[Case, dict[str, float]]) -> None:
             if case.part == part:
                 groups.setdefault((case.value, case.dispatcher), []).append(figures)
         names = [name for name in KEPT if all(name in one[0] for one in groups.values())]
+        names += ["nodes_off_h"] * (part == "off")
         head = ["value", "dispatcher", "draws", *(f"{n}{s}" for n in names for s in ("", "_sd"))]
         rows = []
         for (value, dispatcher), found in sorted(groups.items()):
-            columns = [[figures[name] for figures in found] for name in names]
+            columns = [[figures.get(name, 0.0) for figures in found] for name in names]
             spread = [(np.mean(c), np.std(c, ddof=1) if len(c) > 1 else 0.0) for c in columns]
             cells = [f"{number:.6g}" for both in spread for number in both]
             rows.append([f"{value:g}", dispatcher, str(len(found)), *cells])

@@ -147,7 +147,8 @@ class Runner:
         found += [str(path) for path in self.temporary.iterdir()]
         found += self.semaphores()
         found += [str(path) for path in out.rglob("*") if path.name[0] == "."]
-        found += [str(path) for path in out.rglob("checkpoint.pickle")]
+        for name in ("checkpoint.pickle", "log.pickle"):
+            found += [str(path) for path in out.rglob(name)]
         self.leaders = []
         return found
 

@@ -4,9 +4,11 @@
 
 Three loads are drawn twenty times each: ``eurora`` and ``kit`` are generated with another seed,
 ``gaia`` is a part of its log with shifted submissions. Each draw is replayed under each dispatcher,
-with requested times and with real runtimes. A line of the file is one replay; what is there is not
-replayed again. At the end ``docs/data/planning.csv`` is written: slowdowns and longest waits
-relative to those under EASY on the same draw.
+with requested times and with real runtimes; EASY by SAF with predicted durations, too, which are
+believed in three ways. A line of the file is one replay; what is there is not replayed again. At
+the end ``docs/data/planning.csv`` is written: slowdowns and longest waits relative to those under
+EASY on the same draw; and ``docs/data/planning_predicted.csv``: slowdowns relative to those of EASY
+by SAF with requested times.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import argparse
 import csv
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +44,9 @@ EASY = "easy"
 RULES = ("easy-spf-spf:wait=0.8", "easy-saf-saf:wait=0.8")
 ENGINE = ("hcp:limit=0.2", "hcp:limit=0.2,cp=off", "hcp:limit=0.2,release=off")
 PREDICTORS = ("walltime", "actual")
+SAF, PREDICTED = "easy-saf-saf:wait=0.8", "mixture"
+BELIEVING = (SAF, f"{SAF},limits=upper", f"{SAF},limits=requested")
+"""With the predictor `PREDICTED`: for all that is planned, for queued jobs, for the order alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,33 @@ def rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
                 ]  # fmt: skip
 
 
+PREDICTED_HEAD = (
+    "load", "predictor", "dispatcher", "draws", "slowdown", "slowdown_low", "slowdown_high",
+)  # fmt: skip
+
+
+def predicted_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
+    """Of EASY by SAF, with predicted and with known durations: the slowdown over that without."""
+    for load in LOADS:
+        for predictor, name in (*((PREDICTED, name) for name in BELIEVING), ("actual", SAF)):
+            ratios = [
+                figures.slowdown / done[without].slowdown
+                for case, figures in done.items()
+                if (case.load, case.predictor, case.dispatcher) == (load, predictor, name)
+                and (without := Case(load, case.draw, SAF, "walltime")) in done
+            ]
+            if ratios:
+                yield [load, predictor, name, str(len(ratios)), *geometric(np.array(ratios))]
+
+
+def write(name: str, lines: Iterable[Sequence[str]]) -> None:
+    """Write a file of docs/data, and print it."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    write_bytes(DATA / name, text.getvalue().encode())
+    print(text.getvalue(), end="")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--traces", type=Path, required=True)
@@ -162,7 +194,7 @@ def main() -> None:
     parser.add_argument("--loads", nargs="+", default=LOADS, choices=LOADS)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, *ENGINE])
-    parser.add_argument("--predictors", nargs="+", default=PREDICTORS)
+    parser.add_argument("--predictors", nargs="+", default=(*PREDICTORS, PREDICTED))
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     gaia = prepare(given.traces / GAIA, "gaia")[0]
@@ -173,7 +205,7 @@ def main() -> None:
         for draw in range(given.draws)
         for load in given.loads
         for predictor in given.predictors
-        for name in given.dispatchers
+        for name in (BELIEVING if predictor == PREDICTED else given.dispatchers)
         if (case := Case(load, draw, name, predictor)) not in done
     }
     tasks = [Task(key, (Shared("gaia"), case)) for key, case in todo.items()]
@@ -186,10 +218,8 @@ def main() -> None:
             stream.write(msgspec.json.encode(Line(todo[key], found)) + b"\n")
             stream.flush()
             done[todo[key]] = found
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([HEAD, *rows(done)])
-    write_bytes(DATA / "planning.csv", text.getvalue().encode())
-    print(text.getvalue(), end="")
+    write("planning.csv", [HEAD, *rows(done)])
+    write("planning_predicted.csv", [PREDICTED_HEAD, *predicted_rows(done)])
 
 
 if __name__ == "__main__":

@@ -43,16 +43,14 @@ from tests.adapters.slurm.cluster import Cluster, missing
 from tests.adapters.slurm.jobs import (
     PARTITIONS,
     Submission,
-    ended,
     features,
-    makespan_s,
     mixed,
+    quality,
     submit,
     violations,
 )
 
 OWN = "slurm"
-BOUND_S = 10
 
 
 @dataclass
@@ -107,18 +105,10 @@ def run(name: str, nodes: int, jobs: Sequence[Submission], every_s: float) -> di
         wrong = violations(client)
         if wrong:
             raise SystemExit(f"{name}: {wrong[0]}")
-        rows = [row for row, _ in ended(client.jobs()).values()]
         return {
             "dispatcher": name, "nodes": nodes, "jobs": many, "every_s": every_s,
-            "makespan_s": makespan_s(client), **_quality(rows), **_cycles(measured),
+            **quality(client), **_cycles(measured),
         }  # fmt: skip
-
-
-def _quality(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    waits = [row["start_time"] - row["submit_time"] for row in rows]
-    runs = [row["end_time"] - row["start_time"] for row in rows]
-    slow = [max(1.0, (w + r) / max(r, BOUND_S)) for w, r in zip(waits, runs, strict=True)]
-    return {"wait_s": statistics.mean(waits), "slowdown": statistics.mean(slow)}
 
 
 def _cycles(measured: Measured) -> dict[str, float]:

@@ -5,7 +5,9 @@
 Every log in the folder is cut into parts of 1,024, 4,096 and 16,384 jobs, of which ten at most,
 evenly spread, are replayed, each from time 0 and with nothing learned before; and whole. A line of
 the file is one replay; what is there is not replayed again. At the end the means over the cuts go
-to ``docs/data/untuned.csv``, and `best` beside each rule to ``docs/data/untuned_best.csv``.
+to ``docs/data/untuned.csv``, `best` beside each rule to ``docs/data/untuned_best.csv``, and what
+`best` makes of requested times and of real runtimes to ``docs/data/untuned_known.csv``. A table of
+which there are no replays stays as it is.
 
 The rules have the same bound on waits as `best`. Slowdowns and longest waits are relative to those
 under EASY on the same cut; cuts on which no job waits for ten minutes under EASY are left out.
@@ -63,6 +65,8 @@ WHOLE = "all"
 CUTS = 10
 EASY, BEST = "easy", "best"
 RULES = tuple(f"easy-{order}-{order}:wait=0.6" for order in ("spf", "saf", "f1"))
+REQUESTED, REAL = (f"{BEST} --predict {name}" for name in ("walltime", "actual"))
+"""`best` that knows requested times alone, and real runtimes."""
 MODEL = "hcp:limit=0.05"
 MODEL_JOBS = 1_024
 WAITS_S = 600
@@ -123,9 +127,10 @@ def measure(log: tuple[Workload, System], case: Case) -> Figures:
     """Make one replay."""
     workload, system = log
     jobs = part(workload, case.size, case.cut)
-    predictor = "forest" if case.dispatcher.startswith("hcp") else None
+    dispatcher, _, named = case.dispatcher.partition(" --predict ")
+    predictor = named or ("forest" if dispatcher.startswith("hcp") else None)
     settings = Settings(seed=case.cut)
-    run = simulate(jobs, system, case.dispatcher, predictor=predictor, settings=settings)
+    run = simulate(jobs, system, dispatcher, predictor=predictor, settings=settings)
     found = run.metrics
     return Figures(
         int(found["jobs"]), found["bounded_slowdown_mean"], int(found["wait_s_max"]),
@@ -181,6 +186,8 @@ def rows(results: Results) -> Iterator[list[str]]:
     """Means over the cuts, each relative to EASY; logs and sizes by themselves and together."""
     groups: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
     for case, got, easy in waited_for(results):
+        if case.dispatcher in (REQUESTED, REAL):
+            continue
         ms = 1e3 * got.seconds / max(got.decisions, 1)
         pair = got.slowdown / easy.slowdown, got.wait_s_max / easy.wait_s_max, ms
         for log, size in ((case.log, str(case.size)), ("all", str(case.size)), ("all", "all")):
@@ -209,8 +216,47 @@ def best_rows(results: Results) -> Iterator[list[str]]:
         yield [log, rule, str(len(ratios)), *geometric(np.array(ratios))]
 
 
+KNOWN_HEAD = (
+    "log", "size", "cuts", "requested", "requested_low", "requested_high", "requested_above",
+    "real", "real_low", "real_high", "real_above", "slowdown", "slowdown_low", "slowdown_high",
+    "higher",
+)  # fmt: skip
+
+
+def known_rows(results: Results) -> Iterator[list[str]]:
+    """`best` with requested times and with real runtimes, over the cuts that both have.
+
+    Each relative to EASY, with the number of cuts on which the longest wait is above `AT_MOST`
+    times EASY's; and the second relative to the first, with the number of cuts on which it has the
+    higher slowdown.
+    """
+    groups: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for case, real, easy in waited_for(results):
+        plain = results.get(replace(case, dispatcher=REQUESTED))
+        if case.dispatcher != REAL or plain is None:
+            continue
+        pair = (
+            plain.slowdown / easy.slowdown, plain.wait_s_max / easy.wait_s_max,
+            real.slowdown / easy.slowdown, real.wait_s_max / easy.wait_s_max,
+        )  # fmt: skip
+        size = str(case.size)
+        for group in ((case.log, size), (case.log, "all"), ("all", size), ("all", "all")):
+            groups.setdefault(group, []).append(pair)
+    for (log, size), pairs in sorted(groups.items()):
+        plain_slowdown, plain_wait, real_slowdown, real_wait = np.array(pairs).T
+        yield [
+            log, size, str(len(pairs)),
+            *geometric(plain_slowdown), str(int((plain_wait > AT_MOST).sum())),
+            *geometric(real_slowdown), str(int((real_wait > AT_MOST).sum())),
+            *geometric(real_slowdown / plain_slowdown),
+            str(int((real_slowdown > plain_slowdown).sum())),
+        ]  # fmt: skip
+
+
 def write(name: str, head: Sequence[str], table: Sequence[Sequence[str]]) -> None:
-    """Write a CSV file of the pages."""
+    """Write a CSV file of the pages; one without rows stays as it is."""
+    if not table:
+        return
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *table])
     write_bytes(DATA / f"{name}.csv", text.getvalue().encode())
@@ -235,7 +281,8 @@ def main() -> None:
         default=[*SIZES, 0],
         help=f"jobs, or {WHOLE}: whole logs",
     )
-    parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, BEST, MODEL])
+    every = [EASY, *RULES, BEST, REQUESTED, REAL, MODEL]
+    parser.add_argument("--dispatchers", nargs="+", default=every)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     done = load(given.out)
@@ -258,6 +305,7 @@ def main() -> None:
     table = list(rows(done))
     write("untuned", HEAD, table)
     write("untuned_best", BEST_HEAD, list(best_rows(done)))
+    write("untuned_known", KNOWN_HEAD, list(known_rows(done)))
     for row in table:
         print("  ".join(row))
 

@@ -2,10 +2,11 @@
 
     python benchmarks/wishes.py --instances 10000 --limit 0.05
 
-A file has partitions, features, lists of nodes, whole nodes, limits on the units of a job on a
-node, and, drawn one by one, reservations, down nodes, a power cap, dependencies and a starvation
-bound. Each answer passes `verify.decision` and `verify.solution`. Where the jobs were placed is
-then compared with what the file says, without the resource types that loading it makes of that.
+A file has partitions of several tiers, features, lists of nodes, whole nodes, limits on the units
+of a job on a node and on its nodes, priorities, jobs that are held, and, drawn one by one,
+reservations, down nodes, a power cap, dependencies and a starvation bound. Each answer passes
+`verify.decision` and `verify.solution`. Where the jobs were placed is then compared with what the
+file says, without the resource types that loading it makes of that.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ def file_of(seed: int) -> dict[str, Any]:
         file["power"] = {"cap": draw.randint(10, 40), "unit": [2, 5]}
     if draw.random() < 0.3:
         file["starvation"] = {"threshold": 100, "bound": 100, "wide": draw.choice((0, 500))}
+    for part in file["partitions"]:
+        part["tier"] = draw.randint(0, 2)
     return file
 
 
@@ -94,6 +97,14 @@ def _queued(draw: random.Random, id: int, nodes: int) -> dict[str, Any]:
             job["node"] = [1, 0]
     if spread > 0.2 and "units_per_node" not in job and draw.random() < 0.3:
         job["nodes_min"] = draw.randint(1, units)
+    elif spread > 0.8:
+        job["nodes_max"] = draw.randint(1, units)
+    elif spread > 0.7:
+        job["units_per_node_min"] = draw.choice([k for k in (1, 2, 3) if units % k == 0])
+    if draw.random() < 0.3:
+        job["priority"] = draw.randint(1, 9)
+    if draw.random() < 0.1:
+        job["hold"] = True
     if id > 10 and draw.random() < 0.2:
         job |= {"after": [id - 1], "think": draw.randint(0, 20)}
     return job
@@ -115,7 +126,9 @@ def astray(file: dict[str, Any], decision: Decision) -> list[str]:
             held[int(node)] += units * np.array(job["unit"])
     for position, places in decision.placements.as_dict().items():
         job, start_s = queue[position], int(decision.start_s[position])
-        each = job.get("units_per_node", 1)
+        each = max(job["units"] // max(sum(places.values()), 1), 1)
+        if job.get("hold"):
+            found.append(f"job {job['id']} is held and starts at {start_s}")
         if start_s == NOW:
             jobs.append(job)
             rows += [(len(jobs) - 1, node, units, NOW, NOW + 1) for node, units in places.items()]
@@ -124,11 +137,13 @@ def astray(file: dict[str, Any], decision: Decision) -> list[str]:
                 held[node] += units * (each * np.array(job["unit"]) + node_once)
         if sum(places.values()) * each != job["units"]:
             found.append(f"job {job['id']}: {places} are not its {job['units']} units")
-        most = 1 if "units_per_node" in job else job.get("units_per_node_max", job["units"])
-        if max(places.values()) > most:
-            found.append(f"job {job['id']}: more than {most} units on a node: {places}")
-        if len(places) < job.get("nodes_min", 1):
-            found.append(f"job {job['id']}: fewer than {job['nodes_min']} nodes: {places}")
+        on = [units * each for units in places.values()]
+        exactly = job.get("units_per_node")
+        most = exactly or job.get("units_per_node_max", job["units"])
+        if max(on) > most or min(on) < (exactly or job.get("units_per_node_min", 1)):
+            found.append(f"job {job['id']}: too many or too few units on a node: {on}")
+        if not job.get("nodes_min", 1) <= len(places) <= job.get("nodes_max", job["units"]):
+            found.append(f"job {job['id']}: too many or too few nodes: {places}")
     if (held > machine.capacity).any():
         found.append("a node is overfull")
     if rows:

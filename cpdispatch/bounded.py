@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
 from cpdispatch.arrays import IntArray
@@ -43,6 +44,35 @@ class _Seen(NamedTuple):
     expected_s: int
 
 
+class Kept(msgspec.Struct):
+    """What an `EasyShadow` knows, as it is kept over restarts.
+
+    Attributes
+    ----------
+    time_s : int
+        Up to when EASY was followed.
+    processors : int
+        Of the whole system.
+    longest_s : int
+        The longest wait so far.
+    count : int
+        How many jobs were met.
+    queued, running : dict
+        What is known of jobs, by their ids: number, processors, requested and expected time, and
+        the start of those that run.
+    arrays : list
+        See `cpdispatch.compiled.shadow.used`.
+    """
+
+    time_s: int
+    processors: int
+    longest_s: int
+    count: int
+    queued: dict[int, tuple[int, int, int, int]]
+    running: dict[int, tuple[int, int, int, int, int]]
+    arrays: list[list[list[float]]]
+
+
 @dataclass(slots=True)
 class EasyShadow:
     """EASY backfilling on the same jobs, followed from decision to decision.
@@ -62,6 +92,41 @@ class EasyShadow:
     _running: dict[int, tuple[_Seen, int]] = field(default_factory=dict, repr=False)
     """Jobs that run, and when they started."""
     _before_s: int = field(default=0, repr=False)
+    _processors: int = field(default=0, repr=False)
+    _total: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    """What the system had when it was met: EASY is followed as if that never changed."""
+    _resources: tuple[str, ...] = ()
+    """The resource types that this is of: a live cluster has others in each instance."""
+
+    def keep(self) -> Kept | None:
+        """All that it knows; None before it has met an instance."""
+        if self._shadow is None:
+            return None
+        return Kept(
+            self._before_s, self._processors, self.longest_s, self._count,
+            {
+                id: (seen.number, seen.processors, seen.requested_s, seen.expected_s)
+                for id, seen in self._queued.items()
+            },
+            {id: (*seen, start_s) for id, (seen, start_s) in self._running.items()},
+            easy.used(self._shadow),
+        )  # fmt: skip
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from what was kept.
+
+        Raises
+        ------
+        ValueError
+            When it is of another version.
+        """
+        self._shadow = easy.restored(kept.arrays)
+        self._before_s, self._processors = kept.time_s, kept.processors
+        self.longest_s, self._count = kept.longest_s, kept.count
+        self._queued = {id: _Seen(*values) for id, values in kept.queued.items()}
+        self._running = {
+            id: (_Seen(*values), start_s) for id, (*values, start_s) in kept.running.items()
+        }
 
     @property
     def fresh(self) -> bool:
@@ -71,7 +136,11 @@ class EasyShadow:
     def look(self, instance: Instance) -> int:
         """Follow EASY up to the time of an instance; ``longest_s``."""
         if self._shadow is None:
-            self._shadow = easy.fresh(int(instance.system.total[0]))
+            # A system whose nodes have all lost their processors has some again later.
+            self._processors = max(int(instance.system.total[0]), 1)
+            self._shadow = easy.fresh(self._processors)
+        if instance.system.resources != self._resources:
+            self._total, self._resources = instance.total, instance.system.resources
         queue, running, now = instance.queue, instance.running, instance.now
         waiting = dict(zip(queue.id.tolist(), range(len(queue)), strict=True))
         runs = dict(zip(running.jobs.id.tolist(), running.start_s.tolist(), strict=True))
@@ -86,7 +155,7 @@ class EasyShadow:
                 del self._queued[id]
         self._find_running(instance, runs)
         self._submit(instance, [k for id, k in waiting.items() if not self._knows(id)])
-        processors = on_pool(running.jobs, instance.system.total)
+        processors = self._on_pool(running.jobs)
         work = int(processors @ (now - running.start_s))
         self.longest_s = int(easy.follow(self._shadow, now, work))
         self._before_s = now
@@ -117,6 +186,11 @@ class EasyShadow:
             self._queued[id] = seen
             easy.starts(self._shadow, seen.number, -1)
 
+    def _on_pool(self, jobs: JobTable) -> IntArray:
+        """Processors of each job on the machine that EASY is followed on."""
+        found: IntArray = np.clip(on_pool(jobs, self._total), 1, self._processors)
+        return found
+
     def _knows(self, id: int) -> bool:
         return id in self._queued or id in self._running
 
@@ -144,7 +218,7 @@ class EasyShadow:
         submit_s = jobs.submit_s
         if instance.dependencies is not None:
             submit_s = np.maximum(submit_s, instance.dependencies.earliest_s[new])
-        self._enter(jobs, submit_s, instance.system.total)
+        self._enter(jobs, submit_s)
 
     def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
         """Take note of jobs that ran before they were met: what is left of them is in the way."""
@@ -156,17 +230,17 @@ class EasyShadow:
         times = [Column.REQUESTED, Column.EXPECTED]
         block[times] = np.maximum(block[times] - (now - instance.running.start_s[new]), 1)
         found = JobTable(block)
-        self._enter(found, np.full(len(new), now), instance.system.total)
+        self._enter(found, np.full(len(new), now))
         for id in found.id.tolist():
             self._runs(id, now)
 
-    def _enter(self, jobs: JobTable, submit_s: IntArray, total: IntArray) -> None:
+    def _enter(self, jobs: JobTable, submit_s: IntArray) -> None:
         """Let jobs queue here, since when they say."""
         assert self._shadow is not None
         if not easy.has_room(self._shadow, len(jobs)):
             self._shadow = easy.grown(self._shadow, len(jobs))
         columns = jobs.block[[Column.ID, Column.REQUESTED, Column.EXPECTED]].T.tolist()
-        processors = on_pool(jobs, total).tolist()
+        processors = self._on_pool(jobs).tolist()
         for (id, *times), since_s, many in zip(columns, submit_s.tolist(), processors, strict=True):
             self._queued[id] = seen = _Seen(self._count, many, *times)
             self._count += 1

@@ -104,6 +104,16 @@ def keeps_starvation_bound(dispatcher: Dispatcher) -> bool | None:
     return kept
 
 
+def goes_by_priority(dispatcher: Dispatcher) -> bool:
+    """Whether a dispatcher orders or weighs jobs by the site's priority."""
+    from cpdispatch.heuristics.policies import Policy
+
+    inner = getattr(dispatcher, "inner", dispatcher)
+    orders = (getattr(inner, name, None) for name in ("primary", "secondary"))
+    by_order = any(getattr(order, "policy", None) == Policy.PRIORITY for order in orders)
+    return by_order or str(getattr(inner, "objective", "")).startswith("priority_")
+
+
 def faults_of(dispatcher: Dispatcher) -> dict[str, int]:
     """What went wrong inside a dispatcher so far, and how often; empty where it does not say."""
     return {

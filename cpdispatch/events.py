@@ -1,4 +1,4 @@
-"""What happens to a system while it runs: nodes fail, are drained, are maintained, come back."""
+"""What happens to a system while it runs: nodes fail, are drained, lose resources, come back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
+import numpy as np
+
+from cpdispatch.access import is_own
+from cpdispatch.arrays import IntArray
 from cpdispatch.durations import whole_seconds
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import read_text
@@ -17,7 +21,8 @@ from cpdispatch.system import LIMIT, System, ranges_of
 
 FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
 MAINTAIN, LEAVE, JOIN = "maintain", "leave", "join"
-KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN, LEAVE, JOIN, MAINTAIN)
+CAPACITY = "capacity"
+KINDS = (FAIL, REPAIR, DRAIN, UNDRAIN, LEAVE, JOIN, MAINTAIN, CAPACITY)
 """What a row of a file of events can say."""
 _ENDS = {FAIL: REPAIR, DRAIN: UNDRAIN, LEAVE: JOIN}
 """What takes a node out of service, and what brings it back; the three are apart."""
@@ -25,6 +30,9 @@ _STATES = {FAIL: "down", DRAIN: "drained", LEAVE: "out of the system"}
 COLUMNS = ("time", "kind", "nodes")
 OF_WINDOWS = ("until", "known")
 """Columns that only maintenance windows need."""
+OF_CAPACITY = ("capacity",)
+"""The column that only changes of capacity need."""
+_MORE = (*OF_WINDOWS, *OF_CAPACITY)
 REQUEUES = ("all", "restartable", "none")
 """Which jobs are queued again when their node fails."""
 REQUEUES_MAX = 5
@@ -46,6 +54,9 @@ class Event:
         When a maintenance window is over; 0 for anything else.
     known_s : int
         From when on a maintenance window is known; 0 for anything else.
+    capacity : tuple of (str, int)
+        How much each of the nodes has of a resource type from then on, where its capacity changes;
+        empty for anything else.
     """
 
     time_s: int
@@ -53,6 +64,7 @@ class Event:
     nodes: tuple[int, ...]
     until_s: int = 0
     known_s: int = 0
+    capacity: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,13 @@ class WindowRow(Row):
 
     until_s: int
     known_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRow(Row):
+    """A line of a file of events that changes what nodes have."""
+
+    capacity: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +118,31 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """Checkpoints that jobs write, from which they go on when they are queued again.
+
+    Attributes
+    ----------
+    every_s : int
+        How long a job works from one to the next.
+    cost_s : int
+        How long writing one takes; the job does not work meanwhile.
+    """
+
+    every_s: int
+    cost_s: int = 0
+
+    def with_cost(self, runtime_s: IntArray) -> IntArray:
+        """How long jobs of these durations take with their checkpoints: none is made at the end."""
+        found: IntArray = runtime_s + self.cost_s * ((np.maximum(runtime_s, 1) - 1) // self.every_s)
+        return found
+
+    def saved_s(self, ran_s: int) -> int:
+        """How much of what a job has run is kept by its last checkpoint, seconds."""
+        return ran_s - ran_s % (self.every_s + self.cost_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Events:
     """What is to happen, before it is known to which system.
 
@@ -112,17 +156,25 @@ class Events:
     requeue : str
         Which jobs are queued again when their node fails, of `REQUEUES`; empty for those that may
         be restarted, or all where none may.
+    checkpoints : Checkpoints or None
+        None where jobs that are queued again start from nothing.
     """
 
     given: tuple[str, ...]
     rows: tuple[Row, ...] = ()
     draws: tuple[Draw, ...] = ()
     requeue: str = ""
+    checkpoints: Checkpoints | None = None
 
     def told(self) -> dict[str, object]:
         """What a run tells of them: what was given, and what its results depend on."""
         digest = hashlib.sha256(repr((self.rows, self.draws)).encode()).hexdigest()
-        return {"given": list(self.given), "sha256": digest, "requeue": self.requeue}
+        found: dict[str, object] = {
+            "given": list(self.given), "sha256": digest, "requeue": self.requeue
+        }  # fmt: skip
+        if self.checkpoints is not None:
+            found["checkpoints"] = asdict(self.checkpoints)
+        return found
 
     @property
     def file(self) -> str:
@@ -136,17 +188,23 @@ class Events:
         ------
         InputError
             When a node is none of the system's, fails while it is down, or is repaired while it
-            is up; the same of a drain and its end; when two maintenance windows of a node meet.
+            is up; the same of a drain and its end; when two maintenance windows of a node meet;
+            when a node would have more than the system says, or nothing.
         """
         joining = self._joining(system)
         out = {(LEAVE, node): 0 for node in joining}
         until_s: dict[int, int] = {}
+        capacity, changed_s = system.capacity.copy(), np.full(system.nodes, -1)
         found = [Event(0, LEAVE, joining)] if joining else []
         for row in self.rows:
             nodes = _nodes(row.nodes, system, self.file, row.line)
             if isinstance(row, WindowRow):
                 self._no_window(row, nodes, until_s)
                 found.append(Event(row.time_s, row.kind, nodes, row.until_s, row.known_s))
+                continue
+            if isinstance(row, CapacityRow):
+                self._resize(row, nodes, system, capacity, changed_s)
+                found.append(Event(row.time_s, row.kind, nodes, capacity=row.capacity))
                 continue
             for node in nodes:
                 self._follow(row, node, out)
@@ -173,6 +231,48 @@ class Events:
                     advice="write one window for both, or a later time",
                 )  # fmt: skip
             until_s[node] = row.until_s
+
+    def _resize(
+        self, row: CapacityRow, nodes: Sequence[int], system: System, capacity: IntArray,
+        changed_s: IntArray,
+    ) -> None:  # fmt: skip
+        """Note what nodes have from then on, and that their capacity changed then."""
+
+        def wrong(problem: str, value: str, advice: str) -> InputError:
+            return InputError(
+                problem, file=self.file, line=row.line, field="capacity", value=value, advice=advice
+            )
+
+        own = [name for name in system.resources if is_own(name)]
+        for name, amount in row.capacity:
+            text = f"{name}={amount}"
+            if name not in own:
+                raise wrong(
+                    f"system {system.name} has no such resource type{nearest(name, own)}", text,
+                    f"one of {', '.join(own)}",
+                )  # fmt: skip
+            kind = system.resource(name)
+            for node in nodes:
+                most = int(system.capacity[node, kind])
+                if amount > most:
+                    raise wrong(
+                        f"node {node} has {most} {name} by the system's file", text,
+                        "write this or less: the system's file states the most that is ever there",
+                    )  # fmt: skip
+                capacity[node, kind] = amount
+        for node in nodes:
+            if not any(capacity[node, system.resource(name)] for name in own):
+                has = " ".join(f"{name}={amount}" for name, amount in row.capacity)
+                raise wrong(
+                    f"node {node} has nothing left", has, f"write {FAIL} or {LEAVE} as kind"
+                )
+            if changed_s[node] == row.time_s:
+                raise InputError(
+                    f"the capacity of node {node} changes twice in the same second",
+                    file=self.file, line=row.line, field="time", value=row.time_s,
+                    advice="write one row with all that changes",
+                )  # fmt: skip
+            changed_s[node] = row.time_s
 
     def _follow(self, row: Row, node: int, out: dict[tuple[str, int], int]) -> None:
         """Note what happens to a node; ``out`` has since when each one is down, or drained."""
@@ -249,23 +349,25 @@ class Events:
 # ------------------------------------------------------------------------------- the command line
 
 
-def read(given: str | Iterable[str], requeue: str = "") -> Events:
+def read(given: str | Iterable[str], requeue: str = "", checkpoints: str | None = None) -> Events:
     """Read events.
 
     Parameters
     ----------
     given : str or several
         A CSV file with the columns ``time``, ``kind`` and ``nodes``, for maintenance windows
-        also ``until`` and ``known``, and distributions:
+        also ``until`` and ``known``, for changes of capacity also ``capacity``; and distributions:
         ``weibull:mtbf=30d,shape=0.7,repair=4h`` or ``exponential:mtbf=30d,repair=4h``, each also
         with the ``group`` of nodes.
     requeue : str
         See `Events`.
+    checkpoints : str, optional
+        As ``every=1h,cost=2min``; the cost may be left out.
 
     Raises
     ------
     UsageError
-        On a distribution that is none, or two files.
+        On a distribution or checkpoints that are none, or two files.
     InputError
         When a row of the file is wrong.
     """
@@ -289,7 +391,8 @@ def read(given: str | Iterable[str], requeue: str = "") -> Events:
                 file=files[0], line=row.line, field="kind", value=row.kind,
                 advice="write all failures into the file, or draw all of them",
             )  # fmt: skip
-    return Events(given, rows, draws, requeue)
+    saved = None if checkpoints is None else _checkpoints(checkpoints)
+    return Events(given, rows, draws, requeue, saved)
 
 
 def with_maintenance(events: Events | None, system: System, last_s: int) -> Events | None:
@@ -327,8 +430,23 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
     return replace(found, given=(*found.given, *named), rows=tuple(every))
 
 
+def _checkpoints(text: str) -> Checkpoints:
+    what = "--checkpoints"
+    found = values(what, pairs(what, text), {"every": _seconds, "cost": _seconds})
+    if "every" not in found:
+        raise UsageError(f"{what} {text}: every is missing; write it as every=1h,cost=2min")
+    return Checkpoints(found["every"], found.get("cost", 0))
+
+
 def _is_draw(text: str) -> bool:
     return text.partition(":")[0] in _DRAWS
+
+
+def _seconds(value: str) -> int:
+    try:
+        return whole_seconds(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
 
 
 def _shape(value: str) -> float:
@@ -339,7 +457,7 @@ def _shape(value: str) -> float:
 
 
 _PARAMETERS: Mapping[str, Callable[[str], object]] = {
-    "mtbf": whole_seconds, "repair": whole_seconds, "group": str
+    "mtbf": _seconds, "repair": _seconds, "group": str
 }  # fmt: skip
 _DRAWS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
     "weibull": {**_PARAMETERS, "shape": _shape},
@@ -400,9 +518,9 @@ def _check_header(names: list[str], path: str | os.PathLike[str]) -> None:
             advice = f"the first line is {','.join(COLUMNS)}"
             raise InputError(problem, file=path, line=1, field=name, advice=advice)
     for name in names:
-        if name not in (*COLUMNS, *OF_WINDOWS) or names.count(name) > 1:
-            advice = f"leave it out: the columns are {', '.join((*COLUMNS, *OF_WINDOWS))}"
-            hint = nearest(name, [*COLUMNS, *OF_WINDOWS])
+        if name not in (*COLUMNS, *_MORE) or names.count(name) > 1:
+            advice = f"leave it out: the columns are {', '.join((*COLUMNS, *_MORE))}"
+            hint = nearest(name, [*COLUMNS, *_MORE])
             raise InputError(f"unknown column{hint}", file=path, line=1, value=name, advice=advice)
 
 
@@ -421,15 +539,44 @@ def _row(cells: list[str], names: list[str], line: int, path: str | os.PathLike[
             advice=f"write {', '.join(KINDS[:-1])} or {KINDS[-1]}",
         )  # fmt: skip
     time_s = _time(cell["time"], "time", line, path)
+    for fields, of_kind, what in (
+        (OF_WINDOWS, MAINTAIN, "maintenance windows"),
+        (OF_CAPACITY, CAPACITY, "changes of capacity"),
+    ):
+        for field in fields if kind != of_kind else ():
+            if cell.get(field):
+                raise InputError(
+                    f"only {what} have this", file=path, line=line, field=field,
+                    value=cell[field], advice=f"leave it empty, or write {of_kind} as kind",
+                )  # fmt: skip
     if kind == MAINTAIN:
         return _window(time_s, cell, line, path)
-    for field in OF_WINDOWS:
-        if cell.get(field):
-            raise InputError(
-                "only maintenance windows have this", file=path, line=line, field=field,
-                value=cell[field], advice=f"leave it empty, or write {MAINTAIN} as kind",
-            )  # fmt: skip
+    if kind == CAPACITY:
+        has = _has(cell.get("capacity", ""), line, path)
+        return CapacityRow(line, time_s, kind, cell["nodes"], has)
     return Row(line, time_s, kind, cell["nodes"])
+
+
+def _has(text: str, line: int, path: str | os.PathLike[str]) -> tuple[tuple[str, int], ...]:
+    """What nodes have from now on, as ``gpu=1 mem=32``."""
+    found: dict[str, int] = {}
+    for part in text.split():
+        name, _, amount = part.partition("=")
+        if not (name and amount.isascii() and amount.isdigit() and int(amount) <= LIMIT):
+            break
+        if name in found:
+            raise InputError(
+                f"{name} is named twice", file=path, line=line, field="capacity", value=text,
+                advice="write each resource type once",
+            )  # fmt: skip
+        found[name] = int(amount)
+    else:
+        if found:
+            return tuple(found.items())
+    raise InputError(
+        "a change of capacity needs what the nodes have from then on", file=path, line=line,
+        field="capacity", value=text, advice="write it as gpu=1 mem=32, whole numbers",
+    )  # fmt: skip
 
 
 def _window(
@@ -497,11 +644,14 @@ def as_csv(events: Iterable[Event]) -> bytes:
     table = csv.writer(text, lineterminator="\n")
     events = list(events)
     windows = any(event.kind == MAINTAIN for event in events)
-    table.writerow((*COLUMNS, *OF_WINDOWS) if windows else COLUMNS)
+    changes = any(event.kind == CAPACITY for event in events)
+    table.writerow((*COLUMNS, *OF_WINDOWS * windows, *OF_CAPACITY * changes))
     for event in events:
         row = [event.time_s, event.kind, ranges_of(event.nodes)]
         if windows:
             row += [event.until_s, event.known_s] if event.kind == MAINTAIN else ["", ""]
+        if changes:
+            row.append(" ".join(f"{name}={amount}" for name, amount in event.capacity))
         table.writerow(row)
     return text.getvalue().encode()
 
@@ -517,5 +667,7 @@ def load(path: str | os.PathLike[str], system: System) -> list[Event]:
     found = []
     for row in _rows(path):
         times = (row.until_s, row.known_s) if isinstance(row, WindowRow) else ()
-        found.append(Event(row.time_s, row.kind, _nodes(row.nodes, system, path, row.line), *times))
+        event = Event(row.time_s, row.kind, _nodes(row.nodes, system, path, row.line), *times)
+        has = row.capacity if isinstance(row, CapacityRow) else ()
+        found.append(replace(event, capacity=has))
     return found

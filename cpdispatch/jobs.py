@@ -32,12 +32,16 @@ class Column(IntEnum):
     EXECUTABLE = 10
     PARTITION = 11
     RESTARTABLE = 12
-    REQUEST = 13
+    PRIORITY = 13
+    TIER = 14
+    REQUEST = 15
 
 
 _BETWEEN = Column.REQUEST - Column.REQUESTED
 LABELLED = ("user", "group", "queue", "executable", "partition")
 UNKNOWN = -1
+PRIORITY_MAX = 2**32 - 1
+"""The largest priority of a job, as in Slurm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,10 @@ class Job:
         The log's number, or the index of the name in the table's ``labels``; -1 when unknown.
     restartable : int
         1 if the job may be killed and queued again, which happens once at most; else 0.
+    priority : int
+        The site's own, higher first; 0 where it says nothing.
+    tier : int
+        The highest tier of the partitions that it may use, higher first; 1 where it names none.
     """
 
     id: int
@@ -83,6 +91,8 @@ class Job:
     executable: int
     partition: int
     restartable: int = 0
+    priority: int = 0
+    tier: int = 1
 
 
 class JobTable:
@@ -184,6 +194,16 @@ class JobTable:
         return self.column(Column.RESTARTABLE)
 
     @property
+    def priority(self) -> IntArray:
+        """The site's priorities of the jobs, higher first, shape (jobs,)."""
+        return self.column(Column.PRIORITY)
+
+    @property
+    def tier(self) -> IntArray:
+        """The highest tiers of the partitions that jobs may use, higher first, shape (jobs,)."""
+        return self.column(Column.TIER)
+
+    @property
     def request(self) -> IntArray:
         """Per-unit requests, shape (jobs, resources)."""
         return np.asarray(self.columns[Column.REQUEST :]).T
@@ -270,6 +290,8 @@ def job_block(
     executable: Any = UNKNOWN,
     partition: Any = UNKNOWN,
     restartable: Any = 0,
+    priority: Any = 0,
+    tier: Any = 1,
 ) -> IntArray:
     """Build a job block from columns; scalars stand for constant columns.
 
@@ -286,7 +308,7 @@ def job_block(
     columns = (
         id, submit_s, units, requested_s, requested_s if expected_s is None else expected_s,
         requested_s if upper_s is None else upper_s, ewt_s,
-        user, group, queue, executable, partition, restartable,
+        user, group, queue, executable, partition, restartable, priority, tier,
     )  # fmt: skip
     for row, values in enumerate(columns):
         block[row] = values
@@ -362,10 +384,34 @@ class Terms:
     array_limit: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How the units of a job lie on its nodes; 0: nothing is asked for.
+
+    Attributes
+    ----------
+    units_per_node : int
+        Each of its nodes has exactly so many of its units.
+    units_per_node_min, units_per_node_max : int
+        The least and the most of its units on each of its nodes.
+    nodes_min, nodes_max : int
+        On how many nodes it is at least and at most.
+    """
+
+    units_per_node: int = 0
+    units_per_node_min: int = 0
+    units_per_node_max: int = 0
+    nodes_min: int = 0
+    nodes_max: int = 0
+
+
 FREE = Terms()
+ANYHOW = Spread()
 ANYWHERE = Access()
 WISHES = ("features", "nodelist", "exclude")
 """The fields of `Access` that hold texts."""
+SPREADS = ("units_per_node", "units_per_node_min", "units_per_node_max", "nodes_min", "nodes_max")
+"""The fields of `Spread`."""
 TERMS = ("licences", "array")
 """The fields of `Terms` that hold texts."""
 
@@ -408,6 +454,13 @@ class Workload:
         Which of these each job has; None: all the first.
     begin_s : int64 array, shape (jobs,), or None
         When each job may start at the earliest, seconds; -1 for at once. None: all at once.
+    spread : tuple of Spread
+        How the units of jobs lie on nodes.
+    spread_of : int64 array, shape (jobs,), or None
+        Which of these each job asks for; None: all the first.
+    together : int64 array, shape (jobs,), or None
+        How many units of the log each unit is, see `cpdispatch.access.spread`. None before the
+        workload is fitted to a system, and where no job says how its units are spread.
     """
 
     name: str
@@ -426,6 +479,9 @@ class Workload:
     terms: tuple[Terms, ...] = (FREE,)
     terms_of: IntArray | None = None
     begin_s: IntArray | None = None
+    spread: tuple[Spread, ...] = (ANYHOW,)
+    spread_of: IntArray | None = None
+    together: IntArray | None = None
 
     def __post_init__(self) -> None:
         jobs = len(self.table)
@@ -463,6 +519,8 @@ class Workload:
             access_of=None if self.access_of is None else self.access_of[positions],
             terms_of=None if self.terms_of is None else self.terms_of[positions],
             begin_s=None if self.begin_s is None else self.begin_s[positions],
+            spread_of=None if self.spread_of is None else self.spread_of[positions],
+            together=None if self.together is None else self.together[positions],
         )
 
     def asked(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
@@ -481,6 +539,10 @@ class Workload:
         """How many tasks of each job's array run at once at most, 0 for any; shape (jobs,)."""
         return self._of(self.terms_of, [terms.array_limit for terms in self.terms])
 
+    def spreads(self, what: str) -> IntArray:
+        """A field of `Spread` for each job, shape (jobs,)."""
+        return self._of(self.spread_of, [getattr(spread, what) for spread in self.spread])
+
     def exclusive(self) -> IntArray:
         """1 for each job whose units take whole nodes, else 0; shape (jobs,)."""
         return self._of(self.access_of, [access.exclusive for access in self.access])
@@ -490,7 +552,10 @@ class Workload:
         return np.broadcast_to(every[0], len(self)) if which is None else every[which]
 
 
-_COLUMNS = ("runtime_s", "preceding", "think_s", "access_of", "terms_of", "begin_s")
+_COLUMNS = (
+    "runtime_s", "preceding", "think_s", "access_of", "terms_of", "begin_s", "spread_of",
+    "together",
+)  # fmt: skip
 
 
 def _workload(parts: dict[str, Any]) -> Workload:

@@ -24,6 +24,8 @@ NODES_MAX = 1_000_000
 """Most nodes of a system: a mistyped number must not ask for more memory than there is."""
 WATTS_MAX = 1_000_000
 """Most watts of a unit of a resource type, or of an idle node."""
+USUAL_TIER, TIER_MAX = 1, 65_533
+"""The tier of a partition that states none, and the highest one, as in Slurm."""
 CELLS_MAX = 16_000_000
 """Most capacities of a system, nodes times resource types: 128 MB."""
 
@@ -59,12 +61,15 @@ class Partition:
         The longest requested time of a job that may use it, seconds.
     exclusive : bool
         Whether its jobs take whole nodes.
+    tier : int
+        Its jobs come before all of partitions of a lower tier.
     """
 
     name: str
     nodes: tuple[int, ...]
     limit_s: int | None = None
     exclusive: bool = False
+    tier: int = USUAL_TIER
 
 
 JOBS = "jobs"
@@ -153,6 +158,13 @@ class System:
         draws nothing. Empty where it is not known.
     idle_watts : mapping of str to int
         What a node of each group draws by itself, by the site's name of the group.
+    group_watts : mapping of str to mapping of str to int
+        What a unit of a resource type draws on the nodes of a group, where that is not ``watts``.
+    off_watts : mapping of str to int
+        What a node of each group draws while it is switched off; nothing where it is not named.
+    wake_s : mapping of str to int
+        How long a node of each group takes to be back when it is switched on. Nodes of groups that
+        are not named are never switched off.
     capacity : int64 array, shape (nodes, resources)
         A node that lacks a resource has capacity 0 of it.
     group_of : int64 array, shape (nodes,)
@@ -170,6 +182,9 @@ class System:
     licences: Mapping[str, int] = field(default_factory=dict)
     watts: Mapping[str, int] = field(default_factory=dict)
     idle_watts: Mapping[str, int] = field(default_factory=dict)
+    group_watts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    off_watts: Mapping[str, int] = field(default_factory=dict)
+    wake_s: Mapping[str, int] = field(default_factory=dict)
     capacity: IntArray = field(init=False, repr=False)
     group_of: IntArray = field(init=False, repr=False)
 
@@ -203,8 +218,22 @@ class System:
 
     @property
     def unit_watts(self) -> tuple[int, ...]:
-        """Watts of a unit of each resource type, in their order."""
-        return tuple(self.watts.get(name, 0) for name in self.resources)
+        """Watts of a unit of each resource type, in their order, where it draws the most."""
+        if not self.group_watts:
+            return tuple(self.watts.get(name, 0) for name in self.resources)
+        return tuple(np.where(self.capacity > 0, self.node_watts, 0).max(axis=0).tolist())
+
+    @property
+    def node_watts(self) -> IntArray:
+        """Watts of a unit of each resource type on each node, shape (nodes, resources)."""
+        rows = [
+            [
+                self.group_watts.get(group.site_name, {}).get(name, self.watts.get(name, 0))
+                for name in self.resources
+            ]
+            for group in self.groups
+        ]
+        return np.array(rows, dtype=np.int64)[self.group_of]
 
     @property
     def idle_total(self) -> int:
@@ -279,6 +308,27 @@ def ranges_of(nodes: Sequence[int]) -> str:
     return " ".join(f"{a}-{b}" if a < b else str(a) for a, b in parts)
 
 
+def with_capacity(system: System, capacity: IntArray) -> System:
+    """The system whose nodes have this capacity, each group split into runs of like nodes.
+
+    Parameters
+    ----------
+    system : System
+    capacity : int64 array, shape (nodes, resources)
+    """
+    groups, begin = [], 0
+    for group in system.groups:
+        rows = capacity[begin : begin + group.nodes]
+        cuts = np.flatnonzero((np.diff(rows, axis=0) != 0).any(axis=1)) + 1
+        for low, high in pairwise((0, *cuts.tolist(), group.nodes)):
+            name = group.name
+            if len(cuts):
+                name = f"{group.name}[{ranges_of(range(begin + low, begin + high))}]"
+            groups.append(NodeGroup(name, high - low, tuple(rows[low].tolist()), group.features))
+        begin += group.nodes
+    return replace(system, groups=tuple(groups))
+
+
 def _validate(system: System) -> None:
     def wrong(where: str, value: object, problem: str, advice: str = "") -> InputError:
         named = f"system {system.name}"
@@ -333,6 +383,8 @@ def _validate(system: System) -> None:
                 f"{where}.limit_s", partition.limit_s, f"must be 1 or more, {LIMIT} at most",
                 "leave it out where there is no limit",
             )  # fmt: skip
+        if not 0 <= partition.tier <= TIER_MAX:
+            raise wrong(f"{where}.tier", partition.tier, f"must be 0 or more, {TIER_MAX} at most")
         ascending = all(a < b for a, b in pairwise((-1, *partition.nodes, nodes)))
         if not partition.nodes or not ascending:
             raise wrong(
@@ -374,16 +426,43 @@ def _validate(system: System) -> None:
         if not 0 <= many <= LIMIT:
             raise wrong(f"licences.{name}", many, f"must be 0 or more, {LIMIT} at most")
     groups = {group.site_name for group in system.groups}
-    for where, of, known in (
-        ("watts", system.watts, system.resources), ("idle_watts", system.idle_watts, groups)
-    ):  # fmt: skip
+    for where, of, known, least, highest in (
+        ("watts", system.watts, system.resources, 0, WATTS_MAX),
+        ("idle_watts", system.idle_watts, groups, 0, WATTS_MAX),
+        ("off_watts", system.off_watts, groups, 0, WATTS_MAX),
+        ("wake_s", system.wake_s, groups, 1, LIMIT),
+    ):
         for name, drawn in of.items():
             if name not in known:
                 what = "resource type" if where == "watts" else "group"
                 problem = f"no such {what}{nearest(name, known)}"
                 raise wrong(f"{where}.{name}", drawn, problem, f"one of {', '.join(sorted(known))}")
+            if not least <= drawn <= highest:
+                problem = f"must be {least} or more, {highest} at most"
+                raise wrong(f"{where}.{name}", drawn, problem)
+    if system.group_watts and not system.watts:
+        problem = "it is not stated what a unit draws elsewhere"
+        raise wrong("group_watts", dict(system.group_watts), problem, "state watts, too")
+    for place, of in system.group_watts.items():
+        if place not in groups:
+            problem = f"no such group{nearest(place, groups)}"
+            advice = f"one of {', '.join(sorted(groups))}"
+            raise wrong(f"group_watts.{place}", dict(of), problem, advice)
+        for name, drawn in of.items():
+            if name not in system.resources:
+                problem = f"no such resource type{nearest(name, system.resources)}"
+                advice = f"one of {', '.join(system.resources)}"
+                raise wrong(f"group_watts.{place}.{name}", drawn, problem, advice)
             if not 0 <= drawn <= WATTS_MAX:
-                raise wrong(f"{where}.{name}", drawn, f"must be 0 or more, {WATTS_MAX} at most")
+                problem = f"must be 0 or more, {WATTS_MAX} at most"
+                raise wrong(f"group_watts.{place}.{name}", drawn, problem)
+    for place, drawn in system.off_watts.items():
+        if drawn > system.idle_watts.get(place, 0):
+            raise wrong(
+                f"off_watts.{place}", drawn,
+                f"more than the {system.idle_watts.get(place, 0)} W of an idle node",
+                "write less, or state idle_watts of the group",
+            )  # fmt: skip
     for queue, wait_s in system.expected_wait_s.items():
         if not 1 <= wait_s <= LIMIT:
             raise wrong(
@@ -482,6 +561,7 @@ class PartitionFile(msgspec.Struct, forbid_unknown_fields=True):
     nodes: str = EVERY_NODE
     limit_s: int | None = None
     exclusive: bool = False
+    tier: int = USUAL_TIER
 
 
 class LimitFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -517,6 +597,9 @@ class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     licences: dict[str, int] = {}
     watts: dict[str, int] = {}
     idle_watts: dict[str, int] = {}
+    group_watts: dict[str, dict[str, int]] = {}
+    off_watts: dict[str, int] = {}
+    wake_s: dict[str, int] = {}
 
 
 class _AccasimFile(msgspec.Struct):
@@ -529,10 +612,12 @@ def load(path: str | os.PathLike[str]) -> System:
 
     Ours has ``resources`` (names), ``groups`` (``name``, ``nodes``, ``capacity``), and optionally
     ``name``, ``memory_unit_kb``, ``expected_wait_s`` (queue -> seconds), ``features`` of a group
-    (names), ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``), ``limits``
-    (``most``, ``of``, ``per``, ``name``), ``maintenance`` (``from_s``, ``length_s``, ``nodes``,
-    ``every_s``, ``known_s``), ``licences`` (name -> how many), ``watts`` (resource
-    type -> watts of a unit) and ``idle_watts`` (group -> watts of a node). AccaSim's has ``groups``
+    (names), ``partitions`` (``name``, ``nodes``, ``limit_s``, ``exclusive``, ``tier``),
+    ``limits`` (``most``, ``of``, ``per``, ``name``), ``maintenance`` (``from_s``, ``length_s``,
+    ``nodes``, ``every_s``, ``known_s``), ``licences`` (name -> how many), ``watts`` (resource
+    type -> watts of a unit), ``group_watts`` (group -> resource type -> watts of a unit there),
+    ``idle_watts`` and ``off_watts`` (group -> watts of a node) and ``wake_s`` (group -> seconds).
+    AccaSim's has ``groups``
     (name -> {resource: capacity}) and ``resources`` (group -> number of nodes).
 
     Raises
@@ -581,6 +666,9 @@ def from_file(read: SystemFile, name: str = "") -> System:
         licences=read.licences,
         watts=read.watts,
         idle_watts=read.idle_watts,
+        group_watts=read.group_watts,
+        off_watts=read.off_watts,
+        wake_s=read.wake_s,
     )
     for index, window in enumerate(system.maintenance):
         try:
@@ -593,7 +681,7 @@ def from_file(read: SystemFile, name: str = "") -> System:
             nodes = system.named_nodes(given.nodes)
         except InputError as error:
             raise InputError(str(error), field=f"partitions[{index}]") from error
-        partitions.append(Partition(given.name, nodes, given.limit_s, given.exclusive))
+        partitions.append(Partition(given.name, nodes, given.limit_s, given.exclusive, given.tier))
     limits = tuple(
         Limit(given.most, given.of, ALSO.get(given.per, given.per), given.name)
         for given in read.limits
@@ -615,6 +703,7 @@ def system_as_dict(system: System) -> dict[str, Any]:
         {"name": p.name, "nodes": ranges_of(p.nodes)}
         | ({} if p.limit_s is None else {"limit_s": p.limit_s})
         | ({"exclusive": True} if p.exclusive else {})
+        | ({} if p.tier == USUAL_TIER else {"tier": p.tier})
         for p in system.partitions
     ]
     maintenance = [
@@ -639,6 +728,8 @@ def system_as_dict(system: System) -> dict[str, Any]:
             ("partitions", partitions), ("limits", limits), ("maintenance", maintenance),
             ("licences", dict(system.licences)),
             ("watts", dict(system.watts)), ("idle_watts", dict(system.idle_watts)),
+            ("group_watts", {group: dict(of) for group, of in system.group_watts.items()}),
+            ("off_watts", dict(system.off_watts)), ("wake_s", dict(system.wake_s)),
         )
         if value
     }  # fmt: skip

@@ -465,6 +465,8 @@ UNTUNED = {
     "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`",
 }  # fmt: skip
 """The dispatchers on logs that nothing was chosen on: the rules have the bound of `best`."""
+TARGET = 0.85
+"""How far `best` is to be below the best of the rules there."""
 
 
 def by_log_and_size(row: Row) -> tuple[bool, str, float]:
@@ -522,6 +524,46 @@ def untuned_best() -> list[str]:
         of = {row["rule"]: row for row in every if row["log"] == log}
         lines.append([log, of[rules[0]]["cuts"], *(interval(of[rule]) for rule in rules)])
     return markdown(["log", "cuts", *(UNTUNED[rule] for rule in rules)], lines)
+
+
+def untuned_known() -> list[str]:
+    """What `best` makes of requested times and of real runtimes, by log; relative to EASY."""
+    every = sorted(rows("untuned_known", size="all"), key=by_log_and_size)
+    lines = [
+        [row["log"], row["cuts"], known(row, "requested"), known(row, "real"), interval(row),
+         row["higher"], f"{row['requested_above']} / {row['real_above']}"]
+        for row in every
+    ]  # fmt: skip
+    head = ["log", "cuts", "requested times", "real runtimes", "the second over the first",
+            "cuts on which it is higher", "longest wait above 1.3"]  # fmt: skip
+    return markdown(head, lines)
+
+
+def untuned_gap() -> list[str]:
+    """What `best` would have to know to be so far below the best of the rules, by size of cut."""
+    lines = []
+    for row in sorted(rows("untuned_known", log="all"), key=by_log_and_size):
+        of = {r["dispatcher"]: r for r in rows("untuned", log="all", size=row["size"])}
+        if row["size"] == "all" or of["best"]["cuts"] != row["cuts"]:
+            continue
+        name, rule = min(
+            ((name, float(of[name]["slowdown"])) for name in UNTUNED if name != "best"),
+            key=lambda each: each[1],
+        )
+        jobs = "whole" if row["size"] == "0" else f"{int(row['size']):,}"
+        lines.append([
+            jobs, row["cuts"], row["requested"], of["best"]["slowdown"], row["real"],
+            f"{UNTUNED[name]}: {rule:.3f}", f"{TARGET * rule:.3f}",
+        ])  # fmt: skip
+    head = ["jobs", "cuts", "`best`, requested times", "`best`", "`best`, real runtimes",
+            "the best rule", "15 % below it"]  # fmt: skip
+    return markdown(head, lines)
+
+
+def known(row: Row, what: str) -> str:
+    """A mean of `untuned_known.csv` with its interval."""
+    ends = {f"slowdown{end}": row[f"{what}{end}"] for end in ("", "_low", "_high")}
+    return interval({"cuts": row["cuts"], **ends})
 
 
 def untuned_conclusions() -> list[str]:
@@ -737,6 +779,19 @@ def energy_hours() -> list[str]:
     return markdown(head, lines, texts=1)
 
 
+def energy_off() -> list[str]:
+    """What switching idle nodes off brings."""
+    lines = [
+        ["never" if row["value"] == "0" else f"{row['value']} min", row["draws"],
+         over_draws(row, "energy_kwh", 0), over_draws(row, "nodes_off_h", 0),
+         over_draws(row, "wait_s_mean", 1, 1 / 60), over_draws(row, "bounded_slowdown_mean", 1)]
+        for row in sorted(rows("energy_off"), key=lambda row: float(row["value"]))
+    ]  # fmt: skip
+    head = ["switched off after", "draws", "energy kWh", "hours off, all nodes", "mean wait min",
+            "mean bounded slowdown"]  # fmt: skip
+    return markdown(head, lines, texts=1)
+
+
 def energy_failures() -> list[str]:
     """EASY, and the allocation that knows which nodes failed."""
     lines = [
@@ -748,6 +803,20 @@ def energy_failures() -> list[str]:
     head = ["shape", "dispatcher", "draws", "work lost %", "jobs queued again",
             "mean bounded slowdown"]  # fmt: skip
     return markdown(head, lines, texts=2)
+
+
+def failures() -> list[str]:
+    """A year of failing nodes."""
+    lines = [
+        [f"`{row['dispatcher']}`", row["draws"], over_draws(row, "node_failures", 0),
+         over_draws(row, "requeues", 0), over_draws(row, "failed", 0),
+         over_draws(row, "wasted_share", 1, 100), over_draws(row, "wait_s_mean", 1, 1 / 3600),
+         over_draws(row, "bounded_slowdown_mean", 0)]
+        for row in rows("failures")
+    ]  # fmt: skip
+    head = ["dispatcher", "draws", "failures", "jobs queued again", "jobs that failed",
+            "work lost %", "mean wait h", "mean bounded slowdown"]  # fmt: skip
+    return markdown(head, lines, texts=1)
 
 
 PLANNING = {
@@ -773,6 +842,48 @@ def planning() -> list[str]:
             ]
             lines.append([load, name, of["hcp:limit=0.2"]["draws"], *cells])
     return markdown(["load", "durations", "draws", *PLANNING.values()], lines, texts=2)
+
+
+def planning_predicted() -> list[str]:
+    """What predictions bring EASY by SAF, by how far they are believed."""
+    rule = "easy-saf-saf:wait=0.8"
+    columns = {
+        ("mixture", f"{rule},limits=requested"): "the order",
+        ("mixture", f"{rule},limits=upper"): "the order, queued jobs (`upper`)",
+        ("mixture", rule): "the order, queued and running jobs",
+        ("actual", rule): "known durations",
+    }
+    lines = []
+    for load in ("eurora", "gaia", "kit"):
+        every = rows("planning_predicted", load=load)
+        of = {(row["predictor"], row["dispatcher"]): row for row in every}
+        lines.append([load, *(f"{around(of[key])}, {of[key]['draws']}" for key in columns)])
+    return markdown(["load", *columns.values()], lines)
+
+
+def planning_short() -> list[str]:
+    """The same for durations that are requested, to two places, without variants of the plan."""
+    names = [name for name in PLANNING if "release" not in name]
+    lines = []
+    for load in ("eurora", "gaia", "kit"):
+        of = {row["dispatcher"]: row for row in rows("planning", load=load, predictor="walltime")}
+        columns = ("slowdown", "slowdown_low", "slowdown_high")
+        cells = [
+            "{:.2f} ({:.2f} to {:.2f})".format(*(float(of[name][column]) for column in columns))
+            for name in names
+        ]
+        lines.append([load, *cells])
+    return markdown(["load", *(PLANNING[name] for name in names)], lines)
+
+
+def planning_times() -> list[str]:
+    """How long a decision of the engine takes in these replays."""
+    engine = [name for name in PLANNING if name.startswith("hcp")]
+    lines = []
+    for load in ("eurora", "gaia", "kit"):
+        of = {row["dispatcher"]: row for row in rows("planning", load=load, predictor="walltime")}
+        lines.append([load, *(of[name]["decision_ms"] for name in engine)])
+    return markdown(["load", *(f"{PLANNING[name]}, ms" for name in engine)], lines)
 
 
 def percent(share: str, digits: int = 0) -> str:
@@ -828,6 +939,9 @@ def postponing() -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "planning": planning,
+    "planning_predicted": planning_predicted,
+    "planning_short": planning_short,
+    "planning_times": planning_times,
     "dumps": dumps,
     "dumps_corpus": dumps_corpus,
     "optima": optima,
@@ -852,6 +966,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "untuned_all": untuned_all,
     "untuned_best": untuned_best,
     "untuned_conclusions": untuned_conclusions,
+    "untuned_gap": untuned_gap,
+    "untuned_known": untuned_known,
     "orderings_whole": orderings_whole,
     "orderings": orderings,
     "orderings_fit": orderings_fit,
@@ -862,7 +978,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "test_runs_loads": test_runs_loads,
     "energy_caps": energy_caps,
     "energy_hours": energy_hours,
+    "energy_off": energy_off,
     "energy_failures": energy_failures,
+    "failures": failures,
 }
 
 

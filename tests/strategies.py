@@ -358,11 +358,16 @@ def schedules(draw: st.DrawFn) -> tuple[pd.DataFrame, System]:
 
 @st.composite
 def workloads(
-    draw: st.DrawFn, system: System, max_jobs: int = 20, upper_bounds: bool = False
+    draw: st.DrawFn,
+    system: System,
+    max_jobs: int = 20,
+    upper_bounds: bool = False,
+    tiers: bool = False,
 ) -> Workload:
     """Workloads that crowd a system; requests may be 0 of anything, some jobs may never fit.
 
-    With ``upper_bounds`` no job runs longer than it asked for.
+    With ``upper_bounds`` no job runs longer than it asked for. With ``tiers`` jobs may be of
+    several.
     """
     jobs = draw(st.integers(1, max_jobs))
     submit = sorted(draw(st.lists(st.integers(0, 40), min_size=jobs, max_size=jobs)))
@@ -375,6 +380,10 @@ def workloads(
         requested_s=np.maximum(1, np.array(runtime) + slack),
         request=np.array([draw(requests(system)) for _ in range(jobs)]),
         queue=draw(st.lists(st.integers(-1, 1), min_size=jobs, max_size=jobs)),
+        priority=draw(st.lists(st.integers(0, 2), min_size=jobs, max_size=jobs)),
+        tier=draw(st.just(1) | st.lists(st.integers(0, 2), min_size=jobs, max_size=jobs))
+        if tiers
+        else 1,
     )
     none = np.full(jobs, -1, dtype=np.int64)
     return Workload(

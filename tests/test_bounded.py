@@ -35,7 +35,7 @@ RULES = (
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Workload, System]:
     system = draw(systems(max_nodes=4))
-    return draw(workloads(system)), system
+    return draw(workloads(system, tiers=True)), system
 
 
 def easy_waits(run: Run) -> list[float]:

@@ -660,7 +660,7 @@ def test_an_interrupted_campaign_goes_on_from_its_checkpoints(tmp_path: Path) ->
 FAILING = """
 from cpdispatch.dispatch import make
 class Failing:
-    name = "failures.failing:Failing"
+    name = "of_my_own.failing:Failing"
     def dispatch(self, instance):
         raise ZeroDivisionError("no way")
 """
@@ -671,19 +671,19 @@ def test_a_failed_run_hides_no_other(
     cores: int, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:  # fmt: skip
-    (tmp_path / "failures").mkdir()
-    (tmp_path / "failures" / "failing.py").write_text(FAILING)
+    (tmp_path / "of_my_own").mkdir()
+    (tmp_path / "of_my_own" / "failing.py").write_text(FAILING)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    names = ["-d", "easy", "-d", "failures.failing:Failing", "-d", "fifo"]
+    names = ["-d", "easy", "-d", "of_my_own.failing:Failing", "-d", "fifo"]
     command = ["simulate", str(log), *names, "--cores", str(cores)]
     assert cli.run(command) == 2
     out, err = (text.decode() for text in capsysbinary.readouterr())
     assert "easy" in out
     assert "fifo" in out
     assert "Failing" not in out
-    raised = "dispatcher failures.failing:Failing raised ZeroDivisionError: no way"
-    failed = f"1 of 3 tasks failed: small, failures.failing:Failing: {raised}"
+    raised = "dispatcher of_my_own.failing:Failing raised ZeroDivisionError: no way"
+    failed = f"1 of 3 tasks failed: small, of_my_own.failing:Failing: {raised}"
     assert err.startswith(f"cpdispatch: {failed}")
     assert cli.run([*command, "--json"]) == 2
     told = msgspec.json.decode(capsysbinary.readouterr().out)
@@ -992,7 +992,7 @@ def test_a_signal_saves_the_run_and_says_how_it_goes_on(
         "--resume to the same command to go on from there\n"
     ))  # fmt: skip
     assert signal.getsignal(number) == before
-    assert [path.name for path in out.iterdir()] == ["checkpoint.pickle"]
+    assert {path.name for path in out.iterdir()} == {"checkpoint.pickle", "log.pickle"}
     assert said(capsys, *command, "--resume")[0] == 0
     run = Run.load(out)
     assert verify.run(run.jobs, run.system) == []
@@ -1110,7 +1110,7 @@ def test_a_run_saves_itself_when_its_terminal_is_gone(tmp_path: Path) -> None:
         seen += os.read(outer, 1024)
     os.close(outer)
     assert running.wait() == 129
-    assert [path.name for path in out.iterdir()] == ["checkpoint.pickle"]
+    assert {path.name for path in out.iterdir()} == {"checkpoint.pickle", "log.pickle"}
 
 
 @pytest.mark.parametrize("names", [["-d", "easy"], ["-d", "easy", "-d", "fifo"]])

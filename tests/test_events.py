@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cpdispatch import cli
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.events import Draw, Event, as_csv, load, read
+from cpdispatch.events import Checkpoints, Draw, Event, as_csv, load, read
 from cpdispatch.system import NodeGroup, System
 
 SYSTEM = System("six", ("core",), (NodeGroup("thin", 4, (1,)), NodeGroup("wide", 2, (8,))))
@@ -64,7 +65,7 @@ def test_distributions_are_read() -> None:
             "5,explode,1",
             "kind",
             "'explode'",
-            "write fail, repair, drain, undrain, leave, join or maintain",
+            "write fail, repair, drain, undrain, leave, join, maintain or capacity",
         ),
         ("5,fial,1", "kind", "'fial'", "did you mean fail?"),
         ("5,repair,1", "kind", "'repair'", "node 1 is not down; write a row with fail before it"),
@@ -124,6 +125,33 @@ def test_a_wrong_distribution_is_one_clear_error(given: list[str], says: str) ->
 
 
 @pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("cost=2min", "every is missing; write it as every=1h,cost=2min"),
+        ("every=soon", "'soon'"),
+        ("every=0s", "every"),
+        ("often=1h", "has no parameter 'often'"),
+    ],
+)
+def test_wrong_checkpoints_are_one_clear_error(given: str, says: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read("exponential:mtbf=3d,repair=4h", checkpoints=given)
+    assert "--checkpoints" in str(raised.value)
+    assert says in str(raised.value)
+
+
+def test_checkpoints_are_made_between_parts_of_the_work() -> None:
+    every = Checkpoints(10, 3)
+    assert every.with_cost(np.array([0, 1, 10, 11, 20, 21, 100])).tolist() == [
+        0, 1, 10, 14, 23, 27, 127,
+    ]  # fmt: skip
+    assert [every.saved_s(ran_s) for ran_s in (0, 12, 13, 25, 26)] == [0, 0, 13, 13, 26]
+    assert read("exponential:mtbf=3d,repair=4h", checkpoints="every=1h").checkpoints == Checkpoints(
+        3600
+    )
+
+
+@pytest.mark.parametrize(
     ("lines", "says"),
     [
         (["5,leave,0 1", "6,leave,0"], "node 0 is out of the system since 5; write its join"),
@@ -136,6 +164,42 @@ def test_a_node_leaves_and_joins_in_turn(tmp_path: Path, lines: list[str], says:
     with pytest.raises(InputError) as raised:
         read(written(tmp_path, *lines)).trace(SYSTEM)
     assert all(part in str(raised.value) for part in says.split("; "))
+
+
+@pytest.mark.parametrize(
+    ("lines", "field", "says"),
+    [
+        (["5,capacity,0,"], "capacity", "needs what the nodes have from then on; write it as"),
+        (["5,capacity,0,core"], "capacity", "write it as gpu=1"),
+        (["5,capacity,0,core=-1"], "capacity", "write it as gpu=1"),
+        (["5,capacity,0,core=1 core=1"], "capacity", "core is named twice"),
+        (["5,capacity,0,cor=1"], "capacity", "no such resource type; did you mean core?"),
+        (["5,capacity,0,core=2"], "capacity", "node 0 has 1 core by the system's file"),
+        (["5,capacity,wide,core=0"], "capacity", "node 4 has nothing left; write fail or leave"),
+        (["5,capacity,4,core=1", "5,capacity,4 5,core=2"], "time", "twice in the same second"),
+        (["5,fail,0,core=1"], "capacity", "only changes of capacity have this; write capacity"),
+    ],
+)
+def test_what_a_node_has_is_said_in_a_row(
+    tmp_path: Path, lines: list[str], field: str, says: str
+) -> None:
+    path = written(tmp_path, *lines, header="time,kind,nodes,capacity")
+    with pytest.raises(InputError) as raised:
+        read(path).trace(SYSTEM)
+    text = str(raised.value)
+    assert text.startswith(f"{path}:{len(lines) + 1}: field {field}: "), text
+    assert all(part in text for part in says.split("; ")), text
+
+
+def test_changes_of_capacity_are_read_and_written(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "5,capacity,4,core=3,,", "6,fail,0,,,", "7,maintain,5,,9,",
+        header="time,kind,nodes,capacity,until,known",
+    )  # fmt: skip
+    found = read(path).trace(SYSTEM)
+    assert found[0] == Event(5, "capacity", (4,), capacity=(("core", 3),))
+    (tmp_path / "again.csv").write_bytes(as_csv(found))
+    assert load(tmp_path / "again.csv", SYSTEM) == found
 
 
 def test_failures_are_not_drawn_beside_a_file_of_them(tmp_path: Path) -> None:
@@ -161,11 +225,13 @@ def test_the_command_line_says_what_is_wrong_before_it_runs(
     (tmp_path / "far").mkdir()
     far = written(tmp_path / "far", "1,fail,7")
     events = ["--events", written(tmp_path, "10,fail,0", "30,repair,0")]
+    kept = [*events, "--checkpoints", "every=1h"]
     for more, says in (
         (["--requeue", "all"], "--requeue all needs --events"),
-        ([*events, "--idempotent"], "--events and --idempotent exclude each other"),
-        ([*events, "--restart-cost", "5s", "--restartable", "all"], "--restart-cost exclude"),
-        ([*events, "-d", "easy:test=120", "--restartable", "all"], "makes test runs"),
+        (["--checkpoints", "every=1h"], "--checkpoints every=1h needs --events"),
+        ([*kept, "--idempotent"], "--checkpoints and --idempotent exclude each other"),
+        ([*kept, "--restart-cost", "5s", "--restartable", "all"], "--restart-cost exclude"),
+        ([*kept, "-d", "easy:test=120", "--restartable", "all"], "where jobs write checkpoints"),
         (["--events", far], "field nodes"),
         (["--events", str(tmp_path / "none.csv")], "no such file"),
     ):

@@ -19,16 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import cli
-from cpdispatch.analyze.moment import moment
+from cpdispatch.analyze.moment import Moment, moment
 from cpdispatch.cli import output, watch
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, InterruptedRunError
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Watch, live, simulate
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.live import STATUS, Live
-from cpdispatch.simulator.replay import finished
+from cpdispatch.simulator.replay import finished, so_far
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import System
+from cpdispatch.system import NAMED, Limit, System
+from cpdispatch.workloads import prepare
+from cpdispatch.workloads.generate import EURORA, generate
+from cpdispatch.workloads.restarts import mark
 from tests.simulator.cases import workload
 from tests.strategies import systems, workloads
 
@@ -120,6 +123,7 @@ def replay_all(log: Workload, system: System, compiled: bool, look: Any) -> None
     general: dict[str, Any] = {
         "dependencies": False, "starvation": None, "idempotent": False, "restart_cost_s": 0,
         "events": None, "data": (), "power_cap": None, "energy_price": None,
+        "switch_off_s": None,
     }  # fmt: skip
     made, _ = replay._begun(log, system, "easy", None, rules, general, DEFAULTS, compiled)
     simulation = made.simulation
@@ -304,10 +308,119 @@ def test_status_shows_a_moment(
     assert "time 9999 is outside of the run: it goes from 0 to" in err
 
 
-def test_status_of_an_unfinished_run_is_an_error(
+def test_status_of_a_run_without_a_checkpoint_says_so(
     running: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = said(capsys, "status", running, "--at", 1)
     assert code == 2
-    assert "holds no finished run" in err
+    assert "is not finished and has no checkpoint yet" in err
     assert "cpdispatch watch" in err
+
+
+def random_log(jobs: int) -> Workload:
+    """Jobs for 16 processors, more than these can take."""
+    rng = np.random.default_rng(7)
+    submit = np.sort(rng.integers(0, jobs * 100, jobs)).tolist()
+    units, requested = rng.integers(1, 12, jobs).tolist(), rng.integers(60, 1_000, jobs).tolist()
+    runtime = [int(rng.integers(1, most + 1)) for most in requested]
+    return workload(list(zip(submit, units, requested, runtime, strict=True)))
+
+
+def stopped(log: Workload, system: System, folder: Path, after: int, **how: Any) -> bool:
+    """Whether a replay was stopped after so many looks, with a checkpoint in the folder."""
+    looks = iter(range(after))
+    try:
+        simulate(log, system, watch=Watch(folder=folder, stop=lambda: next(looks, -1) < 0), **how)
+    except InterruptedRunError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"dispatcher": "easy"},
+        {"dispatcher": "easy", "compiled": False},
+        {"dispatcher": "easy:test=120", "correction": "requested"},
+        {"dispatcher": "easy:test=120", "compiled": False},
+        {"dispatcher": "conservative"},
+        {"dispatcher": "best", "predictor": "last2"},
+        {"dispatcher": "prb"},
+        {"dispatcher": "easy", "events": "exponential:mtbf=1d,repair=1h"},
+        {"dispatcher": "easy-saf-saf", "trigger": "event", "predictor": "last2"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", ["pool", "nodes", "limits"])
+def test_what_a_checkpoint_knows_is_what_the_finished_run_says(
+    shape: str, how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cpdispatch.simulator.replay._MOMENT_S", 0.0)
+    monkeypatch.setattr("cpdispatch.simulator.replay._EVERY", 1)
+    if shape == "pool" and "events" in how:
+        pytest.skip("a failure of the only node would stop all jobs at once")
+    system, log = System.pool(16), random_log(120)
+    if shape != "pool":
+        log, system = prepare(generate(EURORA, 120, 4, 2.0), NAMED["eurora"])
+    if shape == "limits":
+        system = replace(system, limits=(Limit(3, per="user"),))
+    log = mark(log, 0.7) if "test" in how["dispatcher"] else log
+    whole = simulate(log, system, **how)
+    decisions = len(whole.decisions)
+    for after in (1, decisions // 3, decisions - 2):
+        folder = tmp_path / str(after)
+        folder.mkdir()
+        assert stopped(log, system, folder, after, **how)
+        run, until_s = so_far(folder)
+        submits = log.table.submit_s[log.table.submit_s <= until_s]
+        times = np.unique(np.append(np.linspace(submits[0], until_s, 7).astype(int), submits[-3:]))
+        if how.get("trigger") == "event":  # that second may not be over yet
+            times = times[times < until_s]
+        started = whole.job_table.column("start").to_pylist()
+        later = {job + 1 for job, start_s in enumerate(started) if start_s > until_s}
+        for at_s in times.tolist():
+            found = moment(run.occupancy, at_s, until_s)
+            assert found == known(moment(whole.occupancy, at_s), found, later, until_s)
+
+
+def known(whole: Moment, found: Moment, later: set[int], until_s: int) -> Moment:
+    """A moment of a run that is over, as it can be known at a time before.
+
+    Of jobs that start ``later`` an attempt may be known that was for nothing.
+    """
+    running = [
+        replace(job, end_s=None if job.end_s is None or job.end_s > until_s else job.end_s)
+        for job in whole.running
+    ]
+    attempt_s = {job.job: job.start_s for job in found.waiting}
+    waiting = [
+        replace(job, start_s=attempt_s.get(job.job)) if job.job in later else job
+        for job in whole.waiting
+    ]
+    return replace(whole, running=tuple(running), waiting=tuple(waiting))
+
+
+def test_status_shows_a_run_that_was_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert stopped(workload(ROWS), POOL, tmp_path, 3, dispatcher="easy", compiled=False)
+    code, out, err = said(capsys, "status", tmp_path, "--at", 130)
+    assert (code, err) == (0, "")
+    for text in (
+        "easy (case on 4) at 130 s: 1 running, 2 waiting",
+        "Not finished; its last checkpoint is at 180 s.",
+        "  1        0        -      3  0",
+        "  2      4       70 s    not yet  core: room for 1 of 4 units",
+    ):
+        assert text in out
+    _, out, _ = said(capsys, "status", tmp_path, "--at", 130, "--json")
+    (only,) = json.loads(out)["moments"]
+    assert (only["known_until_s"], only["moment"]["running"][0]["end_s"]) == (180, None)
+    code, out, err = said(capsys, "status", tmp_path, "--at", 181)
+    assert (code, out) == (2, "")
+    assert "time 181 is outside of the run: it goes from 0 to 180 s so far" in err
+    (tmp_path / "checkpoint.pickle").write_bytes(b"nonsense")
+    code, _, err = said(capsys, "status", tmp_path, "--at", 130)
+    assert code == 2
+    assert "checkpoint.pickle: is damaged" in err

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from cpdispatch import cli, verify
 from cpdispatch.analyze.compare import duration
+from cpdispatch.cli.output import table_of
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment import whatif
 from cpdispatch.experiment.runs import safe
@@ -197,3 +200,13 @@ def test_a_limit_on_what_there_is_not_is_an_error(
     code, _, err = said(capsys, log, "--system", "8", "--system", "gpu per user=1")
     assert code == 2
     assert "there is nothing of this name to count" in " ".join(err.split())
+
+
+def test_a_narrow_terminal_cuts_no_name() -> None:
+    table = table_of("", ("dispatcher",), ("utilisation",))
+    table.add_row("easy-spf-spf:wait=0.8", "66.7%")
+    told = StringIO()
+    Console(file=told, width=20).print(table)
+    assert "…" not in told.getvalue()
+    names = (line.split("  ")[0] for line in told.getvalue().splitlines()[1:])
+    assert "easy-spf-spf:wait=0.8" in "".join(name.strip() for name in names)

@@ -5,20 +5,25 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cpdispatch import dispatch, verify
-from cpdispatch.decision import Decision, Placements
+from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.errors import InputError
 from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, dump, load, loads, to_json
+from cpdispatch.solution import explain
+from cpdispatch.verify.violation import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ("easy", "conservative", "pcp:model=copies", "pcp:model=counts", "pcp:model=boxes", "hcp")
 NOW = 1000
+PLAIN = [{"name": "n", "nodes": 4, "capacity": [4, 0, 16]}]
 JOB: dict[str, Any] = {"id": 7, "submit": 900, "duration": 60, "units": 4, "unit": [1, 0, 1]}
 
 
@@ -155,6 +160,67 @@ def test_verify_reports_a_job_where_it_may_not_be(job: dict[str, Any], at: dict[
     assert not refused(file_of(harmless), at)
 
 
+# ------------------------------------------------------------- each family in each formulation
+
+FORMULATIONS = (*MODELS, "thesis-pcp5", "thesis-hcp3")
+Fields = dict[str, Any]
+FAMILIES: dict[str, tuple[Fields, Fields, Fields, Fields]] = {
+    # what can be kept, what cannot, what holds anyway, and the same job without it
+    "partition": ({"partition": "batch"}, {"partition": "gpu", "requested": 101},
+                  {"partition": "batch,gpu"}, {}),
+    "features": ({"features": "a100"}, {"features": "a100", "units": 9}, {"features": "ib"}, {}),
+    "nodelist": ({"nodelist": "1-2"}, {"nodelist": "0", "units": 5}, {"nodelist": "all"}, {}),
+    "exclude": ({"exclude": "3"}, {"exclude": "1-3", "units": 5}, {"exclude": ""}, {}),
+    "exclusive": ({"exclusive": True, "units": 2}, {"exclusive": True, "units": 5},
+                  {"exclusive": False}, {}),
+    "units_per_node": ({"units_per_node": 2}, {"units_per_node": 5, "units": 10},
+                       {"units_per_node": 1, "units": 1}, {"units": 1}),
+    "units_per_node_min": ({"units_per_node_min": 4}, {"units_per_node_min": 5, "units": 10},
+                           {"units_per_node_min": 1}, {}),
+    "units_per_node_max": ({"units_per_node_max": 1}, {"units_per_node_max": 1, "units": 5},
+                           {"units_per_node_max": 4}, {}),
+    "nodes_min": ({"nodes_min": 3}, {"nodes_min": 5, "units": 5}, {"nodes_min": 1}, {}),
+    "nodes_max": ({"nodes_max": 1}, {"nodes_max": 1, "units": 9}, {"nodes_max": 4}, {}),
+    "node": ({"units_per_node": 4, "node": [0, 0, 5]}, {"units_per_node": 2, "node": [0, 1, 0]},
+             {"units_per_node": 1, "units": 1, "node": [0, 0, 0]}, {"units": 1}),
+    "hold": ({"hold": False}, {"hold": True}, {"hold": False}, {}),
+    "earliest": ({"earliest": NOW}, {"earliest": NOW + 1}, {"earliest": NOW - 9}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", FORMULATIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_formulation_keeps_what_it_can_and_starts_nothing_else(
+    family: str, model: str
+) -> None:
+    kept, impossible, harmless, plain = FAMILIES[family]
+    (places,) = started(file_of(kept), model)
+    assert places is not None
+    # The job that cannot start holds back nobody.
+    assert started(file_of(impossible, {"units": 1}), model)[0] is None
+    assert started(file_of(harmless), model) == started(file_of(plain), model)
+
+
+def test_a_job_that_is_held_is_said_to_be_held() -> None:
+    problem = read(file_of({"hold": True}, {"id": 8}))
+    decision = dispatch.answer_of(dispatch.make("easy"), problem)
+    assert explain(problem, decision, 0) == "is held"
+    assert to_json(loads(to_json(problem))) == to_json(problem)
+    with pytest.raises(InputError, match="does not say where jobs may run"):
+        read(file_of({"hold": True}, format=FORMAT, partitions=[], groups=PLAIN))
+
+
+def test_priorities_need_the_second_format_and_are_written_again() -> None:
+    problem = read(file_of({"priority": 7}, {}, partitions=[], groups=PLAIN))
+    assert problem.queue.priority.tolist() == [7, 0]
+    assert to_json(loads(to_json(problem))) == to_json(problem)
+    for value, complaint in ((-1, "negative"), (2**32, "must be 4294967295 or less")):
+        with pytest.raises(InputError, match=complaint):
+            read(file_of({"priority": value}))
+    with pytest.raises(InputError, match="has no priorities"):
+        read(file_of({"priority": 7}, format=FORMAT, partitions=[], groups=PLAIN))
+
+
 # ------------------------------------------------------------------------- what holds nodes already
 
 
@@ -206,7 +272,9 @@ def test_what_was_read_is_dumped_with_its_resource_types(tmp_path: Path) -> None
         ({"units_per_node_max": 0}, "queue[0].units_per_node_max", "must be 1 or more (found 0)"),
         ({"nodes_min": 5}, "queue[0].nodes_min", "the job has 4 units (found 5)"),
         ({"units_per_node": 3}, "queue[0].units_per_node", "state a divisor of units"),
-        ({"units_per_node": 2, "nodes_min": 2}, "queue[0].nodes_min", "state one of the two"),
+        ({"units_per_node": 2, "units_per_node_max": 2}, "queue[0].units_per_node_max", "one of"),
+        ({"units_per_node": 2, "nodes_min": 3}, "queue[0].units_per_node", "groups of 2 to 1"),
+        ({"units": 7, "nodes_max": 4, "nodes_min": 2}, "queue[0].nodes_min", "groups of 2 to 6"),
         ({"node": [0, 0, 1]}, "queue[0].node", "state units_per_node or exclusive"),
         ({"node": [0, 1], "exclusive": True}, "queue[0].node", "one number for each"),
         ({"partition": "gpus"}, "partition", "did you mean gpu?"),
@@ -214,7 +282,7 @@ def test_what_was_read_is_dumped_with_its_resource_types(tmp_path: Path) -> None
         ({"nodelist": "4"}, "nodelist", "no such node"),
         ({"units_per_node": 2, "restartable": True,
           "stopped": {"start": 950, "nodes": {"0": 3, "1": 1}}},
-         "queue[0].stopped.nodes.0", "the job has 2 units on each of its nodes (found 3)"),
+         "queue[0].stopped.nodes.0", "the job's units are on nodes by 2 (found 3)"),
     ],
 )  # fmt: skip
 def test_a_wrong_wish_is_refused_by_its_place(
@@ -256,3 +324,21 @@ def test_random_files_are_answered_by_what_their_names_say(part: int) -> None:
         found += [f"instance {seed}: {line}" for line in wrong]
     assert found == []
     assert starts > 50
+
+
+@pytest.mark.parametrize(("units", "most", "is_late"), [(5, 2, False), (15, 4, True)])
+def test_a_limit_on_units_makes_a_job_no_wider(units: int, most: int, is_late: bool) -> None:
+    """It has waited for 100 s. Starved are jobs of a quarter after 105 s, of three after 75 s."""
+    job = {"id": 7, "submit": 900, "units": units, "unit": [1], "units_per_node_max": most}
+    problem = read({
+        "format": FORMAT_OF_RESTARTS, "time": NOW, "resources": ["core"],
+        "groups": [{"name": "a", "nodes": 4, "capacity": [5]}],
+        "queue": [job | {"duration": 60}],
+        "starvation": {"threshold": 120, "bound": 100, "wide": 500},
+    })  # fmt: skip
+    assert problem.starved().tolist() == [is_late]
+    decision = dispatch.make("hcp:wait=off").dispatch(problem)
+    reserved = np.array([Reason.RESERVED], dtype=np.int8)
+    late = replace(decision, start_s=np.array([1198]), reason=reserved)
+    kinds = {violation.kind for violation in verify.decision(problem, late)}
+    assert (Kind.STARVATION in kinds) == is_late

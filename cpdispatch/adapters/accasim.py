@@ -40,8 +40,17 @@ from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
 from cpdispatch.errors import DecisionError, InputError, UsageError
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Running, is_number
-from cpdispatch.jobs import LABELLED, UNKNOWN, Column, JobTable
-from cpdispatch.system import LIMIT, NodeGroup, System
+from cpdispatch.jobs import (
+    LABELLED,
+    PRIORITY_MAX,
+    SPREADS,
+    TERMS,
+    UNKNOWN,
+    WISHES,
+    Column,
+    JobTable,
+)
+from cpdispatch.system import LIMIT, USUAL_TIER, NodeGroup, System
 
 Plan: TypeAlias = list[tuple[int | None, str, list[str]]]
 """AccaSim's form of a decision: (time, job, a node's name for each unit).
@@ -54,6 +63,8 @@ NAMED_FROM = 2**47
 """First number for ids that are no numbers: above every one that is taken as it stands."""
 
 _NAMED_AS = {"user": "user_id", "group": "group_id"}
+_UNHEEDED = (*WISHES, *TERMS, *SPREADS, "exclusive", "array_limit", "begin", "hold")
+"""Attributes of jobs by which `cpdispatch simulate` would keep them to nodes, or back."""
 _REFUSED = (int(Reason.NEVER_FITS), int(Reason.REJECTED))
 
 
@@ -181,7 +192,8 @@ def scheduler(
         When AccaSim is not installed, there is no such dispatcher, or it makes test runs. During
         the simulation: `DecisionError` when the dispatcher answers with an infeasible decision, or
         leaves jobs on an idle system for ever; `InputError` when a job lacks what a dispatcher
-        needs.
+        needs, or has an attribute that AccaSim's resource manager could not keep to, such as
+        ``features``, ``exclusive`` or ``licences``.
     """
     if isinstance(dispatcher, str):
         dispatcher = dispatch.make(dispatcher, settings)
@@ -377,8 +389,28 @@ class Bridge:
             value = getattr(job, _NAMED_AS.get(name, name), None)
             column[Column[name.upper()]] = self._label(name, value)
         column[Column.RESTARTABLE] = 0  # AccaSim cannot kill a job and queue it again
+        column[Column.PRIORITY] = self._priority(job)
+        column[Column.TIER] = USUAL_TIER
         column[Column.REQUEST :] = request
         return column
+
+    def _priority(self, job: Event) -> int:
+        """The site's priority, where AccaSim's reader gave the job one."""
+        for name in _UNHEEDED:
+            if getattr(job, name, None):
+                raise InputError(
+                    "is not heeded inside AccaSim, which does not know it",
+                    file=f"AccaSim's job {job.id}", field=name, value=getattr(job, name),
+                    advice="replay the log with `cpdispatch simulate`, or leave the attribute out",
+                )  # fmt: skip
+        value = getattr(job, "priority", None) or 0
+        if not isinstance(value, int):
+            raise InputError(
+                "no whole number", file=f"AccaSim's job {job.id}", field="priority", value=value,
+                advice="correct it where the job is read, in AccaSim's reader or tweak function",
+            )  # fmt: skip
+        _need(job, "priority", value, 0, PRIORITY_MAX)
+        return value
 
     def _number(self, name: str) -> int:
         """The number that a job's name is, or else a new one."""
@@ -477,11 +509,11 @@ class Bridge:
         return plan
 
 
-def _need(job: Event, name: str, value: int, least: int) -> None:
-    """Raise unless a number of a job lies between ``least`` and `LIMIT`."""
-    if not least <= value <= LIMIT:
+def _need(job: Event, name: str, value: int, least: int, most: int = LIMIT) -> None:
+    """Raise unless a number of a job lies between ``least`` and ``most``."""
+    if not least <= value <= most:
         raise InputError(
-            f"from {least} to {LIMIT} is needed",
+            f"from {least} to {most} is needed",
             file=f"AccaSim's job {job.id}",
             field=name,
             value=value,

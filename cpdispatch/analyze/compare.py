@@ -99,6 +99,7 @@ _FIGURES = (
     _Figure("wasted_share", "  share of the work", lambda v: f"{v:.2%}"),
     _Figure("energy_kwh", "energy, kWh", lambda v: f"{v:,.0f}"),
     _Figure("energy_idle_kwh", "  of idle nodes", lambda v: f"{v:,.0f}"),
+    _Figure("nodes_off_h", "  hours that nodes were off", lambda v: f"{v:,.0f}"),
     _Figure("energy_cost", "  cost", lambda v: f"{v:,.2f}"),
     _Figure("power_w_max", "highest power, kW", lambda v: f"{v / 1000:,.1f}"),
     _Figure("near_power_cap_s", "  within 5% of the cap", duration),
@@ -110,7 +111,7 @@ _FIGURES = (
 _IF_ANY = (
     "tests", "tests_ended", "tests_went_on", "node_failures", "requeues", "failed", "restarts",
     "wasted_processor_s", "wasted_share", "energy_kwh", "energy_idle_kwh", "energy_cost",
-    "power_w_max", "near_power_cap_s",
+    "nodes_off_h", "power_w_max", "near_power_cap_s",
 )  # fmt: skip
 """Figures that are shown only when there are any."""
 _OF_USERS = "users.wait_s_mean"
@@ -903,7 +904,7 @@ def _events(told: dict[str, Any] | None) -> str:
     """What happened to the system, as far as runs must have it in common; empty for nothing."""
     if told is None:
         return ""
-    return " ".join([told["sha256"], told["requeue"]])
+    return " ".join([told["sha256"], told["requeue"], str(told.get("checkpoints", ""))])
 
 
 def _peers(run: Row, rows: Sequence[Row]) -> list[Row]:

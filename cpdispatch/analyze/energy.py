@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.energy import Steps
@@ -47,9 +49,64 @@ class Drawn:
         return times, np.cumsum(change)
 
 
+def watts_of(
+    system: System,
+    request: IntArray,
+    offset: IntArray,
+    node: NDArray[np.integer[Any]],
+    units: NDArray[np.integer[Any]],
+) -> IntArray:
+    """Watts that jobs draw on their nodes, shape (jobs,).
+
+    Parameters
+    ----------
+    system : System
+    request : int64 array, shape (jobs, resources)
+        What each unit asks for.
+    offset : int64 array, shape (jobs + 1,)
+        The k-th job's entries are ``offset[k]:offset[k + 1]``.
+    node, units : integer array, shape (entries,)
+    """
+    owner = np.repeat(np.arange(len(request)), np.diff(offset))
+    found = np.zeros(len(request), dtype=np.int64)
+    if not system.group_watts:
+        np.add.at(found, owner, units)
+        found *= request @ np.array(system.unit_watts)
+        return found
+    each = (request[owner] * system.node_watts[node]).sum(axis=1)
+    np.add.at(found, owner, each * units)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """When nodes were switched off; arrays of shape (spells,).
+
+    Attributes
+    ----------
+    node : int64 array
+    off_s, wake_s, on_s : int64 array
+        When each was switched off, switched on again, and back; -1 for what did not happen.
+    """
+
+    node: IntArray
+    off_s: IntArray
+    wake_s: IntArray
+    on_s: IntArray
+
+    def saved(self, system: System, last_s: int) -> Drawn:
+        """What nodes draw less while they are off, until a time at most: negative watts."""
+        names = [system.groups[group].site_name for group in system.group_of[self.node].tolist()]
+        less = [system.off_watts.get(n, 0) - system.idle_watts.get(n, 0) for n in names]
+        end_s = np.where(self.wake_s < 0, last_s, np.minimum(self.wake_s, last_s))
+        start_s = np.minimum(self.off_s, end_s)
+        return Drawn(self.node, start_s, end_s, np.array(less, dtype=np.int64))
+
+
 def summary(
-    drawn: Drawn, first_s: int, system: System, cap: Steps | None, price: Steps | None
-) -> dict[str, float]:
+    drawn: Drawn, first_s: int, system: System, cap: Steps | None, price: Steps | None,
+    off: Off | None = None,
+) -> dict[str, float]:  # fmt: skip
     """Energy figures of a run.
 
     Parameters
@@ -58,30 +115,42 @@ def summary(
     first_s : int
         The first submission. All is counted from then until the last end.
     system : System
-        Says what nodes draw by themselves; all of them do, all the time.
+        Says what nodes draw by themselves.
     cap : Steps or None
     price : Steps or None
         Of a kilowatt hour.
+    off : Off, optional
+        When nodes were switched off. Without it, all draw all the time.
 
     Returns
     -------
     dict
         ``energy_kwh``, of which ``energy_jobs_kwh`` and ``energy_idle_kwh``; ``power_w_mean`` and
         ``power_w_max`` of the whole system; with a cap ``near_power_cap_s``, how long the system
-        drew 95 % of it or more; with a price ``energy_cost``.
+        drew 95 % of it or more; with a price ``energy_cost``; where nodes could be switched off
+        ``nodes_off_h``, how many hours all of them together were off.
     """
     if not len(drawn.row):
         return {}
+    last_s = int(drawn.end_s.max())
+    jobs_j = float(((drawn.end_s - drawn.start_s) * drawn.watts).sum())
+    less_j = 0.0
+    if off is not None:
+        saved = off.saved(system, last_s)
+        lasted_s = saved.end_s - saved.start_s
+        less_j = float((lasted_s * saved.watts).sum())
+        columns = ("row", "start_s", "end_s", "watts")
+        drawn = Drawn(
+            *(np.concatenate((getattr(drawn, name), getattr(saved, name))) for name in columns)
+        )
     times, watts = drawn.level()
-    last_s = int(times[-1])
     changes = [np.array(steps.time_s) for steps in (cap, price) if steps is not None]
     cuts = np.unique(np.concatenate((times, [first_s], *changes)))
     cuts = cuts[(cuts >= first_s) & (cuts <= last_s)]
     at = np.searchsorted(times, cuts[:-1], side="right") - 1
     level = np.where(at >= 0, watts[np.maximum(at, 0)], 0) + system.idle_total
     lasts_s = np.diff(cuts)
-    jobs_j = float(((drawn.end_s - drawn.start_s) * drawn.watts).sum())
-    idle_j = float(system.idle_total * (last_s - first_s))
+    idle_j = float(system.idle_total * (last_s - first_s)) + less_j
     found = {
         "energy_kwh": (jobs_j + idle_j) / JOULES_PER_KWH,
         "energy_jobs_kwh": jobs_j / JOULES_PER_KWH,
@@ -89,6 +158,8 @@ def summary(
         "power_w_mean": (jobs_j + idle_j) / max(last_s - first_s, 1),
         "power_w_max": float(level.max(initial=0)),
     }
+    if off is not None:
+        found["nodes_off_h"] = float(lasted_s.sum()) / 3600
     if cap is not None:
         near = level >= NEAR_CAP * _over(cap, cuts[:-1])
         found["near_power_cap_s"] = float(lasts_s[near].sum())

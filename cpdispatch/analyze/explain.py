@@ -17,6 +17,7 @@ from cpdispatch.analyze.occupancy import (
     Occupancy,
     Room,
     by_stretch,
+    limit_of,
 )
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import UsageError
@@ -26,8 +27,8 @@ COMBINATION = "a free node combination"
 NEAR = 3
 """How many ids are shown when a job is not found."""
 
-JOB, CAPACITY, ORDER = "job", "capacity", "order"
-"""What holds a job back: one that it comes after, what is taken, or the dispatcher's choice."""
+JOB, LIMIT, CAPACITY, ORDER = "job", "limit", "capacity", "order"
+"""What holds a job back: a job before it, a limit, what is taken, or the dispatcher's choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,12 @@ class Stretch:
     from_s, until_s : int
     cause : str
         ``job`` (the job that it comes after has not ended, or its think time has not passed),
+        ``limit`` (a limit, a licence or its array had no room, or its time had not come),
         ``capacity`` (the job did not fit beside what ran), or ``order`` (it did, and the dispatcher
         did not start it: it started others first, or kept the room for one).
     lacking : tuple of str
         With ``capacity``, the resource types of which too little was free at each instant, or
-        `COMBINATION`.
+        `COMBINATION`; with ``limit``, what had no room, in words.
     room_min, room_max : int
         For how many of the job's units there was room, at the instants of the stretch; the number
         of its units at most.
@@ -56,6 +58,10 @@ class Stretch:
         How many jobs that were submitted later than this one started within the stretch.
     started_ahead : int
         How many jobs that were submitted earlier started within the stretch.
+    preferred : int
+        How many jobs of a higher priority of the site started within the stretch.
+    higher : int
+        How many jobs of a higher tier of partitions started within the stretch.
     ahead : int
         How many jobs that were submitted earlier waited at the beginning of the stretch.
     nodes_out : int
@@ -77,6 +83,8 @@ class Stretch:
     ended: int
     overtook: int
     started_ahead: int
+    preferred: int
+    higher: int
     ahead: int
     nodes_out: int
     fits_for_s: int | None = None
@@ -321,7 +329,7 @@ class _Case(NamedTuple):
         holds = t.during(submit_s, horizon_s)
         holds = holds.take(holds.row != row)
         asked = t.request[holds.row]
-        room = Room(t.system, holds, asked, t.down, t.drained, submit_s, horizon_s)
+        room = Room(t.system, holds, asked, t.down, t.drained, t.lacking, submit_s, horizon_s)
         ready = min(ready_s(t, row), start_s)
         open_ = (t.start_s[:row] == NEVER) | (t.start_s[:row] > submit_s)
         before = (t.start_s[row + 1 :] != NEVER) & (t.start_s[row + 1 :] < start_s)
@@ -367,7 +375,14 @@ def ready_s(t: Occupancy, row: int) -> int:
 def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     """What held the job back in a span of its waiting, one cause after the other."""
     t, room, units = case.schedule, case.room, case.units
-    found = []
+    found: list[Stretch] = []
+    for begin_s, end_s, why in t.behind.of(case.row):
+        low, high = max(begin_s, from_s), min(end_s, until_s)
+        if low < high:
+            found += _stretches(case, from_s, low)
+            none = np.zeros(1, dtype=np.int64)
+            found.append(_stretch(case, low, high, LIMIT, (why,), none))
+            from_s = high
     if from_s < case.ready_s:
         blocked_s = min(case.ready_s, until_s)
         found.append(_stretch(case, from_s, blocked_s, JOB, (), np.zeros(1, dtype=np.int64)))
@@ -377,7 +392,7 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     changes = room.changes_s
     time_s = np.append(from_s, changes[(from_s < changes) & (changes < until_s)])
     fits = room.fits(case.request, time_s, time_s + 1, units)
-    asked = case.request.nonzero()[0].tolist()
+    asked = (case.request > 0).nonzero()[0].tolist()
     short = np.zeros((len(time_s), len(t.system.resources)), dtype=np.bool_)
     for kind in asked:
         alone = np.zeros_like(case.request)
@@ -414,7 +429,7 @@ def _stretch(
     there = (holds.start_s < until_s) & (holds.end_s > np.maximum(from_s, holds.start_s))
     kinds = [k for k, name in enumerate(t.system.resources) if name in lacking]
     if not kinds:
-        kinds = case.request.nonzero()[0].tolist()
+        kinds = (case.request > 0).nonzero()[0].tolist()
     there &= (t.request[holds.row][:, kinds] > 0).any(axis=1)
     ended = there & (holds.end_s <= until_s)
     earlier_s, later_s = t.start_s[case.earlier], t.start_s[case.later]
@@ -433,11 +448,22 @@ def _stretch(
         ended=len(np.unique(holds.row[ended])),
         overtook=int(((from_s <= later_s) & (later_s < until_s)).sum()),
         started_ahead=int(((from_s <= earlier_s) & (earlier_s < until_s)).sum()),
+        preferred=_started_above(case, t.priority, from_s, until_s),
+        higher=_started_above(case, t.tier, from_s, until_s),
         ahead=len(case.ahead(from_s)),
         nodes_out=len(np.unique(out)),
         fits_for_s=fits_for_s,
         then=then,
     )
+
+
+def _started_above(case: _Case, rank: IntArray | None, from_s: int, until_s: int) -> int:
+    """How many jobs of a higher priority, or tier, started in a stretch; shape (jobs,)."""
+    t = case.schedule
+    if rank is None:
+        return 0
+    higher = rank > rank[case.row]
+    return int((higher & (from_s <= t.start_s) & (t.start_s < until_s)).sum())
 
 
 def _ids(t: Occupancy, rows: IntArray) -> tuple[int, ...]:
@@ -457,7 +483,8 @@ def _freed_by(case: _Case) -> tuple[int, ...]:
 def _sooner(case: _Case) -> tuple[tuple[Fewer, ...], tuple[Shorter, ...]]:
     """What would have fit earlier, from each instant on at which capacity became free."""
     room, units = case.room, case.units
-    first_s = max(case.ready_s, case.submit_s)
+    let_in_s = [until_s for _, until_s, _ in case.schedule.behind.of(case.row)]
+    first_s = max(case.ready_s, case.submit_s, *let_in_s)
     if first_s >= case.start_s:
         return (), ()
     freed = room.freed_s[(first_s < room.freed_s) & (room.freed_s < case.start_s)]
@@ -483,6 +510,7 @@ def _most_units(case: _Case) -> int:
     if not asked.any():
         return case.units
     of_node = (t.system.capacity[:, asked] // case.request[asked]).min(axis=1)
+    of_node = np.minimum(of_node, limit_of(case.request))
     return int(min(of_node.sum(), case.units))
 
 

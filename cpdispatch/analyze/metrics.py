@@ -54,6 +54,8 @@ class ScheduleColumns:
         How often each job was queued again because a node failed; None when no node could.
     failed : bool array, shape (jobs,), or None
         Whether each job ended because a node failed; None when no node could.
+    saved_s : int64 array, shape (jobs,), or None
+        What checkpoints have kept of the runs before the last one, seconds; None without them.
     """
 
     submit_s: IntArray
@@ -67,6 +69,7 @@ class ScheduleColumns:
     test: NDArray[np.object_] | None = None
     requeued: IntArray | None = None
     failed: NDArray[np.bool_] | None = None
+    saved_s: IntArray | None = None
 
     @property
     def started(self) -> NDArray[np.bool_]:
@@ -100,17 +103,23 @@ class ScheduleColumns:
             None if self.test is None else self.test[which],
             None if self.requeued is None else self.requeued[which],
             None if self.failed is None else self.failed[which],
+            None if self.saved_s is None else self.saved_s[which],
         )
 
 
 def wait_s(schedule: ScheduleColumns) -> IntArray:
-    """Time in the queue, w = s - q, seconds."""
-    return schedule.start_s - schedule.submit_s
+    """Time in the queue, w = s - q, seconds.
+
+    Where checkpoints have kept a part of earlier runs, that part is no wait.
+    """
+    waited = schedule.start_s - schedule.submit_s
+    return waited if schedule.saved_s is None else waited - schedule.saved_s
 
 
 def runtime_s(schedule: ScheduleColumns) -> IntArray:
-    """Time on the nodes, p = e - s, seconds."""
-    return schedule.end_s - schedule.start_s
+    """Time on the nodes, p = e - s, seconds; and what checkpoints have kept of earlier runs."""
+    lasted = schedule.end_s - schedule.start_s
+    return lasted if schedule.saved_s is None else lasted + schedule.saved_s
 
 
 def processors(schedule: ScheduleColumns) -> IntArray:

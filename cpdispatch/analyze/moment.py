@@ -7,8 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpdispatch.access import is_own
-from cpdispatch.analyze.explain import CAPACITY, COMBINATION, JOB, ORDER, ready_s
-from cpdispatch.analyze.occupancy import NEVER, NEVER_FITS, REJECTED, Occupancy
+from cpdispatch.analyze.explain import CAPACITY, COMBINATION, JOB, LIMIT, ORDER, ready_s
+from cpdispatch.analyze.occupancy import (
+    FOREVER,
+    NEVER,
+    NEVER_FITS,
+    REJECTED,
+    Occupancy,
+    limit_of,
+)
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
 from cpdispatch.system import System
@@ -21,8 +28,10 @@ class Running:
     Attributes
     ----------
     job, units : int
-    start_s, end_s : int
+    start_s : int
         Of the attempt that ran then.
+    end_s : int or None
+        None in a run that is not over, where the job still runs.
     nodes : tuple of (int, int)
         Each node, and how many of the units were there.
     """
@@ -30,7 +39,7 @@ class Running:
     job: int
     units: int
     start_s: int
-    end_s: int
+    end_s: int | None
     nodes: tuple[tuple[int, int], ...]
 
 
@@ -42,11 +51,12 @@ class Waiting:
     ----------
     job, units, requested_s, submit_s : int
     start_s : int or None
-        When it started at last.
+        When it started at last; None where it has not, or never did.
     cause : str
-        ``job``, ``capacity`` or ``order``, as in `cpdispatch.analyze.explain.Stretch`.
+        ``job``, ``limit``, ``capacity`` or ``order``, as in `cpdispatch.analyze.explain.Stretch`.
     lacking : tuple of str
-        With ``capacity``, the resource types of which too little was free.
+        With ``capacity``, the resource types of which too little was free; with ``limit``, what
+        had no room.
     room : int
         For how many of its units there was room.
     """
@@ -101,7 +111,7 @@ class Moment:
     drained: tuple[int, ...]
 
 
-def moment(schedule: Occupancy, at_s: int) -> Moment:
+def moment(schedule: Occupancy, at_s: int, until_s: int | None = None) -> Moment:
     """What a schedule was like at a time.
 
     Parameters
@@ -109,6 +119,8 @@ def moment(schedule: Occupancy, at_s: int) -> Moment:
     schedule : Occupancy
     at_s : int
         Seconds on the clock of the log. Jobs that start then run, and those that end then do not.
+    until_s : int, optional
+        Until when a run that is not over is known.
 
     Returns
     -------
@@ -117,24 +129,32 @@ def moment(schedule: Occupancy, at_s: int) -> Moment:
     Raises
     ------
     UsageError
-        When the time is before the first submission or after the last end.
+        When the time is before the first submission or after what is known.
     """
     t = schedule
-    first_s, last_s = int(t.submit_s.min()), t.last_s - 1
+    first_s = int(t.submit_s.min())
+    last_s, so_far = (t.last_s - 1, "") if until_s is None else (until_s, " so far")
     if not first_s <= at_s <= last_s:
-        raise UsageError(f"time {at_s} is outside of the run: it goes from {first_s} to {last_s} s")
+        raise UsageError(
+            f"time {at_s} is outside of the run: it goes from {first_s} to {last_s} s{so_far}"
+        )
     holds = t.during(at_s, at_s + 1)
     held = np.zeros_like(t.system.capacity)
     np.add.at(held, holds.node, holds.units[:, None] * t.request[holds.row])
     down, drained = (np.unique(outages.at(at_s)) for outages in (t.down, t.drained))
-    free = np.maximum(t.system.capacity - held, 0)
+    there = t.system.capacity.copy()
+    if (less := t.lacking) is not None:
+        now = (less.begin_s <= at_s) & (at_s < less.end_s)
+        there[less.node[now]] -= less.amount[now]
+    free = np.maximum(there - held, 0)
     free[down] = free[drained] = 0
     running = []
     for row in np.unique(holds.row).tolist():
         mine = (holds.row == row).nonzero()[0]
         places = zip(holds.node[mine].tolist(), holds.units[mine].tolist(), strict=True)
-        span = holds.start_s.item(mine[0]), holds.end_s.item(mine[0])
-        running.append(Running(t.id.item(row), t.units.item(row), *span, tuple(places)))
+        start_s, end_s = holds.start_s.item(mine[0]), holds.end_s.item(mine[0])
+        ended = None if end_s == FOREVER else end_s
+        running.append(Running(t.id.item(row), t.units.item(row), start_s, ended, tuple(places)))
     waiting = [
         _waiting(t, row, at_s, free)
         for row in _rows_waiting(t, at_s, holds.row).nonzero()[0].tolist()
@@ -155,11 +175,15 @@ def _rows_waiting(t: Occupancy, at_s: int, running: IntArray) -> BoolArray:
 
 def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
     units, request = t.units.item(row), t.request[row]
-    asked = request.nonzero()[0]
+    asked = (request > 0).nonzero()[0]
+    most = min(units, limit_of(request))
     each = free[:, asked] // request[asked]
-    room = units if not len(asked) else int(np.minimum(each.min(axis=1), units).sum())
-    room, lacking = min(room, units), ()
-    if at_s < ready_s(t, row):
+    room = units if not len(asked) else int(np.minimum(each.min(axis=1), most).sum())
+    room, lacking = min(room, units), tuple[str, ...]()
+    limits = [why for from_s, until_s, why in t.behind.of(row) if from_s <= at_s < until_s]
+    if limits:
+        cause, lacking = LIMIT, tuple(limits)
+    elif at_s < ready_s(t, row):
         cause = JOB
     elif room >= units:
         cause = ORDER

@@ -63,6 +63,17 @@ class Attempts:
     node: IntArray
     units: IntArray
 
+    def and_(self, more: Attempts) -> Attempts:
+        """Both together."""
+        return Attempts(
+            np.concatenate((self.row, more.row)),
+            np.concatenate((self.start_s, more.start_s)),
+            np.concatenate((self.end_s, more.end_s)),
+            np.concatenate((self.offset, self.offset[-1] + more.offset[1:])),
+            np.concatenate((self.node, more.node)),
+            np.concatenate((self.units, more.units)),
+        )
+
     def during(self, begin_s: int, end_s: int) -> Holds:
         """What is held at some time in [begin, end), whole attempts."""
         meets = (self.start_s < end_s) & (self.end_s > np.maximum(begin_s, self.start_s))
@@ -95,8 +106,50 @@ class Outages:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lacking:
+    """What nodes lacked of their capacity; arrays of shape (spans,).
+
+    Attributes
+    ----------
+    node, begin_s, end_s : int64 array
+        `FOREVER` is the end of what did not come back.
+    amount : int64 array, shape (spans, resources)
+    """
+
+    node: IntArray
+    begin_s: IntArray
+    end_s: IntArray
+    amount: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Behind:
+    """When jobs were kept from the queue that the dispatcher saw; arrays of shape (spans,).
+
+    Attributes
+    ----------
+    row, from_s, until_s : int64 array
+        Of the table of jobs, ascending; a job may have several spans, one after the other.
+    why : sequence of str, length spans
+        What had no room for the job, in words.
+    """
+
+    row: IntArray
+    from_s: IntArray
+    until_s: IntArray
+    why: Sequence[str]
+
+    def of(self, row: int) -> list[tuple[int, int, str]]:
+        """The spans of a job."""
+        low, high = np.searchsorted(self.row, (row, row + 1)).tolist()
+        return [(int(self.from_s[k]), int(self.until_s[k]), self.why[k]) for k in range(low, high)]
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+NOBODY_BEHIND = Behind(_NONE, _NONE, _NONE, ())
 NO_OUTAGES = Outages(*np.zeros((3, 0), dtype=np.int64))
-NO_ATTEMPTS = Attempts(*np.zeros((3, 0), dtype=np.int64), *np.zeros((3, 1), dtype=np.int64))
+NO_ATTEMPTS = Attempts(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +161,7 @@ class Occupancy:
     system : System
     id, submit_s, start_s, end_s, units, requested_s, expected_s : int64 array, shape (jobs,)
         In the order of submission. Start and end are those of the last attempt, `NEVER` where
-        there was none.
+        there was none. The end is `FOREVER` where it is not known yet.
     request : int64 array, shape (jobs, resources)
         Of each unit.
     reason : int32 array, shape (jobs,)
@@ -124,11 +177,19 @@ class Occupancy:
     down, drained : Outages
         When nodes were down, and nothing ran there; and when they were drained: what ran there went
         on, and nothing started.
+    lacking : Lacking, or None
+        What nodes lacked of their capacity, and when; None where no capacity changed.
     promised_at_s, promised_s : int64 array, shape (jobs,), or None
         When a job was first promised a later start, and that start; `NEVER` for none. None where
         promises were not recorded.
     decision_s : int64 array, shape (decisions,)
         When dispatches were made.
+    behind : Behind
+        When jobs were kept back by a limit or until a time.
+    priority : int64 array, shape (jobs,), or None
+        The site's, where jobs have one.
+    tier : int64 array, shape (jobs,), or None
+        The highest of their partitions, where the system's partitions have several.
     """
 
     system: System
@@ -148,14 +209,20 @@ class Occupancy:
     think_s: IntArray | None = None
     down: Outages = NO_OUTAGES
     drained: Outages = NO_OUTAGES
+    lacking: Lacking | None = None
     promised_at_s: IntArray | None = None
     promised_s: IntArray | None = None
     decision_s: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    behind: Behind = NOBODY_BEHIND
+    priority: IntArray | None = None
+    tier: IntArray | None = None
 
     @property
     def last_s(self) -> int:
         """A time after all that happened."""
         outages = [time for out in (self.down, self.drained) for time in (out.begin_s, out.end_s)]
+        if self.lacking is not None:
+            outages += [self.lacking.begin_s, self.lacking.end_s]
         times = [self.end_s, self.lost.end_s, self.submit_s, self.decision_s, *outages]
         return max(int(time[time < FOREVER].max(initial=0)) for time in times) + 1
 
@@ -176,7 +243,8 @@ class Room:
     """Room for units of a request beside what others hold, over a span of time.
 
     A window [from, until) has room for a unit on a node when the node has what the unit asks for
-    through all of it. Nodes that are down have nothing. On nodes that are drained no window begins.
+    through all of it. Nodes that are down have nothing, those that lack a part of their capacity
+    have the rest. On nodes that are drained no window begins.
 
     Parameters
     ----------
@@ -186,6 +254,7 @@ class Room:
     request : int64 array, shape (entries, resources)
         What each unit of each of these entries asks for.
     down, drained : Outages
+    lacking : Lacking or None
     begin_s, end_s : int
         The span; windows lie in it.
     """
@@ -197,19 +266,25 @@ class Room:
         request: IntArray,
         down: Outages,
         drained: Outages,
+        lacking: Lacking | None,
         begin_s: int,
         end_s: int,
     ) -> None:
         self._drained = drained
         self.begin_s, self.end_s = begin_s, end_s
+        none = down.node[:0]
+        lacks = Lacking(none, none, none, system.capacity[:0]) if lacking is None else lacking
         out = (down.begin_s < end_s) & (down.end_s > begin_s)
-        node = np.concatenate((holds.node, down.node[out]))
-        amount = np.concatenate((holds.units[:, None] * request, system.capacity[down.node[out]]))
-        start_s = np.concatenate((holds.start_s, down.begin_s[out])).clip(begin_s, end_s)
-        stop_s = np.concatenate((holds.end_s, down.end_s[out])).clip(begin_s, end_s)
+        less = (lacks.begin_s < end_s) & (lacks.end_s > begin_s)
+        node = np.concatenate((holds.node, down.node[out], lacks.node[less]))
+        held = holds.units[:, None] * request
+        amount = np.concatenate((held, system.capacity[down.node[out]], lacks.amount[less]))
+        start_s = np.concatenate((holds.start_s, down.begin_s[out], lacks.begin_s[less]))
+        stop_s = np.concatenate((holds.end_s, down.end_s[out], lacks.end_s[less]))
+        start_s, stop_s = start_s.clip(begin_s, end_s), stop_s.clip(begin_s, end_s)
         self._nodes = _Level.of(system, node, amount, start_s, stop_s, begin_s, drained.node)
-        sudden = np.concatenate((holds.start_s, down.begin_s))
-        freed = np.concatenate((holds.end_s, down.end_s, drained.end_s))
+        sudden = np.concatenate((holds.start_s, down.begin_s, lacks.begin_s))
+        freed = np.concatenate((holds.end_s, down.end_s, drained.end_s, lacks.end_s))
         both = np.concatenate((sudden, freed, drained.begin_s))
         self.changes_s = np.unique(both[(begin_s < both) & (both < end_s)])
         """When anything changes inside the span."""
@@ -346,11 +421,17 @@ class _Level:
         room = np.full(len(self._free), most, dtype=np.int64)
         if asked.any():
             room = np.minimum((self._free[:, asked] // request[asked]).min(axis=1), most)
+        room = np.minimum(room, limit_of(request))
         self._asked, self._least = key, [room]
         while 2 ** len(self._least) <= len(room):
             before, width = self._least[-1], 2 ** (len(self._least) - 1)
             self._least.append(np.minimum(before[:-width], before[width:]))
         return self._least
+
+
+def limit_of(request: IntArray) -> int:
+    """How many units of a request may share a node: requests below 0 say it."""
+    return int((-request[request < 0]).min(initial=FOREVER))
 
 
 def by_stretch(state: IntArray) -> Iterator[tuple[int, int]]:

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cpdispatch.analyze.look import COLOURS, FORMATS, INK, save
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError
-from cpdispatch.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-FORMATS = (".png", ".svg", ".pdf")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-FILL, LINE, INK = "#b9cbe0", "#c1440e", "#333333"
+FILL, LINE = "#b9cbe0", COLOURS[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,8 +110,7 @@ def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> N
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=11
     )
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=Path(path).suffix[1:])
+    save(path, figure)
 
 
 def _handle(number: int, label: str) -> Artist:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.plots import INK, check
+from cpdispatch.analyze.look import COLOURS, GREY, INK, save
+from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.power import KINDS, Shape
 from cpdispatch.arrays import FloatArray
-from cpdispatch.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = dict(zip(KINDS, ("#1f77b4", "#e07b00", "#8a63c9", "#2a9d4a", "#9a9a9a"), strict=True))
+OF_KIND = dict(zip(KINDS, (*COLOURS[:4], GREY), strict=True))
 EACH = 3
 """So many profiles of each kind are drawn."""
 
@@ -59,12 +59,11 @@ def kinds(
         row[0].set_ylabel(f"{kind}\n{jobs_of}\n[W]", fontsize=9, color=INK)
     for axis in rows[-1]:
         axis.set_xlabel("minutes", fontsize=8, color=INK)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=str(path).rpartition(".")[2])
+    save(path, figure)
 
 
 def _profile(axis: Axes, job: str, means: FloatArray, shape: Shape) -> None:
-    axis.plot(np.arange(len(means)), means, color=COLOURS[shape.kind], linewidth=1)
+    axis.plot(np.arange(len(means)), means, color=OF_KIND[shape.kind], linewidth=1)
     repeats = f", every {shape.period_min:.3g} min" if shape.kind == "periodic" else ""
     axis.set_title(f"{job}{repeats}", fontsize=8, color=INK, loc="left")
     axis.spines[["top", "right"]].set_visible(False)

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.plots import INK, check
+from cpdispatch.analyze.look import COLOURS, GREY, INK, save
+from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.predictions import RATIOS, WITHIN
 from cpdispatch.arrays import FloatArray
-from cpdispatch.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BOUNDS = {"walltime": "#9a9a9a", "actual": INK}
+BOUNDS = {"walltime": GREY, "actual": INK}
 """Colours of what predictors are compared with: the requested time and the runtime."""
-COLOURS = (
-    "#1f77b4", "#e07b00", "#2a9d4a", "#c1440e", "#8a63c9", "#c2185b", "#00838f", "#8d6e00",
-)  # fmt: skip
 
 
 def colours(predictors: Sequence[str]) -> dict[str, str]:
@@ -67,8 +64,7 @@ def ratios(
     axis.set_ylabel("jobs up to this ratio [%]", fontsize=9, color=INK)
     axis.legend(loc="upper left", frameon=False, fontsize=9)
     _finish(figure, [axis], title)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=str(path).rpartition(".")[2])
+    save(path, figure)
 
 
 def bars(
@@ -111,8 +107,7 @@ def bars(
     axes[0].set_yticks(places, names)
     axes[0].invert_yaxis()
     _finish(figure, axes, title)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=str(path).rpartition(".")[2])
+    save(path, figure)
 
 
 def _figure(width: float, height: float) -> Figure:

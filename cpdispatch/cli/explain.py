@@ -192,6 +192,8 @@ def facts_of(found: Explanation) -> Iterator[tuple[str, str]]:
 
 def never(found: Explanation) -> str:
     """Why a job never started."""
+    if found.reason == "never_fits" and found.most_units >= found.units:
+        return "never: it asks for more than a limit, or the power cap, ever leaves"
     if found.reason == "never_fits":
         return (
             f"never: the empty system has room for {found.most_units:,} of its "
@@ -268,6 +270,8 @@ def held_by(found: Explanation, stretch: Stretch) -> str:
 
     if stretch.cause == "job":
         return f"job {found.after_job}, after which it comes, and the think time after its end"
+    if stretch.cause == "limit":
+        return " and ".join(stretch.lacking)
     fits = f"{stretch.room_min:,}"
     if stretch.room_max != stretch.room_min:
         fits += f" to {stretch.room_max:,}"
@@ -288,6 +292,10 @@ def held_by(found: Explanation, stretch: Stretch) -> str:
     earlier, later = stretch.started_ahead, stretch.overtook
     if earlier or later:
         parts.append(f"{earlier:,} earlier and {count(later, 'later job')} started")
+    if stretch.preferred:
+        parts.append(f"{count(stretch.preferred, 'job')} of a higher priority started")
+    if stretch.higher:
+        parts.append(f"{count(stretch.higher, 'job')} of partitions of a higher tier started")
     if stretch.nodes_out:
         parts.append(f"{count(stretch.nodes_out, 'node')} out of service")
     return "; ".join(parts)

@@ -141,26 +141,41 @@ class EventOptions:
     Parameters
     ----------
     events
-        What happens to nodes, in a CSV file (time,kind,nodes, and until,known of maintenance): they
-        fail, are repaired, drained or maintained, leave or join. Or failures that
-        --seed draws, as weibull:mtbf=30d,shape=0.7,repair=4h or exponential:mtbf=30d,repair=4h, for
-        one group of nodes with group=NAME; may be given several times.
+        What happens to nodes, in a CSV file (time,kind,nodes, and until,known,capacity where
+        needed): they fail, are repaired, drained or maintained, leave or join, lose resources or
+        get them back. Or failures that --seed draws, as weibull:mtbf=30d,shape=0.7,repair=4h or
+        exponential:mtbf=30d,repair=4h, for one group of nodes with group=NAME; may be given several
+        times.
     requeue
         Jobs that are queued again when a node fails under them; the others end as failed. Default:
         those that may be restarted; all, where none may.
+    checkpoints
+        Jobs write checkpoints, from which they go on when they are queued again: every=1h,cost=2min
+        for one after each hour of work, which takes two minutes. Default: none.
     power_cap
         Watts that the whole system may draw, or a CSV file (time,watts) where the cap changes. The
         system's file has to say what nodes and resources draw.
     energy_price
         Price of a kilowatt hour, or a CSV file (time,price): what the energy costs.
+    switch_off
+        Switch off nodes that have been idle for so long, as 30min, and on again when jobs wait. The
+        system's file has to say how long that takes (wake_s).
     """
 
     events: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     requeue: Annotated[
         Literal["all", "restartable", "none"] | None, Parameter(show_default=False)
     ] = None
+    checkpoints: Annotated[str | None, Parameter(show_default=False)] = None
     power_cap: Annotated[str | None, Parameter(show_default=False)] = None
     energy_price: Annotated[str | None, Parameter(show_default=False)] = None
+    switch_off: Annotated[str | None, Parameter(show_default=False)] = None
+
+    def idle_s(self) -> int | None:
+        """How long a node is idle before it is switched off."""
+        from cpdispatch.durations import whole_seconds
+
+        return None if self.switch_off is None else whole_seconds(self.switch_off)
 
     def steps(self) -> dict[str, Steps | None]:
         """The cap on the power and the price of energy."""
@@ -177,9 +192,10 @@ class EventOptions:
         from cpdispatch.events import read
 
         if self.events:
-            return read(self.events, self.requeue or "")
-        if self.requeue is not None:
-            raise UsageError(f"--requeue {self.requeue} needs --events: without them no node fails")
+            return read(self.events, self.requeue or "", self.checkpoints)
+        for option, given in (("requeue", self.requeue), ("checkpoints", self.checkpoints)):
+            if given is not None:
+                raise UsageError(f"--{option} {given} needs --events: without them no node fails")
         return None
 
 
@@ -374,7 +390,7 @@ class WorkOptions:
 
         if self.out is not None:
             needed("matplotlib", "plot")
-            sweep(self.out, "*.csv", "*.json", "*.png", "*.toml")
+            sweep(self.out, "*.csv", "*.json", "*.svg", "*.toml")
         workers = Workers(self.cores, self.cluster)
         folder = None if self.out is None else self.out / "tasks"
         try:

@@ -41,14 +41,17 @@ def console_of_stdout() -> Console:
 
 
 def table_of(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
-    """An empty table; its columns are aligned to the left, and then to the right."""
+    """An empty table; its columns are aligned to the left, and then to the right.
+
+    What does not fit a narrow terminal is folded, never cut.
+    """
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for name in left:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for name in right:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     return table
 
 

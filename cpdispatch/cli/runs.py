@@ -154,13 +154,14 @@ def side_by_side(
 
 def check_pictures(folder: Path, runs: int = 1) -> None:
     """Raise now, before there is work to lose, where runs could not be drawn."""
+    from cpdispatch.analyze.look import FORMATS
     from cpdispatch.report import pictures
 
     pictures.check(runs)
-    if folder.suffix not in pictures.FORMATS and folder.exists() and not folder.is_dir():
+    if folder.suffix not in FORMATS and folder.exists() and not folder.is_dir():
         raise UsageError(
             f"--plot {folder}: this is a file; name a folder, or a name that ends in "
-            f"{', '.join(pictures.FORMATS)}"
+            f"{', '.join(FORMATS)}"
         )
 
 
@@ -202,6 +203,7 @@ def draw(
     lacking : list of str
         Why some pictures were not drawn.
     """
+    from cpdispatch.analyze.look import FORMATS
     from cpdispatch.report import pictures
 
     written: list[Path] = []
@@ -211,7 +213,7 @@ def draw(
         for summary in of.summaries:
             points.setdefault(kind_of(summary.about), []).append(summary.metrics)
         shown, rows = side_by_side(of.summaries, of.kept, pictures.RUNS_MAX)
-        named = folder.suffix in pictures.FORMATS
+        named = folder.suffix in FORMATS
         place = folder.parent / of.place / folder.name if named else folder / of.place
         with status(f"drawing {place}"):
             done, missing = pictures.write(place, shown, rows, list(points.values()))

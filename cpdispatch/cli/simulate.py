@@ -119,16 +119,21 @@ def simulate(
             f"--restart-cost {restarts.restart_cost}: no job may be restarted; say which may, as "
             "--restartable all"
         )
-    if events is not None and (cost_s or rules.idempotent):
+    if events is not None and events.checkpoints is not None and (cost_s or rules.idempotent):
         option = "--idempotent" if rules.idempotent else "--restart-cost"
         raise UsageError(
-            f"--events and {option} exclude each other: a job that a failed node stops is no job "
-            "that was restarted; leave one of them out"
+            f"--checkpoints and {option} exclude each other: a job that is killed for a restart "
+            "runs anew in full; leave one of them out"
         )
     if steps["power_cap"] is not None and (cost_s or rules.idempotent):
         option = "--idempotent" if rules.idempotent else "--restart-cost"
         raise UsageError(f"--power-cap and {option} exclude each other: leave one of them out")
+    idle_s = happens.idle_s()
+    if idle_s is not None and (cost_s or rules.idempotent):
+        option = "--idempotent" if rules.idempotent else "--restart-cost"
+        raise UsageError(f"--switch-off and {option} exclude each other: leave one of them out")
     of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events} | steps
+    of_runs |= {"switch_off_s": idle_s}
     looked_at = watch_folder(output.out, where.cluster) if watch else None
     plan = replace(output.plan(limit_s, of_runs), watch_folder=looked_at)
     if plot is not None and plan.folder is None:
@@ -138,7 +143,7 @@ def simulate(
     with status("checking names"):
         experiment.check(
             limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events, rules.data,
-            steps["power_cap"], rules.kill_at_limit,
+            steps["power_cap"], rules.kill_at_limit, idle_s,
         )  # fmt: skip
     output.claim(plan for _, plan in plans)
     shown = progress_bars() if looked_at is None else watched(looked_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -125,12 +126,15 @@ class SlurmOptions:
             None if durations is None else durations.of,
         )  # fmt: skip
 
-    def rules(self, patience_s: int = 30, *, dry: bool = False) -> Rules:
-        """How the cluster is driven."""
+    def rules(
+        self, patience_s: int = 30, *, dry: bool = False, dispatcher: Dispatcher | None = None
+    ) -> Rules:
+        """How the cluster is driven; with test runs if the dispatcher was given a length of one."""
         from cpdispatch.adapters.slurm.rules import Rules
 
+        tests = bool(getattr(dispatcher, "test_s", 0))
         return Rules(
-            self.hold_by, self.only_partition, patience_s, not self.ignore_memory, dry
+            self.hold_by, self.only_partition, patience_s, not self.ignore_memory, dry, tests
         )  # fmt: skip
 
 
@@ -166,8 +170,8 @@ def watch(
 
     if top < 0:
         raise UsageError(f"--top {top}: a number of jobs, 0 or more, is needed")
-    every_s, client, rules = options.every_s(), options.client(), options.rules()
-    dispatcher = options.made()
+    every_s, client, dispatcher = options.every_s(), options.client(), options.made()
+    rules = options.rules(dispatcher=dispatcher)
     folder = _state(state, "cpdispatch-slurm-watch")
     durations = options.durations(folder)
     shadow = options.gain(folder, durations) if gain else None
@@ -189,7 +193,7 @@ def watch(
         if keeps:
             stack.enter_context(guard.locked(folder, driver=False))
         stop = stack.enter_context(stoppable("nothing was changed"))
-        code = _repeat(cycle, every_s, options.cycles, stop)
+        code = _repeat(cycle, every_s, options.cycles, stop, patient=False)
         for each in (durations, shadow):
             if each is not None:
                 each.save()
@@ -261,28 +265,43 @@ def drive(
 
     folder = _state(state)
     every_s = options.every_s()
-    rules = options.rules(whole_seconds(patience), dry=dry_run)
     if stop:
         if dry_run:
             raise UsageError("--stop changes jobs, and --dry-run changes none: leave one out")
         ended = guard.ask_to_stop(folder)
         with guard.locked(folder):
             unasked = dispatch.make("easy", warm=dispatch.not_at_all)
-            driver = Driver(options.client(), unasked, folder, rules)
-            _told(driver.hand_back(), json, ended)
+            driver = Driver(options.client(), unasked, folder, options.rules())
+            _told(driver.hand_back(), json, ended, by_driver=False)
         return DONE
     dispatcher, durations = options.made(), options.durations(folder)
+    rules = options.rules(whole_seconds(patience), dry=dry_run, dispatcher=dispatcher)
+    if rules.tests and not dry_run and shutil.which("scontrol") is None:
+        raise UsageError(
+            f"-d {options.dispatcher}: test runs end by the command scontrol, and there is none: "
+            "install it, or leave out test="
+        )
     with guard.locked(folder), _lines(log) as write, stoppable("") as wished:
         driver = Driver(options.client(), dispatcher, folder, rules, durations)
         counted = None if metrics is None else Metrics(metrics)
 
         def cycle(stop: Callable[[], bool]) -> None:
-            begin, done = time.monotonic(), None
+            begin = time.monotonic()
             try:
                 done = driver.cycle(stop)
-            finally:
+            except CpdispatchError as error:
+                # What it did before it failed is told, too.
+                write(({} if driver.done is None else _cycle_row(driver.done)) | {
+                    "failed": str(error)
+                })  # fmt: skip
                 if counted is not None:
-                    counted.cycle(done, time.monotonic() - begin)
+                    counted.cycle(driver.done, time.monotonic() - begin, failed=True)
+                raise
+            if counted is not None:
+                counted.cycle(done, time.monotonic() - begin)
+            for text in driver.waits.told:
+                _complain(text)
+            driver.waits.told = ()
             row = _cycle_row(done) | _durations_row(durations)
             write(row)
             if json:
@@ -395,8 +414,15 @@ def _repeat(
     every_s: float,
     cycles: int | None,
     stop: Callable[[], bool],
+    patient: bool = True,
 ) -> int:
-    """Cycle until enough were made or the user wishes to stop; a cycle that fails is told of."""
+    """Cycle until enough were made or the user wishes to stop; a cycle that fails is told of.
+
+    An error of the first cycle ends it all unless it is ``patient``: then Slurm may come up later.
+    A user without rights ends it in any case.
+    """
+    from cpdispatch.adapters.slurm.client import DeniedError
+
     done, failed = 0, 0
     while not stop() and (cycles is None or done < cycles):
         begin = time.monotonic()
@@ -404,6 +430,8 @@ def _repeat(
             cycle(stop)
             failed = 0
         except CpdispatchError as error:
+            if not (done or patient) or isinstance(error, DeniedError):
+                raise
             failed += 1
             _complain(f"cycle {done + 1}: {error}")
         done += 1
@@ -423,12 +451,14 @@ def _hand_back(driver: Driver, json: bool) -> None:
     _told(handed, json, True)
 
 
-def _told(handed: list[str], json: bool, ended: bool) -> None:
+def _told(handed: list[str], json: bool, ended: bool, *, by_driver: bool = True) -> None:
     if json:
         print_json({"handed_back": handed, "ended": ended})
         return
     what = "the driver has ended" if ended else "no driver was running"
-    print(f"{what}; {len(handed)} jobs handed back to Slurm", flush=True)
+    more = "" if by_driver or not ended else " and handed back its jobs itself"
+    count = f"{len(handed)} {'more ' if more else ''}jobs handed back to Slurm"
+    print(f"{what}{more}; {count}", flush=True)
 
 
 @contextmanager
@@ -465,18 +495,24 @@ def _cycle_row(done: Cycle) -> dict[str, Any]:
 
 def _tell(row: dict[str, Any], dry: bool) -> None:
     """Say what a cycle did in a line, and in one more for each job that something happened to."""
-    verb = "would release" if dry else "released"
+    verb = "would be released" if dry else "released"
     print(
         f"{_clock(row['now_s'])}  {row['running']} run, {row['waiting']} wait, "
         f"{len(row['released'])} {verb}, {len(row['started'])} seen to start",
         flush=True,
     )
     for job, nodes in row["released"].items():
-        print(f"  {job}: {verb} to {','.join(nodes)}")
+        test_s = row["tests"].get(job)
+        test = f" for a test run of {test_s} s" if test_s else ""
+        print(f"  {job}: {verb} to {','.join(nodes)}{test}")
     for job, nodes in row["elsewhere"].items():
         print(f"  {job}: runs on {','.join(row['started'][job])}, not on {','.join(nodes)}")
     for job in row["retracted"]:
         print(f"  {job}: did not start, held again")
+    for job in row["stopped"]:
+        print(f"  {job}: its test run is over, queued again")
+    for job in row["went_on"]:
+        print(f"  {job}: its test run is over, goes on")
     for job, why in row["left"].items():
         print(f"  {job}: left to Slurm: {why}")
     for job, said in row["refused"].items():
@@ -492,7 +528,7 @@ def _clock(now_s: int) -> str:
 def _view_row(view: View) -> dict[str, Any]:
     return {
         "now_s": view.now_s, "running": view.running, "jobs": list(view.jobs), "left": view.left,
-        "unread": list(view.unread),
+        "not_asked": list(view.not_asked), "unread": list(view.unread),
     }  # fmt: skip
 
 
@@ -513,6 +549,13 @@ def _show(view: View, top: int) -> None:
         console.print(table)
     if len(order) > top:
         console.print(f"and {len(order) - top} more", soft_wrap=True)
+    if view.not_asked:
+        console.print(
+            f"not asked about: {', '.join(view.not_asked[:top])}"
+            + (f" and {len(view.not_asked) - top} more" if len(view.not_asked) > top else "")
+            + "; cpdispatch slurm explain --job says why of each",
+            soft_wrap=True,
+        )
     for job, why in view.left.items():
         console.print(f"{job}: left to Slurm: {why}", soft_wrap=True, markup=False)
     for what in view.unread:

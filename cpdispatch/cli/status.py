@@ -1,7 +1,9 @@
-"""The command status: one moment of a saved run."""
+"""The command status: one moment of a run, finished or not."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +14,7 @@ from cpdispatch.cli.output import DONE, RefusedFiles, console_of_stdout, print_j
 from cpdispatch.cli.runs import load_runs
 from cpdispatch.cli.watch import look
 from cpdispatch.cli.watch import saved as saved_in
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,13 +33,14 @@ BAR = 20
 def status(
     run: Path, *, at: Annotated[Whole, Parameter(show_default=False)], json: Json = False
 ) -> int:
-    """Say what ran where at a time of a saved run, what waited and why, and what was in use.
+    """Say what ran where at a time of a run, what waited and why, and what was in use.
+
+    A run that goes on or was stopped is known up to its last checkpoint.
 
     Parameters
     ----------
     run
-        Folder of a run that was saved with simulate --out, or of several. A run that is not
-        finished has no schedule yet: see the command watch.
+        Folder of a run that was started with simulate --out, or of several.
     at
         Seconds on the clock of the log.
     json
@@ -45,15 +48,11 @@ def status(
     """
     from cpdispatch.analyze.moment import moment
 
-    if look(run) and not saved_in(run):
-        raise UsageError(
-            f"{run} holds no finished run, and so no schedule yet: cpdispatch watch {run} shows "
-            "what it is at; simulate --resume goes on with one that was stopped"
-        )
+    begun = unfinished(run)
     refused, found, outside = RefusedFiles(), [], None
-    for folder, saved in load_runs([run], refused):
+    for folder, known, until_s in _runs(run, begun, refused):
         try:
-            found.append((folder, saved, moment(saved.occupancy, at)))
+            found.append((folder, known, moment(known.occupancy, at, until_s), until_s))
         except UsageError as error:
             outside = UsageError(f"{folder}: {error}")
     if not found and outside is not None:
@@ -62,23 +61,60 @@ def status(
         print_json(
             {
                 "moments": [
-                    {"run": str(folder), "dispatcher": saved.about["dispatcher"], "moment": each}
-                    for folder, saved, each in found
+                    {
+                        "run": str(folder),
+                        "dispatcher": known.about["dispatcher"],
+                        "known_until_s": until_s,
+                        "moment": each,
+                    }
+                    for folder, known, each, until_s in found
                 ],
                 "errors": refused.errors,
             }
         )
         return refused.code(DONE)
     console = console_of_stdout()
-    for number, (_, saved, each) in enumerate(found):
+    for number, (_, known, each, until_s) in enumerate(found):
         if number:
             console.print()
-        show(console, each, saved)
+        show(console, each, known, until_s)
     return refused.code(DONE)
 
 
-def show(console: Console, found: Moment, run: Run) -> None:
-    """Print a moment for people."""
+def unfinished(folder: Path) -> list[Path]:
+    """The runs in a folder that were begun and are not finished."""
+    from cpdispatch.simulator.replay import CHECKPOINT
+
+    begun = {path.parent for path in folder.glob(f"**/{CHECKPOINT}")} | set(map(Path, look(folder)))
+    return sorted(begun - set(saved_in(folder)))
+
+
+def _runs(
+    run: Path, begun: list[Path], refused: RefusedFiles
+) -> Iterator[tuple[Path, Run, int | None]]:
+    """Runs, finished ones first, and until when those are known that are not."""
+    from cpdispatch.simulator.replay import LOG, so_far
+
+    if saved_in(run) or not begun:
+        for folder, saved in load_runs([run], refused):
+            yield folder, saved, None
+    for folder in begun:
+        known = None
+        with refused.reading(folder):
+            if not (folder / LOG).exists():  # it is written after the first checkpoint
+                raise InputError(
+                    "the run is not finished and has no checkpoint yet",
+                    file=folder,
+                    advice="ask again after some seconds, or see cpdispatch watch; a replay with "
+                    "--window keeps none",
+                )
+            known = so_far(folder)
+        if known is not None:
+            yield folder, *known
+
+
+def show(console: Console, found: Moment, run: Run, until_s: int | None = None) -> None:
+    """Print a moment for people; ``until_s`` is until when a run is known that is not finished."""
     from rich.markup import escape
 
     about = run.about
@@ -86,6 +122,8 @@ def show(console: Console, found: Moment, run: Run) -> None:
         f"[bold]{about['dispatcher']}[/] ({about['workload']} on {about['system']['name']}) at "
         f"{found.at_s} s: {len(found.running):,} running, {len(found.waiting):,} waiting\n"
     )
+    if until_s is not None:
+        console.print(f"Not finished; its last checkpoint is at {until_s} s.\n")
     table = table_of("", ("group", "resource", "in use"), ("", ""))
     for use in found.use:
         share = use.held / use.total
@@ -101,10 +139,11 @@ def show(console: Console, found: Moment, run: Run) -> None:
         console.print(f"\n[bold]Running[/]{part(len(found.running), 'those that end first')}")
         table = table_of("", (), ("job", "since s", "until s", "units"))
         table.add_column("nodes")
-        for job in sorted(found.running, key=lambda job: (job.end_s, job.job))[:ROWS]:
+        for job in sorted(found.running, key=lambda job: (job.end_s or inf, job.job))[:ROWS]:
             names = spans(tuple(node for node, _ in job.nodes))
             nodes = names if len(names) <= NODES else f"{names[: NODES - 3]}..."
-            table.add_row(str(job.job), str(job.start_s), str(job.end_s), f"{job.units:,}", nodes)
+            until = "-" if job.end_s is None else str(job.end_s)
+            table.add_row(str(job.job), str(job.start_s), until, f"{job.units:,}", nodes)
         console.print(table)
     if found.waiting:
         console.print(f"\n[bold]Waiting[/]{part(len(found.waiting), 'those submitted first')}")
@@ -112,12 +151,10 @@ def show(console: Console, found: Moment, run: Run) -> None:
         table.add_column("held back by")
         from cpdispatch.analyze.compare import duration
 
-        of_system = about["system"]
-        limited = of_system.get("limits") or of_system.get("licences")
-        or_else = " or a limit" if limited else ""
-        or_else += " or the power cap" if about.get("power_cap") else ""
+        never = "never" if until_s is None else "not yet"
+        or_else = " or the power cap" if about.get("power_cap") else ""
         for each in found.waiting[:ROWS]:
-            started = "never" if each.start_s is None else str(each.start_s)
+            started = never if each.start_s is None else str(each.start_s)
             waited = duration(found.at_s - each.submit_s)
             table.add_row(str(each.job), f"{each.units:,}", waited, started, held_by(each, or_else))
         console.print(table)
@@ -127,6 +164,8 @@ def held_by(job: Waiting, or_else: str = "") -> str:
     """What holds a job back, in few words, or else may: what a run does not keep."""
     if job.cause == "job":
         return "the job after which it comes"
+    if job.cause == "limit":
+        return " and ".join(job.lacking)
     if job.cause == "order":
         return f"the dispatcher{or_else}: it fits"
     room = f"room for {job.room:,} of {job.units:,} units"

@@ -48,9 +48,9 @@ SOONER, COMPARISONS = range(22, 24)
 # The row of ``fate`` that says how long jobs are taken to last now; the first job that may wait;
 # how many jobs have been predicted, beyond which the loop is left to ask; what is still to be done
 # of the event in which it has been left; up to when no job passes a threshold that is EASY's;
-# how many jobs the replay of EASY beside it has been told of.
-LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE, TURNS = range(24, 30)
-SCALARS = 30
+# how many jobs the replay of EASY beside it has been told of; whether jobs are of several tiers.
+LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE, TURNS, TIERED = range(24, 31)
+SCALARS = 31
 
 # Why the loop has been left: all its events have been used up, the replay is over, the next jobs
 # have to be predicted, the shadow has no room for more jobs, jobs have outlived their tests.
@@ -68,6 +68,9 @@ SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE, KIND = range(7)
 # Where waits are bounded also the share of the system that it asks for, in thousandths, and its
 # processors on a pool; see `cpdispatch.jobs.largest_share` and `on_pool`.
 SHARE, ON_POOL = 7, 8
+
+# The site's priority, and the tier if jobs are of several ones; higher first.
+PRIORITY, TIER = 9, 10
 
 # What becomes of the jobs: expected duration at submission, start (`NEVER` while a job is behind
 # the gate of a system with limits), end (both -1 until known), reason,
@@ -92,8 +95,8 @@ LASTING = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
 JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, BEFORE = range(8)
 CLEARED = ALWAYS
 
-# A queue by ascending (key, job): the job, and its processors on a pool, on nodes what
-# `nodes.wanted` says of it.
+# A queue by ascending (key, job), or as `queue.goes_before` says where jobs are of several tiers:
+# the job, and its processors on a pool, on nodes what `nodes.wanted` says of it.
 WHO, WANTS = range(2)
 
 # Rules: the orders and whether their keys change while jobs wait, whether one queue serves both,

@@ -24,6 +24,7 @@ from cpdispatch.compiled.layout import (
     DEPTH,
     DISPATCH_LEFT,
     DISPATCHES,
+    ENTRIES,
     EXPECTED,
     FIRST_SIZE,
     FREE,
@@ -72,6 +73,8 @@ from cpdispatch.compiled.layout import (
     STRICT,
     SUBMIT,
     THRESHOLD,
+    TIER,
+    TIERED,
     TURN,
     TURNS,
     UNPREDICTED,
@@ -85,6 +88,7 @@ from cpdispatch.compiled.layout import (
 from cpdispatch.compiled.memory import Memory, expect
 from cpdispatch.compiled.queue import (
     enqueue,
+    goes_before,
     is_late,
     key_under,
     lasting_key,
@@ -97,6 +101,7 @@ from cpdispatch.compiled.queue import (
 )
 from cpdispatch.compiled.running import complete, correct, lasts
 from cpdispatch.compiled.shadow import TOLD, ends, follow, has_room, starts, submit
+from cpdispatch.compiled.stopped import clear, is_killed, outlives, settle, takes_back, wait_again
 from cpdispatch.compiled.test_runs import (
     AGAIN,
     ASKS,
@@ -104,6 +109,7 @@ from cpdispatch.compiled.test_runs import (
     CLEARING,
     COST,
     FATE,
+    IN_FRONT,
     KILLED,
     LIST,
     SAID,
@@ -112,13 +118,10 @@ from cpdispatch.compiled.test_runs import (
     TESTING,
     UNDER,
     WAITING,
-    clear,
-    is_killed,
+    WAY,
+    may_be_tested,
     no_test_any_more,
-    outlives,
-    settle,
-    takes_back,
-    wait_again,
+    place_in_front,
 )
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
 
@@ -166,7 +169,7 @@ def go(
             at[BLOCKED] = -1
             waits = False
             if trials is not None:
-                waits = outlives(at, given, fate, run, care, trials)
+                waits = outlives(at, given, fate, run, nodes, care, trials)
             if not waits:
                 ended = complete(at, given, fate, run, memory)
                 if gate is not None:
@@ -188,7 +191,8 @@ def go(
                             starts(shadow, fate[TURN, job], -1)
                 wait_again(
                     at, given, fate, first, first_key, second, second_key, rule,
-                    first_weights, second_weights, own_first, own_second, care, trials, shadow,
+                    first_weights, second_weights, own_first, own_second, nodes, care, trials,
+                    shadow,
                 )  # fmt: skip
         came = submitting
         while submitting:
@@ -272,7 +276,7 @@ def _offer(
         )  # fmt: skip
     at[QUEUED] += 1
     if nodes is not None:
-        on_nodes.wait(at, given, fate, care, nodes, job)
+        on_nodes.wait(nodes, given[KIND, job], lasts(at, fate, care, job))
 
 
 @inlined
@@ -393,9 +397,9 @@ def dispatch(
     if care is not None and _limits_change(at, given, fate, care):
         at[BLOCKED] = -1
         if nodes is not None:
-            on_nodes.take_anew(at, given, fate, nodes, first, at[FIRST_SIZE])
+            on_nodes.take_anew(at, given, fate, care, nodes, trials, first, at[FIRST_SIZE])
             if not rule[SAME]:
-                on_nodes.take_anew(at, given, fate, nodes, second, at[SECOND_SIZE])
+                on_nodes.take_anew(at, given, fate, care, nodes, trials, second, at[SECOND_SIZE])
     if rule[PRIMARY_CHANGES]:
         sort_anew(
             at, given, fate, first, first_key,
@@ -425,18 +429,29 @@ def dispatch(
                 rule[SECOND_THRESHOLD], rule[WIDE], own_second, SECOND_SIZE,
             )  # fmt: skip
             is_sorted = True
-    head, deciding = at[HEAD], True
+    head, entries, deciding = at[HEAD], at[ENTRIES], True
     while deciding:
+        blocked, ahead = -1, False
+        if trials is not None:
+            ahead = trials.rule[WAY] == IN_FRONT
         if deep is not None:
             without_started(at, fate, first, first_key, FIRST_SIZE)
             if not rule[SAME]:
                 without_started(at, fate, second, second_key, SECOND_SIZE)
+        elif ahead:
+            if trials is not None:
+                blocked = _start_tests_first(
+                    at, given, fate, run, care, nodes, trials, first, first_key, first_weights,
+                    rule, best_fit,
+                )  # fmt: skip
         elif nodes is None:
             on_pool.start_in_turn(at, given, fate, run, care, trials, first, ending)
         else:
             on_nodes.lend(at, fate, given, run, nodes, ended, 1)
-            on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, best_fit)
-        if at[HEAD] < at[FIRST_SIZE] and rule[DEPTH] > 0:
+            on_nodes.start_in_turn(at, given, fate, run, care, first, nodes, trials, best_fit)
+        if not ahead and at[HEAD] < at[FIRST_SIZE]:
+            blocked = first[WHO, at[HEAD]]
+        if blocked >= 0 and rule[DEPTH] > 0:
             if not is_sorted:
                 sort_anew(
                     at, given, fate, second, second_key, rule[SECONDARY], second_weights,
@@ -444,7 +459,6 @@ def dispatch(
                 )  # fmt: skip
             queue = first if rule[SAME] else second
             size = at[FIRST_SIZE] if rule[SAME] else at[SECOND_SIZE]
-            blocked = first[WHO, at[HEAD]]
             if deep is not None:
                 dispatch_deep(
                     at,
@@ -468,16 +482,25 @@ def dispatch(
                 else:
                     on_pool.backfill_and_test(
                         at, given, fate, run, care, trials, first, queue, size, blocked, ended,
-                        ending, rule,
+                        ending, rule, serial,
                     )  # fmt: skip
             else:
                 low = at[HEAD] if rule[SAME] else 0
-                on_nodes.backfill(
-                    at, given, fate, run, care, queue, nodes, low, size, blocked, ended, best_fit
-                )
+                if trials is None:
+                    on_nodes.backfill(
+                        at, given, fate, run, care, queue, nodes, low, size, blocked, ended,
+                        best_fit,
+                    )  # fmt: skip
+                else:
+                    on_nodes.backfill_and_test(
+                        at, given, fate, run, care, trials, first, queue, nodes, low, size,
+                        blocked, best_fit, rule,
+                    )  # fmt: skip
         deciding = False
         if trials is not None:
-            deciding = takes_back(at, given, fate, run, trials, serial)
+            deciding = takes_back(
+                at, given, fate, run, first, second, rule, nodes, care, trials, serial, entries
+            )
             if deciding:
                 at[HEAD] = head
     if nodes is not None and deep is None:
@@ -512,6 +535,53 @@ def dispatch(
         counts[3, at[DISPATCHES] - 1] = rule[SECOND_THRESHOLD]
     if trials is not None:
         clear(at, run, trials)
+
+
+@kernel
+def _start_tests_first(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Any,
+    trials: Any, first: IntArray, first_key: FloatArray, weights: FloatArray, rule: IntArray,
+    best_fit: bool,
+) -> int:  # fmt: skip
+    """Start jobs in the primary order, in which tests have places of their own.
+
+    Returns the first one that does not fit, -1 if there is none.
+    """
+    count, by_key = place_in_front(at, given, fate, first, trials, rule, weights)
+    k, n, blocked = at[HEAD], 0, -1
+    while blocked < 0:
+        while k < at[FIRST_SIZE] and (
+            fate[START, first[WHO, k]] >= 0
+            or may_be_tested(at, given, fate, trials, first[WHO, k], rule)
+        ):
+            k += 1
+        testing = n < count
+        if testing and k < at[FIRST_SIZE]:
+            other, waits = trials.chosen[n], first[WHO, k]
+            testing = first_key[k] != -np.inf
+            if testing and by_key:
+                testing = goes_before(at, given, trials.key[n], other, first_key[k], waits)
+            elif testing and at[TIERED]:
+                testing = given[TIER, other] >= given[TIER, waits]
+        if not testing and k == at[FIRST_SIZE]:
+            break
+        job = trials.chosen[n] if testing else first[WHO, k]
+        if nodes is None:
+            need = given[NEED, job]
+            starts_now = on_pool.starts_in_turn(
+                at, given, fate, run, care, trials, job, need, 0, testing
+            )
+        else:
+            starts_now = on_nodes.starts_in_turn(
+                at, given, fate, run, care, nodes, trials, job, best_fit, testing
+            )
+        if not starts_now:
+            blocked = job
+        elif testing:
+            n += 1
+    while at[HEAD] < at[FIRST_SIZE] and fate[START, first[WHO, at[HEAD]]] >= 0:
+        at[HEAD] += 1
+    return int(blocked)
 
 
 WITH_OWN = (

@@ -29,7 +29,6 @@ from cpdispatch.compiled.layout import (
     JOB,
     KEEPS,
     KIND,
-    LASTS,
     LIMIT,
     LONG,
     NEED,
@@ -38,6 +37,7 @@ from cpdispatch.compiled.layout import (
     PATIENCE,
     RESERVED,
     RUNNING,
+    RUNTIME,
     SEEN,
     SERIAL,
     SHADOW,
@@ -50,9 +50,23 @@ from cpdispatch.compiled.layout import (
     WIDE_ONES,
 )
 from cpdispatch.compiled.queue import is_late
-from cpdispatch.compiled.running import begin, lasts, leave, place_of, run_until
-from cpdispatch.compiled.test_runs import TESTING
-from cpdispatch.heuristics.kernels import place, pool_has, room
+from cpdispatch.compiled.running import begin_until, lasts, leave, place_of, run_until
+from cpdispatch.compiled.test_runs import (
+    BEGAN,
+    COST,
+    LENGTH,
+    MOVED,
+    TESTING,
+    WAY,
+    Trials,
+    choose,
+    due_of,
+    expect_ends,
+    is_tested_in_turn,
+    may_be_tested,
+    test,
+)
+from cpdispatch.heuristics.kernels import LEFT, place, pool_has, room
 
 _WAITING, _LEAST, _LONGEST = 2, 3, 4
 _BITS = 40
@@ -171,26 +185,33 @@ def count_waiting(nodes: Nodes, kind: IntArray, duration: IntArray) -> None:
 
 
 @inlined
-def wait(at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, job: int) -> None:
-    """Count a job that has been submitted among the waiting ones of its kind."""
-    kinds, kind, duration = nodes.kinds, given[KIND, job], lasts(at, fate, care, job)
+def wait(nodes: Nodes, kind: int, duration: int) -> None:
+    """Count a job that takes so long among the waiting ones of its kind."""
+    kinds = nodes.kinds
     if kinds[_WAITING, kind] == 0 or duration < kinds[_LEAST, kind]:
         kinds[_LEAST, kind] = duration
     kinds[_WAITING, kind] += 1
 
 
+@inlined
+def waits_no_more(nodes: Nodes, kind: int) -> None:
+    """Count a job no longer among the waiting ones of its kind."""
+    nodes.kinds[_WAITING, kind] -= 1
+
+
 @kernel
 def take_anew(
-    at: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, queue: IntArray, size: int
-) -> None:
-    """Note anew how long the waiting jobs of a queue are taken to last."""
-    kinds, row = nodes.kinds, fate[at[LASTS]]
+    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, trials: Any,
+    queue: IntArray, size: int,
+) -> None:  # fmt: skip
+    """Note anew how long the waiting jobs of a queue take from now on."""
+    kinds = nodes.kinds
     for k in range(size):
         job = queue[WHO, k]
         if fate[START, job] < 0:
-            kind = given[KIND, job]
-            queue[WANTS, k] = wanted(kind, row[job])
-            kinds[_LEAST, kind] = min(kinds[_LEAST, kind], row[job])
+            kind, duration = given[KIND, job], due_of(at, fate, care, trials, job) - at[NOW]
+            queue[WANTS, k] = wanted(kind, max(duration, 1))
+            kinds[_LEAST, kind] = min(kinds[_LEAST, kind], max(duration, 1))
 
 
 @inlined
@@ -346,12 +367,12 @@ def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray
     return count
 
 
-@kernel
-def begin_on(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
-    outlives: bool, job: int, reason: int, best_fit: bool,
+@inlined
+def _put(
+    at: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, outlives: bool, job: int,
+    best_fit: bool,
 ) -> None:  # fmt: skip
-    """Start a job that fits ``free``, or if it outlives the shadow time ``both``."""
+    """Take nodes for a job that fits ``free``, or if it outlives the shadow time ``both``."""
     low, shape, units = at[ENTRIES], given[SHAPE, job], given[UNITS, job]
     node, many = nodes.node[low:], nodes.units[low:]
     if outlives or best_fit:
@@ -361,33 +382,91 @@ def begin_on(
         count = first_fit(nodes.room[shape], units, node, many)
     fate[FIRST, job], fate[COUNT, job] = low, count
     at[ENTRIES] = low + count
-    nodes.kinds[_WAITING, given[KIND, job]] -= 1
+
+
+@inlined
+def _is_home_free(
+    usable: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, trials: Trials, job: int
+) -> bool:
+    """Whether a job has just been stopped and can go on where it is."""
+    if trials.of[BEGAN, job] < 0:
+        return False
+    ask, low = nodes.asks[given[SHAPE, job]], fate[FIRST, job]
+    for e in range(low, low + fate[COUNT, job]):
+        for r in range(ask.shape[0]):
+            if nodes.units[e] * ask[r] > usable[nodes.node[e], r]:
+                return False
+    return True
+
+
+@kernel
+def begin_on(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    trials: Any, outlives: bool, job: int, reason: int, best_fit: bool, testing: bool,
+) -> None:  # fmt: skip
+    """Start a job, or its test, that fits ``free``, or if it outlives the shadow time ``both``.
+
+    One that has just been stopped goes on where it is, if it can go on there.
+    """
+    since, due = at[NOW], at[NOW] + lasts(at, fate, care, job)
+    stays = False
+    if trials is not None:
+        usable = nodes.both if outlives else nodes.free
+        stays = _is_home_free(usable, given, fate, nodes, trials, job)
+        if stays:
+            since = trials.of[BEGAN, job]
+            due = max(since + lasts(at, fate, care, job), at[NOW] + 1)
+        elif testing:
+            due = at[NOW] + trials.rule[LENGTH] + trials.rule[COST]
+        elif trials.of[BEGAN, job] >= 0:
+            trials.of[MOVED, job] = 1
+    if not stays:
+        _put(at, given, fate, nodes, outlives, job, best_fit)
+    waits_no_more(nodes, given[KIND, job])
     give_back(at, fate, given, nodes, job, -1)
-    if at[AHEAD_JOB] >= 0 and at[NOW] + lasts(at, fate, care, job) > at[SHADOW]:
+    if at[AHEAD_JOB] >= 0 and due > at[SHADOW]:
         _look_ahead(at, fate, given, nodes, job, -1)
-    begin(at, given, fate, run, care, job, reason)
+    end = since + given[RUNTIME, job]
+    if trials is None:
+        begin_until(at, given, fate, run, job, reason, due, end)
+    elif testing:
+        test(at, given, fate, run, trials, job, reason)
+    else:
+        begin_until(at, given, fate, run, job, reason, due, end)
 
 
 @inlined
 def start_in_turn(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, first: IntArray,
-    nodes: Nodes, best_fit: bool,
+    nodes: Nodes, trials: Any, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
     while at[HEAD] < at[FIRST_SIZE]:
         job = first[WHO, at[HEAD]]
         if fate[START, job] < 0:
-            if not job_fits(at, given, nodes, job):
-                break
-            if (
-                care is not None
-                and care[KEEPS]
-                and not leaves_room(at, given, fate, care, nodes, nodes.pool, job)
+            testing = is_tested_in_turn(trials, job)
+            if not starts_in_turn(
+                at, given, fate, run, care, nodes, trials, job, best_fit, testing
             ):
                 break
-            begin_on(at, given, fate, run, care, nodes, False, job, IN_TURN, best_fit)
-            at[BLOCKED] = -1
         at[HEAD] += 1
+
+
+@inlined
+def starts_in_turn(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    trials: Any, job: int, best_fit: bool, testing: bool,
+) -> bool:  # fmt: skip
+    """Start a job whose turn it is, or its test, if it fits; whether it does."""
+    fits = job_fits(at, given, nodes, job)
+    if fits and not testing:
+        fits = leaves_room(at, given, fate, care, nodes, nodes.pool, job)
+    if fits:
+        begin_on(
+            at, given, fate, run, care, nodes, trials, False, job, IN_TURN, best_fit, testing
+        )  # fmt: skip
+        at[BLOCKED] = -1
+    return bool(fits)
 
 
 @inlined
@@ -565,24 +644,28 @@ def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
 @kernel
 def _start_beside(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
-    job: int, ended: int, best_fit: bool,
+    trials: Any, job: int, ended: int, best_fit: bool, testing: bool,
 ) -> None:  # fmt: skip
-    """Start a job that fits now if it does not delay the one that is blocked."""
+    """Start a job, or its test, that fits now if it does not delay the one that is blocked."""
     shape, units = given[SHAPE, job], given[UNITS, job]
     if rooms_of(at, nodes, shape) < units:
         return
-    if (
-        care is not None
-        and care[KEEPS]
-        and not leaves_room(at, given, fate, care, nodes, nodes.pool, job)
-    ):
+    if not testing and not leaves_room(at, given, fate, care, nodes, nodes.pool, job):
         return
     if not at[RESERVED]:
         _reserve(at, given, fate, run, care, nodes, ended)
-    outlives = at[NOW] + lasts(at, fate, care, job) > at[SHADOW]
+    due = at[NOW] + lasts(at, fate, care, job)
+    if trials is not None:
+        if testing:
+            due = at[NOW] + trials.rule[LENGTH] + trials.rule[COST]
+        elif _is_home_free(nodes.free, given, fate, nodes, trials, job):
+            due = due_of(at, fate, care, trials, job)
+    outlives = due > at[SHADOW]
     if outlives and not _fits_both(at, given, nodes, shape, units, best_fit):
         return
-    begin_on(at, given, fate, run, care, nodes, outlives, job, BACKFILLED, best_fit)
+    begin_on(
+        at, given, fate, run, care, nodes, trials, outlives, job, BACKFILLED, best_fit, testing
+    )  # fmt: skip
     if at[COMPARED]:
         at[COMPARISONS] += 1
         ask = nodes.asks[given[SHAPE, at[BLOCKED]]]
@@ -603,10 +686,21 @@ def backfill(
     if at[BLOCKED] == blocked and ended == 0:
         if at[NEXT] == at[SEEN] + 1:
             if fate[START, at[SEEN]] < 0:  # else it is behind a gate
-                _start_beside(at, given, fate, run, care, nodes, at[SEEN], ended, best_fit)
+                _start_beside(
+                    at, given, fate, run, care, nodes, None, at[SEEN], ended, best_fit, False
+                )  # fmt: skip
             return
     else:
         at[BLOCKED], at[RESERVED] = blocked, 0
+    _backfill_all(at, given, fate, run, care, queue, nodes, None, low, size, ended, best_fit)
+
+
+@kernel
+def _backfill_all(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, queue: IntArray,
+    nodes: Nodes, trials: Any, low: int, size: int, ended: int, best_fit: bool,
+) -> None:  # fmt: skip
+    """Go through the kinds of jobs that have room as long as there are some."""
     kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
     longest[:] = 0
     left, k = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit), low
@@ -616,9 +710,45 @@ def backfill(
             _note_least(queue, kinds, low, size)
             return
         job = queue[WHO, k]
-        if fate[START, job] < 0:
-            _start_beside(at, given, fate, run, care, nodes, job, ended, best_fit)
+        if fate[START, job] < 0 and job != at[BLOCKED]:
+            _start_beside(at, given, fate, run, care, nodes, trials, job, ended, best_fit, False)
             left = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit)
         if fate[START, job] >= 0:
             queue[WANTS, k] |= _ENDLESS
         k += 1
+
+
+@kernel
+def backfill_and_test(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials,
+    first: IntArray, queue: IntArray, nodes: Nodes, low: int, size: int, blocked: int,
+    best_fit: bool, rule: IntArray,
+) -> None:  # fmt: skip
+    """Backfill, and test jobs where they do not delay the one that is blocked.
+
+    A single job that has been submitted is looked at alone where `backfill` does so, if besides no
+    test is expected to end at another time.
+    """
+    changed = expect_ends(at, given, fate, run, care, trials, rule, blocked)
+    alone = -1
+    if changed or at[BLOCKED] != blocked:
+        at[BLOCKED], at[RESERVED], at[AHEAD_JOB] = blocked, 0, -1
+    elif at[NEXT] == at[SEEN] + 1:
+        alone = at[SEEN]
+    for testing in (trials.rule[WAY] != LEFT, trials.rule[WAY] == LEFT):
+        if alone >= 0:
+            if testing and not may_be_tested(at, given, fate, trials, alone, rule):
+                continue
+            if fate[START, alone] < 0:
+                _start_beside(
+                    at, given, fate, run, care, nodes, trials, alone, 0, best_fit, testing
+                )  # fmt: skip
+        elif testing:
+            room = nodes.pool[0]
+            for k in range(choose(at, given, fate, first, nodes, trials, blocked, room, rule)):
+                job = trials.chosen[k]
+                _start_beside(at, given, fate, run, care, nodes, trials, job, 0, best_fit, True)
+        else:
+            _backfill_all(
+                at, given, fate, run, care, queue, nodes, trials, low, size, 0, best_fit
+            )  # fmt: skip

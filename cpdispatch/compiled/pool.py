@@ -8,6 +8,7 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BACKFILLED,
+    BLOCKED,
     DUE,
     EXPECTED,
     FIRST_SIZE,
@@ -19,9 +20,12 @@ from cpdispatch.compiled.layout import (
     LONG,
     NEED,
     NEVER,
+    NEXT,
     NOW,
     PATIENCE,
     RUNNING,
+    SEEN,
+    SERIAL,
     SPARE,
     START,
     TOTAL,
@@ -30,6 +34,7 @@ from cpdispatch.compiled.layout import (
     WIDE_ONES,
 )
 from cpdispatch.compiled.queue import is_late
+from cpdispatch.compiled.running import begin
 from cpdispatch.compiled.test_runs import (
     COST,
     LENGTH,
@@ -39,8 +44,8 @@ from cpdispatch.compiled.test_runs import (
     due_of,
     expect_ends,
     is_tested_in_turn,
+    may_be_tested,
     start,
-    start_in_turn_or_test,
     test,
 )
 from cpdispatch.heuristics.kernels import LEFT
@@ -68,13 +73,31 @@ def start_in_turn(
     while at[HEAD] < at[FIRST_SIZE]:
         job = first[WHO, at[HEAD]]
         if fate[START, job] < 0:
-            need = first[WANTS, at[HEAD]]
-            if not is_tested_in_turn(trials, job):
-                need += _leaves(at, given, fate, care, job)
-            if need > at[FREE] + ending:
+            need, testing = first[WANTS, at[HEAD]], is_tested_in_turn(trials, job)
+            if not starts_in_turn(
+                at, given, fate, run, care, trials, job, need, ending, testing
+            ):  # fmt: skip
                 break
-            start_in_turn_or_test(at, given, fate, run, care, trials, job, IN_TURN)
         at[HEAD] += 1
+
+
+@inlined
+def starts_in_turn(
+    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
+    job: int, need: int, ending: int, testing: bool,
+) -> bool:  # fmt: skip
+    """Start a job whose turn it is, or its test, if it fits; whether it does."""
+    if not testing:
+        need += _leaves(at, given, fate, care, job)
+    if need > at[FREE] + ending:
+        return False
+    if trials is None:
+        begin(at, given, fate, run, care, job, IN_TURN)
+    elif testing:
+        test(at, given, fate, run, trials, job, IN_TURN)
+    else:
+        start(at, given, fate, run, care, trials, job, IN_TURN)
+    return True
 
 
 @inlined
@@ -125,34 +148,63 @@ def backfill(
     return extra
 
 
+@inlined
+def _delays(
+    at: IntArray, fate: IntArray, care: Any, trials: Trials, job: int, testing: bool, shadow: int
+) -> bool:
+    """Whether a job, or its test, still runs when the one that is blocked is to start."""
+    if testing:
+        return bool(at[NOW] + trials.rule[LENGTH] + trials.rule[COST] > shadow)
+    return due_of(at, fate, care, trials, job) > shadow
+
+
 @kernel
 def backfill_and_test(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials,
     first: IntArray, queue: IntArray, size: int, blocked: int, ended: int, ending: int,
-    rule: IntArray,
+    rule: IntArray, serial: int,
 ) -> None:  # fmt: skip
-    """Backfill, and test jobs where they do not delay the one that is blocked."""
+    """Backfill, and test jobs where they do not delay the one that is blocked.
+
+    While nothing has ended or started since the last dispatch, the same job is blocked and no test
+    is expected to end at another time, what could not start then cannot now: a single job submitted
+    since is looked at alone. ``serial`` is how many jobs had started before this dispatch.
+    """
     if at[FREE] + ending == 0:
         return
-    length, wanted = trials.rule[LENGTH], given[NEED, blocked]
-    expect_ends(at, given, fate, run, care, trials, rule, blocked)
+    wanted = given[NEED, blocked]
+    changed = expect_ends(at, given, fate, run, care, trials, rule, blocked)
+    same = at[BLOCKED] == blocked and ended == 0 and at[SERIAL] == serial and not changed
+    alone = at[SEEN] if same and at[NEXT] == at[SEEN] + 1 else -1
+    at[BLOCKED] = blocked
+    if alone >= 0 and (fate[START, alone] >= 0 or given[NEED, alone] > at[FREE]):
+        return
     spare = _leaves(at, given, fate, care, blocked)
     shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
     for testing in (trials.rule[WAY] != LEFT, trials.rule[WAY] == LEFT):
-        if not testing:
+        count = 1
+        if alone < 0 and not testing:
             extra = backfill(
                 at, given, fate, run, care, trials, queue, size, blocked, ended, ending, shadow,
                 extra,
             )  # fmt: skip
             continue
-        room = at[FREE] + ending
-        for k in range(choose(at, given, fate, first, trials, blocked, room, rule)):
-            job = trials.chosen[k]
+        if alone < 0:
+            room = at[FREE] + ending
+            count = choose(at, given, fate, first, None, trials, blocked, room, rule)
+        elif testing and not may_be_tested(at, given, fate, trials, alone, rule):
+            continue
+        for k in range(count):
+            job = trials.chosen[k] if alone < 0 else alone
             need = given[NEED, job]
-            if need > at[FREE] + ending:
+            leaves = 0 if testing else _leaves(at, given, fate, care, job)
+            if fate[START, job] >= 0 or need + leaves > at[FREE] + ending:
                 continue
-            if at[NOW] + length + trials.rule[COST] > shadow:
+            if _delays(at, fate, care, trials, job, testing, shadow):
                 if need > extra:
                     continue
                 extra -= need
-            test(at, given, fate, run, trials, job, BACKFILLED)
+            if testing:
+                test(at, given, fate, run, trials, job, BACKFILLED)
+            else:
+                start(at, given, fate, run, care, trials, job, BACKFILLED)

@@ -1,4 +1,7 @@
-"""The queue of a compiled replay: sorted by keys that last, or that are computed anew."""
+"""The queue of a compiled replay: sorted by keys that last, or that are computed anew.
+
+Late jobs have the least key and come first; then jobs of higher tiers, whatever their keys.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +21,49 @@ from cpdispatch.compiled.layout import (
     NEXT,
     NONE_LATE,
     NOW,
+    PRIORITY,
     QUEUED,
     REQUESTED,
     SHARE,
     START,
     SUBMIT,
+    TIER,
+    TIERED,
     UPPER,
     WANTS,
     WHO,
 )
 from cpdispatch.heuristics.policies import FIRST_KEY, NO_THRESHOLD, Policy, key_of, risk_of
 
-_RISK = int(Policy.RISK)
+_RISK, _PRIORITY = int(Policy.RISK), int(Policy.PRIORITY)
+
+
+@inlined
+def goes_before(
+    at: IntArray, given: IntArray, key: float, job: int, other_key: float, other: int
+) -> bool:
+    """Whether a job comes before another in a queue: it is late, of a higher tier, by its key."""
+    if at[TIERED] and key != -np.inf and other_key != -np.inf:
+        tier, other_tier = given[TIER, job], given[TIER, other]
+        if tier != other_tier:
+            return bool(tier > other_tier)
+    return bool(key < other_key or (key == other_key and job < other))
 
 
 @inlined
 def insert(
-    queue: IntArray, keys: FloatArray, low: int, size: int, key: float, job: int, need: int
-) -> None:
-    """Put a job where (key, job) belongs."""
-    high = size
+    at: IntArray, given: IntArray, queue: IntArray, keys: FloatArray, low: int, size: int,
+    key: float, job: int, need: int,
+) -> None:  # fmt: skip
+    """Put a job where it belongs."""
+    high, tiered = size, at[TIERED] != 0
     while low < high:
         middle = (low + high) // 2
-        if keys[middle] < key or (keys[middle] == key and queue[WHO, middle] < job):
+        if tiered:  # else it is what `goes_before` says of jobs of one tier, sooner
+            before = goes_before(at, given, keys[middle], queue[WHO, middle], key, job)
+        else:
+            before = keys[middle] < key or (keys[middle] == key and queue[WHO, middle] < job)
+        if before:
             low = middle + 1
         else:
             high = middle
@@ -58,6 +81,8 @@ def key_under(
 ) -> float:  # fmt: skip
     """Key of a job under a policy now."""
     at[CURRENT] = job
+    if policy == _PRIORITY:
+        return -float(given[PRIORITY, job])
     expected, need = float(fate[EXPECTED, job]), float(max(given[NEED, job], 1))
     submit, requested = given[SUBMIT, job], given[REQUESTED, job]
     key = key_of(policy, weights, at[NOW], submit, expected, need, requested, own)
@@ -78,7 +103,7 @@ def sort_anew(
         job = queue[WHO, k]
         late = is_late(given, job, now, threshold_s, wide)
         keys[k] = -np.inf if late else key_under(at, given, fate, policy, weights, job, own)
-    _sort(queue, keys, 0, size)
+    _sort(at, given, queue, keys, 0, size)
 
 
 @inlined
@@ -121,7 +146,7 @@ def let_late_ones_first_now(
             due = given[SUBMIT, job] + shortened(threshold_s, wide, given[SHARE, job])
             at[NONE_LATE] = min(at[NONE_LATE], due)
     if moved:
-        _sort(queue, keys, low, size)
+        _sort(at, given, queue, keys, low, size)
     return moved
 
 
@@ -143,12 +168,19 @@ def _risk_under(given: IntArray, fate: IntArray, weights: FloatArray, job: int) 
 
 
 @inlined
-def _sort(queue: IntArray, keys: FloatArray, low: int, size: int) -> None:
+def _sort(
+    at: IntArray, given: IntArray, queue: IntArray, keys: FloatArray, low: int, size: int
+) -> None:
     """Sort what is between two places by insertion: the order hardly changes."""
+    tiered = at[TIERED] != 0
     for k in range(low + 1, size):
         job, need, key = queue[WHO, k], queue[WANTS, k], keys[k]
         i = k
-        while i > low and (keys[i - 1] > key or (keys[i - 1] == key and queue[WHO, i - 1] > job)):
+        while i > low and (
+            goes_before(at, given, key, job, keys[i - 1], queue[WHO, i - 1])
+            if tiered
+            else keys[i - 1] > key or (keys[i - 1] == key and queue[WHO, i - 1] > job)
+        ):
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i - 1], queue[WANTS, i - 1]
             keys[i] = keys[i - 1]
             i -= 1
@@ -200,7 +232,7 @@ def let_late_ones_first(
         for i in range(k, size):
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i + 1], queue[WANTS, i + 1]
             keys[i] = keys[i + 1]
-        insert(queue, keys, at[HEAD], size, -np.inf, job, wants)
+        insert(at, given, queue, keys, at[HEAD], size, -np.inf, job, wants)
         moved = True
     return moved
 
@@ -223,4 +255,4 @@ def enqueue(
         if size_at == FIRST_SIZE and job < at[LATE]:
             key = -np.inf
         low = at[HEAD] if size_at == FIRST_SIZE else 0
-        insert(queue, keys, low, size, key, job, wants)
+        insert(at, given, queue, keys, low, size, key, job, wants)

@@ -101,11 +101,16 @@ class Replays:
         self.system = system
         runtime_s = workload.runtime_s if runtime_s is None else runtime_s
         # Rows of zeros that are not written cost no memory.
-        self.given = np.zeros((layout.ON_POOL + 1, np.count_nonzero(self.runnable)), dtype=np.int64)
+        self.given = np.zeros((layout.TIER + 1, np.count_nonzero(self.runnable)), dtype=np.int64)
         rows = (layout.SUBMIT, layout.REQUESTED, layout.RUNTIME, layout.UNITS)
         columns = (table.submit_s, table.requested_s, runtime_s, table.units)
         for row, column in zip(rows, columns, strict=True):
             self.given[row] = column[self.rows]
+        if table.priority.any():
+            self.given[layout.PRIORITY] = table.priority[self.rows]
+        self.is_tiered = bool((table.tier != table.tier[0]).any())
+        if self.is_tiered:
+            self.given[layout.TIER] = table.tier[self.rows]
         request = [column[self.rows] for column in table.columns[Column.REQUEST :]]
         units = self.given[layout.UNITS]
         np.multiply(units, request[0], out=self.given[layout.NEED])
@@ -257,6 +262,7 @@ class Replay:
             asked=asked, completions=1 + tests * (1 + (restart_cost_s > 0)),
             bounded=bound is not None,
         )  # fmt: skip
+        self.state.at[layout.TIERED] = prepared.is_tiered
         self.shadow: easy.Shadow | None = None
         if bound is not None:
             prepared.bound_waits()
@@ -266,7 +272,6 @@ class Replay:
         self.gate: Gate | None = None if prepared.claims is None else gate_of(prepared.claims)
         self.trials: Trials | None = None
         if tests:
-            assert prepared.is_pool, "jobs are tested on a pool only"
             self.trials = trials_of(
                 prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
                 prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests, asked,
@@ -277,7 +282,7 @@ class Replay:
         if dispatcher.depth > 1 or not prepared.is_pool:
             capacity = prepared.system.capacity.copy()
             self.nodes = nodes_of(
-                capacity, prepared.asks, prepared.kinds, prepared.entries_max,
+                capacity, prepared.asks, prepared.kinds, (1 + tests) * prepared.entries_max,
                 dispatcher.spare(total),
             )  # fmt: skip
         if dispatcher.depth > 1:

@@ -104,6 +104,37 @@ def grown(shadow: Shadow, jobs: int) -> Shadow:
     return larger
 
 
+def used(shadow: Shadow) -> list[list[list[float]]]:
+    """The arrays as lists of rows, without the columns that nothing is in; see `restored`."""
+    at = shadow.at
+    columns = int(max(at[NEXT], at[SERIAL], at[PENDING], at[RUNNING], at[FIRST_SIZE]))
+    whole = (shadow.at, shadow.book)
+    return [
+        np.atleast_2d(array if any(array is each for each in whole) else array[..., :columns])
+        .tolist()
+        for array in shadow
+    ]  # fmt: skip
+
+
+def restored(arrays: list[list[list[float]]]) -> Shadow:
+    """A shadow of what `used` gave.
+
+    Raises
+    ------
+    ValueError
+        When the arrays are not of these shapes.
+    """
+    columns = len(arrays[1][0]) if len(arrays) > 1 and arrays[1] else 0
+    shadow = fresh(0, max(2 * columns, FIRST_ROOM))
+    for mine, rows in zip(shadow, arrays, strict=True):
+        given = np.array(rows)
+        if mine is shadow.at or mine is shadow.book:
+            mine[:] = given.reshape(mine.shape)
+        else:
+            mine[..., :columns] = given.reshape(*mine.shape[:-1], columns)
+    return shadow
+
+
 @inlined
 def _slot(shadow: Shadow, number: int) -> int:
     """Where the job of a number is; -1 when it has ended here and was forgotten."""

@@ -9,60 +9,40 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
-    BEFORE,
-    BY_SERIAL,
-    CLEARED,
-    COMPLETED,
     DUE_OF,
     EXPECTED,
     FIRST_SIZE,
-    FREE,
-    HEAP_END,
-    HEAP_SERIAL,
-    LATE,
     LIMIT,
     NEED,
-    NONE_LATE,
+    NEVER,
     NOW,
-    OLDEST,
-    PENDING,
     PRIMARY,
-    PRIMARY_CHANGES,
-    QUEUED,
-    REASON,
     REQUESTED,
     RUNNING,
     RUNTIME,
-    SAME,
-    SECOND_SIZE,
-    SECONDARY,
-    SECONDARY_CHANGES,
-    SERIAL,
-    SHARE,
     START,
     SUBMIT,
     THRESHOLD,
-    UPPER,
-    WAITS,
+    TIER,
+    TIERED,
+    WANTS,
     WHO,
     WIDE,
 )
-from cpdispatch.compiled.queue import insert, is_late, lasting_key, shortened, without_started
+from cpdispatch.compiled.queue import goes_before, is_late
 from cpdispatch.compiled.running import (
     begin,
     begin_until,
     lasts,
     leave,
     place_of,
-    pop,
-    push,
     run_until,
 )
 from cpdispatch.heuristics.kernels import TURN
-from cpdispatch.heuristics.policies import Policy
+from cpdispatch.heuristics.policies import Policy, risk_of
 from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WAYS
 
-_FCFS = int(Policy.FCFS)
+_FCFS, _SPF, _RISK = int(Policy.FCFS), int(Policy.SPF), int(Policy.RISK)
 
 # Scalars: how long a test lasts, when tests come (see `kernels.LEFT`), how many jobs have been
 # stopped since the last dispatch, how many are under test or cleared, whether the loop is left to
@@ -73,11 +53,16 @@ LENGTH, WAY, STOPPED, TESTED, ASKS, COST, WAITING = range(7)
 # What becomes of each job: whether it has a test to come; whether it is under test, or its nodes
 # are being cleared (`UNDER_TEST`, `CLEARING`); when it started, and why, if it has just been
 # stopped (else -1); what became of its test; the attempt that was killed; what was expected at its
-# submission, if it has been stopped (else 0); its id; its upper duration if it starts anew. Then
-# the jobs that have just been stopped, those under test or cleared, and those that are to be put
-# into the queue again.
+# submission, if it has been stopped (else 0); its id; its upper duration if it starts anew; on
+# nodes, the entries of the attempt that was stopped, and whether it has been started elsewhere by
+# the very decision that could have let it go on. Then the jobs that have just been stopped, those
+# under test or cleared, and those that are to be put into the queue again.
 TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, ID, UPPER_AGAIN = range(10)
-LIST, UNDER, AGAIN = range(10, 13)
+LOST_FIRST, LOST_COUNT, MOVED = range(10, 13)
+LIST, UNDER, AGAIN = range(13, 16)
+
+IN_FRONT = 3
+"""When tests come that have places of their own in the queue, beside `kernels.LEFT` and so on."""
 
 UNDER_TEST, CLEARING = 1, 2
 """What `TESTING` says of a job where it is not 0."""
@@ -107,7 +92,8 @@ def trials_of(
     of[ID] = id
     of[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
     of[[BEGAN, LOST_START, LOST_END]] = -1
-    rule = np.array([test_s, WAYS[tests], 0, 0, asks, cost_s, 0], dtype=np.int64)
+    way = IN_FRONT if tests == "first" else WAYS[tests]
+    rule = np.array([test_s, way, 0, 0, asks, cost_s, 0], dtype=np.int64)
     return Trials(rule, of, np.empty(jobs, dtype=np.int64), np.empty(jobs))
 
 
@@ -163,6 +149,8 @@ def _goes_on(
     late = is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE])
     if late != is_late(given, blocked, at[NOW], rule[THRESHOLD], rule[WIDE]):
         return bool(late)
+    if not late and at[TIERED] and given[TIER, job] != given[TIER, blocked]:
+        return bool(given[TIER, job] > given[TIER, blocked])
     if not late and rule[PRIMARY] != _FCFS:
         return False
     if given[SUBMIT, job] != given[SUBMIT, blocked]:
@@ -174,9 +162,12 @@ def _goes_on(
 def expect_ends(
     at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials,
     rule: IntArray, blocked: int,
-) -> None:  # fmt: skip
-    """Expect the ends of the jobs under test as the reservation of the blocked job counts them."""
-    length, cost = trials.rule[LENGTH], trials.rule[COST]
+) -> bool:  # fmt: skip
+    """Expect the ends of the jobs under test as the reservation of the blocked job counts them.
+
+    Returns whether any is expected at another time than before.
+    """
+    length, cost, changed = trials.rule[LENGTH], trials.rule[COST], False
     for k in range(trials.rule[TESTED]):
         job = trials.of[UNDER, k]
         due = fate[START, job] + length + cost
@@ -192,6 +183,8 @@ def expect_ends(
         if due != fate[DUE_OF, job]:
             leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
             run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
+            changed = True
+    return changed
 
 
 @inlined
@@ -216,215 +209,74 @@ def is_tested_in_turn(trials: Any, job: int) -> bool:
 
 
 @inlined
-def start_in_turn_or_test(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
-    job: int, reason: int,
-) -> None:  # fmt: skip
-    """Start a job whose turn it is: as a test where those come first and it has one to come."""
-    if trials is None:
-        begin(at, given, fate, run, care, job, reason)
-    elif is_tested_in_turn(trials, job):
-        test(at, given, fate, run, trials, job, reason)
-    else:
-        start(at, given, fate, run, care, trials, job, reason)
-
-
-@inlined
-def _release(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, job: int) -> None:
-    """Take a job out of the running ones, and give back what it holds."""
-    leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
-    at[RUNNING] -= 1
-    at[FREE] += given[NEED, job]
-
-
-@inlined
-def outlives(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials
+def may_be_tested(
+    at: IntArray, given: IntArray, fate: IntArray, trials: Trials, job: int, rule: IntArray
 ) -> bool:
-    """Deal with the next completion if it ends no job; whether it does not.
-
-    The test of a job is over, and it still runs, or the nodes of a killed one have been cleared. It
-    is to be put into the queue.
-    """
-    of, length, cost = trials.of, trials.rule[LENGTH], trials.rule[COST]
-    job = run[BY_SERIAL, run[HEAP_SERIAL, 0]]
-    cleared = job < 0
-    if cleared:
-        job = -1 - job
-    elif not of[TESTING, job] or given[RUNTIME, job] <= length:
+    """Whether a job waits that may be tested now."""
+    if fate[START, job] >= 0 or not trials.of[TO_COME, job]:
         return False
-    pop(run, at[PENDING])
-    at[PENDING] -= 1
-    _release(at, given, fate, run, job)
-    if run.shape[0] > BEFORE:
-        count = at[SERIAL] - at[PENDING] - 1
-        run[COMPLETED, count], run[BEFORE, count] = CLEARED if cleared else -1 - job, at[SERIAL]
-    at[OLDEST] = min(at[OLDEST], job)
-    no_test_any_more(trials, job)
-    of[AGAIN, trials.rule[WAITING]] = job
-    trials.rule[WAITING] += 1
-    if cleared:
-        given[REQUESTED, job] += cost
-        given[RUNTIME, job] += cost
-        fate[EXPECTED, job] += cost
-        if care is not None:
-            fate[UPPER, job] = of[UPPER_AGAIN, job]
-            fate[LIMIT, job] += cost
-        return True
-    of[BEGAN, job], of[BECAUSE, job] = fate[START, job], fate[REASON, job]
-    of[LIST, trials.rule[STOPPED]] = job
-    trials.rule[STOPPED] += 1
-    of[SAID, job] = fate[EXPECTED, job]
-    if fate[EXPECTED, job] <= length:
-        fate[EXPECTED, job] = given[REQUESTED, job]
-    if care is not None:
-        of[UPPER_AGAIN, job] = fate[UPPER, job] + cost
-    return True
-
-
-@kernel
-def wait_again(
-    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, first_key: FloatArray,
-    second: IntArray, second_key: FloatArray, rule: IntArray, first_weights: FloatArray,
-    second_weights: FloatArray, own_first: Any, own_second: Any, care: Any, trials: Trials,
-    shadow: Any,
-) -> None:  # fmt: skip
-    """Put the jobs into the queue that are to be there again."""
-    # The gaps that they left when they started are closed before they are in the queue again.
-    without_started(at, fate, first, first_key, FIRST_SIZE)
-    if not rule[SAME]:
-        without_started(at, fate, second, second_key, SECOND_SIZE)
-    for k in range(trials.rule[WAITING]):
-        job = trials.of[AGAIN, k]
-        fate[START, job], fate[REASON, job] = -1, WAITS
-        if care is not None:
-            fate[UPPER, job] = max(fate[UPPER, job], fate[EXPECTED, job])
-        if shadow is not None:
-            due = given[SUBMIT, job] + shortened(rule[THRESHOLD], rule[WIDE], given[SHARE, job])
-            at[NONE_LATE] = min(at[NONE_LATE], due)
-        key = 0.0
-        if not rule[PRIMARY_CHANGES]:
-            key = lasting_key(at, given, fate, rule[PRIMARY], first_weights, job, own_first, care)
-            if job < at[LATE]:
-                key = -np.inf
-        insert(first, first_key, 0, at[FIRST_SIZE], key, job, given[NEED, job])
-        at[FIRST_SIZE] += 1
-        if not rule[SAME]:
-            key = 0.0
-            if not rule[SECONDARY_CHANGES]:
-                key = lasting_key(
-                    at, given, fate, rule[SECONDARY], second_weights, job, own_second, care
-                )
-            insert(second, second_key, 0, at[SECOND_SIZE], key, job, given[NEED, job])
-            at[SECOND_SIZE] += 1
-        at[QUEUED] += 1
-    trials.rule[WAITING] = 0
-
-
-@kernel
-def takes_back(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, trials: Trials, serial: int
-) -> bool:
-    """Take a decision back that kills jobs whose nodes it takes to be free, though that takes time.
-
-    Starts from a serial number on are taken back, and the killed jobs hold their nodes until these
-    are cleared. Returns whether another decision is needed.
-    """
-    of, cost, found = trials.of, trials.rule[COST], False
-    if cost == 0:
-        return False
-    for k in range(trials.rule[STOPPED]):
-        if fate[START, of[LIST, k]] < 0:
-            of[TESTING, of[LIST, k]] = CLEARING
-            found = True
-    if not found:
-        return False
-    for number in range(serial, at[SERIAL]):
-        job = run[BY_SERIAL, number]
-        _release(at, given, fate, run, job)
-        fate[START, job], fate[REASON, job] = -1, WAITS
-        if of[TESTING, job]:
-            no_test_any_more(trials, job)
-            of[TO_COME, job], of[FATE, job] = 1, NO_TEST
-    left = 0
-    for k in range(at[PENDING]):
-        if run[HEAP_SERIAL, k] < serial:
-            push(run, left, run[HEAP_END, k], run[HEAP_SERIAL, k])
-            left += 1
-    at[SERIAL], at[PENDING] = serial, left
-    for k in range(trials.rule[STOPPED]):
-        job = of[LIST, k]
-        if of[TESTING, job] != CLEARING or fate[START, job] >= 0:
-            continue
-        fate[START, job] = of[BEGAN, job]
-        of[UNDER, trials.rule[TESTED]] = job
-        trials.rule[TESTED] += 1
-        run_until(run, fate, at[RUNNING], job, given[NEED, job], at[NOW] + cost)
-        at[RUNNING] += 1
-        at[FREE] -= given[NEED, job]
-    return True
-
-
-@inlined
-def is_killed(fate: IntArray, trials: Trials, job: int) -> bool:
-    """Whether a decision has killed a job that had just been stopped."""
-    return bool(fate[START, job] < 0 or trials.of[TESTING, job] == CLEARING)
-
-
-@inlined
-def settle(at: IntArray, fate: IntArray, trials: Trials) -> None:
-    """After a decision: the stopped jobs that it started go on, the others are killed."""
-    of = trials.of
-    for k in range(trials.rule[STOPPED]):
-        job = of[LIST, k]
-        began = of[BEGAN, job]
-        if is_killed(fate, trials, job):
-            of[FATE, job] = KILLED
-            of[LOST_START, job], of[LOST_END, job] = began, at[NOW] + trials.rule[COST]
-        else:
-            of[FATE, job] = WENT_ON
-            fate[START, job], fate[REASON, job] = began, of[BECAUSE, job]
-        of[BEGAN, job] = -1
-
-
-@inlined
-def clear(at: IntArray, run: IntArray, trials: Trials) -> None:
-    """After a decision: jobs that were killed leave the queue until their nodes are cleared."""
-    for k in range(trials.rule[STOPPED]):
-        job = trials.of[LIST, k]
-        if trials.of[TESTING, job] == CLEARING:
-            run[BY_SERIAL, at[SERIAL]] = -1 - job
-            push(run, at[PENDING], at[NOW] + trials.rule[COST], at[SERIAL])
-            at[SERIAL] += 1
-            at[PENDING] += 1
-            at[QUEUED] -= 1
-    trials.rule[STOPPED] = 0
+    in_any_case = trials.rule[WAY] == TURN
+    return bool(in_any_case or not is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE]))
 
 
 @kernel
 def choose(
-    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, trials: Trials, blocked: int,
-    room: int, rule: IntArray,
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, nodes: Any, trials: Trials,
+    blocked: int, room: int, rule: IntArray,
 ) -> int:  # fmt: skip
-    """List the waiting jobs that may be tested and fit into so many processors, in order."""
-    count, of, length = 0, trials.of, trials.rule[LENGTH]
+    """List the waiting jobs that may be tested and fit into so many processors, in order.
+
+    ``nodes`` is None on a pool, where the queue itself says how many processors a job needs: most
+    jobs are passed over without another look. Arrays are taken out of ``trials`` once, not for each
+    job, since that counts references.
+    """
+    of, way, length, count = trials.of, trials.rule[WAY], trials.rule[LENGTH], 0
     for k in range(at[FIRST_SIZE]):
         job = first[WHO, k]
-        if fate[START, job] >= 0 or not of[TO_COME, job] or given[NEED, job] > room:
+        if nodes is None:  # noqa: SIM108 - numba drops only what stands alone
+            need = first[WANTS, k]
+        else:
+            need = given[NEED, job]
+        if need > room or fate[START, job] >= 0 or not of[TO_COME, job] or job == blocked:
             continue
-        late = is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE])
-        if (late and trials.rule[WAY] != TURN) or job == blocked:
+        if way != TURN and is_late(given, job, at[NOW], rule[THRESHOLD], rule[WIDE]):
             continue
         chance = UNKNOWN_PROBABILITY
         if fate[EXPECTED, job] < given[REQUESTED, job]:
             chance = length / (length + float(max(fate[EXPECTED, job], 1)))
-        key = length / np.sqrt(chance)
-        i = count
-        while i > 0 and (
-            trials.key[i - 1] > key or (trials.key[i - 1] == key and trials.chosen[i - 1] > job)
-        ):
-            trials.key[i], trials.chosen[i] = trials.key[i - 1], trials.chosen[i - 1]
-            i -= 1
-        trials.key[i], trials.chosen[i] = key, job
+        _choose(at, given, trials, count, length / np.sqrt(chance), job)
         count += 1
     return count
+
+
+@inlined
+def _choose(
+    at: IntArray, given: IntArray, trials: Trials, count: int, key: float, job: int
+) -> None:
+    """Put a job where it belongs by its tier and key among so many."""
+    i = count
+    while i > 0 and goes_before(at, given, key, job, trials.key[i - 1], trials.chosen[i - 1]):
+        trials.key[i], trials.chosen[i] = trials.key[i - 1], trials.chosen[i - 1]
+        i -= 1
+    trials.key[i], trials.chosen[i] = key, job
+
+
+@kernel
+def place_in_front(
+    at: IntArray, given: IntArray, fate: IntArray, first: IntArray, trials: Trials,
+    rule: IntArray, weights: FloatArray,
+) -> tuple[int, bool]:  # fmt: skip
+    """List the tests by their places in the order of the queue, see `heuristics.test_runs.first`.
+
+    Returns how many there are, and whether their keys can be compared with those of the queue: then
+    they are keys of its order, else tests come before all jobs of their tier that are not late.
+    """
+    count = choose(at, given, fate, first, None, trials, -1, NEVER, rule)
+    by_length = rule[PRIMARY] == _SPF or rule[PRIMARY] == _RISK
+    if by_length:
+        for k in range(count):
+            job, key = trials.chosen[k], np.rint(trials.key[k])
+            if rule[PRIMARY] == _RISK:
+                key = risk_of(weights, key, float(max(given[NEED, job], 1)), int(key))
+            _choose(at, given, trials, k, key, job)
+    return count, by_length

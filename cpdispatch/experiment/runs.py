@@ -181,12 +181,13 @@ class Experiment:
         data: Sequence[str] = (),
         power_cap: Steps | None = None,
         kill_at_limit: bool = False,
+        switch_off_s: int | None = None,
     ) -> None:
         """Raise now what would be wrong with every run: a name, or two logs of one name."""
         from cpdispatch import dispatch, predict
         from cpdispatch.data import made as additional
         from cpdispatch.simulator.replay import check_tests
-        from cpdispatch.simulator.simulation import check_power_cap
+        from cpdispatch.simulator.simulation import check_power_cap, check_switching
 
         for name in self.dispatchers:
             if self.dispatchers.count(name) > 1:
@@ -204,7 +205,7 @@ class Experiment:
             known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
             if idempotent:
                 predict.bounding(known)
-            check_tests(made, events, power_cap)
+            check_tests(made, events, power_cap, switch_off_s)
             if getattr(made, "test_s", 0):
                 self._check_restartable(dispatcher)
         if starvation:
@@ -215,6 +216,8 @@ class Experiment:
                 events.check(system)
             if power_cap is not None:
                 check_power_cap(power_cap, workload, system, kill_at_limit)
+            if switch_off_s is not None:
+                check_switching(system, switch_off_s)
 
     def _check_restartable(self, dispatcher: str) -> None:
         """Raise where test runs are wanted and no job may be restarted."""

@@ -141,10 +141,13 @@ def fit_capacity(
     return answer
 
 
-def from_packed(jobs: int, packed: IntArray) -> Placements:
-    """The placements of so many jobs, see `cpdispatch.heuristics.kernels.packed`."""
-    node, units = packed[2 * jobs + 1 :].reshape(2, -1)
-    return Placements(packed[:jobs], packed[jobs : 2 * jobs + 1], node, units)
+def from_packed(packed: IntArray) -> Placements:
+    """The placements of a pass, see `cpdispatch.heuristics.kernels.packed`."""
+    jobs, first = packed.item(0), 2 * packed.item(0) + 2
+    middle = (first + len(packed)) // 2
+    return Placements(
+        packed[1 : jobs + 1], packed[jobs + 1 : first], packed[first:middle], packed[middle:]
+    )
 
 
 def as_placements(placed: kernels.Placed) -> Placements:

@@ -170,7 +170,7 @@ class Backfill:
         self._promises = found.promises
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         certificate = Certificate(self.name, phases_ms=phases)
-        bound_s = found.bound_s if found.bound_s.any() else None
+        bound_s = found.bound_s if self.test_s and found.bound_s.any() else None
         return Decision(found.start_s, found.reason, found.placements, certificate, bound_s)
 
     def _plans(self, instance: Instance) -> bool:
@@ -182,20 +182,25 @@ class Backfill:
         strict_s, bound = self.strict_s, instance.starvation
         if self.bounded and bound is not None and self.limits != "expected":
             strict_s = bound.threshold_s
+        if strict_s == NO_THRESHOLD:
+            return False
         return bool((instance.now - instance.queue.submit_s).max(initial=0) > strict_s)
 
     def _late(self, instance: Instance, jobs: JobTable) -> BoolArray:
         """Whether each job, queued or running, was submitted too long ago, shape (jobs,)."""
         if self.bounded:
             return instance.starved_among(jobs)
+        if self.threshold_s == NO_THRESHOLD:
+            return np.zeros(len(jobs), dtype=np.bool_)
         late: BoolArray = instance.now - jobs.submit_s > self.threshold_s
         return late
 
     def _leaves(self, instance: Instance, late: BoolArray) -> IntArray:
         """What each job leaves free when it starts, shape (jobs, resources)."""
-        queue, total = instance.queue, instance.system.total
-        leaves = np.zeros((len(queue), len(total)), dtype=np.int64)
+        queue = instance.queue
+        leaves = np.zeros((len(queue), instance.free.shape[1]), dtype=np.int64)
         if self.keep > 0:
+            total = instance.system.total
             spare = self.spare(total)
             roomy = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
             leaves[roomy & ~late & (queue.expected_s > self.long_s)] = spare
@@ -218,7 +223,10 @@ class Backfill:
         if self.test_s:
             late_running = self._late(instance, instance.running.jobs)
             turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
-        start, reason, bound, jobs, packed = kernels.easy(
+        queued = block.shape[1]
+        start, bound = np.empty(queued, dtype=np.int64), np.empty(queued, dtype=np.int64)
+        reason = np.empty(queued, dtype=np.int8)
+        packed = kernels.easy(
             instance.now,
             instance.free,
             instance.system.capacity,
@@ -241,8 +249,11 @@ class Backfill:
             test_runs.WAYS[self.tests],
             test_runs.homes(instance),
             *turns,
+            start,
+            reason,
+            bound,
         )
-        return _Pass(start, reason, bound, from_packed(jobs, packed), {})
+        return _Pass(start, reason, bound, from_packed(packed), {})
 
     def _plan(
         self, instance: Instance, primary: IntArray, secondary: IntArray, tests: IntArray

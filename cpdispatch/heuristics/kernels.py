@@ -55,7 +55,10 @@ LEFT, BEFORE, TURN = range(3)
 
 @kernel
 def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
-    """How many units, ``most`` at most, fit on a node."""
+    """How many units, ``most`` at most, fit on a node.
+
+    A request below 0 says how many may share a node, see `cpdispatch.access.spread`.
+    """
     for r in range(ask.shape[0]):
         if ask[r] > 0:
             have = free[node, r]
@@ -63,6 +66,8 @@ def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
                 return 0
             if most * ask[r] > have:
                 most = have if ask[r] == 1 else have // ask[r]
+        elif ask[r] < 0:
+            most = min(most, -ask[r])
     return most
 
 
@@ -196,17 +201,18 @@ def place_next(
 
 @kernel
 def packed(placed: Placed) -> IntArray:
-    """Positions, offsets, nodes and units one after the other: an array is returned faster."""
+    """Number of jobs, positions, offsets, nodes, units: one array is returned faster than five."""
     jobs = placed.jobs
     entries = placed.offset[jobs]
-    flat = np.empty(2 * jobs + 1 + 2 * entries, dtype=np.int64)
+    flat = np.empty(2 * jobs + 2 + 2 * entries, dtype=np.int64)
+    flat[0] = jobs
     for k in range(jobs):
-        flat[k] = placed.position[k]
+        flat[1 + k] = placed.position[k]
     for k in range(jobs + 1):
-        flat[jobs + k] = placed.offset[k]
+        flat[1 + jobs + k] = placed.offset[k]
     for e in range(entries):
-        flat[2 * jobs + 1 + e] = placed.node[e]
-        flat[2 * jobs + 1 + entries + e] = placed.units[e]
+        flat[2 * jobs + 2 + e] = placed.node[e]
+        flat[2 * jobs + 2 + entries + e] = placed.units[e]
     return flat
 
 
@@ -577,11 +583,14 @@ def easy(
     turn: IntArray,
     run_turn: IntArray,
     run_whole_end: IntArray,
-) -> tuple[IntArray, ByteArray, IntArray, int, IntArray]:
+    start: IntArray,
+    reason: ByteArray,
+    bound: IntArray,
+) -> IntArray:
     """One pass with a reservation depth of 0 (none, strict order) or 1 (EASY).
 
-    Returns the start of each job (now, the shadow time for the reserved one, or none), its reason,
-    its bound, the number of jobs that start now, and their placements, see `packed`.
+    Writes the start of each job (now, the shadow time for the reserved one, or none), its reason,
+    and its bound. Returns the placements of the jobs that start now, see `packed`.
 
     Parameters
     ----------
@@ -601,9 +610,8 @@ def easy(
         See `test_runs.Turns`.
     """
     jobs = block.shape[1]
-    start = np.full(jobs, _NO_START, dtype=np.int64)
-    reason = np.full(jobs, _WAITS, dtype=np.int8)
-    bound = np.zeros(jobs, dtype=np.int64)
+    for j in range(jobs):
+        start[j], reason[j], bound[j] = _NO_START, _WAITS, 0
     due = now + block[_EXPECTED]
     placed = nothing_placed(jobs)
     F = free.copy()
@@ -635,7 +643,7 @@ def easy(
             if start[tests[k]] == now:
                 bound[tests[k]] = test_s
     if shadow < 0:
-        return start, reason, bound, placed.jobs, packed(placed)
+        return packed(placed)
     start[head], reason[head] = shadow, _RESERVED
     held = place_next(nothing_placed(1), 0, L, capacity, ask, need, best_fit)
     change(L, ask, held.node[: held.offset[1]], held.units[: held.offset[1]], -1)
@@ -654,4 +662,4 @@ def easy(
                 due, homes,
             )  # fmt: skip
             bound[placed.position[before : placed.jobs]] = test_s
-    return start, reason, bound, placed.jobs, packed(placed)
+    return packed(placed)

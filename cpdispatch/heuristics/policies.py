@@ -1,6 +1,7 @@
 """Orders of the queue: index policies, ranked by a compiled kernel.
 
 A policy gives each queued job a key; jobs are taken by ascending key, ties by submission, then id.
+Jobs of a higher tier come before those of lower ones, whatever their keys.
 """
 
 from __future__ import annotations
@@ -14,21 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from cpdispatch.arrays import FloatArray, IntArray, sealed
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.compile import inlined, is_compiled, kernel
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Column
 
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
 _REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
-_REQUEST = int(Column.REQUEST)
-_OWN, _SMALL, _RISK = 20, 21, 22
+_REQUEST, _PRIORITY_ROW, _TIER = int(Column.REQUEST), int(Column.PRIORITY), int(Column.TIER)
+_OWN, _SMALL, _RISK, _PRIORITY = 20, 21, 22, 23
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
 _NEGATIVE = (*_LARGEST_FIRST, 12, 13)
 """Policies whose keys are 0 or less; those of the other ones that have names are 0 or more."""
 _LEAST, _MOST, _BEYOND = 2.0**-300, 2.0**260, 2.0**750
 """Keys are 0 or between the first two; the least times the last is more than the most."""
 NO_THRESHOLD = int(np.iinfo(np.int64).max)
+_LATE_TIER = int(np.iinfo(np.int64).max)
 FIRST_KEY = float(np.finfo(np.float64).min)
 """The least key that a policy may give: only jobs past a threshold come before it."""
 
@@ -76,6 +78,7 @@ class Policy(IntEnum):
     OWN = 20
     SMALL = 21
     RISK = 22
+    PRIORITY = 23
 
 
 TERMS = (
@@ -140,7 +143,8 @@ class Order:
     def rank(self, now: int, block: IntArray, threshold_s: int = NO_THRESHOLD) -> IntArray:
         """Positions of the jobs of a block in this order, shape (jobs,).
 
-        Jobs that have waited longer than ``threshold_s`` come first, by submission.
+        Jobs that have waited longer than ``threshold_s`` come first, by submission; then those of
+        the highest tier, by key.
 
         Raises
         ------
@@ -154,7 +158,7 @@ class Order:
         np.maximum(key, FIRST_KEY, out=key)
         if threshold_s != NO_THRESHOLD:
             key[now - block[_SUBMIT] > threshold_s] = -np.inf
-        return np.argsort(key, kind="stable")
+        return by_tier(np.argsort(key, kind="stable"), block[_TIER], key == -np.inf)
 
     def _score(self, job: IntArray, now: int) -> float:
         assert self.own is not None
@@ -189,6 +193,7 @@ SUMMARIES = {
     "sexp": "smallest expansion factor first",
     "srf": "smallest ratio p / q first",
     "lrf": "largest ratio first",
+    "priority": "highest priority of the site first",
     "small": "expected to end before the requested time first; small+P: by P within each class",
     "wfp3": "-(wait / p)^3 q: waited long for its length, large first",
     "unicef": "-wait / (log2(q) p): small and short that waited first",
@@ -229,7 +234,8 @@ def find(name: str) -> Order:
 
 
 def _small(within: str, name: str) -> Order:
-    known = [each for each in SUMMARIES if each != "small" and each not in _PUBLISHED]
+    other = ("small", "priority", *_PUBLISHED)
+    known = [each for each in SUMMARIES if each not in other]
     if within not in known:
         raise unknown("policy after small+", within, known)
     return Order(Policy.SMALL, (float(Policy[within.upper()]),), name=name)
@@ -355,6 +361,28 @@ def risk_of(weights: FloatArray, p: float, q: float, upper: int) -> float:
 
 
 @kernel
+def by_tier(order: IntArray, tier: IntArray, late: BoolArray) -> IntArray:
+    """An order with the late jobs first, then those of higher tiers; else as it is.
+
+    Parameters
+    ----------
+    order : int64 array, shape (ranked,)
+        Positions of jobs.
+    tier : int64 array, shape (jobs,)
+    late : bool array, shape (jobs,)
+    """
+    alike = True
+    for j in order:
+        alike = alike and tier[j] == tier[order[0]]
+    if alike:
+        return order
+    below = np.empty(order.shape[0], dtype=np.int64)
+    for k in range(order.shape[0]):
+        below[k] = -_LATE_TIER if late[order[k]] else -tier[order[k]]
+    return order[np.argsort(below, kind="mergesort")]
+
+
+@kernel
 def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_s: int) -> IntArray:
     """Positions of the jobs in the order of a policy, see `Order.rank`."""
     jobs = block.shape[1]
@@ -369,6 +397,8 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
             key[j] = -np.inf
         elif policy == _RISK:
             key[j] = risk_of(weights, p, q, upper)
+        elif policy == _PRIORITY:
+            key[j] = -float(block[_PRIORITY_ROW, j])
         else:
             key[j] = max(key_of(policy, weights, now, submit, p, q, requested, None), FIRST_KEY)
-    return np.argsort(key, kind="mergesort")
+    return by_tier(np.argsort(key, kind="mergesort"), block[_TIER], key == -np.inf)

@@ -196,15 +196,17 @@ def _in_the_way(tree: Tree, jobs: Jobs, depth: int, j: int, start: int) -> bool:
 
 
 @kernel
-def _in_vain(tree: Tree, lines: Timelines, window: Window, jobs: Jobs, depth: int, j: int) -> bool:
-    """Whether a job was postponed for nothing: it could start, and hinder no other."""
-    mark = tree.mark[depth, j]
-    if _in_the_way(tree, jobs, depth, j, mark):
-        return False
-    start, _ = earliest(
-        lines, window, jobs.ask[j], jobs.units[j], jobs.watts[j], jobs.duration[j], mark, False
-    )
-    return bool(start == mark)
+def _fits(lines: Timelines, window: Window, jobs: Jobs, j: int, start: int) -> tuple[bool, int]:
+    """Whether a job could start then; and the work, in windows looked at."""
+    if not _fits_power(lines, jobs.watts[j], jobs.duration[j], start):
+        return False, 0
+    total, classes = 0, lines.size[CLASSES]
+    for c in range(classes):
+        look(lines, window, c, jobs.ask[j], jobs.units[j], jobs.duration[j], start)
+        total += window.room[c] * (lines.last[c] - lines.first[c])
+        if total >= jobs.units[j]:
+            return True, c + 1
+    return False, classes
 
 
 @kernel
@@ -217,24 +219,32 @@ def _choose(
     latest: IntArray,
     depth: int,
     limit: int,
-) -> int:
-    """The job that can start first; `NONE` if there is none, or the plan must cost ``limit``."""
-    cost, chosen = tree.trail.cost[depth], NONE
+) -> tuple[int, int]:
+    """The job that can start first; `NONE` if there is none, or the plan must cost ``limit``.
+
+    `NONE`, too, if a job was postponed in vain: it could start, and hinder no other. Returns the
+    job and the work, in windows looked at.
+    """
+    cost, chosen, work = tree.trail.cost[depth], NONE, 0
     for j in range(tree.start.shape[0]):
         if tree.start[j] != NONE:
             continue
-        if tree.mark[depth, j] != NONE and _in_vain(tree, lines, window, jobs, depth, j):
-            return NONE
+        mark = tree.mark[depth, j]
+        if mark != NONE and not _in_the_way(tree, jobs, depth, j, mark):
+            fits, looked = _fits(lines, window, jobs, j, mark)
+            work += looked
+            if fits:
+                return NONE, work
         first = _not_before(tree, depth, j)
         cost += cost_of(jobs, j, first)
         if first > latest[j] or cost >= limit:
-            return NONE
+            return NONE, work
         time = tree.time[depth, j]
         if time > latest[j] or time == FOREVER or _waits(jobs, tree, before, j):
             continue
         if chosen == NONE or time < tree.time[depth, chosen]:
             chosen = j
-    return chosen
+    return chosen, work
 
 
 # -------------------------------------------------------------------------------- on which nodes
@@ -385,7 +395,8 @@ def search(
         lines = at_position(trail, depth)
         j = tree.chosen[depth]
         if j == NONE:
-            j = _choose(tree, lines, window, jobs, before, latest, depth, best_cost)
+            j, looked = _choose(tree, lines, window, jobs, before, latest, depth, best_cost)
+            steps -= looked
             if j == NONE or best_cost <= least:
                 depth -= 1
                 continue

@@ -15,7 +15,7 @@ from cpdispatch.instance import Instance
 
 
 def waiting_priority(instance: Instance) -> IntArray:
-    """Queue positions by priority max(ewt) / ewt * wait, highest first; shape (jobs,).
+    """Queue positions by tier, then by max(ewt) / ewt * wait, highest first; shape (jobs,).
 
     Ties as in `highest_first`.
 
@@ -30,7 +30,7 @@ def waiting_priority(instance: Instance) -> IntArray:
 
 
 def highest_first(instance: Instance, priority: FloatArray) -> IntArray:
-    """Queue positions by a priority, highest first; shape (jobs,).
+    """Queue positions by tier, then by a priority, highest first; shape (jobs,).
 
     Ties go to the smaller demand times duration, then to the earlier submission. Demand is the sum
     over the resource types of units * request / total capacity.
@@ -40,8 +40,8 @@ def highest_first(instance: Instance, priority: FloatArray) -> IntArray:
     priority : float array, shape (jobs,)
     """
     queue, total = instance.queue, np.maximum(instance.system.total, 1)
-    demand = (queue.units[:, None] * queue.request / total).sum(axis=1)
-    return np.lexsort((demand * queue.expected_s, -priority))
+    demand = (queue.units[:, None] * np.maximum(queue.request, 0) / total).sum(axis=1)
+    return np.lexsort((demand * queue.expected_s, -priority, -queue.tier))
 
 
 @dataclass(frozen=True, slots=True)

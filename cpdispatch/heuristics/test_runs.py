@@ -25,7 +25,7 @@ from cpdispatch.decision import NO_BOUND, NO_START, Placements
 from cpdispatch.heuristics import kernels, plan
 from cpdispatch.heuristics.allocate import NO_HOLDS, as_placements, holds, power_unit
 from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
-from cpdispatch.heuristics.policies import Order, Policy
+from cpdispatch.heuristics.policies import Order, Policy, by_tier
 from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
 
@@ -62,7 +62,7 @@ def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> In
     lengths of a test, which is 0 where there are no tests. Except where jobs in turn are tested,
     they are not among the ``late`` ones, shape (queued,). The key of a test is its length over the
     square root of the probability that the job ends in it; of equal keys, what was submitted first
-    comes first.
+    comes first. Jobs of higher tiers come before all others.
     """
     if not test_s:
         return _NONE
@@ -76,7 +76,7 @@ def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> In
     found = np.flatnonzero(may)
     expected_s, requested_s = queue.expected_s[found], queue.requested_s[found]
     key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))
-    return sealed(found[np.argsort(key, kind="stable")])
+    return sealed(found[np.lexsort((key, -queue.tier[found]))])
 
 
 def first(
@@ -86,7 +86,7 @@ def first(
     """The order of the queue in which tests have places of their own, shape (queued,).
 
     Where the keys of the order are durations, a test has its key among them, in whole seconds. In
-    any other order tests come before all jobs that are not ``late``, shape (queued,).
+    any other order tests come before all jobs of their tier that are not ``late``.
     """
     now, block = instance.now, instance.queue.block
     if order.policy in (Policy.SPF, Policy.RISK):
@@ -95,13 +95,14 @@ def first(
             instance.queue.requested_s[tests],
         )
         key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))
-        placed = block.copy()
-        placed[[Column.EXPECTED, Column.UPPER], tests[:, None]] = np.rint(key)[:, None]
-        return order.rank(now, sealed(placed), threshold_s)
+        short = block.copy()
+        short[[Column.EXPECTED, Column.UPPER], tests[:, None]] = np.rint(key)[:, None]
+        return order.rank(now, sealed(short), threshold_s)
     ranked = order.rank(now, block, threshold_s)
     front = late[ranked]
     rest = ranked[~front]
-    return np.concatenate((ranked[front], tests, rest[~np.isin(rest, tests)]))
+    placed = np.concatenate((ranked[front], tests, rest[~np.isin(rest, tests)]))
+    return by_tier(placed, instance.queue.tier, late)
 
 
 def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
@@ -116,10 +117,10 @@ def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
 class Turns(NamedTuple):
     """Which tests go on for sure before a job starts that fits only later.
 
-    A job goes on where its turn is sure to come first: it has waited too long, or the queue is in
-    the order of submission. Then it will be first in the queue when its test is over, and its
-    nodes are free. A reservation that counted on them would not stand. It is the same with a job
-    that is being killed: it starts anew.
+    A job goes on where its turn is sure to come first: it has waited too long, it is of a higher
+    tier, or the queue is in the order of submission. Then it will be first in the queue when its
+    test is over, and its nodes are free. A reservation that counted on them would not stand. It is
+    the same with a job that is being killed: it starts anew.
 
     Attributes
     ----------
@@ -137,9 +138,9 @@ class Turns(NamedTuple):
 
 def no_turns(instance: Instance) -> Turns:
     """Of a dispatcher that makes no tests."""
-    running = instance.running
-    queued, runs = (np.zeros(len(of), dtype=np.int64) for of in (instance.queue, running))
-    return Turns(queued, runs, running.end_s)
+    end_s = instance.running.end_s
+    queued = np.zeros(len(instance.queue), dtype=np.int64)
+    return Turns(queued, np.zeros(len(end_s), dtype=np.int64), end_s)
 
 
 def turns(
@@ -166,10 +167,11 @@ def turns(
             place[k] += 1
     after = 2 * len(queue) + 1
     queued, running = 2 * np.arange(len(queue)) + 1, 2 * place
-    others = (after + queued, after + running) if by_submission else (after, after)
+    tiers = -np.unique(-np.concatenate((queue.tier, jobs.tier)))
+    behind = [after * (1 + np.searchsorted(-tiers, -each.tier)) for each in (queue, jobs)]
     return Turns(
-        np.where(late, queued, others[0]),
-        np.where(late_running, running, others[1]),
+        np.where(late, queued, behind[0] + by_submission * queued),
+        np.where(late_running, running, behind[1] + by_submission * running),
         whole_end_s,
     )
 
@@ -240,9 +242,10 @@ def completed(
     """A plan, with the stopped jobs that go on beside it, and with test runs.
 
     A stopped job goes on where it is if what is planned for the others leaves its nodes free for as
-    long as it lasts. Where killing takes time, the plan is one without stopped jobs whose nodes are
-    busy meanwhile, see `clearing`; else a stopped job that does not go on keeps its planned start.
-    No other planned start moves.
+    long as it lasts. A starved one keeps its planned place if another starved job is planned later:
+    that one's start rests on it, and it could start sooner in the place that is left. Where killing
+    takes time, the plan is one without stopped jobs whose nodes are busy meanwhile, see `clearing`;
+    else a stopped job that does not go on keeps its planned start. No other planned start moves.
 
     Parameters
     ----------
@@ -266,7 +269,8 @@ def completed(
     until_s = now + max([test_s + cost_s, *(int(queue.expected_s[k]) for k in stopped)])
     profile = _left_by(instance, start_s, placements, until_s)
     start_s, places, bound_s = start_s.copy(), placements.as_dict(), None
-    watts = instance.job_power(queue)
+    watts, starved = instance.job_power(queue), instance.starved()
+    later = starved & (start_s > now)
 
     def entries(
         position: int, nodes: Mapping[int, int]
@@ -279,6 +283,8 @@ def completed(
         for held in busy.values():
             plan.hold(profile, now, now + cost_s, *held, -1)
     for position, held in busy.items():
+        if position in places and starved[position] and later.sum() > later[position]:
+            continue
         here = position in places and start_s[position] < until_s
         begin_s, end_s = now, now + cost_s
         if here:

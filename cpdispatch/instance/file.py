@@ -17,6 +17,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.files import json_lines, parse_json, read_text, write_bytes
 from cpdispatch.instance import wishes
+from cpdispatch.instance.apart import apart
 from cpdispatch.instance.snapshot import (
     Check,
     Dependencies,
@@ -28,12 +29,13 @@ from cpdispatch.instance.snapshot import (
     Stopped,
     free_capacity,
 )
-from cpdispatch.jobs import JobTable, Starvation, job_block
-from cpdispatch.system import LIMIT, NodeGroup, PartitionFile, System
+from cpdispatch.jobs import PRIORITY_MAX, JobTable, Starvation, job_block
+from cpdispatch.system import LIMIT, TIER_MAX, USUAL_TIER, NodeGroup, PartitionFile, System
 
 FORMAT = "cpdispatch-instance/1"
 FORMAT_OF_RESTARTS = "cpdispatch-instance/2"
-"""Of an instance with jobs that may be restarted, and of a file that says where jobs may run.
+"""Of an instance with jobs that may be restarted or have priorities, and of a file that says where
+jobs may run.
 
 All other instances are written in the first format.
 """
@@ -60,6 +62,7 @@ class _RunningJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     restartable: bool = False
     bound: int = 0
     exclusive: bool = False
+    tier: int = USUAL_TIER
 
 
 class _Stopped(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,8 +93,13 @@ class _QueuedJob(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     exclusive: bool = False
     units_per_node_max: int | None = None
     units_per_node: int | None = None
+    units_per_node_min: int | None = None
     nodes_min: int | None = None
+    nodes_max: int | None = None
     node: list[int] = []
+    priority: int = 0
+    tier: int = USUAL_TIER
+    hold: bool = False
 
 
 class _Reservation(msgspec.Struct, forbid_unknown_fields=True):
@@ -353,6 +361,7 @@ class _FileCheck(Check):
             entries.append(self.placement(job.nodes, job.units, field, system.nodes))
             requested.append(self.requested(job, field))
             self.number(job.bound, f"{field}.bound", 0)
+            self.tier(job.tier, f"{field}.tier", read.format)
         start = np.array([job.start for job in jobs], dtype=np.int64)
         duration = np.array([job.duration for job in jobs], dtype=np.int64)
         bound = np.array([job.bound for job in jobs], dtype=np.int64)
@@ -370,6 +379,7 @@ class _FileCheck(Check):
                     user=[names.user[job.user] for job in jobs],
                     queue=[names.queue[job.queue] for job in jobs],
                     restartable=[job.restartable for job in jobs],
+                    tier=[job.tier for job in jobs],
                 ),
                 names.labels,
             ),
@@ -410,6 +420,8 @@ class _FileCheck(Check):
             self.job(job, f"queue[{k}]", kinds, seen)
             self.need(job.submit <= read.time, f"queue[{k}].submit", job.submit, "in the future")
             self.number(job.ewt, f"queue[{k}].ewt", 1)
+            self.priority(job.priority, f"queue[{k}].priority", read.format)
+            self.tier(job.tier, f"queue[{k}].tier", read.format)
             requested[job.id] = self.requested(job, f"queue[{k}]")
             upper[job.id] = self.upper(job, f"queue[{k}]")
         jobs = sorted(read.queue, key=lambda job: (job.submit, job.id))
@@ -426,9 +438,27 @@ class _FileCheck(Check):
                 user=[names.user[job.user] for job in jobs],
                 queue=[names.queue[job.queue] for job in jobs],
                 restartable=[job.restartable for job in jobs],
+                priority=[job.priority for job in jobs],
+                tier=[job.tier for job in jobs],
             ),
             names.labels,
         )
+
+    def tier(self, value: int, field: str, format: str) -> None:
+        self.need(
+            format == FORMAT_OF_RESTARTS or value == USUAL_TIER, field, value,
+            f"the format {FORMAT} has no tiers", f"state {FORMAT_OF_RESTARTS!r} as format",
+        )  # fmt: skip
+        self.number(value, field, 0)
+        self.need(value <= TIER_MAX, field, value, f"must be {TIER_MAX} or less")
+
+    def priority(self, value: int, field: str, format: str) -> None:
+        self.need(
+            format == FORMAT_OF_RESTARTS or not value, field, value,
+            f"the format {FORMAT} has no priorities", f"state {FORMAT_OF_RESTARTS!r} as format",
+        )  # fmt: skip
+        self.number(value, field, 0)
+        self.need(value <= PRIORITY_MAX, field, value, f"must be {PRIORITY_MAX} or less")
 
 
 def _columns(pairs: list[tuple[int, int]]) -> IntArray:
@@ -460,15 +490,18 @@ def to_json(instance: Instance) -> bytes:
 
     Jobs that were submitted, or started, at the same time stand in the order of their ids.
     """
+    instance = apart(instance)
     running, system, queue = instance.running, instance.system, instance.queue
     started = np.lexsort((running.jobs.id, running.start_s)).tolist()
     submitted = np.lexsort((queue.id, queue.submit_s)).tolist()
     held = {} if instance.stopped is None else instance.stopped.held()
     restarts = bool(queue.restartable.any() or running.jobs.restartable.any())
-    restarts |= instance.restart_cost_s > 0
+    tiers = np.concatenate((queue.tier, running.jobs.tier))
+    ordered = bool(queue.priority.any() or (tiers != USUAL_TIER).any())
+    second = restarts or instance.restart_cost_s > 0 or ordered
     data, left_out = _data_file(instance.data)
     file = _File(
-        format=FORMAT_OF_RESTARTS if restarts else FORMAT,
+        format=FORMAT_OF_RESTARTS if second else FORMAT,
         time=instance.now,
         resources=list(system.resources),
         groups=[_Group(g.name, g.nodes, list(g.capacity)) for g in system.groups],
@@ -539,6 +572,7 @@ def _queued_file(
         if given.stated_s[k] > instance.now:
             file.earliest = int(given.stated_s[k])
     file.restartable = bool(job.restartable)
+    file.priority, file.tier = job.priority, job.tier
     if k in held:
         start, nodes = held[k]
         file.stopped = _Stopped(start, {str(node): units for node, units in nodes.items()})
@@ -556,7 +590,7 @@ def _running_file(running: Running, k: int) -> _RunningJob:
         job.id, start, duration, job.units, list(job.request),
         {str(node): units for node, units in sorted(nodes)}, job.submit_s,
         running.jobs.label("user", k), running.jobs.label("queue", k),
-        _unless(duration, job.requested_s), bool(job.restartable), bound,
+        _unless(duration, job.requested_s), bool(job.restartable), bound, tier=job.tier,
     )  # fmt: skip
 
 

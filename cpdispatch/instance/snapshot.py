@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cpdispatch.access import SPREAD
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.jobs import JobTable, Starvation, largest_share
@@ -329,7 +330,7 @@ class Instance:
         """Whether these jobs, queued or running, were submitted before the starvation threshold."""
         if self.starvation is None:
             return np.zeros(len(jobs), dtype=np.bool_)
-        share = largest_share(jobs, self.system.total)
+        share = largest_share(jobs, self.total)
         threshold_s = self.starvation.shortened_s(self.starvation.threshold_s, share)
         starved: BoolArray = self.now - jobs.submit_s > threshold_s
         return starved
@@ -350,7 +351,16 @@ class Instance:
 
     def _share(self) -> IntArray:
         """The share of the system that each queued job asks for, in thousandths."""
-        return largest_share(self.queue, self.system.total)
+        return largest_share(self.queue, self.total)
+
+    @property
+    def total(self) -> IntArray:
+        """What the system has, of which jobs ask for a share, shape (resources,).
+
+        A resource type that stands for a limit on one job's units on a node has no end.
+        """
+        limits = [name.startswith(f"{SPREAD}@") for name in self.system.resources]
+        return np.where(limits, LIMIT, self.system.total)
 
     def latest_s(self) -> IntArray:
         """Latest start by the starvation bound, shape (queued,); `NO_LATEST_S` if not starved."""

@@ -1,8 +1,9 @@
 """Where the jobs of an instance file ask to run, expressed as resource types.
 
 Partitions, features, lists of nodes and whole nodes become what `cpdispatch.access` makes of them
-for a log. How many units of a job share a node becomes a resource type of the job's own: each node
-has as many ``spread@77`` as units of job 77 may be there, and each unit asks for one.
+for a log; the tier of a partition becomes one of its jobs. How many units of a job share a node
+becomes a resource type of the job's own: each node has as many ``spread@77`` as units of job 77 may
+be there, and each unit asks for one. A job that is held asks for ``held@jobs``, which no node has.
 """
 
 from __future__ import annotations
@@ -13,10 +14,21 @@ import numpy as np
 from msgspec.structs import replace
 
 from cpdispatch import access
+from cpdispatch.access import HELD, SPREAD
+from cpdispatch.access.spread import grouped
 from cpdispatch.errors import InputError
 from cpdispatch.instance.snapshot import Check
-from cpdispatch.jobs import ANYWHERE, WISHES, Access, JobTable, Workload, job_block
-from cpdispatch.system import CELLS_MAX, GroupFile, System, SystemFile, from_file
+from cpdispatch.jobs import (
+    ANYWHERE,
+    SPREADS,
+    WISHES,
+    Access,
+    JobTable,
+    Spread,
+    Workload,
+    job_block,
+)
+from cpdispatch.system import CELLS_MAX, USUAL_TIER, GroupFile, System, SystemFile, from_file
 
 if TYPE_CHECKING:
     from cpdispatch.instance.file import _File, _QueuedJob, _RunningJob
@@ -24,6 +36,7 @@ if TYPE_CHECKING:
 _NOTHING: dict[str, Any] = {
     "partition": "", "features": "", "nodelist": "", "exclude": "", "exclusive": False,
     "units_per_node_max": None, "units_per_node": None, "nodes_min": None, "node": [],
+    "units_per_node_min": None, "nodes_max": None, "hold": False,
 }  # fmt: skip
 """The fields of a queued job that say where it may run, as they are left out."""
 
@@ -82,20 +95,31 @@ class Lowering(Check):
                     raise
                 raise InputError(str(error), file=self.path) from error
             more = kept.table.request[:, len(read.resources) :].tolist()
+            tiers = kept.table.tier[: len(queue)].tolist()
+            queue = [
+                self._in_tier(job, f"queue[{k}].tier", tier) if job.partition else job
+                for k, (job, tier) in enumerate(zip(queue, tiers, strict=True))
+            ]
         own = list(most)
+        held = [HELD] if any(job.hold for job in read.queue) else []
         groups = [
             replace(
                 read.groups[0], name=g.name, nodes=g.nodes, features=[],
-                capacity=[*g.capacity, *most.values()],
+                capacity=[*g.capacity, *most.values(), *(0 for _ in held)],
             )
             for g in extended.groups
         ]  # fmt: skip
         units = [
-            [*job.unit, *row, *(int(job.id == id) for id in own)]
+            [
+                *job.unit,
+                *row,
+                *(int(job.id == id) for id in own),
+                *(int(_is_held(job)) for _ in held),
+            ]
             for job, row in zip(asked, more, strict=False)
         ]
         reservations = [
-            replace(given, capacity=[*given.capacity, *row, *(0 for _ in own)])
+            replace(given, capacity=[*given.capacity, *row, *(0 for _ in (*own, *held))])
             for given, row in zip(read.reservations, more[len(asked) :], strict=True)
         ]
         power = read.power
@@ -103,7 +127,9 @@ class Lowering(Check):
             none = [0] * (len(groups[0].capacity) - len(read.resources))
             power = replace(power, unit=[*power.unit, *none])
         return replace(
-            read, resources=[*extended.resources, *(f"spread@{id}" for id in own)], groups=groups,
+            read,
+            resources=[*extended.resources, *(f"{SPREAD}@{id}" for id in own), *held],
+            groups=groups,
             partitions=[],
             queue=[
                 replace(job, unit=unit, **_NOTHING) for job, unit in zip(queue, units, strict=False)
@@ -125,43 +151,39 @@ class Lowering(Check):
 
     def _spread(self, job: _QueuedJob, field: str, most: dict[int, int]) -> _QueuedJob:
         """The job with what shares a node as one unit; how many of its units may, by its id."""
-        each, limit, least = job.units_per_node, job.units_per_node_max, job.nodes_min
-        for name in ("units_per_node", "units_per_node_max", "nodes_min"):
-            value = getattr(job, name)
+        said = {name: getattr(job, name) for name in SPREADS}
+        for name, value in said.items():
             if value is not None:
                 self.number(value, f"{field}.{name}", 1)
-                alone = name == "units_per_node" or each is None
-                self.need(
-                    alone, f"{field}.{name}", value,
-                    "units_per_node says already how many units are on a node",
-                    "state one of the two",
-                )  # fmt: skip
+        spread = Spread(**{name: value or 0 for name, value in said.items()})
+        try:
+            together, limit = grouped(job.units, spread)
+        except InputError as error:
+            where = f"{field}.{error.field}"
+            raise InputError(
+                error.problem, file=self.path, field=where, value=error.value, advice=error.advice
+            ) from error
+        if together > 1:
+            job = self._merged(job, field, together)
         if job.node:
             self.vector(job.node, f"{field}.node", len(job.unit))
             self.need(
-                each is not None or job.exclusive, f"{field}.node", job.node,
+                limit == 1 or job.units == 1 or job.exclusive, f"{field}.node", job.node,
                 "amounts for each node need to know how many units are on a node",
                 "state units_per_node or exclusive, or add the amounts to unit",
             )  # fmt: skip
-        if each is not None:
-            self.need(
-                job.units % each == 0, f"{field}.units_per_node", each,
-                f"the job's {job.units} units cannot be put on nodes by {each}",
-                "state a divisor of units, or units_per_node_max",
-            )  # fmt: skip
-            job, limit = self._merged(job, field, each), 1
-        if job.node:
             job = replace(job, unit=[a + b for a, b in zip(job.unit, job.node, strict=True)])
-        if least is not None and least > 1:
-            self.need(
-                least <= job.units, f"{field}.nodes_min", least,
-                f"the job has {job.units} units", "state as many nodes as units, or fewer",
-            )  # fmt: skip
-            enough = -(-job.units // (least - 1)) - 1
-            limit = enough if limit is None else min(limit, enough)
-        if limit is not None and limit < job.units and not job.exclusive:
+        if limit < job.units and not job.exclusive:
             most[job.id] = limit
         return job
+
+    def _in_tier(self, job: _QueuedJob, field: str, tier: int) -> _QueuedJob:
+        """The job in the tier of its partitions."""
+        self.need(
+            job.tier in (USUAL_TIER, tier), field, job.tier, f"its partition has the tier {tier}",
+            "leave out the tier of a job that names a partition",
+        )  # fmt: skip
+        return replace(job, tier=tier)
 
     def _merged(self, job: _QueuedJob, field: str, each: int) -> _QueuedJob:
         """The job whose units are what ``each`` of its units are together."""
@@ -169,10 +191,11 @@ class Lowering(Check):
         if stopped is not None:
             for node, units in stopped.nodes.items():
                 self.need(
-                    units == each, f"{field}.stopped.nodes.{node}", units,
-                    f"the job has {each} units on each of its nodes",
+                    units % each == 0, f"{field}.stopped.nodes.{node}", units,
+                    f"the job's units are on nodes by {each}",
                 )  # fmt: skip
-            stopped = replace(stopped, nodes=dict.fromkeys(stopped.nodes, 1))
+            nodes = {node: units // each for node, units in stopped.nodes.items()}
+            stopped = replace(stopped, nodes=nodes)
         unit = [each * amount for amount in job.unit]
         return replace(job, units=job.units // each, unit=unit, stopped=stopped)
 
@@ -202,6 +225,11 @@ class Lowering(Check):
             none, none - 1, none - 1, access=different,
             access_of=np.array([different.index(wish) for wish in wishes], dtype=np.int64),
         )  # fmt: skip
+
+
+def _is_held(job: _QueuedJob | _RunningJob) -> bool:
+    """Whether a job is queued and may not start; a running one is not."""
+    return bool(getattr(job, "hold", False))
 
 
 def _wish(job: _QueuedJob | _RunningJob) -> Access:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cpdispatch.analyze.look import draw
 from cpdispatch.files import write_bytes
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.learn import pictures, policy_file
@@ -51,8 +52,8 @@ def _tuned(found: Tuned, folder: Path) -> None:
     write_table(folder / "deciles.csv", found.deciles)
     write_json(folder / "tune.json", found.summary)
     policy_file.write(folder / "policy.toml", found.picked.dispatcher, remarks)
-    pictures.save(pictures.pairs(found), folder / "pairs.png")
-    pictures.save(pictures.thresholds(found), folder / "thresholds.png")
+    draw(folder / "pairs.svg", lambda: pictures.pairs(found))
+    draw(folder / "thresholds.svg", lambda: pictures.thresholds(found))
 
 
 @save.register
@@ -69,8 +70,8 @@ def _mixed(found: Mixed, folder: Path) -> None:
     write_table(folder / "weights.csv", found.weights)
     write_json(folder / "mixed.json", found.summary)
     policy_file.write(folder / "policy.toml", found.policy, remarks)
-    pictures.save(pictures.lives(found), folder / "weeks.png")
-    pictures.save(pictures.weights(found), folder / "weights.png")
+    draw(folder / "weeks.svg", lambda: pictures.lives(found))
+    draw(folder / "weights.svg", lambda: pictures.weights(found))
 
 
 @save.register
@@ -86,7 +87,7 @@ def _regressed(found: Regressed, folder: Path) -> None:
             f"mean absolute error {fit.absolute_error_mean:.3g}.",
         ]
         policy_file.write(folder / f"{form}.toml", Backfill(fit.order, fit.order), remarks)
-    pictures.save(pictures.comparison(found), folder / "comparison.png")
-    pictures.save(pictures.samples(found), folder / "scores.png")
-    pictures.save(pictures.deviations(found), folder / "deviations.png")
-    pictures.save(pictures.maps(found), folder / "maps.png")
+    draw(folder / "comparison.svg", lambda: pictures.comparison(found))
+    draw(folder / "scores.svg", lambda: pictures.samples(found))
+    draw(folder / "deviations.svg", lambda: pictures.deviations(found))
+    draw(folder / "maps.svg", lambda: pictures.maps(found))

@@ -24,7 +24,7 @@ import numpy as np
 from ortools.sat.python import cp_model_helper as cp_sat
 
 from cpdispatch import toys
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
 from cpdispatch.heuristics import limits, test_runs
@@ -32,7 +32,8 @@ from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.postpone_search import PostponeSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_generation import ListSchedule
-from cpdispatch.instance import NO_LATEST_S, Instance
+from cpdispatch.heuristics.schedule_input import held_in
+from cpdispatch.instance import NO_LATEST_S, Instance, with_own_limits
 from cpdispatch.models import objective as objectives
 from cpdispatch.models.boxes import BoxesModel
 from cpdispatch.models.budget import Budget, no_collection
@@ -49,7 +50,7 @@ from cpdispatch.models.moves import (
     Whole,
 )
 from cpdispatch.models.node_problem import NodePlan
-from cpdispatch.models.part import Part, Selection, parts_of, select
+from cpdispatch.models.part import Part, Selection, after_planned, held_by, parts_of, select
 from cpdispatch.models.relaxation import relax
 from cpdispatch.models.search import CLOCK_ENDED, DETERMINISTIC_PER_S, Formulation, configure
 from cpdispatch.models.solver import Response, Solver, shared
@@ -100,6 +101,8 @@ TRANSFER_S = 2e-5
 GRACE_S = 0.01
 """Between the solver's own limit and the time at which it is given up."""
 
+_NOBODY = sealed(np.empty(0, dtype=np.int64))
+
 _log = logging.getLogger(__name__)
 
 
@@ -134,8 +137,8 @@ class Engine:
         may start at any time that their bounds allow, whatever this says.
     seed : int
     objective : str
-        What to minimise. The priority of jobs goes with it: wait by what is expected in the queue,
-        or slowdown.
+        What to minimise. The order in which jobs are selected goes with it: wait by what is
+        expected in the queue, or slowdown; the site's priority first where it is a weight.
     limits : str
         How long a plan takes jobs to last, see `cpdispatch.heuristics.limits.limited`.
     test_s : int
@@ -186,6 +189,7 @@ class Engine:
             warm_up_tests(self.model)
 
     @no_collection()
+    @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others that were selected."""
         budget = Budget(self.limit_s, self.live)
@@ -194,19 +198,25 @@ class Engine:
     def answers(self, instance: Instance, budget: Budget) -> list[Answer]:
         """The plan of each independent part that a budget allows."""
         selection = self.select(instance)
+        jobs_left = len(selection.position)
         budget.lap("select")
-        parts = self.parts(instance, selection)
-        budget.lap("decompose")
-        answers = []
-        for k, part in enumerate(parts):
-            jobs_left = sum(len(other) for other in parts[k:])
-            answers.append(self.solve(part, budget, len(part) / jobs_left))
+        answers: list[Answer] = []
+        for tier in selection.by_tier(instance):
+            if not all(answer.complete for answer in answers):
+                break  # there is no time for the lower tiers
+            parts = self.parts(instance, tier, answers)
+            budget.lap("decompose")
+            for part in parts:
+                answers.append(self.solve(part, budget, len(part) / jobs_left))
+                jobs_left -= len(part)
         return answers
 
     def select(self, instance: Instance) -> Selection:
         """The jobs that are planned."""
-        by_wait = self.objective in objectives.BY_EXPECTED_WAIT
-        order = waiting_priority(instance) if by_wait else slowdown_priority(instance)
+        if self.objective in objectives.BY_EXPECTED_WAIT:
+            order = waiting_priority(instance)
+        else:
+            order = slowdown_priority(instance, self.objective in objectives.BY_PRIORITY)
         return select(self.limited(instance), order, self.m, self.reserve)
 
     def limited(self, instance: Instance) -> Instance:
@@ -221,10 +231,20 @@ class Engine:
         """
         return limits.limited(instance, "requested" if instance.overdue().any() else self.limits)
 
-    def parts(self, instance: Instance, selection: Selection) -> list[Part]:
-        """The parts that are planned by themselves, at what the instance itself says they cost."""
+    def parts(
+        self, instance: Instance, selection: Selection, planned: Sequence[Answer] = ()
+    ) -> list[Part]:
+        """The parts that are planned by themselves, at what the instance itself says they cost.
+
+        What is planned already, of other jobs, stays as it is.
+        """
         cost = objectives.of(self.objective, instance.queue)
-        return parts_of(self.limited(instance), selection, cost)
+        seen = self.limited(instance)
+        held = held_in(seen)
+        for answer in planned:
+            held = held.and_(held_by(answer.part, answer.schedule, _NOBODY))
+            seen = after_planned(seen, answer.part, answer.schedule.start_s)
+        return parts_of(seen, selection, cost, held, around=bool(planned))
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
         """The best plan of a part that a share of what is left of the budget allows."""
@@ -234,7 +254,8 @@ class Engine:
     def decision(self, instance: Instance, answers: list[Answer], budget: Budget) -> Decision:
         """What these plans of all parts amount to, with what is done beside them.
 
-        A bound is one of what was planned: it says nothing of a decision with tests.
+        A bound is one of what was planned: it says nothing of a decision with tests, or of one in
+        which jobs were planned around those of higher tiers.
         """
         start_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
         placed: dict[int, dict[int, int]] = {}
@@ -248,7 +269,8 @@ class Engine:
             best_fit=True,
         )  # fmt: skip
         cleared = instance.stopped is not None and instance.restart_cost_s > 0
-        reason = reasons(instance, np.arange(len(start_s)), start_s)
+        by_tier = np.argsort(-instance.queue.tier, kind="stable")
+        reason = reasons(instance, by_tier, start_s)
         value = objectives.of(self.objective, instance.queue).value(start_s)
         if not budget.live and any(answer.clock_ended for answer in answers):
             self.faults[CLOCK_ENDED] += 1
@@ -259,16 +281,21 @@ class Engine:
         )
         certificate = certify(
             self.model, self.objective, value, result, budget,
-            whole=all(answer.complete for answer in answers) and bound_s is None and not cleared,
+            whole=all(answer.complete and not answer.part.around for answer in answers)
+            and bound_s is None and not cleared,
             regime="live" if self.live else "deterministic",
         )  # fmt: skip
         return Decision(start_s, reason, placements, certificate, bound_s)
 
 
-def slowdown_priority(instance: Instance) -> IntArray:
-    """Queue positions by slowdown (wait + d) / d, highest first, then by submission."""
+def slowdown_priority(instance: Instance, site_first: bool = False) -> IntArray:
+    """Queue positions by tier, then slowdown (wait + d) / d, highest first, then by submission.
+
+    With ``site_first`` the site's priority comes right after the tier.
+    """
     queue = instance.queue
-    return np.argsort(-((instance.now - queue.submit_s) / queue.expected_s), kind="stable")
+    slowdown = (instance.now - queue.submit_s) / queue.expected_s
+    return np.lexsort((-slowdown, -queue.priority * int(site_first), -queue.tier))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

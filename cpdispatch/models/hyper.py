@@ -32,7 +32,7 @@ import numpy as np
 from cpdispatch.decision import Decision
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, write_bytes
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, with_own_limits
 from cpdispatch.models.budget import Budget, no_collection
 from cpdispatch.models.engine import MODELS, Answer, Engine, warm_up, warm_up_tests
 from cpdispatch.models.part import Selection
@@ -291,6 +291,7 @@ class Hyper:
                 warm_up_tests(model)
 
     @no_collection()
+    @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
         """Choose a model, let it decide, and learn from what came of it."""
         began = Budget(self.limit_s, live=False)

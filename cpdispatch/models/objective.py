@@ -1,4 +1,4 @@
-"""The six objectives: exact values, and integer weights for the solvers.
+"""The objectives: exact values, and integer weights for the solvers.
 
 Every one of them charges a job ``floor + rate * max(0, start - free_until)``: nothing beyond the
 floor up to a start that is soon enough, and from there on a constant rate per second.
@@ -215,12 +215,25 @@ def _pp_slowdown(jobs: JobTable) -> Cost:
     return Cost(1, jobs.submit_s + bounded - jobs.expected_s, _ones(jobs), bounded)
 
 
+def _priority_wait(jobs: JobTable) -> Cost:
+    """W (s - q), w the site's priority, 1 at least."""
+    return Cost(0, jobs.submit_s, np.maximum(jobs.priority, 1), _ones(jobs))
+
+
+def _priority_slowdown(jobs: JobTable) -> Cost:
+    """W (s - q) / d: by how much the slowdown exceeds 1, by priority."""
+    return Cost(0, jobs.submit_s, np.maximum(jobs.priority, 1), jobs.expected_s)
+
+
 def _ones(jobs: JobTable) -> IntArray:
     return np.ones(len(jobs), dtype=np.int64)
 
 
 BY_EXPECTED_WAIT = frozenset({"ewt_excess", "ewt_weighted"})
 """The objectives that measure a job's wait by the expected wait of its queue."""
+
+BY_PRIORITY = frozenset({"priority_wait", "priority_slowdown"})
+"""The objectives that weigh jobs by the site's priority."""
 
 OBJECTIVES: Mapping[str, Callable[[JobTable], Cost]] = {
     "ewt_excess": _ewt_excess,
@@ -229,5 +242,7 @@ OBJECTIVES: Mapping[str, Callable[[JobTable], Cost]] = {
     "slowdown": _slowdown,
     "bounded_slowdown": _bounded_slowdown,
     "pp_slowdown": _pp_slowdown,
+    "priority_wait": _priority_wait,
+    "priority_slowdown": _priority_slowdown,
 }
 """The objectives by name."""

@@ -7,16 +7,18 @@ others leave is the `NodeProblem` of a formulation, with no more nodes of a kind
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import networkx as nx
 import numpy as np
 
-from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.access import SPREAD
+from cpdispatch.arrays import BoolArray, IntArray, sealed
+from cpdispatch.decision import NO_START
 from cpdispatch.heuristics.allocate import fits_now
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
-from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
+from cpdispatch.heuristics.schedule_input import Held, jobs_of, timelines
 from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
@@ -30,7 +32,7 @@ from cpdispatch.models.timing import After, in_turn
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """The jobs that are planned, by priority.
+    """The jobs that are planned, by tier and priority.
 
     Attributes
     ----------
@@ -44,6 +46,25 @@ class Selection:
     position: IntArray
     first: IntArray
 
+    def by_tier(self, instance: Instance) -> list[Selection]:
+        """What is planned before the rest: the starved jobs and the highest tier, then each lower.
+
+        A job that comes after another is never planned before it.
+        """
+        queue = instance.queue
+        tier = np.where(instance.starved(), queue.tier.max(initial=0), queue.tier)
+        if (given := instance.dependencies) is not None:
+            owner = np.repeat(np.arange(len(queue)), np.diff(given.offset))
+            before = tier[:0]
+            while not np.array_equal(before, tier):
+                before = tier.copy()
+                np.minimum.at(tier, owner, before[given.position])
+        mine, first = tier[self.position], tier[self.first]
+        return [
+            Selection(self.position[mine == each], self.first[first == each])
+            for each in -np.unique(-mine)
+        ] or [self]
+
 
 def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selection:
     """The jobs that fit now, and the first that do not.
@@ -54,7 +75,7 @@ def select(instance: Instance, order: IntArray, m: int, reserve: int) -> Selecti
     Parameters
     ----------
     order : int64 array, shape (queued,)
-        Queue positions by priority, highest first.
+        Queue positions by tier and priority, highest first.
     m : int
         How many of the jobs that fit now, at most.
     reserve : int
@@ -130,6 +151,10 @@ class Part:
     after : tuple of After
     cost : Cost
     weights : Weights
+    held : Held
+        What running jobs, reservations and the planned jobs of higher tiers hold.
+    around : bool
+        Whether jobs of higher tiers are planned already.
     """
 
     instance: Instance
@@ -141,6 +166,8 @@ class Part:
     after: tuple[After, ...]
     cost: Cost
     weights: Weights
+    held: Held
+    around: bool
 
     def __len__(self) -> int:
         return len(self.position)
@@ -158,7 +185,7 @@ class Part:
     @cached_property
     def generator(self) -> ScheduleGenerator:
         """Makes list schedules of all jobs of the part."""
-        lines, member = timelines(self.instance, self.nodes, held_in(self.instance))
+        lines, member = timelines(self.instance, self.nodes, self.held)
         return ScheduleGenerator(lines, member, jobs_of(
             self.jobs, self.watts, self.early_s, self.weights.free_until_s, self.weights.per_s,
             [(after.job, after.before, after.think_s) for after in self.after],
@@ -200,16 +227,19 @@ class Part:
         """A number for each job, shape (jobs,): jobs with the same may change places in any plan.
 
         They ask for the same, for as long, cost the same at every start, and may start at the same
-        times.
+        times. Where their units on a node are limited, each by a type of its own, the limits are
+        the same.
         """
-        jobs, weights = self.jobs, self.weights
+        jobs, weights, system = self.jobs, self.weights, self.instance.system
+        own = np.array([name.startswith(f"{SPREAD}@") for name in system.resources])
+        limit = (jobs.request[:, own] * system.capacity[0, own]).sum(axis=1)
         free_until_s = np.maximum(weights.free_until_s, self.instance.now)
         related = np.zeros(len(self), dtype=np.int64)
         for after in self.after:
             related[[after.job, after.before]] = 1 + np.array([after.job, after.before])
         return distinct([
-            *jobs.request.T, jobs.units, jobs.expected_s, weights.per_s, free_until_s,
-            self.early_s, self.latest_s, related,
+            *jobs.request[:, ~own].T, limit, jobs.units, jobs.expected_s, weights.per_s,
+            free_until_s, self.early_s, self.latest_s, related,
         ])[1]  # fmt: skip
 
     def feasible_order(self, order: IntArray) -> IntArray:
@@ -246,7 +276,7 @@ class Part:
         nodes : int64 array
             The nodes of the problem.
         """
-        held = held_in(self.instance).and_(_held_by(self, schedule, free))
+        held = self.held.and_(held_by(self, schedule, free))
         lines, member = timelines(self.instance, nodes, held)
         mine = np.isin(np.repeat(np.arange(len(self)), np.diff(schedule.offset)), free)
         rows, nodes = _representatives(
@@ -311,7 +341,7 @@ class Part:
         return ListSchedule(start_s, offset, node[by_job], units[by_job])
 
 
-def _held_by(part: Part, schedule: ListSchedule, but: IntArray) -> Held:
+def held_by(part: Part, schedule: ListSchedule, but: IntArray) -> Held:
     """What the jobs of a schedule hold, but for some."""
     owner = np.repeat(np.arange(len(part)), np.diff(schedule.offset))
     stays = ~np.isin(owner, but)
@@ -358,7 +388,9 @@ def _power_over(since_s: IntArray, lines: Timelines) -> IntArray:
 # ------------------------------------------------------------------------------ decomposition
 
 
-def parts_of(instance: Instance, selection: Selection, cost: Cost) -> list[Part]:
+def parts_of(
+    instance: Instance, selection: Selection, cost: Cost, held: Held, *, around: bool = False
+) -> list[Part]:
     """The independent parts of a problem, those with the job of highest priority first.
 
     Jobs belong together that could use nodes of the same group, that come after one another, or
@@ -370,6 +402,10 @@ def parts_of(instance: Instance, selection: Selection, cost: Cost) -> list[Part]
     selection : Selection
     cost : Cost
         Of the whole queue.
+    held : Held
+        What running jobs, reservations and planned jobs of higher tiers hold.
+    around : bool
+        Whether jobs of higher tiers are planned already.
     """
     position = selection.position
     jobs = instance.queue.take(position)
@@ -392,7 +428,7 @@ def parts_of(instance: Instance, selection: Selection, cost: Cost) -> list[Part]
     group_of = np.searchsorted(begin, in_service, side="right") - 1
     return [
         _part(
-            instance, selection, cost, members,
+            instance, selection, cost, held, around, members,
             in_service[np.isin(group_of, np.flatnonzero(np.any(could[members], axis=0)))],
             [pair for pair in after if pair.job in members],
         )
@@ -404,6 +440,8 @@ def _part(
     instance: Instance,
     selection: Selection,
     cost: Cost,
+    held: Held,
+    around: bool,
     members: IntArray,
     nodes: IntArray,
     after: Iterable[After],
@@ -417,14 +455,16 @@ def _part(
     pairs = tuple(After(number[a.job], number[a.before], a.think_s) for a in after)
     rest = np.setdiff1d(np.arange(len(position)), front)
     order = predecessors_first(np.concatenate((np.array(front, dtype=np.int64), rest)), pairs)
-    end_s = int(max(instance.running.end_s.max(initial=instance.now), *(
+    end_s = int(held.end_s.max(initial=instance.now))
+    end_s = int(max(instance.running.end_s.max(initial=end_s), *(
         [instance.now, *(r.end_s for r in instance.reservations)]
     )))  # fmt: skip
     end_s = max(end_s, int(instance.earliest_s()[position].max(initial=0)))
     horizon_s = end_s + int(jobs.expected_s.sum()) + sum(pair.think_s for pair in pairs)
     return Part(
-        instance, position, jobs, nodes, len(front), order, pairs, cost, cost.weights(horizon_s)
-    )
+        instance, position, jobs, nodes, len(front), order, pairs, cost, cost.weights(horizon_s),
+        held, around,
+    )  # fmt: skip
 
 
 def predecessors_first(order: IntArray, after: Iterable[After]) -> IntArray:
@@ -437,6 +477,35 @@ def predecessors_first(order: IntArray, after: Iterable[After]) -> IntArray:
     return np.array(
         list(nx.lexicographical_topological_sort(graph, key=rank.__getitem__)), dtype=np.int64
     )
+
+
+def after_planned(instance: Instance, part: Part, start_s: IntArray) -> Instance:
+    """The instance in which jobs come after those of a part by their planned ends.
+
+    Parameters
+    ----------
+    instance : Instance
+    part : Part
+        Of jobs that no others are planned with.
+    start_s : int64 array, shape (jobs,)
+        All jobs of the part have a start.
+    """
+    given = instance.dependencies
+    if given is None:
+        return instance
+    owner = np.repeat(np.arange(len(instance.queue)), np.diff(given.offset))
+    end_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
+    end_s[part.position] = start_s + part.jobs.expected_s
+    ready_s = end_s[given.position]
+    known = ready_s != NO_START
+    earliest_s = given.earliest_s.copy()
+    np.maximum.at(earliest_s, owner[known], ready_s[known] + given.think_s[owner[known]])
+    offset = np.searchsorted(owner[~known], np.arange(len(instance.queue) + 1))
+    left = replace(
+        given, earliest_s=sealed(earliest_s), offset=sealed(offset),
+        position=sealed(given.position[~known]),
+    )  # fmt: skip
+    return replace(instance, dependencies=left)
 
 
 def _pairs(instance: Instance, position: IntArray) -> list[After]:

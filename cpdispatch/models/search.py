@@ -235,7 +235,9 @@ class Search:
             fruitless += 1
             if status == cp_model.UNKNOWN:
                 continue
-            # A model that is invalid has no bound, and asking for it raises.
+            if status not in (cp_model.FEASIBLE, cp_model.OPTIMAL):
+                # Such an answer has no values, and the solver reads what it never wrote.
+                raise FalseAnswerError(f"the solver answers with {status.name}")
             proven = whole(solver.best_objective_bound)
             bound = proven if bound is None else max(bound, proven)
             plan = model.read(solver)
@@ -269,7 +271,7 @@ def configure(given: cp_sat.SatParameters, seed: int, deterministic: float, left
     given.num_workers = 1
     given.random_seed = seed
     given.max_deterministic_time = deterministic
-    given.max_time_in_seconds = left_s
+    given.max_time_in_seconds = max(left_s, 0.0)  # below 0, the model would count as invalid
     given.search_branching = cp_model.PORTFOLIO_WITH_QUICK_RESTART_SEARCH
     given.linearization_level = 0
     given.cp_model_probing_level = 0

@@ -32,7 +32,7 @@ from cpdispatch.heuristics.allocate import (
     start_in_order,
 )
 from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
-from cpdispatch.instance import Instance
+from cpdispatch.instance import Instance, with_own_limits
 from cpdispatch.models import objective as objectives
 from cpdispatch.models import pooled
 from cpdispatch.models.boxes import BoxesModel
@@ -289,6 +289,7 @@ class Thesis:
         """What went wrong in or around the solver so far, and how often."""
         return self._search.faults
 
+    @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others of the model."""
         budget = Budget(self.limit_s, live=True)

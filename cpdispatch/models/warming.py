@@ -21,6 +21,7 @@ from cpdispatch.compile import is_kept
 from cpdispatch.heuristics.limits import limited
 from cpdispatch.heuristics.order_search import OrderSearch, improve
 from cpdispatch.heuristics.postpone_search import PostponeSearch
+from cpdispatch.heuristics.schedule_input import held_in
 from cpdispatch.models import objective
 from cpdispatch.models.bounds import FOREVER_S, area, priced
 from cpdispatch.models.families import families
@@ -77,7 +78,7 @@ def _parts() -> Iterator[Part]:
         jobs = len(toy.queue)
         seen = limited(toy, "upper")
         selection = select(seen, np.arange(jobs), m=jobs, reserve=jobs)
-        yield from parts_of(seen, selection, objective.of("slowdown", toy.queue))
+        yield from parts_of(seen, selection, objective.of("slowdown", toy.queue), held_in(seen))
 
 
 @contextmanager

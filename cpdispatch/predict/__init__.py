@@ -2,9 +2,9 @@
 
 A predictor is asked at a job's submission and taught at its completion, so it never sees a runtime
 before the job has ended, unless it is `Clairvoyant`. One that is `Watching` hears of starts as
-well; one that is `Refreshing` is asked again about jobs that outlive what it said. The simulator
-caps what it says at the requested time, and goes on with the requested time when it fails
-(`cpdispatch.predict.guard`).
+well; one that is `Refreshing` or `Foreseeing` is asked again about jobs that outlive what it said,
+or a test run. The simulator caps what it says at the requested time, and goes on with the requested
+time when it fails (`cpdispatch.predict.guard`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from cpdispatch import own
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.compiled.memory import Memory
+from cpdispatch.compiled.memory import GIVEN, Memory
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.parameters import pairs, switch, values
@@ -87,6 +87,15 @@ class Cautious(Predictor, Protocol):
 
     def upper(self, job: Job, now: int) -> float:
         """What a job that is submitted ``now`` will probably not run longer than, in seconds."""
+        ...
+
+
+@runtime_checkable
+class Foreseeing(Predictor, Protocol):
+    """A predictor that knows how uncertain it is about jobs that run."""
+
+    def refresh_upper(self, job: Job, elapsed_s: int) -> float:
+        """What a job that has run ``elapsed_s`` will probably not run longer than, in seconds."""
         ...
 
 
@@ -272,6 +281,18 @@ def known_s(predictor: Predictor, workload: Workload) -> IntArray | None:
         return None
     known = np.minimum(predictor.known(workload), workload.table.requested_s)
     return sealed(np.maximum(known, 1))
+
+
+def given_s(predictor: Predictor, workload: Workload) -> IntArray | None:
+    """What a predictor says of each job whatever happens, seconds, shape (jobs,).
+
+    None if it has to be asked: it learns, watches, or knows more than an expected duration.
+    """
+    asked = Watching | Refreshing | Cautious | Clairvoyant | Reporting
+    if isinstance(predictor, asked) or not isinstance(predictor, Remembering):
+        return None
+    memory = predictor.memory(workload)
+    return memory.given if memory.kind == GIVEN else None
 
 
 def bounding(predictor: Predictor) -> Bounding:

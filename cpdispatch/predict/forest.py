@@ -176,11 +176,11 @@ class Forest:
 
     def refresh(self, job: Job, elapsed_s: int) -> float:
         """Return the median of the runtimes that are longer."""
-        longer_s = -1
-        if self._trees is not None:
-            leaf = leaves(self._trees, self._now(job, job.submit_s))
-            longer_s = quantile(self._trees, leaf, 0.5, elapsed_s)
-        return longer_s if longer_s > elapsed_s else max(job.requested_s, elapsed_s + 1)
+        return self._longer(job, elapsed_s, 0.5)
+
+    def refresh_upper(self, job: Job, elapsed_s: int) -> float:
+        """Return the upper quantile of the runtimes that are longer."""
+        return self._longer(job, elapsed_s, self.level)
 
     def start(self, job: Job, now: int) -> None:
         """Count the job among the running ones."""
@@ -221,6 +221,14 @@ class Forest:
             features, runtimes = zip(*self._ended.values(), strict=True)
             self._trees = grow(np.stack(features), np.array(runtimes), self.seed)
             self._grown_s, self._grown_from = now, jobs
+
+    def _longer(self, job: Job, elapsed_s: int, level: float) -> float:
+        """The quantile of the runtimes that are longer; the requested time if none is known."""
+        longer_s = -1
+        if self._trees is not None:
+            leaf = leaves(self._trees, self._now(job, job.submit_s))
+            longer_s = quantile(self._trees, leaf, level, elapsed_s)
+        return longer_s if longer_s > elapsed_s else max(job.requested_s, elapsed_s + 1)
 
     def _submit(self, job: Job, now: int) -> None:
         """Count the job among the queued ones, and keep its features."""

@@ -13,6 +13,7 @@ import numpy as np
 from cpdispatch.jobs import Job
 from cpdispatch.predict import (
     Cautious,
+    Foreseeing,
     Predictor,
     Refreshing,
     Reporting,
@@ -58,6 +59,7 @@ class Guard:
         self._watching = isinstance(predictor, Watching)
         self._cautious = isinstance(predictor, Cautious)
         self._refreshing = isinstance(predictor, Refreshing)
+        self._foreseeing = isinstance(predictor, Foreseeing)
         self._restarting = isinstance(predictor, Restarting)
 
     def predict(self, job: Job, now: int) -> int:
@@ -83,11 +85,13 @@ class Guard:
     def outlived(self, job: Job, elapsed_s: int, expected_s: int, upper_s: int) -> tuple[int, int]:
         """Expected and upper duration, s, of a job that has run ``elapsed_s`` and is stopped.
 
-        What was said at its submission holds where it is longer; else a predictor that can be
-        asked about running jobs says what is; else the requested time is.
+        A predictor that can be asked about running jobs says it. What was said at its submission
+        holds of any other where it is longer; else the requested time is.
         """
         if self._refreshing:
             expected_s = self.refresh(job, elapsed_s)
+        if self._foreseeing:
+            upper_s = self._seconds("refresh_upper", job, elapsed_s)
         if expected_s <= elapsed_s:
             expected_s = job.requested_s
         return expected_s, max(expected_s, upper_s if upper_s > elapsed_s else job.requested_s)

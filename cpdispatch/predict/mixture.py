@@ -143,6 +143,11 @@ class Mixture:
         refresh = getattr(self.predictor, "refresh", None)
         return job.requested_s if refresh is None else float(refresh(job, elapsed_s))
 
+    def refresh_upper(self, job: Job, elapsed_s: int) -> float:
+        """Return what a job that runs will probably not exceed, likewise."""
+        upper = getattr(self.predictor, "refresh_upper", None)
+        return job.requested_s if upper is None else float(upper(job, elapsed_s))
+
     def start(self, job: Job, now: int) -> None:
         """Tell the predictor."""
         start = getattr(self.predictor, "start", None)

@@ -258,6 +258,33 @@ function changed() {
 }
 
 // ---------------------------------------------------------------- a job's life
+const total = () => about.resources.map((_, r) => about.groups.reduce((sum, g) => sum + g.nodes * g.capacity[r], 0));
+const asked = (k) => about.resources.map((name) => columns.units[k] * columns[`request_${name}`][k]);
+
+// The first stretch of a job's wait in which what it asks for was free in all nodes together, beside
+// what the others held: [begin, end], or null where there was none.
+function firstRoom(run, k) {
+  const { start, end, job } = run.bars, came = columns.submit[k], left = run.start[k], free = total(), wants = asked(k), changes = [];
+  for (let bar = 0; bar < start.length && start[bar] < left; bar++) {
+    if (job[bar] === k || end[bar] <= came || end[bar] === start[bar]) continue;
+    changes.push([Math.max(start[bar], came), -1, job[bar]]);
+    if (end[bar] < left) changes.push([end[bar], 1, job[bar]]);
+  }
+  changes.sort((a, b) => a[0] - b[0]);
+  let begin = -1;
+  for (let at = 0, time = came; time < left; ) {
+    for (; at < changes.length && changes[at][0] <= time; at++) {
+      const [, sign, j] = changes[at];
+      asked(j).forEach((held, r) => { free[r] += sign * held; });
+    }
+    const fits = wants.every((n, r) => n <= free[r]);
+    if (fits && begin < 0) begin = time;
+    if (!fits && begin >= 0) return [begin, time];
+    time = at < changes.length ? changes[at][0] : left;
+  }
+  return begin < 0 ? null : [begin, left];
+}
+
 function fact(run, k) {
   const of = (reason) => ({ started: "in its turn", backfilled: "ahead of a job that waited (backfilled)",
     late: "in front of the others, because it had waited too long", rejected: "never: the dispatcher refused it", never_fits: "never: it asks for more than the system has" })[reason] || reason.replaceAll("_", " ");
@@ -266,7 +293,7 @@ function fact(run, k) {
   if (run.wait[k] < 0) return [["started", of(reason) === reason ? "never" : of(reason)]];
   const found = [["submitted", clock(columns.submit[k])], ["started", `${clock(run.start[k])}, ${of(reason)}`], ["ended", clock(run.end[k])],
     ["wait", shownDuration(run.wait[k])], ["runtime", shownDuration(run.runtime[k])], ["bounded slowdown", run.slow[k].toFixed(2)]];
-  const now = columns.submit[k], free = about.resources.map((_, r) => about.groups.reduce((sum, g) => sum + g.nodes * g.capacity[r], 0));
+  const now = columns.submit[k], free = total(), wants = asked(k);
   let before = 0, passed = 0;
   for (let j = 0; j < columns.id.length; j++) {
     if (j === k || run.wait[j] < 0) continue;
@@ -274,12 +301,13 @@ function fact(run, k) {
     if (columns.submit[j] <= now && run.start[j] > now && j < k) before++;
     if (j > k && run.start[j] < run.start[k]) passed++;
   }
-  const wants = about.resources.map((name) => columns.units[k] * columns[`request_${name}`][k]);
-  const told = about.resources.map((name, r) => wants[r] ? `${count(Math.max(free[r], 0))} ${name} free, ${count(wants[r])} asked for` : "").filter(Boolean).join("; ");
+  const told = about.resources.map((name, r) => wants[r] ? `${name}: ${count(Math.max(free[r], 0))} free, ${count(wants[r])} asked for` : "").filter(Boolean).join("; ");
   found.push(["at its submission", `${told}; ${count(before)} jobs waited already`]);
   if (run.wait[k] > 0) {
     const short = about.resources.filter((_, r) => wants[r] > free[r]);
     found.push(["why it waited", short.length ? `not enough ${short.join(" and ")} was free when it came` : before ? "enough was free in all when it came, but others had come before it, or the free part was on other nodes" : "enough was free in all when it came, but not where and for as long as it asked"]);
+    const room = firstRoom(run, k);
+    found.push(["enough was free in all", room ? `first from ${clock(room[0])} on, for ${shownDuration(room[1] - room[0])}` : "not before it started"]);
     found.push(["later jobs that started before it", count(passed)]);
   }
   const attempts = [];
@@ -291,11 +319,11 @@ function fact(run, k) {
 function showJob(k, goThere) {
   job = k;
   gantt.selected = k;
-  const asked = about.resources.map((name) => [columns[`request_${name}`][k], name]).filter(([n]) => n).map(([n, name]) => `${count(n)} ${name}`).join(", ");
+  const unit = about.resources.map((name) => [columns[`request_${name}`][k], name]).filter(([n]) => n).map(([n, name]) => `${count(n)} ${name}`).join(", ");
   const user = columns.user && columns.user[k] >= 0 ? `, user ${about.users[columns.user[k]]}` : "";
   const lives = runs.map((run) => new Map(fact(run, k)));
   const keys = [...new Set(lives.flatMap((life) => [...life.keys()]))];
-  element("life").innerHTML = `<h3>Job ${columns.id[k]}${escaped(user)}</h3><p>Requested: ${count(columns.units[k])} &times; (${escaped(asked)}) for ${shownDuration(columns.requested[k])}.</p>
+  element("life").innerHTML = `<h3>Job ${columns.id[k]}${escaped(user)}</h3><p>Requested: ${count(columns.units[k])} &times; (${escaped(unit)}) for ${shownDuration(columns.requested[k])}.</p>
 <div class="wide" tabindex="0" role="region" aria-label="Life of job ${columns.id[k]}"><table><thead><tr><th></th>${runs.map((run) => `<th scope="col">${escaped(run.name)}</th>`).join("")}</tr></thead><tbody>${
     keys.map((key) => `<tr><th scope="row">${key}</th>${lives.map((life) => `<td>${escaped(life.get(key) ?? "-")}</td>`).join("")}</tr>`).join("")}</tbody></table></div>`;
   const run = runs[Number(element("run").value)];

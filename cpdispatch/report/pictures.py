@@ -1,7 +1,6 @@
 """Pictures of runs for papers and slides: one function a picture, vector graphics, one look.
 
-Each picture is a matplotlib figure of 8.5 cm width. Colours are told apart by colour-blind people;
-dashes and marks repeat what they say.
+Each picture is a matplotlib figure of 8.5 cm width, see `cpdispatch.analyze.look`.
 """
 
 from __future__ import annotations
@@ -13,34 +12,25 @@ from typing import Any
 import numpy as np
 
 from cpdispatch.analyze import metrics
+from cpdispatch.analyze.look import COLOURS, DASHES, FORMATS, GREY, INK, MARKS, draw
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import UsageError
 from cpdispatch.extra import needed
-from cpdispatch.files import replacing
 from cpdispatch.report.page import Row, Shown, units_of_groups
 from cpdispatch.report.plots import known, mean_steps, time_by_queue
 
-COLOURS = (
-    "#0067a5", "#c04a00", "#007a5e", "#9a3f86", "#6b5900", "#444444", "#3aa0d8", "#b3001b",
-)  # fmt: skip
-DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)), (0, (8, 3)), (0, (1, 3)),
-          (0, (3, 1, 1, 1)), (0, (4, 4)))  # fmt: skip
-MARKS = "o^sDvPX*"
 RUNS_MAX = len(COLOURS)
 """More runs than this cannot be told apart."""
 SINGLE_MAX = 2000
 """Up to so many jobs each has a mark of its own; of more, their density is drawn."""
-FORMATS = (".svg", ".pdf", ".png")
 CURVES_MAX = 3
 """More curves over time than this cover each other: each run then has a panel or a strip."""
 DRAWS_MIN = 10
 """Deciles are drawn of no fewer runs."""
 
 _WIDTH_IN = 8.5 / 2.54
-_PNG_DPI = 300
 _PARTS = 300
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_INK, _GRID, _GREY = "#1c2430", "#d9dee5", "#b4bcc8"
 _RATIOS = {
     "wait_s_mean": "mean wait", "wait_s_max": "longest wait",
     "bounded_slowdown_mean": "mean bounded\nslowdown", "queue_length_mean": "mean queue",
@@ -81,7 +71,6 @@ def write(
         When matplotlib is missing, or there are too many runs.
     """
     check(len(shown))
-    matplotlib = needed("matplotlib", "plot")
     started = any(of.run.schedule().started.any() for of in shown)
     none, alone = "no job started", "there is one run only"
     of_two = alone if len(shown) < 2 else "" if started else none
@@ -100,29 +89,13 @@ def write(
         "jobs": (lambda: jobs(shown), "" if started else none),
     }
     written, lacking = [], []
-    look = {
-        "font.size": 7, "axes.labelsize": 7, "legend.fontsize": 6.5, "xtick.labelsize": 6.5,
-        "ytick.labelsize": 6.5, "axes.edgecolor": _INK, "axes.labelcolor": _INK,
-        "text.color": _INK, "xtick.color": _INK, "ytick.color": _INK, "axes.linewidth": 0.6,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-        "axes.grid": True, "grid.color": _GRID, "grid.linewidth": 0.5, "lines.linewidth": 1.1,
-        "xtick.major.width": 0.6, "ytick.major.width": 0.6, "svg.hashsalt": "cpdispatch",
-        "xtick.minor.visible": False, "ytick.minor.visible": False,
-    }  # fmt: skip
-    for name, (draw, why_not) in drawn.items():
+    for name, (made, why_not) in drawn.items():
         path = file_of(out, name)
         if why_not:
             path.unlink(missing_ok=True)
             lacking.append(f"No {path.name}: {why_not}.")
             continue
-        with matplotlib.rc_context(look):
-            figure = draw()
-            with replacing(path) as temporary:
-                kind = path.suffix[1:]
-                no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-                figure.savefig(
-                    temporary, format=kind, dpi=_PNG_DPI, metadata={**no_date, "Title": name}
-                )
+        draw(path, made, name)
         written.append(path)
     return written, lacking
 
@@ -169,7 +142,7 @@ def queue(shown: Sequence[Shown]) -> Any:
         figure, axes = _figure(shown, 1.2 + 1.7 * len(shown), rows=len(shown), named=())
         for number, (axis, of) in enumerate(zip(axes, shown, strict=True)):
             for other in means:
-                axis.stairs(other, at, baseline=None, color=_GREY, linewidth=0.5)
+                axis.stairs(other, at, baseline=None, color=GREY, linewidth=0.5)
             _stairs(axis, at, means[number], number, "-")
             axis.set_title(of.name, loc="left", fontsize=6.5, color=COLOURS[number], pad=2)
             axis.sharey(axes[0])
@@ -253,19 +226,25 @@ def queue_box(shown: Sequence[Shown]) -> Any:
 
 
 def decisions(shown: Sequence[Shown]) -> Any:
-    """Time of a decision by the number of jobs that wait: median, and 99th percentile dashed."""
+    """Time of a decision by the number of jobs that wait: median, and 99th percentile thin."""
     measured = {number: known(of, "ms") for number, of in enumerate(shown)}
     measured = {number: found for number, found in measured.items() if len(found[0])}
     figure, (axis,) = _figure(shown, 5.5, named=measured)
+    every = []
     for number, of_run in measured.items():
         lengths, times = time_by_queue(*of_run)
-        for column, dash in ((0, "-"), (1, (0, (3, 2)))):
+        times = np.maximum(times[:, :2], 1e-3)
+        every += [times.min(), times.max()]
+        for column, wide, fill in ((0, 1.1, COLOURS[number]), (1, 0.6, "white")):
             axis.plot(
-                lengths, np.maximum(times[:, column], 1e-3), color=COLOURS[number], linestyle=dash,
-                marker=MARKS[number], markersize=3,
+                lengths, times[:, column], color=COLOURS[number], linestyle=DASHES[number],
+                linewidth=wide, marker=MARKS[number], markersize=3, markerfacecolor=fill,
             )  # fmt: skip
     axis.set(xscale="log", yscale="log", xlabel="jobs that wait, up to")
-    axis.set_ylabel("time of a decision [ms]")
+    decades = np.floor(np.log10(min(every))), np.ceil(np.log10(max(every)))
+    axis.set_ylim(10.0 ** decades[0], 10.0 ** max(decades[1], decades[0] + 1))
+    axis.yaxis.set_minor_formatter("")
+    axis.set_ylabel("time of a decision [ms]\nmedian; thin: 99th percentile")
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.yaxis.set_major_formatter("{x:,g}")
     return figure
@@ -302,7 +281,7 @@ def ratios(shown: Sequence[Shown], rows: Sequence[Row]) -> Any:
             values, place, linestyle="none", marker=MARKS[number], color=COLOURS[number],
             markersize=4,
         )  # fmt: skip
-    axis.axvline(1, color=_INK, linewidth=0.8)
+    axis.axvline(1, color=INK, linewidth=0.8)
     axis.set_yticks(range(len(keys)), [_RATIOS[key] for key in keys])
     axis.set_ylim(len(keys) - 0.5, -0.5)
     axis.set_xscale("log")

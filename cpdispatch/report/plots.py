@@ -23,6 +23,13 @@ COLOURS = {
 }
 """Of the runs in turn: told apart by colour-blind people, and clear on either background."""
 DASHES = ("solid", (6, 3), (2, 2), (8, 3, 2, 3), (10, 4), (1, 4))
+STEPS = {
+    "select": "select jobs", "decompose": "split into parts", "first": "first list schedule",
+    "incumbent": "list schedules", "bound": "lower bounds", "postpone": "schedule or postpone",
+    "orders": "local search", "build": "CP-SAT: model", "solve": "CP-SAT: search",
+    "polish": "place after CP-SAT", "failed": "model that failed", "answer": "answer",
+}  # fmt: skip
+"""The steps of a decision, as they are told."""
 MARKERS = ("circle", "triangle", "square", "diamond", "inverted_triangle", "plus")
 _HEIGHT = 270
 Plot = tuple[Any, str]
@@ -182,7 +189,7 @@ def _logarithmic(label: str, *axes: Any) -> None:
         if "wait" in label and "jobs" not in label:
             axis.ticker = FixedTicker(ticks=list(_TIMES))
             axis.major_label_overrides = _TIMES
-        axis.formatter = NumeralTickFormatter(format="0,0")
+        axis.formatter = NumeralTickFormatter(format="0a")  # 10k: 10,000 is too wide for a phone
 
 
 def known(of: Shown, name: str) -> tuple[FloatArray, FloatArray]:
@@ -218,7 +225,7 @@ def time_by_queue(ms: FloatArray, queue: FloatArray) -> tuple[IntArray, FloatArr
 
 
 def _decisions(shown: Sequence[Shown]) -> Plot:
-    from bokeh.models import FixedTicker
+    from bokeh.models import FixedTicker, NumeralTickFormatter
 
     measured = {run: known(of, "ms") for run, of in enumerate(shown)}
     measured = {run: found for run, found in measured.items() if len(found[0])}
@@ -230,9 +237,11 @@ def _decisions(shown: Sequence[Shown]) -> Plot:
     plot = _figure(
         "jobs that wait, up to", "time of a decision [ms]", x_axis_type="log", y_axis_type="log"
     )
+    every: list[float] = []
     for run, (ms, queue) in measured.items():
         lengths, times = time_by_queue(ms, queue)
         times = np.maximum(times, 1e-3)
+        every += [times[:, :2].min(), times[:, :2].max()]
         for column, (name, marker) in enumerate((("median", "circle"), ("99th", "triangle"))):
             source = _source("", x=lengths, y=times[:, column])
             dash = "solid" if column == 0 else (4, 3)
@@ -241,7 +250,11 @@ def _decisions(shown: Sequence[Shown]) -> Plot:
             _hover(plot, drawn, [("run", shown[run].name), (name, "@y{0,0.00} ms"),
                                  ("queue up to", "@x{0,0}")])  # fmt: skip
     _logarithmic("jobs", plot.xaxis)
+    plot.xaxis.ticker = FixedTicker(ticks=[4**k for k in range(12)])
     plot.yaxis.ticker = FixedTicker(ticks=[10.0**k for k in range(-3, 7)])
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[000]")
+    low, high = np.floor(np.log10(min(every))), np.ceil(np.log10(max(every)))
+    plot.y_range.start, plot.y_range.end = 10.0**low, 10.0 ** max(high, low + 1)
     return plot, (
         "Circles: the median decision. Triangles: the 99th percentile." + _lacking(shown, measured)
     )
@@ -258,7 +271,8 @@ def mean_steps(shown: Sequence[Shown]) -> dict[int, dict[str, float]]:
     for run, of in enumerate(shown):
         table = of.run.decision_table
         names = [n for n in table.column_names if n.endswith("_ms")]
-        means = {n.removesuffix("_ms"): _sum(known(of, n)[0]) for n in names}
+        steps_of = [n.removesuffix("_ms") for n in names]
+        means = {STEPS.get(s, s): _sum(known(of, f"{s}_ms")[0]) for s in steps_of}
         means = {n: total / len(table) for n, total in means.items() if total > 0}
         if means:
             steps[run] = means

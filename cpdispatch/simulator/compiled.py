@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.compiled import layout, test_runs
 from cpdispatch.compiled.gates import BEHIND
 from cpdispatch.compiled.memory import take
-from cpdispatch.compiled.replay import Replay, Replays, is_pool
+from cpdispatch.compiled.replay import Replay, Replays
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.limits import wary_s
@@ -30,22 +30,16 @@ from cpdispatch.system import System
 from cpdispatch.terms import gated
 
 
-def tests_replayable(dispatcher: object, trigger: str, workload: Workload, system: System) -> bool:
+def tests_replayable(dispatcher: object, trigger: str, workload: Workload) -> bool:
     """Whether compiled code makes the test runs of a dispatcher, or there are none to make.
 
-    It does on a processor pool, where one start is promised and tests have no places of their own
-    in the queue, with the trigger ``instant``.
+    It does where one start is promised, with the trigger ``instant``.
     """
     inner = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
     rule = inner.backfill if isinstance(inner, Best) else inner
     if not isinstance(rule, Backfill) or not rule.test_s or not workload.table.restartable.any():
         return True
-    return (
-        rule.depth == 1
-        and rule.tests != "first"
-        and trigger == "instant"
-        and is_pool(workload, system)
-    )
+    return rule.depth == 1 and trigger == "instant"
 
 
 def _knows(predictor: Predictor, learned: bool) -> bool:
@@ -255,42 +249,17 @@ class CompiledSimulation:
         """Make the records of what was replayed, the largest thing in memory, which goes."""
         replay, self._replay = self._replay, None
         assert replay is not None
-        at, fate, nodes, trials = replay.state.at, replay.state.fate, replay.nodes, replay.trials
-        times, counts, prepared = replay.state.times, replay.state.counts, replay.prepared
-        rows, runnable = prepared.rows, prepared.runnable
-        del replay, prepared
-        table = self.workload.table
-        self.records = records = Records(self.workload)
-        if self._kill_at_limit:
-            np.greater(self.workload.runtime_s, table.requested_s, out=records.killed)
-        records.reason[~runnable] = Reason.NEVER_FITS
-        records.expected_s[rows] = fate[layout.EXPECTED]
-        if trials is not None:
-            said_s = trials.of[test_runs.SAID]
-            records.expected_s[rows] = np.where(said_s > 0, said_s, fate[layout.EXPECTED])
-        records.start_s[rows] = fate[layout.START]
-        records.end_s[rows] = fate[layout.END]
-        records.reason[rows] = fate[layout.REASON]
-        count = int(at[layout.DISPATCHES])
-        records.replayed(self._name, times[:count], counts[:, :count])
-        if nodes is None:
-            started = records.start_s >= 0
-            one = started.astype(np.int64)
-            units = table.units[started]
-            records.all_placed(slice(None), np.cumsum(one) - one, one, 0 * units, units)
-            if trials is not None:
-                lost_s = trials.of[[test_runs.LOST_START, test_runs.LOST_END]]
-                records.all_tested(rows, trials.of[test_runs.FATE], lost_s)
-        else:
-            used = int(at[layout.ENTRIES])
-            records.all_placed(
-                rows, fate[layout.FIRST], fate[layout.COUNT], nodes.node[:used], nodes.units[:used]
-            )
+        saved, prepared = replay.saved(), replay.prepared
+        del replay
+        self.records = records_of(
+            saved, self.workload, prepared.runnable, self._name, self._kill_at_limit
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """What a checkpoint needs: what is not in the log, and of that only what is in use."""
         assert self._replay is not None
-        return {"saved": self._replay.saved(), "told": self._told}
+        about = {"name": self._name, "kill_at_limit": self._kill_at_limit}
+        return {"saved": self._replay.saved(), "told": self._told, "about": about}
 
     def go_on_from(self, other: CompiledSimulation) -> None:
         """Take over the state of one that was restored from a checkpoint of the same run."""
@@ -298,6 +267,74 @@ class CompiledSimulation:
         state = other.__dict__
         self._replay.restore(state["saved"])
         self._told = state["told"]
+
+
+def records_so_far(
+    restored: CompiledSimulation, workload: Workload, system: System
+) -> tuple[Records, int]:
+    """The records of a simulation that was restored from a checkpoint, and its clock, seconds."""
+    state = restored.__dict__
+    limited = Gates(workload, system) if gated(workload, system) else None
+    runnable = Replays(workload, system, limited=limited).runnable
+    saved = state["saved"]
+    return (
+        records_of(saved, workload, runnable, **state["about"]),
+        int(saved["at"][layout.NOW]),
+    )
+
+
+def records_of(
+    saved: dict[str, Any], workload: Workload, runnable: BoolArray, name: str, kill_at_limit: bool
+) -> Records:
+    """The records of a replay, over or under way.
+
+    Parameters
+    ----------
+    saved : dict
+        What `cpdispatch.compiled.replay.Replay.saved` gives.
+    workload : Workload
+    runnable : bool array, shape (jobs,)
+        Which jobs are in the replay.
+    name : str
+        Of the dispatcher.
+    kill_at_limit : bool
+    """
+    fate, table = saved["fate"], workload.table
+    jobs = fate.shape[1]
+    rows = slice(jobs) if runnable.all() else np.flatnonzero(runnable)[:jobs]
+    records = Records(workload)
+    if kill_at_limit:
+        np.greater(workload.runtime_s, table.requested_s, out=records.killed)
+    records.reason[~runnable] = Reason.NEVER_FITS
+    start_s, entries = fate[layout.START], (fate[layout.FIRST], fate[layout.COUNT])
+    of = ours = None
+    if "trials" in saved:
+        of = saved["trials"][1][:, :jobs]
+        stopped = of[test_runs.BEGAN] >= 0  # and the next decision says what becomes of them
+        start_s = np.where(stopped, of[test_runs.BEGAN], start_s)
+        ours = of[[test_runs.LOST_FIRST, test_runs.LOST_COUNT]]
+        entries = tuple(np.where(stopped, ours, entries))
+    records.expected_s[rows] = fate[layout.EXPECTED]
+    records.start_s[rows] = start_s
+    records.end_s[rows] = fate[layout.END]
+    records.reason[rows] = fate[layout.REASON]
+    records.replayed(name, saved["times"], saved["counts"])
+    nodes = saved.get("nodes")
+    if nodes is None:
+        held = records.start_s >= 0
+        if of is not None:
+            held[rows] |= of[test_runs.LOST_START] >= 0
+        one = held.astype(np.int64)
+        units = table.units[held]
+        records.all_placed(slice(None), np.cumsum(one) - one, one, 0 * units, units)
+    else:
+        records.all_placed(rows, *entries, *nodes[-2:])
+    if of is not None:
+        said_s = of[test_runs.SAID]
+        records.expected_s[rows] = np.where(said_s > 0, said_s, fate[layout.EXPECTED])
+        lost_s = of[[test_runs.LOST_START, test_runs.LOST_END]]
+        records.all_tested(rows, of[test_runs.FATE], lost_s, None if nodes is None else ours)
+    return records
 
 
 def as_known(predictor: Predictor, workload: Workload) -> Workload:

@@ -1,4 +1,4 @@
-"""The course of events of one run: what happens next, and which nodes are in service by then."""
+"""The course of events of one run: what happens next, and what nodes are there by then."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from math import gamma
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event, Events
+from cpdispatch.events import (
+    CAPACITY,
+    DRAIN,
+    FAIL,
+    JOIN,
+    LEAVE,
+    MAINTAIN,
+    REPAIR,
+    UNDRAIN,
+    Event,
+    Events,
+)
 from cpdispatch.instance import Reservation
-from cpdispatch.system import LIMIT, System
+from cpdispatch.system import LIMIT, System, with_capacity
 
 NEVER = int(np.iinfo(np.int64).max)
 
@@ -36,6 +47,8 @@ class Course:
     down : int64 array
         The nodes that take no job, ascending: they have failed, are drained, or
         are not in the system.
+    system : System
+        As it is now: its nodes have what is left to them.
     """
 
     def __init__(self, events: Events, system: System, seed: int, start_s: int) -> None:
@@ -50,7 +63,8 @@ class Course:
             self._fails(node, start_s)
         self._out = {kind: np.zeros(system.nodes, dtype=np.bool_) for kind in (FAIL, DRAIN, LEAVE)}
         self.down: IntArray = sealed(np.empty(0, dtype=np.int64))
-        self._system = system
+        self.system = system
+        self._whole = system
         self._windows = [event for event in self._trace if event.kind == MAINTAIN]
         turns = {at for w in self._windows for at in (w.known_s, w.until_s) if at > 0}
         self._turns = sorted(turns, reverse=True)
@@ -78,10 +92,20 @@ class Course:
         self.happened.append(event)
         if event.kind == MAINTAIN:
             return event
+        if event.kind == CAPACITY:
+            self._resize(event)
+            return event
         of = {REPAIR: FAIL, UNDRAIN: DRAIN, JOIN: LEAVE}.get(event.kind, event.kind)
         self._out[of][list(event.nodes)] = event.kind == of
         self.down = sealed(np.flatnonzero(np.any(list(self._out.values()), axis=0)))
         return event
+
+    def _resize(self, event: Event) -> None:
+        """Give the nodes of an event the capacity that it says."""
+        capacity = self.system.capacity.copy()
+        for name, amount in event.capacity:
+            capacity[list(event.nodes), self._whole.resource(name)] = amount
+        self.system = with_capacity(self._whole, capacity)
 
     def reservations(self, now: int) -> tuple[Reservation, ...]:
         """The windows that are known now and not over, on the nodes that are not down."""
@@ -98,7 +122,7 @@ class Course:
         down = set(self.down.tolist())
         for node in nodes:
             if node not in down:
-                found.setdefault(tuple(self._system.capacity[node].tolist()), []).append(node)
+                found.setdefault(tuple(self.system.capacity[node].tolist()), []).append(node)
         for capacity, alike in found.items():
             yield tuple(alike), capacity
 

@@ -55,6 +55,8 @@ class Gates:
         """What each gate has at first: one gate a limit and value that it holds for."""
         self._claims: list[tuple[IntArray, list[list[int]], IntArray]] = []
         """Of each limit: which value each job has, the gates of each value, what each job takes."""
+        self._names: list[str] = []
+        """Of each gate, in words."""
         for limit in system.limits:
             amount = np.ones(jobs, dtype=np.int64)
             if limit.of != JOBS:
@@ -73,6 +75,9 @@ class Gates:
                         [gates.setdefault(name, len(self._left) + len(gates)) for name in held]
                     )
             self._left += [limit.most] * len(gates)
+            self._names += [
+                f"{limit} ({name})" if name != limit.name else str(limit) for name in gates
+            ]
             self._add(value, of_value, amount, limit.most)
         self._add_licences(workload, system)
         self._add_arrays(workload)
@@ -99,6 +104,7 @@ class Gates:
             if amount.any():
                 gate = len(self._left)
                 self._left.append(most)
+                self._names.append(f"{most} licences {name}")
                 self._add((amount > 0).astype(np.int64), [[], [gate]], amount, most)
 
     def _add_arrays(self, workload: Workload) -> None:
@@ -116,7 +122,8 @@ class Gates:
         least = np.full(len(names), LIMIT, dtype=np.int64)
         np.minimum.at(least, array[limited], most[limited])
         of_value: list[list[int]] = []
-        for many in least.tolist():
+        for many, name in zip(least.tolist(), names, strict=True):
+            self._names += [f"at most {many} tasks of array {name}"] * (many < LIMIT)
             of_value.append([] if many == LIMIT else [len(self._left)])
             self._left += [many] * (many < LIMIT)
         self._add(array, of_value, np.ones(len(array), dtype=np.int64), 1)
@@ -140,6 +147,14 @@ class Gates:
             return []
         passed: list[int] = self._gate.passed[: let_pass(self._gate)].tolist()
         return passed
+
+    def lacking(self, row: int) -> str:
+        """Which gate has too little left for a job, in words; the first one, empty for none."""
+        gate, kind = self._gate, int(self._gate.kind[row])
+        for k in range(int(gate.offset[kind]), int(gate.offset[kind + 1])):
+            if gate.left[gate.counter[k]] < gate.amount[k]:
+                return self._names[int(gate.counter[k])]
+        return ""
 
     def _by_kind(self, jobs: int) -> Claims:
         """The claims, once for all jobs that are alike in them."""

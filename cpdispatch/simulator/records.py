@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.live import Dispatched
 
@@ -20,6 +21,7 @@ EASY_WAIT = "easy_wait"
 """The column of the longest wait under EASY so far, by which waits are bounded."""
 _JOBS = 1 << 16  # whose placements are put in order at once
 _DISPATCHES = 1 << 10  # that are put into the columns at once
+_ENTRIES = 1 << 10  # of placements for which there is room at first
 
 
 class Test(IntEnum):
@@ -36,7 +38,7 @@ class Test(IntEnum):
 
 
 @kernel
-def _note_starts(
+def note_starts(
     now: int,
     entries: int,
     rows: IntArray,
@@ -72,9 +74,15 @@ class Records:
         fail, as is the next.
     requeued : int64 array, shape (jobs,)
         How often it was queued again because a node failed.
-    promised_at_s, promised_s : int64 array, shape (jobs,)
+    promised_s : int64 array, shape (2, jobs)
         When each job was first promised a later start, and that start; -1 for none. Empty in
         compiled replays, which do not record it.
+    first, count : int64 array, shape (jobs,)
+        The entries of each job's placement: the first one, and how many.
+    node, units : int32 array
+        Entries of placements: a node, and the number of units there.
+    used : int
+        How many of these entries are in use.
 
     Parameters
     ----------
@@ -89,25 +97,26 @@ class Records:
         jobs = len(workload)
         self.failed = np.zeros(jobs * failures, dtype=np.bool_)
         self.requeued = np.zeros(jobs * failures, dtype=np.int64)
-        self._attempts: list[tuple[int, int, int, int, int]] = []
-        """Row, start, end, first entry and number of entries of what ended as a node failed."""
+        self._attempts: list[tuple[int, int, int, int, int, int, bool]] = []
+        """Row, start, end, first entry, number of entries and s saved of what a failure ended, and
+        whether it was a test."""
         restartable = jobs if workload.table.restartable.any() else 0
         self.start_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.end_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
         self.expected_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
-        self.promised_at_s = np.full(jobs * promises, NOT_STARTED, dtype=np.int64)
-        self.promised_s = np.full(jobs * promises, NOT_STARTED, dtype=np.int64)
+        self.promised_s = np.full((2, jobs * promises), NOT_STARTED, dtype=np.int64)
         self.killed = np.zeros(jobs, dtype=np.bool_)
         self.reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
         self.lost_start_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
         self.lost_end_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
-        self._first, self._count = np.zeros((2, jobs), dtype=np.int64)
+        self.first, self.count = np.zeros((2, jobs), dtype=np.int64)
         self._lost_first, self._lost_count = np.zeros((2, restartable), dtype=np.int64)
         self.test = np.full(restartable, Test.NONE, dtype=np.int8)
         self._lost_reason = np.full(restartable, Reason.WAITS, dtype=np.int8)
+        self.node: NDArray[np.int32] = np.empty(_ENTRIES, dtype=np.int32)
+        self.units: NDArray[np.int32] = np.empty(_ENTRIES, dtype=np.int32)
+        self.used = 0
         # Growing arrays; after a compiled replay, whole ones of NumPy.
-        self._node: Any = array("i")
-        self._units: Any = array("i")
         self._time: Any = array("q")
         self._ms: Any = array("d")
         self._counts: dict[str, Any] = {
@@ -124,66 +133,92 @@ class Records:
         return len(self._time) + len(self._new)
 
     def __getstate__(self) -> dict[str, object]:
-        """The columns alone: what is pickled holds no object of a dispatcher."""
+        """The columns alone: what is pickled holds no object of a dispatcher, and no empty room."""
         self._take_in()
-        return self.__dict__
+        used = {"node": self.node[: self.used], "units": self.units[: self.used]}
+        return self.__dict__ | used
 
     def started(self, now: int, rows: IntArray, decision: Decision, placements: Placements) -> None:
         """Remember jobs that start: the k-th row's nodes are those of the k-th placed job."""
         self.reason[rows] = decision.reason[placements.position]
-        entries = len(self._node)
-        _note_starts(now, entries, rows, placements.offset, self.start_s, self._first, self._count)
-        self._node.frombytes(placements.node.astype(np.int32).tobytes())
-        self._units.frombytes(placements.units.astype(np.int32).tobytes())
+        note_starts(now, self.used, rows, placements.offset, self.start_s, self.first, self.count)
+        entries = len(placements.node)
+        self.make_room(entries)
+        self.node[self.used : self.used + entries] = placements.node
+        self.units[self.used : self.used + entries] = placements.units
+        self.used += entries
+
+    def make_room(self, entries: int) -> None:
+        """Make the lists of nodes and units long enough for so many more entries."""
+        needed = self.used + entries
+        if needed > len(self.node):
+            more = np.empty(max(needed, len(self.node)), dtype=np.int32)
+            self.node = np.concatenate((self.node[: self.used], more))
+            self.units = np.concatenate((self.units[: self.used], more))
 
     def promised(self, now: int, rows: IntArray, start_s: IntArray) -> None:
         """Remember the starts that jobs are promised, of those that had none so far."""
-        new = self.promised_s[rows] == NOT_STARTED
-        self.promised_at_s[rows[new]], self.promised_s[rows[new]] = now, start_s[new]
+        new = self.promised_s[1, rows] == NOT_STARTED
+        self.promised_s[0, rows[new]], self.promised_s[1, rows[new]] = now, start_s[new]
 
     def lost(self, row: int, now: int) -> None:
         """Remember the attempt at a job as one that is killed, as if it had not started before."""
         self.lost_start_s[row], self.lost_end_s[row] = self.start_s[row], now
-        self._lost_first[row], self._lost_count[row] = self._first[row], self._count[row]
+        self._lost_first[row], self._lost_count[row] = self.first[row], self.count[row]
         self._lost_reason[row], self.reason[row] = self.reason[row], Reason.WAITS
-        self.start_s[row], self._count[row] = NOT_STARTED, 0
+        self.start_s[row], self.count[row] = NOT_STARTED, 0
 
-    def node_failed(self, row: int, now: int, again: bool) -> None:
-        """Remember that a job ended because a node failed, and whether it is queued again."""
+    def node_failed(
+        self, row: int, now: int, again: bool, saved_s: int = 0, tested: bool = False
+    ) -> None:
+        """Remember that a job ended because a node failed, and whether it is queued again.
+
+        ``saved_s`` is what a checkpoint has kept of its run. A job that was ``tested`` counts as if
+        it had not been if it is queued again, else as one that ended in its test.
+        """
         if not again:
             self.end_s[row], self.failed[row], self.killed[row] = now, True, False
             return
-        start_s, first, count = self.start_s.item(row), self._first.item(row), self._count.item(row)
-        self._attempts.append((row, start_s, now, first, count))
+        start_s, first, count = self.start_s.item(row), self.first.item(row), self.count.item(row)
+        self._attempts.append((row, start_s, now, first, count, saved_s, tested))
         self.requeued[row] += 1
-        self.start_s[row], self._count[row] = NOT_STARTED, 0
+        if tested:
+            self.test[row] = Test.NONE
+        self.start_s[row], self.count[row] = NOT_STARTED, 0
         self.reason[row] = Reason.WAITS
 
-    def goes_on(self, row: int) -> None:
+    def goes_on(self, row: int, test: Test = Test.WENT_ON) -> None:
         """Take an attempt for the job's only one after all."""
         self.start_s[row], self.reason[row] = self.lost_start_s[row], self._lost_reason[row]
-        self._first[row], self._count[row] = self._lost_first[row], self._lost_count[row]
+        self.first[row], self.count[row] = self._lost_first[row], self._lost_count[row]
         self.lost_start_s[row] = self.lost_end_s[row] = NOT_STARTED
         self._lost_count[row] = 0
-        self.test[row] = Test.WENT_ON
+        self.test[row] = test
 
     def all_placed(
         self, rows: IntArray | slice, first: IntArray, count: IntArray,
         node: NDArray[Any], units: NDArray[Any],
     ) -> None:  # fmt: skip
         """Remember the nodes of all jobs at once: each has ``count`` entries from ``first`` on."""
-        self._first[rows], self._count[rows] = first, count
-        self._node, self._units = (part.astype(np.int32, copy=False) for part in (node, units))
+        self.first[rows], self.count[rows] = first, count
+        self.node, self.units = (part.astype(np.int32, copy=False) for part in (node, units))
+        self.used = len(node)
 
-    def all_tested(self, rows: IntArray | slice, test: IntArray, lost_s: IntArray) -> None:
-        """Remember all tests at once; the attempts that were lost held what the jobs hold.
+    def all_tested(
+        self, rows: IntArray | slice, test: IntArray, lost_s: IntArray, held: IntArray | None
+    ) -> None:
+        """Remember all tests at once.
 
-        ``lost_s`` has starts and ends of these attempts, -1 for none, shape (2, jobs).
+        ``lost_s`` has starts and ends of the attempts that were lost, -1 for none, shape (2, jobs),
+        ``held`` their first entries of placements and how many they had; None where they held what
+        the jobs hold.
         """
         self.test[rows] = test
         self.lost_start_s[rows], self.lost_end_s[rows] = lost_s
-        self._lost_first[:] = self._first
-        self._lost_count[:] = np.where(self.lost_start_s >= 0, self._count, 0)
+        self._lost_first[:], self._lost_count[:] = self.first, self.count
+        if held is not None:
+            self._lost_first[rows], self._lost_count[rows] = held
+        self._lost_count[self.lost_start_s < 0] = 0
 
     def replayed(self, model: str, times: IntArray, counts: NDArray[np.int32]) -> None:
         """Remember all dispatches at once: when, and jobs queued, running and started.
@@ -201,12 +236,12 @@ class Records:
         self._limit_hit = np.zeros(rows, dtype=np.bool_)
 
     def dispatched(
-        self, now: int, queue: int, running: int, decision: Decision, started: int, ms: float
+        self, now: int, instance: Instance, decision: Decision, started: int, ms: float
     ) -> None:
         """Remember one dispatch."""
-        certificate = decision.certificate
+        certificate, queue, running = decision.certificate, instance.queue, instance.running
         phases_ms = dict(certificate.phases_ms)
-        self._new.append((now, queue, running, started, ms, certificate, phases_ms))
+        self._new.append((now, len(queue), len(running), started, ms, certificate, phases_ms))
         if len(self._new) == _DISPATCHES:
             self._take_in()
 
@@ -263,7 +298,7 @@ class Records:
 
     def placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
         """Offset, node and units in the order of the workload's rows."""
-        return self._entries(self._first, self._count)
+        return self._entries(self.first, self.count)
 
     def lost_placements(self) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
         """The same of the attempts that were killed."""
@@ -271,28 +306,27 @@ class Records:
 
     def attempts(
         self,
-    ) -> tuple[IntArray, IntArray, IntArray, tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]]:
-        """Rows, starts and ends of the attempts that node failures ended, and their placements.
+    ) -> tuple[IntArray, IntArray, tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]]:
+        """Rows, times and placements of the attempts that node failures ended.
 
-        By row, those of a job in their order.
+        By row, those of a job in their order. Times are starts, ends, and what checkpoints have
+        kept, seconds; then whether it was a test; shape (4, attempts).
         """
-        table = np.array(sorted(self._attempts), dtype=np.int64).reshape(-1, 5).T
-        row, start_s, end_s, first, count = table
-        return row, start_s, end_s, self._entries(first, count)
+        table = np.array(sorted(self._attempts), dtype=np.int64).reshape(-1, 7).T
+        return table[0], table[[1, 2, 5, 6]], self._entries(table[3], table[4])
 
     def _entries(
         self, first: IntArray, count: IntArray
     ) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
         offset = np.zeros(len(count) + 1, dtype=np.int64)
         np.cumsum(count, out=offset[1:])
-        recorded = _whole(self._node, np.int32), _whole(self._units, np.int32)
         node, units = np.empty((2, offset[-1]), dtype=np.int32)
         for begin in range(0, len(count), _JOBS):
             jobs = slice(begin, begin + _JOBS)
             entries = slice(offset[begin], offset[begin] + count[jobs].sum())
             shift = first[jobs] - offset[begin : begin + len(count[jobs])]
             pick = np.repeat(shift, count[jobs]) + np.arange(entries.start, entries.stop)
-            node[entries], units[entries] = recorded[0][pick], recorded[1][pick]
+            node[entries], units[entries] = self.node[pick], self.units[pick]
         return offset, node, units
 
     def decisions(

@@ -13,8 +13,9 @@ from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
+import msgspec
 import numpy as np
 
 from cpdispatch import dispatch, energy, predict, toys
@@ -35,14 +36,22 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulator.compiled import CompiledSimulation, replayable, tests_replayable
+from cpdispatch.simulator.compiled import (
+    CompiledSimulation,
+    records_so_far,
+    replayable,
+    tests_replayable,
+)
 from cpdispatch.simulator.live import STATUS, Telling
+from cpdispatch.simulator.records import NOT_STARTED
 from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import System, system_as_dict
+from cpdispatch.system import USUAL_TIER, System, SystemFile, from_file, system_as_dict
 from cpdispatch.terms import begins_later, gated
 
-CHECKPOINT = "checkpoint.pickle"
+CHECKPOINT, LOG = "checkpoint.pickle", "log.pickle"
+"""What a replay under way keeps in its folder: its state, and once the jobs, see `so_far`."""
+SWITCH_OFF = "switch_off_s"
 FIRST_CHECKPOINT_S = 1.0
 """Seconds of a replay until its first checkpoint: a run that is killed again and again gets on."""
 
@@ -54,6 +63,7 @@ CHECKPOINT_SHARE = 1 / 20
 
 _EVERY = 256
 _MOMENT_S = 0.1
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,7 @@ def simulate(
     data: Sequence[AdditionalData | str] = (),
     power_cap: Steps | float | str | None = None,
     energy_price: Steps | float | str | None = None,
+    switch_off_s: int | None = None,
     settings: Settings = DEFAULTS,
     watch: Watch = UNWATCHED,
     compiled: bool = True,
@@ -134,6 +145,8 @@ def simulate(
         Watts that the whole system may draw, or a file, see `cpdispatch.energy.power_cap`.
     energy_price : Steps, number or str, optional
         Price of a kilowatt hour, or a file, see `cpdispatch.energy.energy_price`.
+    switch_off_s : int, optional
+        How long a node is idle before it is switched off, see `Simulation`.
     settings : Settings
         Time limit of a dispatcher that is given by name, and seed of it and of a predictor that is
         given by name.
@@ -166,6 +179,7 @@ def simulate(
         "data": additional(data, settings.seed),
         POWER_CAP: None if power_cap is None else energy.power_cap(power_cap),
         ENERGY_PRICE: None if energy_price is None else energy.energy_price(energy_price),
+        SWITCH_OFF: switch_off_s,
     }
     kernels_have = ("restart_cost_s", ENERGY_PRICE)
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
@@ -220,16 +234,16 @@ def _begun(
             and replayable(made, rules["trigger"], limits)
             and rules["correction"] != "refresh"
             and not (limits and general["restart_cost_s"])  # which is refused
-            and tests_replayable(made, rules["trigger"], workload, system)
+            and tests_replayable(made, rules["trigger"], workload)
         )
 
-    def toy_instances() -> Sequence[Instance]:
-        plain = general["events"] is None and general[POWER_CAP] is None
-        return toys.simulated() if plain else toys.every_kind()
+    def toy_instances(made: Dispatcher) -> Sequence[Instance]:
+        plain = all(general[rule] is None for rule in ("events", POWER_CAP, SWITCH_OFF))
+        return toys.simulated() if plain else dispatch.fully(made)
 
     made = (
         dispatch.make(
-            dispatcher, settings, warm=lambda made: () if by_kernels(made) else toy_instances()
+            dispatcher, settings, warm=lambda made: () if by_kernels(made) else toy_instances(made)
         )
         if isinstance(dispatcher, str)
         else dispatcher
@@ -242,7 +256,7 @@ def _begun(
             restart_cost_s=general["restart_cost_s"], **rules,
         )  # fmt: skip
     else:
-        check_tests(made, general["events"], general[POWER_CAP])
+        check_tests(made, general["events"], general[POWER_CAP], general[SWITCH_OFF])
         simulation = Simulation(
             workload, system, predictor=known, seed=settings.seed, **general, **rules
         )
@@ -251,7 +265,10 @@ def _begun(
         names["wait"] = made.rules
     about = about_run(workload, system, names | rules | general, settings)
     about["restartable"] = int(simulation.workload.table.restartable.sum())
-    may_test = general["events"] is None and general[POWER_CAP] is None
+    about["restarts"] = about["restartable"] > 0
+    happening: Events | None = general["events"]
+    may_test = all(general[rule] is None for rule in (POWER_CAP, SWITCH_OFF))
+    may_test &= happening is None or happening.checkpoints is None
     if about["restartable"] and dispatch.test_s(made) and may_test:
         about["test_s"] = dispatch.test_s(made)
     return _Replay(about, simulation, made), known
@@ -285,7 +302,12 @@ def steps_of(rules: dict[str, Any]) -> list[tuple[str, Steps | None]]:
     return [(name, rules.get(name)) for name in (POWER_CAP, ENERGY_PRICE)]
 
 
-def check_tests(dispatcher: Dispatcher, events: Events | None, power_cap: Steps | None) -> None:
+def check_tests(
+    dispatcher: Dispatcher,
+    events: Events | None,
+    power_cap: Steps | None,
+    switch_off_s: int | None,
+) -> None:
     """Raise when a dispatcher is to make test runs where there are none.
 
     Raises
@@ -295,8 +317,9 @@ def check_tests(dispatcher: Dispatcher, events: Events | None, power_cap: Steps 
     if not getattr(dispatcher, "test_s", None):
         return
     for there, where, what in (
-        (events, "where events happen to the system", "the events"),
+        (events and events.checkpoints, "where jobs write checkpoints", "these"),
         (power_cap, "under a power cap", "the cap"),
+        (switch_off_s, "where nodes are switched off", "that"),
     ):
         if there is not None:
             raise UsageError(
@@ -307,7 +330,7 @@ def check_tests(dispatcher: Dispatcher, events: Events | None, power_cap: Steps 
 
 def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:
     """The finished run of a folder, or the replay of its checkpoint, or else the fresh one."""
-    sweep(folder, *FILES, CHECKPOINT, STATUS)
+    sweep(folder, *FILES, CHECKPOINT, LOG, STATUS)
     if (folder / ABOUT).exists():
         done = Run.load(folder)
         check_same_run(done.about, fresh.about, folder)
@@ -326,6 +349,10 @@ def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
     if about["starvation"] is not None and dispatch.keeps_starvation_bound(dispatcher) is None:
         unbound = f"dispatcher {dispatcher.name}, decisions that no starvation bound binds"
         notes[unbound] = len(simulation.records)
+    table = simulation.workload.table
+    if dispatch.goes_by_priority(dispatcher) and not table.priority.any():
+        without = f"dispatcher {dispatcher.name}, jobs without the priority that it goes by"
+        notes[without] = len(table)
     by_kernel = isinstance(simulation, CompiledSimulation)
     told = {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
     about = about | of_predictor | told
@@ -369,6 +396,9 @@ class _Replay:
             due = stop or (not over and now >= checkpoints.due)
             if watch.folder is not None and due:
                 self.save(watch.folder)
+                if not (watch.folder / LOG).exists():
+                    with writing(watch.folder / LOG) as stream:
+                        pickle.dump(self.simulation.workload, stream, pickle.HIGHEST_PROTOCOL)
                 saved = perf_counter()
                 checkpoints.made(now, saved)
                 began += saved - now
@@ -443,14 +473,7 @@ class _Checkpoints:
 
 def _restored(path: Path, fresh: _Replay) -> _Replay:
     """The replay of a checkpoint, which must be of the same run as the fresh one."""
-    content = read_bytes(path)
-    try:
-        replay = pickle.loads(content)
-    except Exception as error:  # whatever a damaged pickle leads to
-        problem = f"is damaged: {in_a_line(error)}"
-        raise InputError(problem, file=path, advice="use --overwrite") from error
-    if not isinstance(replay, _Replay):
-        raise InputError("holds no replay", file=path, advice="use --overwrite")
+    replay = _unpickled(path, _Replay)
     check_same_run(replay.about, fresh.about, path)
     if isinstance(replay.simulation, CompiledSimulation):
         if not isinstance(fresh.simulation, CompiledSimulation):
@@ -459,8 +482,58 @@ def _restored(path: Path, fresh: _Replay) -> _Replay:
         fresh.seconds = replay.seconds
         return fresh
     replay.simulation.workload = fresh.simulation.workload
-    restored: _Replay = replay
-    return restored
+    return replay
+
+
+def _unpickled(path: Path, kind: type[_T]) -> _T:
+    content = read_bytes(path)
+    try:
+        found = pickle.loads(content)
+    except Exception as error:  # whatever a damaged pickle leads to
+        problem = f"is damaged: {in_a_line(error)}"
+        raise InputError(problem, file=path, advice="use --overwrite") from error
+    if not isinstance(found, kind):
+        raise InputError("holds no replay", file=path, advice="use --overwrite")
+    return found
+
+
+def so_far(folder: Path) -> tuple[Run, int]:
+    """A run that is under way or was stopped, up to its last checkpoint.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's own.
+
+    Returns
+    -------
+    Run
+        Its table of jobs has those that were submitted by then. Those that still run have no end
+        yet: -1.
+    int
+        The clock of the checkpoint, seconds.
+
+    Raises
+    ------
+    InputError
+        When the folder has no checkpoint, or a damaged one.
+    """
+    replay = _unpickled(folder / CHECKPOINT, _Replay)
+    workload = _unpickled(folder / LOG, Workload)
+    simulation = replay.simulation
+    simulation.workload = workload
+    if isinstance(simulation, CompiledSimulation):
+        simulation.system = from_file(msgspec.convert(replay.about["system"], SystemFile))
+        simulation.records, now = records_so_far(simulation, workload, simulation.system)
+    else:
+        now = simulation.now
+    end_s = simulation.records.end_s
+    end_s[end_s > now] = NOT_STARTED
+    run = run_of(
+        simulation, replay.about | {"compiled": isinstance(simulation, CompiledSimulation)}
+    )
+    submitted = int(np.searchsorted(workload.table.submit_s, now, side="right"))
+    return replace(run, job_table=run.job_table.slice(0, submitted)), now
 
 
 def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
@@ -494,14 +567,14 @@ def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
             "it, or choose another folder"
         )
     if overwrite and folder.is_dir():
-        for name in (ABOUT, CHECKPOINT, STATUS):
+        for name in (ABOUT, CHECKPOINT, LOG, STATUS):
             (folder / name).unlink(missing_ok=True)
 
 
 def finished(run: Run, folder: Path) -> None:
     """Save a run; its checkpoint and what told of it are of no more use."""
     run.save(folder)
-    for name in (CHECKPOINT, STATUS):
+    for name in (CHECKPOINT, LOG, STATUS):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -517,7 +590,7 @@ class Fingerprint:
         self._digests = [
             hashlib.sha256() for _ in range(len(workload.table.columns) + 1 + 2 * dependencies)
         ]
-        self._restartable = False
+        self._restartable = self._priority = self._tier = False
 
     def add(self, workload: Workload) -> None:
         """Take in the jobs of a workload, or of its next part."""
@@ -527,9 +600,15 @@ class Fingerprint:
         for digest, column in zip(self._digests, columns, strict=True):
             digest.update(np.ascontiguousarray(column).data)
         self._restartable |= bool(workload.table.restartable.any())
+        self._priority |= bool(workload.table.priority.any())
+        self._tier |= bool((workload.table.tier != USUAL_TIER).any())
 
     def __str__(self) -> str:
         digests = list(self._digests)
+        if not self._tier:
+            del digests[Column.TIER]  # as without the column
+        if not self._priority:
+            del digests[Column.PRIORITY]  # as without the column
         if not self._restartable:
             del digests[Column.RESTARTABLE]  # a log says nothing, or that none may be
         whole = hashlib.sha256(self._resources)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
@@ -13,26 +14,45 @@ import numpy as np
 
 from cpdispatch import verify
 from cpdispatch.analyze import metrics as figures
-from cpdispatch.analyze.energy import Drawn
+from cpdispatch.analyze.energy import Drawn, Off, watts_of
 from cpdispatch.analyze.energy import summary as energy_summary
 from cpdispatch.analyze.explain import Explanation, explain
 from cpdispatch.analyze.metrics import ScheduleColumns
-from cpdispatch.analyze.occupancy import FOREVER, NEVER, NO_ATTEMPTS, Attempts, Occupancy, Outages
+from cpdispatch.analyze.occupancy import (
+    FOREVER,
+    NEVER,
+    NO_ATTEMPTS,
+    Attempts,
+    Behind,
+    Lacking,
+    Occupancy,
+    Outages,
+    by_stretch,
+)
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Reason
-from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, of_told
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, Steps, of_told
+from cpdispatch.errors import InputError
 from cpdispatch.events import FAIL, Event, as_csv
 from cpdispatch.events import load as load_events
 from cpdispatch.files import parse_json, read_parquet, read_text, replacing, write_bytes, writing
-from cpdispatch.jobs import LABELLED, TERMS, UNKNOWN, WISHES, Column, Workload
+from cpdispatch.jobs import LABELLED, SPREADS, TERMS, UNKNOWN, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
+from cpdispatch.simulator.kept_back import kept_back
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import LIMIT, System, SystemFile, from_file, system_as_dict
+from cpdispatch.system import (
+    LIMIT,
+    USUAL_TIER,
+    System,
+    SystemFile,
+    from_file,
+    system_as_dict,
+)
 from cpdispatch.verify import Service
-from cpdispatch.verify.service import Spans, downtimes, drains
+from cpdispatch.verify.limits import limited
+from cpdispatch.verify.service import Lacks, Spans, downtimes, drains, lacks
 from cpdispatch.workloads import swf
 
 if TYPE_CHECKING:
@@ -41,7 +61,8 @@ if TYPE_CHECKING:
 
 JOBS, DECISIONS, ABOUT, SCHEDULE = "jobs.parquet", "decisions.parquet", "run.json", "schedule.swf"
 ATTEMPTS, EVENTS, PROMISES = "attempts.parquet", "events.csv", "promises.parquet"
-FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE, ATTEMPTS, EVENTS, PROMISES)
+SWITCHED = "switched.parquet"
+FILES = (JOBS, DECISIONS, ABOUT, SCHEDULE, ATTEMPTS, EVENTS, PROMISES, SWITCHED)
 SWF_FAILED, SWF_COMPLETED, SWF_CANCELLED = 0, 1, 5
 
 
@@ -69,13 +90,17 @@ class Run:
         What was replayed, fitted to the system; None for a run that was loaded from its folder.
     attempt_table : pyarrow.Table or None
         One row for each time a job was queued again because a node failed: id, start and end (s)
-        of what was lost, nodes and node_units; None where nodes could not fail.
+        of what was lost, nodes and node_units; with checkpoints saved_s, what they kept of it; None
+        where nodes could not fail.
     happened : tuple of Event, or None
         What happened to the system, in order; None where nothing could.
     promise_table : pyarrow.Table or None
         One row for each job that was promised a later start: id, at (s, when it first was) and
         start (s, the first one that it was promised). None where promises are not recorded, as in
         compiled replays.
+    switched_table : pyarrow.Table or None
+        One row for each time that a node was switched off: node, off, wake and on (s): when it was
+        switched off and on, and was back; -1 for what did not happen. None where none could be.
     """
 
     about: dict[str, Any]
@@ -85,6 +110,7 @@ class Run:
     attempt_table: pa.Table | None = None
     happened: tuple[Event, ...] | None = None
     promise_table: pa.Table | None = None
+    switched_table: pa.Table | None = None
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
@@ -121,9 +147,11 @@ class Run:
     @property
     def restarts(self) -> bool:
         """Whether jobs could be restarted."""
-        # A job on a node that fails is no job that was restarted.
-        restartable = self.about.get("restartable", 0) if self.happened is None else 0
-        return _with_restarts(restartable, self.about.get("idempotent", False))
+        about = self.about
+        return _with_restarts(
+            about.get("restarts"), about.get("restartable", 0), about.get("idempotent", False),
+            self.happened is not None,
+        )  # fmt: skip
 
     def verify(self) -> list[verify.Violation]:
         """What is wrong with the schedule, see `cpdispatch.verify.run`."""
@@ -137,6 +165,8 @@ class Run:
             wait=self.about.get("wait"),
             service=self._service(),
             power_cap=self.about.get(POWER_CAP),
+            switched=None if self.switched_table is None else _frame(self.switched_table),
+            switch_off_s=self.about.get("switch_off_s"),
         )
 
     def _energy(self) -> dict[str, float]:
@@ -145,7 +175,10 @@ class Run:
             return {}
         first_s = int(arrow.array(self.job_table.column("submit")).min())
         cap, price = (of_told(name, self.about.get(name)) for name in (POWER_CAP, ENERGY_PRICE))
-        return energy_summary(self.drawn(), first_s, self.system, cap, price)
+        off = None
+        if (table := self.switched_table) is not None:
+            off = Off(*(arrow.array(table.column(name)) for name in SWITCHES))
+        return energy_summary(self.drawn(), first_s, self.system, cap, price, off)
 
     def drawn(self) -> Drawn:
         """What jobs drew and when, attempts that were lost among them."""
@@ -153,22 +186,29 @@ class Run:
         start_s = arrow.array(table.column("start"))
         ran = (start_s >= 0).nonzero()[0]
         again = (lost.start_s >= 0).nonzero()[0]
-        kinds = self.system.resources
-        request = np.stack([arrow.array(table.column(f"request_{k}")) for k in kinds], axis=1)
-        watts = arrow.array(table.column("units")) * (request @ np.array(self.system.unit_watts))
-        row = np.concatenate((ran, lost.row[again]))
+        system = self.system
+        request = np.stack(
+            [arrow.array(table.column(f"request_{k}")) for k in system.resources], axis=1
+        )
+        final = _attempts(table, np.arange(table.num_rows), "")
+        watts = [
+            watts_of(system, request[part.row], part.offset, part.node, part.units)
+            for part in (final, lost)
+        ]
         return Drawn(
-            row,
+            np.concatenate((ran, lost.row[again])),
             np.concatenate((start_s[ran], lost.start_s[again])),
             np.concatenate((arrow.array(table.column("end"))[ran], lost.end_s[again])),
-            watts[row],
+            np.concatenate((watts[0][ran], watts[1][again])),
         )
 
     def _service(self) -> Service | None:
         """What the checker needs to know of a system to which things happened."""
         if self.happened is None or self.attempt_table is None:
             return None
-        return Service(self.happened, _frame(self.attempt_table), self.about["events"]["requeue"])
+        told = self.about["events"]
+        attempts = _frame(self.attempt_table)
+        return Service(self.happened, attempts, told["requeue"], told.get("checkpoints"))
 
     def by_class(self) -> dict[str, dict[str, float]]:
         """Figures of short, medium and long jobs, see `metrics.by_class`."""
@@ -203,6 +243,7 @@ class Run:
             backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
             capacity=self.system.total,
             lost_s=self._lost_s(),
+            saved_s=self._saved_s(),
             requeued=None if self.happened is None else arrow.array(table.column("requeued")),
             failed=None if self.happened is None else arrow.array(table.column("failed")),
             test=np.array(table.column("test").to_pylist(), dtype=object)
@@ -212,20 +253,41 @@ class Run:
 
     def explain(self, job: int) -> Explanation:
         """Why a job waited, by its id, see `cpdispatch.analyze.explain.explain`."""
-        columns = self.job_table.column_names
-        for what, there in (
-            ("a power cap", self.about.get(POWER_CAP) is not None),
-            ("limits", bool(self.system.limits)),
-            ("licences", "licences" in columns),
-            ("arrays with a limit", "array_limit" in columns),
-            ("begin times", "begin" in columns),
-        ):
-            if there:
-                raise UsageError(
-                    f"the run had {what}, and whether a job waited for that is not known: see what "
-                    "ran and what waited with cpdispatch status RUN --at TIME"
-                )
-        return explain(self.occupancy, job)
+        cap = of_told(POWER_CAP, self.about.get(POWER_CAP))
+        schedule = self.occupancy
+        if cap is not None:
+            behind = schedule.behind
+            columns = (behind.row.tolist(), behind.from_s.tolist(), behind.until_s.tolist())
+            spans = [*zip(*columns, behind.why, strict=True), *self._without_power(job, cap)]
+            spans.sort()
+            row, from_s, until_s = np.array([span[:3] for span in spans], np.int64).reshape(-1, 3).T
+            why = [span[3] for span in spans]
+            schedule = replace(schedule, behind=Behind(row, from_s, until_s, why))
+        return explain(schedule, job)
+
+    def _without_power(self, job: int, cap: Steps) -> Iterator[tuple[int, int, int, str]]:
+        """When the cap left less than a job draws, as long as it might run from then on.
+
+        Rows of `Behind`: the job's row, from when to when, and what it lacked, in words.
+        """
+        t = self.occupancy
+        for row in (t.id == job).nonzero()[0].tolist():
+            watts = int(t.units[row] * (t.request[row] @ np.array(self.system.unit_watts)))
+            requested_s, submit_s = int(t.requested_s[row]), int(t.submit_s[row])
+            until_s = int(t.start_s[row]) if t.start_s[row] != NEVER else t.last_s
+            times, level = self.drawn().level()
+            changes = np.array(cap.time_s)
+            instants = np.concatenate(([submit_s], times, changes, changes - requested_s + 1))
+            instants = np.unique(instants[(submit_s <= instants) & (instants < until_s)])
+            at = np.searchsorted(times, instants, side="right") - 1
+            used = np.where(at >= 0, level[np.maximum(at, 0)], 0) + self.system.idle_total
+            least = np.array([cap.least(at, at + requested_s) for at in instants.tolist()])
+            short = (used + watts > least).astype(np.int64)
+            why = f"the power cap: less was left than the {watts:,} W that it draws"
+            ends = np.append(instants[1:], until_s)
+            for first, after in by_stretch(short):
+                if first < after and short[first]:
+                    yield row, int(instants[first]), int(ends[after - 1]), why
 
     @cached_property
     def occupancy(self) -> Occupancy:
@@ -237,37 +299,53 @@ class Run:
         promised_at_s, promised_s = self._promises(columns["id"])
         happened = () if self.happened is None else self.happened
         reason, reasons = arrow.coded(table.column("reason"))
-        return Occupancy(
+        final = _attempts(table, np.arange(table.num_rows), "")
+        running = (columns["start"] >= 0) & (columns["end"] < 0)  # in a run that is not over
+        end_s = np.where(running, FOREVER, columns["end"])
+        schedule = Occupancy(
             system=self.system,
             id=columns["id"],
             submit_s=columns["submit"],
             start_s=columns["start"],
-            end_s=columns["end"],
+            end_s=end_s,
             units=columns["units"],
             requested_s=columns["requested_s"],
             expected_s=columns["expected_s"],
             request=np.stack([arrow.array(table.column(f"request_{k}")) for k in kinds], axis=1),
             reason=reason,
             reasons=reasons,
-            final=_attempts(table, np.arange(table.num_rows), ""),
+            final=replace(final, end_s=end_s),
             lost=self._lost(),
             preceding=arrow.array(table.column("preceding")) if depends else None,
             think_s=arrow.array(table.column("think_s")) if depends else None,
             down=_outages(downtimes(happened)),
             drained=_outages(drains(happened)),
+            lacking=_lacking(lacks(happened, self.system)),
             promised_at_s=promised_at_s,
             promised_s=promised_s,
             decision_s=arrow.array(self.decision_table.column("time")),
+            priority=arrow.array(table.column("priority"))
+            if "priority" in table.column_names
+            else None,
+            tier=arrow.array(table.column("tier")) if "tier" in table.column_names else None,
         )
+        if not limited(self.jobs, self.system):
+            return schedule
+        by_event = self.about.get("trigger") == "event"
+        behind = kept_back(
+            self.jobs, self.system, schedule.lost, schedule.last_s, by_event=by_event
+        )
+        return replace(schedule, behind=behind)
 
     def _lost(self) -> Attempts:
         """The attempts at jobs that were killed, or that a failed node ended."""
+        found = NO_ATTEMPTS
         if self.restarts:
-            return _attempts(self.job_table, np.arange(self.job_table.num_rows), "lost_")
-        if self.attempt_table is None:
-            return NO_ATTEMPTS
-        rows = self._rows(arrow.array(self.attempt_table.column("id")))
-        return _attempts(self.attempt_table, rows, "")
+            found = _attempts(self.job_table, np.arange(self.job_table.num_rows), "lost_")
+        if self.attempt_table is not None:
+            rows = self._rows(arrow.array(self.attempt_table.column("id")))
+            found = found.and_(_attempts(self.attempt_table, rows, ""))
+        return found
 
     def _rows(self, ids: IntArray) -> IntArray:
         """The rows of the table of jobs that have these ids."""
@@ -289,18 +367,28 @@ class Run:
     def _lost_s(self) -> IntArray | None:
         """Time on the nodes of each job's lost attempts; None where there can be none."""
         table = self.job_table
+        lost_s = np.zeros(table.num_rows, dtype=np.int64)
         if self.restarts:
             start_s, end_s = (arrow.array(table.column(f"lost_{at}")) for at in ("start", "end"))
-            lasted_s: IntArray = end_s - start_s
-            return lasted_s
+            lost_s += end_s - start_s
         if self.attempt_table is None:
-            return None
+            return lost_s if self.restarts else None
         which, start_s, end_s = (
             arrow.array(self.attempt_table.column(name)) for name in ("id", "start", "end")
         )
-        lost_s = np.zeros(table.num_rows, dtype=np.int64)
         np.add.at(lost_s, self._rows(which), end_s - start_s)
-        return lost_s
+        saved_s = self._saved_s()
+        return lost_s if saved_s is None else lost_s - saved_s
+
+    def _saved_s(self) -> IntArray | None:
+        """What checkpoints have kept of each job's earlier runs; None without checkpoints."""
+        table = self.attempt_table
+        if table is None or "saved_s" not in table.column_names:
+            return None
+        saved_s = np.zeros(self.job_table.num_rows, dtype=np.int64)
+        rows = self._rows(arrow.array(table.column("id")))
+        np.add.at(saved_s, rows, arrow.array(table.column("saved_s")))
+        return saved_s
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the run's files into a folder, each one atomically; run.json comes last."""
@@ -313,6 +401,8 @@ class Run:
             write_bytes(folder / EVENTS, as_csv(self.happened))
         if self.promise_table is not None:
             tables[PROMISES] = self.promise_table
+        if self.switched_table is not None:
+            tables[SWITCHED] = self.switched_table
         for name, table in tables.items():
             with replacing(folder / name) as temporary:
                 pq.write_table(table, temporary, compression="zstd", row_group_size=arrow.PART)
@@ -344,13 +434,17 @@ class Run:
         known, about = _read_about(folder)
         jobs = _read_table(folder / JOBS, _job_columns(known))
         decisions = _read_table(folder / DECISIONS, {"time": "whole number", "ms": "number"})
-        promises = attempts = happened = None
+        promises = attempts = happened = switched = None
+        if known.switch_off_s is not None:
+            switched = _read_table(folder / SWITCHED, dict.fromkeys(SWITCHES, "whole number"))
         if known.promises:
             promises = _read_beside(folder / PROMISES, _PROMISE_COLUMNS, jobs)
         if known.events is not None:
-            attempts = _read_beside(folder / ATTEMPTS, _ATTEMPT_COLUMNS, jobs)
+            saved = {} if known.events.checkpoints is None else {"saved_s": "whole number"}
+            saved |= {"test": "truth value"} if known.restarts else {}
+            attempts = _read_beside(folder / ATTEMPTS, _ATTEMPT_COLUMNS | saved, jobs)
             happened = tuple(load_events(folder / EVENTS, from_file(known.system)))
-        return cls(about, jobs, decisions, None, attempts, happened, promises)
+        return cls(about, jobs, decisions, None, attempts, happened, promises, switched)
 
 
 def write_schedule(stream: BinaryIO, workload: Workload, table: pa.Table) -> None:
@@ -377,10 +471,18 @@ class _Wait(msgspec.Struct):
     first_after: int | None
 
 
+class _Checkpoints(msgspec.Struct):
+    """Checkpoints that jobs wrote, see `cpdispatch.events.Checkpoints`."""
+
+    every_s: int
+    cost_s: int
+
+
 class _Events(msgspec.Struct):
     """What happened to the system, see `cpdispatch.events.Events.told`."""
 
     requeue: str
+    checkpoints: _Checkpoints | None = None
 
 
 class _About(msgspec.Struct):
@@ -395,6 +497,7 @@ class _About(msgspec.Struct):
     dependencies: bool = False
     idempotent: bool = False
     restartable: int = 0
+    restarts: bool | None = None
     restart_cost_s: int = 0
     test_s: int = 0
     compiled: bool = False
@@ -405,7 +508,11 @@ class _About(msgspec.Struct):
     wait: _Wait | None = None
     events: _Events | None = None
     promises: bool = False
+    switch_off_s: int | None = None
 
+
+SWITCHES = ("node", "off", "wake", "on")
+"""The columns of the table of nodes that were switched off."""
 
 _ATTEMPT_COLUMNS = dict.fromkeys(("id", "start", "end"), "whole number") | dict.fromkeys(
     ("nodes", "node_units"), "list of whole numbers"
@@ -418,6 +525,14 @@ _PROMISE_COLUMNS = dict.fromkeys(("id", "at", "start"), "whole number")
 def _outages(found: Spans) -> Outages:
     """When nodes were out of service."""
     return Outages(found.node, found.begin_s, np.minimum(found.end_s, FOREVER))
+
+
+def _lacking(found: Lacks) -> Lacking | None:
+    """What nodes lacked of their capacity."""
+    if not len(found.amount):
+        return None
+    of = _outages(found.of)
+    return Lacking(of.node, of.begin_s, of.end_s, found.amount)
 
 
 def _attempts(table: pa.Table, rows: IntArray, prefix: str) -> Attempts:
@@ -438,9 +553,13 @@ def _read_beside(path: Path, columns: dict[str, str], jobs: pa.Table) -> pa.Tabl
     return found
 
 
-def _with_restarts(restartable: int, idempotent: bool) -> bool:
-    """Whether a run's jobs could be restarted: the first versions said ``idempotent`` alone."""
-    return restartable > 0 or idempotent
+def _with_restarts(restarts: bool | None, restartable: int, idempotent: bool, events: bool) -> bool:
+    """Whether a run's jobs could be restarted.
+
+    Earlier versions did not say it: where events happened, no job could be. The first ones said
+    ``idempotent`` alone.
+    """
+    return not events and (restartable > 0 or idempotent) if restarts is None else restarts
 
 
 def _job_columns(about: _About) -> dict[str, str]:
@@ -448,7 +567,8 @@ def _job_columns(about: _About) -> dict[str, str]:
     numbers = ["id", "submit", "start", "end", "units", "requested_s", "runtime_s", "expected_s"]
     numbers += [f"request_{name}" for name in about.system.resources]
     numbers += ["preceding", "think_s"] * about.dependencies
-    restarts = _with_restarts(about.restartable, about.idempotent) and about.events is None
+    events = about.events is not None
+    restarts = _with_restarts(about.restarts, about.restartable, about.idempotent, events)
     numbers += ["lost_start", "lost_end"] * restarts
     numbers += ["requeued"] * (about.events is not None)
     lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * restarts]
@@ -558,7 +678,21 @@ def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -
         simulation.workload,
         *_of_events(simulation),
         _promise_table(simulation),
+        _switched_table(simulation),
     )
+
+
+def _switched_table(simulation: Simulation | CompiledSimulation) -> pa.Table | None:
+    """Each time that a node was off; None where none could be."""
+    import pyarrow as pa
+
+    if isinstance(simulation, CompiledSimulation) or simulation.switched is None:
+        return None
+    rows = np.array(simulation.switched, dtype=np.int64).reshape(-1, len(SWITCHES)).T
+    columns: dict[str, Any] = {
+        name: arrow.numbers(row) for name, row in zip(SWITCHES, rows, strict=True)
+    }
+    return pa.table(columns)
 
 
 def _of_events(
@@ -569,7 +703,7 @@ def _of_events(
 
     if isinstance(simulation, CompiledSimulation) or simulation.happened is None:
         return None, None
-    row, start_s, end_s, (offset, node, units) = simulation.records.attempts()
+    row, (start_s, end_s, saved_s, test), (offset, node, units) = simulation.records.attempts()
     columns: dict[str, Any] = {
         "id": arrow.numbers(simulation.workload.table.id[row]),
         "start": arrow.numbers(start_s),
@@ -577,6 +711,10 @@ def _of_events(
         "nodes": arrow.lists(offset, node),
         "node_units": arrow.lists(offset, units),
     }
+    if simulation.checkpoints:
+        columns["saved_s"] = arrow.numbers(saved_s)
+    if simulation.workload.table.restartable.any():
+        columns["test"] = arrow.flags(test == 1)
     return pa.table(columns), tuple(simulation.happened)
 
 
@@ -587,11 +725,11 @@ def _promise_table(simulation: Simulation | CompiledSimulation) -> pa.Table | No
     if isinstance(simulation, CompiledSimulation):
         return None
     records = simulation.records
-    rows = (records.promised_s != NOT_STARTED).nonzero()[0]
+    rows = (records.promised_s[1] != NOT_STARTED).nonzero()[0]
     columns: dict[str, Any] = {
         "id": arrow.numbers(simulation.workload.table.id[rows]),
-        "at": arrow.numbers(records.promised_at_s[rows]),
-        "start": arrow.numbers(records.promised_s[rows]),
+        "at": arrow.numbers(records.promised_s[0, rows]),
+        "start": arrow.numbers(records.promised_s[1, rows]),
     }
     return pa.table(columns)
 
@@ -622,12 +760,11 @@ def job_table(simulation: Recorded) -> pa.Table:
     if len(records.failed):
         columns["requeued"] = arrow.numbers(records.requeued)
         columns["failed"] = arrow.flags(records.failed)
-        if not table.restartable.all():
-            columns["restartable"] = arrow.flags(table.restartable == 1)
-    elif table.restartable.any():
+    restartable = table.restartable == 1
+    if not restartable.all() and (len(records.failed) or restartable.any()):
+        columns["restartable"] = arrow.flags(restartable)
+    if restartable.any():
         offset, node, units = records.lost_placements()
-        if not table.restartable.all():
-            columns["restartable"] = arrow.flags(table.restartable == 1)
         if records.test.any():
             columns["test"] = arrow.texts(records.test, [test.name.lower() for test in Test])
         columns["lost_start"] = arrow.numbers(records.lost_start_s)
@@ -637,17 +774,24 @@ def job_table(simulation: Recorded) -> pa.Table:
     for kind, name in enumerate(simulation.system.resources):
         columns[f"request_{name}"] = arrow.numbers(table.column(Column.REQUEST + kind))
     if simulation.system.watts:
-        watts = table.units * (table.request @ np.array(simulation.system.unit_watts))
-        columns["energy_j"] = arrow.numbers(_ran_s(records) * watts)
+        columns["energy_j"] = arrow.numbers(_joules(simulation))
     for name in LABELLED:
         codes, labels = table.column(Column[name.upper()]), table.labels.get(name)
         columns[name] = arrow.numbers(codes) if labels is None else arrow.texts(codes, labels)
+    columns["priority"] = arrow.numbers(table.priority)
+    if any(partition.tier != USUAL_TIER for partition in simulation.system.partitions):
+        columns["tier"] = arrow.numbers(np.ascontiguousarray(table.tier))
     workload = simulation.workload
     for name in WISHES:
         if any(getattr(access, name) for access in workload.access):
             columns[name] = arrow.texts(*workload.asked(name))
     if (exclusive := workload.exclusive()).any():
         columns["exclusive"] = arrow.flags(exclusive == 1)
+    if workload.together is not None:
+        columns["together"] = arrow.numbers(workload.together)
+        for name in SPREADS:
+            if (asked := workload.spreads(name)).any():
+                columns[name] = arrow.numbers(np.ascontiguousarray(asked))
     if workload.begin_s is not None:
         columns["begin"] = arrow.numbers(workload.begin_s)
     for name in TERMS:
@@ -658,14 +802,18 @@ def job_table(simulation: Recorded) -> pa.Table:
     return pa.table(columns)
 
 
-def _ran_s(records: Records) -> IntArray:
-    """How long each job ran, attempts that were lost among it, seconds."""
-    ran_s: IntArray = np.where(records.start_s >= 0, records.end_s - records.start_s, 0)
+def _joules(simulation: Recorded) -> IntArray:
+    """What each job drew, attempts that were lost among it."""
+    records, system = simulation.records, simulation.system
+    request = simulation.workload.table.request
+    ran_s = np.where(records.start_s >= 0, records.end_s - records.start_s, 0)
+    found: IntArray = ran_s * watts_of(system, request, *records.placements())
     if len(records.lost_start_s):
-        ran_s += records.lost_end_s - records.lost_start_s
-    row, start_s, end_s, _ = records.attempts()
-    np.add.at(ran_s, row, end_s - start_s)
-    return ran_s
+        lost_s = records.lost_end_s - records.lost_start_s
+        found += lost_s * watts_of(system, request, *records.lost_placements())
+    row, (start_s, end_s, *_), placements = records.attempts()
+    np.add.at(found, row, (end_s - start_s) * watts_of(system, request[row], *placements))
+    return found
 
 
 def decision_table(simulation: Recorded) -> pa.Table:

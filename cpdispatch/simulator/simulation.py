@@ -17,26 +17,38 @@ from time import perf_counter
 import numpy as np
 
 from cpdispatch import verify
+from cpdispatch.analyze.energy import watts_of
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
 from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
 from cpdispatch.energy import Steps, check_cap
 from cpdispatch.errors import DecisionError, UsageError, unknown
-from cpdispatch.events import FAIL, MAINTAIN, REQUEUES_MAX, Event, Events, with_maintenance
+from cpdispatch.events import (
+    CAPACITY,
+    FAIL,
+    MAINTAIN,
+    REQUEUES_MAX,
+    Checkpoints,
+    Event,
+    Events,
+    with_maintenance,
+)
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import Instance, Power, Starvation
-from cpdispatch.jobs import Column, Job, Workload, job_of
-from cpdispatch.predict import Predictor, Refreshing, bounding, known_s, make
+from cpdispatch.jobs import Column, Job, JobTable, Workload, job_of
+from cpdispatch.predict import Predictor, Refreshing, bounding, given_s, known_s, make
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.course import Course
 from cpdispatch.simulator.gates import BEYOND, Gates
+from cpdispatch.simulator.kernels import ROW
 from cpdispatch.simulator.live import LAST, Now
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
-from cpdispatch.simulator.state import ROW, Held, State
+from cpdispatch.simulator.state import Held, State
+from cpdispatch.simulator.switching import Switching
 from cpdispatch.system import System
 from cpdispatch.terms import begins_later, gated
 from cpdispatch.workloads.restarts import mark
@@ -45,6 +57,7 @@ OVER_CAP = "never runs: draws more than the power cap leaves"
 TRIGGERS = ("instant", "event")
 _REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
 _NEVER = int(np.iinfo(np.int64).max)
+_REQUESTED = int(Column.REQUESTED)
 _PART = 1 << 10  # jobs that are read from the log at once
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
 _WAKE = -1  # in place of the row of a job that ends
@@ -91,8 +104,8 @@ class Simulation:
         The nodes of a killed job stay busy so long before it is queued again, and its next run is
         so much longer.
     events : Events, optional
-        What happens to the system, beside its maintenance. Then no job is tested, judged by a
-        predictor or restarted at a cost.
+        What happens to the system, beside its maintenance. Where jobs write checkpoints, none is
+        tested, judged by a predictor or restarted at a cost.
     data : sequence of AdditionalData or str
         What every instance tells beside jobs and nodes, or names of it, see `cpdispatch.data`.
     power_cap : Steps, optional
@@ -100,6 +113,9 @@ class Simulation:
         or restarted at a cost then.
     energy_price : Steps, optional
         What instances tell of the price of energy.
+    switch_off_s : int, optional
+        How long a node is idle before it is switched off; without it, none is. No job is tested,
+        judged by a predictor or restarted at a cost then.
 
     Attributes
     ----------
@@ -127,6 +143,7 @@ class Simulation:
         data: Sequence[AdditionalData | str] = (),
         power_cap: Steps | None = None,
         energy_price: Steps | None = None,
+        switch_off_s: int | None = None,
     ) -> None:
         check(workload, system, trigger, correction, restart_cost_s)
         events = with_maintenance(events, system, int(workload.table.submit_s[-1]))
@@ -137,11 +154,20 @@ class Simulation:
                 raise UsageError(
                     "a power cap excludes idempotent and restart_cost_s: leave them out, or the cap"
                 )
-        if events is not None and (idempotent or restart_cost_s):
-            raise UsageError(
-                "events exclude idempotent and restart_cost_s: a job that is stopped by a failed "
-                "node is no job that was restarted; leave one of them out"
-            )
+        self._checkpoints = None if events is None else events.checkpoints
+        if self._checkpoints is not None:
+            if idempotent or restart_cost_s:
+                raise UsageError(
+                    "checkpoints exclude idempotent and restart_cost_s: a job that is killed for a "
+                    "restart runs anew in full; leave one of them out"
+                )
+            workload = with_checkpoints(workload, self._checkpoints)
+        if switch_off_s is not None:
+            check_switching(system, switch_off_s)
+            if idempotent or restart_cost_s:
+                raise UsageError(
+                    "switch_off_s excludes idempotent and restart_cost_s: leave them out, or that"
+                )
         limited = gated(workload, system)
         if (limited or begins_later(workload)) and (dependencies or idempotent or restart_cost_s):
             raise UsageError(
@@ -196,6 +222,13 @@ class Simulation:
         self.restart_cost_s = restart_cost_s
         self._restarts = bool(workload.table.restartable.any())
         """Whether a job may be restarted at all."""
+        special = events, power_cap, starvation, switch_off_s
+        self._is_plain = not self._restarts and all(of is None for of in special)
+        """Whether only free capacity, and what jobs come after, binds decisions."""
+        self._given_s = None
+        """What jobs are expected to last, shape (jobs,), if the predictor need not be called."""
+        if self._is_plain and not idempotent and not self._refreshing:
+            self._given_s = given_s(self.predictor, workload)
         restartable = len(workload) if self._restarts else 0
         self._bound_s = np.full(restartable, _NEVER, dtype=np.int64)
         """After how many seconds of running each job turns out to be misjudged."""
@@ -205,11 +238,15 @@ class Simulation:
         """The jobs that the next decision lets go on or kills, and what they hold."""
         self._again_s: dict[int, tuple[int, int]] = {}
         """Expected and upper durations of jobs that were stopped and may start anew."""
+        self._said_s: dict[int, tuple[int, int]] = {}
+        """What was said of the jobs that were stopped, before that."""
         self._closing: set[int] = set()
         """The killed jobs whose nodes are still busy."""
         self._course: Course | None = None
         self._requeue = requeue_of(events, workload)
         """Which jobs are queued again when a node fails under them; empty without events."""
+        self._saved_s = np.zeros(0 if self._checkpoints is None else len(workload), dtype=np.int64)
+        """What checkpoints have kept of each job's earlier runs; empty without checkpoints."""
         self._idle = 0
         """How many events happened in a row while nothing ran and no job was to come."""
         steps = [one for one in (power_cap, energy_price) if one is not None]
@@ -222,14 +259,18 @@ class Simulation:
         """When they were asked last, and how many events had happened by then."""
         if events is not None:
             first_s = int(workload.table.submit_s.min())
-            self._course = Course(events, system, seed, first_s)
+            self._course = Course(events, seen, seed, first_s)
             self._state.reservations = self._course.reservations(0)
+        self._switching: Switching | None = None
+        if switch_off_s is not None:
+            first_s = int(workload.table.submit_s.min())
+            self._switching = Switching(system, switch_off_s, first_s)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, _NEVER).tobytes())
         self._next = 0
         self._coming: tuple[int, IntArray] | None = None
-        self._untested = events is not None or power_cap is not None
+        self._untested = any(of is not None for of in (self._checkpoints, power_cap, switch_off_s))
         """Whether there are no test runs."""
         self._completions: list[tuple[int, int, int]] = []
         self._created = 0
@@ -256,13 +297,19 @@ class Simulation:
             )
         step = self._one_event if self._event_by_event else self._one_instant
         while self._next < len(self._order) or self._completions or self._is_worth_waiting():
-            held = self.system.capacity - self._state.free if self._data else None
+            held = self._state.system.capacity - self._state.free if self._data else None
             due = step()
+            if self._switching is not None:
+                self._look_at_nodes(self._switching)
+                if not due:
+                    self._switch(self._switching)
             if self._power_cap is not None:
                 self._give_up(self._power_cap)
             if held is not None:
                 self._ask_data(held)
             if due and self._state.queued:
+                if self._stopped and self._course is not None:
+                    self._kill_on_drained()
                 self._asked = self._snapshot()
                 if self._data:
                     self._asked = replace(self._asked, data=dict(self._values))
@@ -288,18 +335,23 @@ class Simulation:
             raise DecisionError(
                 f"apply() needs a Decision, not {type(decision).__name__}, at time {self.now}"
             )
+        if self._is_plain and self._apply_plainly(instance, decision):
+            started = len(instance.queue) - self._state.queued
+            self.records.dispatched(self.now, instance, decision, started, ms)
+            return
         violations = verify.decision(instance, decision)
         if violations:
             raise DecisionError(
                 f"{decision.certificate.model} answered with an infeasible decision at time "
                 f"{self.now}: {violations[0]}"
             )
-        queue, running, started = len(instance.queue), len(instance.running), 0
+        started = 0
         closing = _NO_POSITIONS
         if self._untested and decision.bound_s is not None and decision.bound_s.any():
             raise DecisionError(
                 f"{decision.certificate.model} bounds a start at time {self.now}: there are no "
-                "test runs where events happen to the system, nor under a power cap"
+                "test runs where jobs write checkpoints or nodes are switched off, nor under a "
+                "power cap"
             )
         if instance.stopped is not None:
             closing = self._end_tests(instance, decision)
@@ -324,14 +376,34 @@ class Simulation:
             starting = np.union1d(starting, closing)
         if len(starting):
             self._state.remove(starting)
-        self.records.dispatched(self.now, queue, running, decision, started, ms)
+        self.records.dispatched(self.now, instance, decision, started, ms)
+        if self._switching is not None:
+            self._switch(self._switching)
+
+    def _apply_plainly(self, instance: Instance, decision: Decision) -> bool:
+        """Take a decision that only free capacity binds, if it is sound; whether that was done."""
+        if (
+            decision.bound_s is not None
+            or decision.certificate.starvation is not None
+            or instance.dependencies is not None
+        ):
+            return False
+        now = self.now
+        starting = self._state.settle(now, instance.free, decision, self._runtime_s, self.records)
+        if starting is None:
+            return False
+        for row, end_s in starting:
+            self._complete_at(end_s, row)
+            if self._given_s is None:
+                self._guard.start(self._live[row], now)
+        return True
 
     def _refuse(self, positions: IntArray, reason: Reason) -> None:
         """Note that the queued jobs at these positions will never start; they stay there yet."""
         rows = self._state.queue_hidden[ROW, positions]
         self.records.reason[rows] = reason
         for row in rows.tolist():
-            del self._live[row]
+            self._live.pop(row, None)
             if self._gates is not None:
                 self._gates.end(row)
         if self._gates is not None and self._gates.behind:
@@ -346,9 +418,9 @@ class Simulation:
         """Apply every event of the next instant."""
         ends, submits = self._completions, self._submits
         self.now = now = min(
-            submits[self._next], self._next_completion(), self._next_event(), self._change_s
+            submits[self._next], self._next_completion(), self._next_event(), self._next_change()
         )
-        if now == self._change_s:
+        if now == self._next_change():
             self._note_idle()
         while ends and ends[0][0] == now:
             self._complete()
@@ -363,11 +435,13 @@ class Simulation:
         """Apply the next single event; whether a dispatch follows it."""
         submit, completion = self._submits[self._next], self._next_completion()
         event = self._next_event()
-        self.now = min(submit, completion, event, self._change_s)
+        self.now = min(submit, completion, event, self._next_change())
         if self.now < min(submit, completion, event):
             self._note_idle()
             return True
         if event == self.now:
+            while self._next_completion() == self.now:
+                self._complete()
             while self._next_event() == self.now:
                 self._happen()
             self._offer()
@@ -376,12 +450,12 @@ class Simulation:
             self._complete()
             self._offer()
             return True
-        job = self._submit()
+        column = self._submit()
         if self._gates is not None and not self._offer():
             return False
         instance = self._snapshot()
-        ask = np.array(job.request, dtype=np.int64)
-        could_start = bool(kernels.fits(instance.free, ask, job.units))
+        ask = column[Column.REQUEST :].copy()
+        could_start = bool(kernels.fits(instance.free, ask, column.item(Column.UNITS)))
         if could_start and self._precedence is not None:
             instance = self._with_dependencies(instance, self._precedence)
             return bool(instance.eligible()[-1])
@@ -394,7 +468,33 @@ class Simulation:
         """Whether jobs wait, and what happens to the system may let them start."""
         if not self._state.queued or self._idle >= _PATIENCE:
             return False
-        return min(self._next_event(), self._change_s) < _NEVER
+        return min(self._next_event(), self._next_change()) < _NEVER
+
+    def _next_change(self) -> int:
+        """When additional data change by themselves, or a node is back or switched off next."""
+        if self._switching is None:
+            return self._change_s
+        return min(self._change_s, self._switching.next_s(self._state.queued > 0))
+
+    def _look_at_nodes(self, switching: Switching) -> None:
+        """Switch off the nodes that have been idle for long, if no job waits."""
+        state = self._state
+        busy = state.entries[0, : state.offset[state.running]]
+        switching.look(self.now, busy, state.down, state.queued > 0)
+
+    def _switch(self, switching: Switching) -> None:
+        """Switch nodes on for the jobs that wait after a dispatch, or off if none does."""
+        self._look_at_nodes(switching)
+        if self._state.queued and switching.off:
+            left = self._state.free.copy()
+            left[self._state.down] = 0
+            for window in self._state.reservations:
+                if window.start_s <= self.now:
+                    left[list(window.nodes)] = 0
+            instance = self._snapshot()
+            if self._precedence is not None:
+                instance = self._with_dependencies(instance, self._precedence)
+            switching.wake(instance, left)
 
     def _note_idle(self) -> None:
         """Count what happens in vain: nothing runs, and no job is to come."""
@@ -410,7 +510,7 @@ class Simulation:
         since_s, known = self._told or (self.now, 0)
         queue, running = self._state.look(self.now)
         moment = Moment(
-            self.now, since_s, self.system, sealed(held), running, queue, self._state.down,
+            self.now, since_s, self._state.system, sealed(held), running, queue, self._state.down,
             tuple(happened[known:]),
         )  # fmt: skip
         self._told = self.now, len(happened)
@@ -421,19 +521,23 @@ class Simulation:
     def _next_completion(self) -> int:
         return self._completions[0][0] if self._completions else _NEVER
 
-    def _submit(self) -> Job:
+    def _submit(self) -> IntArray:
+        """Submit the next job; its column of the block."""
         row, column = self._next_job()
-        job = job_of(column)
-        expected_s = self._guard.predict(job, self.now)
+        if self._given_s is not None:
+            upper_s = max(column.item(_REQUESTED), 1)
+            expected_s = min(max(self._given_s.item(row), 1), upper_s)
+        else:
+            job = self._live[row] = job_of(column)
+            expected_s = self._guard.predict(job, self.now)
+            upper_s = max(expected_s, self._guard.upper(job, self.now))
+            if self._idempotent and job.restartable:
+                bound_s = self._guard.bound(job)
+                if bound_s is not None:
+                    self._bound_s[row] = bound_s
         self.records.expected_s[row] = expected_s
-        upper_s = max(expected_s, self._guard.upper(job, self.now))
         self._enqueue(row, column, expected_s, upper_s)
-        self._live[row] = job
-        if self._idempotent and job.restartable:
-            bound_s = self._guard.bound(job)
-            if bound_s is not None:
-                self._bound_s[row] = bound_s
-        return job
+        return column
 
     def _enqueue(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
         """Put a job into the queue when its time has come, or behind the gate if there is one."""
@@ -459,16 +563,28 @@ class Simulation:
         """The column of a job as dispatchers see it.
 
         A clairvoyant predictor knows what it requests, see `cpdispatch.predict.Clairvoyant`. Where
-        no job is tested, none may be restarted for that.
+        no job is tested, none may be restarted for that. One that was tested to the end, or killed,
+        may not be again; if it was killed it requests what that cost, too.
         """
-        if self._known_s is None and not self._untested:
+        killed = self._restarts and self.records.lost_end_s[row] != NOT_STARTED
+        once = killed or (self._restarts and self.records.test[row] == Test.WENT_ON)
+        if self._known_s is None and not self._untested and not once:
             return column
         column = column.copy()
+        saved_s = self._kept_s(row)
         if self._known_s is not None:
             column[Column.REQUESTED] = self._known_s[row]
-        if self._untested:
+        if self._untested or once:
             column[Column.RESTARTABLE] = 0
+        if killed:
+            column[Column.REQUESTED] += self.restart_cost_s
+        if saved_s:
+            column[Column.REQUESTED] = max(column[Column.REQUESTED] - saved_s, 1)
         return column
+
+    def _kept_s(self, row: int) -> int:
+        """What checkpoints have kept of a job's earlier runs, seconds."""
+        return self._saved_s.item(row) if len(self._saved_s) else 0
 
     def _next_job(self) -> tuple[int, IntArray]:
         """Row and column of the block of the next job; read from the log by parts."""
@@ -494,7 +610,9 @@ class Simulation:
         if self._gates is not None:
             self._gates.end(row)
         self.records.end_s[row] = now
-        self._guard.learn(self._live.pop(row), self._runtime_s.item(row))
+        if self._given_s is None:
+            runtime_s = self._runtime_s.item(row) + self._kept_s(row)
+            self._guard.learn(self._live.pop(row), runtime_s)
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 
@@ -508,18 +626,85 @@ class Simulation:
         if event is not None and event.kind in (FAIL, MAINTAIN):
             for row in self._state.running_on(event.nodes, self.now):
                 self._node_failed(row)
+            for row in self._stopped_on(event.nodes):
+                self._failed_when_stopped(row)
+        elif event is not None and event.kind == CAPACITY:
+            for row in self._state.misfits(event.nodes, self._course.system.capacity):
+                self._node_failed(row)
+            self._state.resize(self._course.system)
+            left = self._state.free.copy()
+            for row in self._stopped_on(event.nodes):
+                if not self._take(left, row):
+                    self._failed_when_stopped(row)
+
+    def _stopped_on(self, nodes: Sequence[int]) -> list[int]:
+        """The rows of the jobs that have just been stopped on these nodes, by their starts."""
+        there = set(nodes)
+        held = sorted((start_s, row) for row, (start_s, _) in self._stopped.items())
+        return [row for _, row in held if not there.isdisjoint(self._stopped[row][1])]
+
+    def _take(self, left: IntArray, row: int) -> bool:
+        """Take what a stopped job holds out of what is left, if there is room for it."""
+        request = self.workload.table.request[row]
+        node, units = np.array(list(self._stopped[row][1].items()), dtype=np.int64).T
+        held = units[:, None] * np.maximum(request, 0)
+        fits = bool((held <= left[node]).all())
+        if fits:
+            left[node] -= held
+        return fits
+
+    def _kill_on_drained(self) -> None:
+        """Kill the stopped jobs one of whose nodes takes no job: they cannot go on there."""
+        closing = []
+        for row in self._stopped_on(self._state.down.tolist()):
+            rows = self._state.queue_hidden[ROW, : self._state.queued]
+            position = int(np.searchsorted(rows, row))
+            if self._kill(row, position):
+                closing.append(position)
+        if closing:
+            self._state.remove(np.sort(np.array(closing, dtype=np.int64)))
 
     def _node_failed(self, row: int) -> None:
-        expected_s, upper_s = self._state.cut(row)
+        """Stop a job on a node that failed, or the clearing of its nodes if it was killed."""
         self._completions = [end for end in self._completions if end[2] != row]
         heapq.heapify(self._completions)
+        if row in self._closing:
+            self._closing.remove(row)
+            self._state.end(row)
+            self.records.lost_end_s[row] = self.now
+            if row in self._live:  # else the dispatcher refused it meanwhile
+                self._queue_again(row)
+            return
+        tested = self._restarts and self._test_s[row] != _NEVER
+        if tested:
+            self._test_s[row] = _NEVER
+        self._queue_after_failure(row, *self._state.cut(row), tested=tested)
+
+    def _failed_when_stopped(self, row: int) -> None:
+        """Take a node to have failed under a job in the very second in which its test was over."""
+        del self._stopped[row], self._again_s[row]
+        rows = self._state.queue_hidden[ROW, : self._state.queued]
+        self._state.remove(np.searchsorted(rows, [row]))
+        self.records.goes_on(row, Test.ENDED)
+        self._queue_after_failure(row, *self._said_s.pop(row), tested=True)
+
+    def _queue_after_failure(
+        self, row: int, expected_s: int, upper_s: int, *, tested: bool
+    ) -> None:
+        """Queue a job again that ran on a node that failed, if it may be; else it has ended."""
         again = bool(self._requeue[row] and self.records.requeued[row] < REQUEUES_MAX)
-        self.records.node_failed(row, self.now, again)
+        saved_s = 0
+        if again and self._checkpoints is not None:
+            saved_s = self._checkpoints.saved_s(self.now - self.records.start_s.item(row))
+            self._saved_s[row] += saved_s
+            self._runtime_s[row] -= saved_s
+        self.records.node_failed(row, self.now, again, saved_s, tested)
         if self._gates is not None:
             self._gates.end(row)
         if again:
             self._guard.restart(self._live[row], self.now)
-            self._enqueue(row, self.workload.table.values(row), expected_s, upper_s)
+            left_s = (max(said_s - saved_s, 1) for said_s in (expected_s, upper_s))
+            self._enqueue(row, self.workload.table.values(row), *left_s)
             return
         del self._live[row]
         if self._precedence is not None:
@@ -551,7 +736,7 @@ class Simulation:
             runs_s = np.minimum(runs_s, self._bound_s[rows])
         for row, run_s in zip(rows.tolist(), runs_s.tolist(), strict=True):
             self._complete_at(goes_on.get(row, self.now) + run_s, row)
-            if row not in goes_on:
+            if self._given_s is None and row not in goes_on:
                 self._guard.start(self._live[row], self.now)
 
     def _complete_at(self, end_s: int, row: int) -> None:
@@ -583,14 +768,15 @@ class Simulation:
 
     def _stop(self, row: int) -> None:
         """Put a job whose bound is over into the queue: the next decision lets it go on or not."""
+        column = self._as_seen(row, self.workload.table.values(row))
         held, upper_s = self._state.stop(row)
         self.records.lost(row, self.now)
         self._stopped[row] = held
         self._test_s[row] = _NEVER
         job, said_s = self._live[row], int(self.records.expected_s[row])
+        self._said_s[row] = said_s, upper_s
         expected_s, upper_s = self._guard.outlived(job, self.now - held[0], said_s, upper_s)
         self._again_s[row] = expected_s, upper_s
-        column = self._as_seen(row, self.workload.table.values(row))
         self._state.submit(row, column, expected_s, upper_s)
 
     def _end_tests(self, instance: Instance, decision: Decision) -> IntArray:
@@ -606,23 +792,30 @@ class Simulation:
         for position, row in zip(stopped.position.tolist(), rows, strict=True):
             held = self._stopped[row]
             if position in stay:
+                del self._said_s[row]
                 self.records.goes_on(row)
                 end_s = held[0] + self._runtime_s.item(row)
                 due_s = held[0] + self._again_s.pop(row)[0]
                 self._state.hold(self.now, position, held, due_s, end_s)
                 continue
-            del self._stopped[row]
-            self.records.test[row] = Test.KILLED
-            self._killed(row)
-            self._state.restart_no_more(position)
-            if not self.restart_cost_s:
-                del self._again_s[row]
-            else:
-                end_s = self.now + self.restart_cost_s
-                self._state.hold(self.now, position, held, end_s, end_s)
-                self._state.prolong(row, end_s, anew=True)
+            if self._kill(row, position):
                 closing.append(position)
         return np.array(closing, dtype=np.int64)
+
+    def _kill(self, row: int, position: int) -> bool:
+        """Kill a stopped job; whether its nodes stay busy, and it is to leave the queue."""
+        held = self._stopped.pop(row)
+        del self._said_s[row]
+        self.records.test[row] = Test.KILLED
+        self._killed(row)
+        self._state.restart_no_more(position)
+        if not self.restart_cost_s:
+            del self._again_s[row]
+            return False
+        end_s = self.now + self.restart_cost_s
+        self._state.hold(self.now, position, held, end_s, end_s)
+        self._state.prolong(row, end_s, anew=True)
+        return True
 
     def _killed(self, row: int) -> None:
         """Note that an attempt at a job is lost."""
@@ -639,32 +832,44 @@ class Simulation:
 
     def _queue_again(self, row: int) -> None:
         """Put a killed job where it was in the queue; one that was misjudged may run for long."""
-        column = self._as_seen(row, self.workload.table.values(row)).copy()
-        requested_s, cost_s = int(column[Column.REQUESTED]), self.restart_cost_s
+        column = self._as_seen(row, self.workload.table.values(row))
+        cost_s = self.restart_cost_s
+        requested_s = int(column[Column.REQUESTED]) - cost_s
         expected_s, upper_s = self._again_s.pop(row, (requested_s, requested_s))
-        column[Column.RESTARTABLE] = 0
-        column[Column.REQUESTED] += cost_s
         self._state.submit(row, column, expected_s + cost_s, upper_s + cost_s)
 
     def _snapshot(self) -> Instance:
         if self._refreshing:
-            self._state.refresh(
-                self.now, lambda row, elapsed_s: self._guard.refresh(self._live[row], elapsed_s)
-            )
+            self._state.refresh(self.now, self._asked_again)
+        known = self._state.reservations
+        if self._switching is not None:
+            capacity, down = self._state.system.capacity, self._state.down
+            off = self._switching.reservations(self.now, capacity, down, known)
+            self._state.reservations = (*known, *off)
         instance = self._state.snapshot(self.now, self._stopped)
+        self._state.reservations = known
         return instance if self._power_cap is None else self._with_power(instance, self._power_cap)
+
+    def _asked_again(self, row: int, elapsed_s: int) -> int:
+        """How long a job will run, of which a predictor is asked that knows its earlier runs."""
+        kept_s = self._kept_s(row)
+        return self._guard.refresh(self._live[row], elapsed_s + kept_s) - kept_s
 
     def _with_power(self, instance: Instance, cap: Steps) -> Instance:
         """The snapshot with the least cap that any job which starts now may live to see.
 
         So what starts now cannot exceed a lower cap that is to come. What already runs may be more
-        than that: it will have ended by then.
+        than that: it will have ended by then. A unit counts with what it draws where it draws the
+        most, and what runs as if it did, so that just as much is left as there is.
         """
         longest_s = int(instance.queue.requested_s.max(initial=1))
         power = Power(int(cap.least(self.now, self.now + longest_s)), self.system.unit_watts)
-        running = replace(instance, power=power).job_power(instance.running.jobs)
-        left = max(power.cap - self.system.idle_total, int(running.sum()))
-        return replace(instance, power=replace(power, cap=left))
+        running = instance.running
+        told = int(replace(instance, power=power).job_power(running.jobs).sum())
+        places = running.offset, running.node, running.units
+        drawn = int(watts_of(self.system, running.jobs.request, *places).sum())
+        left = max(power.cap - self.system.idle_total - drawn, 0)
+        return replace(instance, power=replace(power, cap=told + left))
 
     def _give_up(self, cap: Steps) -> None:
         """Take the jobs out of the queue that draw more than the cap will ever leave again."""
@@ -717,10 +922,20 @@ class Simulation:
         return None if self._course is None else self._course.happened
 
     @property
+    def switched(self) -> list[list[int]] | None:
+        """Each time that a node was off, see `Switching`; None where none can be."""
+        return None if self._switching is None else self._switching.spells
+
+    @property
+    def checkpoints(self) -> bool:
+        """Whether jobs write checkpoints."""
+        return self._checkpoints is not None
+
+    @property
     def at_present(self) -> Now:
         """What it is like now, for those who look on."""
         state = self._state
-        held = self.system.capacity - state.free
+        held = state.system.capacity - state.free
         behind = len(self._expected)
         return Now(
             self.now, state.queued + behind, state.running, len(self.records), held,
@@ -776,6 +991,31 @@ def check_power_cap(cap: Steps, workload: Workload, system: System, kill_at_limi
             "which changes could not be kept for sure: add --kill-at-limit, or drop them with "
             "--filter"
         )
+
+
+def check_switching(system: System, idle_s: int) -> None:
+    """Raise when no node of a system can be switched off.
+
+    Raises
+    ------
+    UsageError
+    """
+    if idle_s < 1:
+        raise UsageError(f"switch_off_s {idle_s}: 1 s or more is needed")
+    if not system.wake_s:
+        raise UsageError(
+            f"system {system.name} does not say how long its nodes take to be back when they were "
+            f"switched off: add wake_s to its file, as wake_s = {{{system.groups[0].site_name} = "
+            "120}"
+        )
+
+
+def with_checkpoints(workload: Workload, checkpoints: Checkpoints) -> Workload:
+    """The workload whose jobs run, and may run, for so much longer as their checkpoints take."""
+    columns = list(workload.table.columns)
+    columns[Column.REQUESTED] = checkpoints.with_cost(workload.table.requested_s)
+    table = JobTable(columns, workload.table.labels)
+    return replace(workload, table=table, runtime_s=checkpoints.with_cost(workload.runtime_s))
 
 
 def requeue_of(events: Events | None, workload: Workload) -> BoolArray:

@@ -1,178 +1,44 @@
 """The simulated cluster: queue, running jobs and free capacity in growing arrays.
 
-A job is a column. Beside the block that a snapshot copies (see `cpdispatch.jobs.Column`) there are
-hidden rows that no snapshot holds: a job's row in the workload, and when it will really end.
+See `cpdispatch.simulator.kernels` for what the arrays hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.compile import kernel
-from cpdispatch.compiled.correction import CORRECTIONS, MINIMAL, corrected
-from cpdispatch.decision import NO_BOUND, Placements
+from cpdispatch.compiled.correction import CORRECTIONS
+from cpdispatch.decision import NO_BOUND, Decision, Placements
 from cpdispatch.instance import NO_NODES, Instance, Reservation, Running, Starvation, Stopped
 from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.simulator.kernels import (
+    NEVER,
+    QUEUE_CODE,
+    REAL_END,
+    ROW,
+    UNSOUND,
+    begin,
+    copy_queue,
+    copy_running,
+    end,
+    enter,
+    leave,
+    settle,
+    state_waits,
+)
+from cpdispatch.simulator.records import Records
 from cpdispatch.system import System
 
-ROW, QUEUE_CODE = 0, 1
-STEP, REAL_END = 1, 2
-_SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.REQUESTED)
-_EXPECTED, _UPPER = int(Column.EXPECTED), int(Column.UPPER)
-_EWT, _REQUEST = int(Column.EWT), int(Column.REQUEST)
-
-_RESTARTABLE = int(Column.RESTARTABLE)
-
-_NEVER = int(np.iinfo(np.int64).max)
+_SUBMIT, _REQUESTED, _EXPECTED = int(Column.SUBMIT), int(Column.REQUESTED), int(Column.EXPECTED)
+_UPPER, _REQUEST, _RESTARTABLE = int(Column.UPPER), int(Column.REQUEST), int(Column.RESTARTABLE)
 
 Held: TypeAlias = tuple[int, dict[int, int]]
 """The start of a job, and its units by node."""
-
-
-@kernel
-def correct(
-    now: int, correction: int, block: IntArray, times: IntArray, hidden: IntArray, count: int
-) -> int:
-    """Give running jobs that outlived their expected end a new one, later than ``now``.
-
-    See `corrected`. A job that really ends now is left alone. Rows of ``times`` are start,
-    expected end, whether it is overdue, and the bound of its start. Returns the earliest expected
-    end.
-    """
-    earliest = _NEVER
-    for i in range(count):
-        if times[1, i] <= now < hidden[REAL_END, i]:
-            limit = times[0, i] + block[_REQUESTED, i]
-            if correction == MINIMAL or limit <= now:
-                times[2, i] = 1
-            times[1, i], hidden[STEP, i] = corrected(
-                now, correction, times[1, i], limit, hidden[STEP, i]
-            )
-        earliest = min(earliest, times[1, i])
-    return earliest
-
-
-@kernel
-def begin(
-    now: int,
-    queue: IntArray,
-    queue_hidden: IntArray,
-    run: IntArray,
-    times: IntArray,
-    run_hidden: IntArray,
-    running: int,
-    offset: IntArray,
-    entries: IntArray,
-    free: IntArray,
-    position: IntArray,
-    real_end: IntArray,
-    placed_offset: IntArray,
-    placed_node: IntArray,
-    placed_units: IntArray,
-    wait_sum: IntArray,
-    wait_count: IntArray,
-) -> int:
-    """Move the jobs at these queue positions to the running ones and take their capacity.
-
-    Returns the earliest of their expected ends.
-    """
-    earliest = _NEVER
-    for k in range(position.shape[0]):
-        j = position[k]
-        i = running + k
-        for row in range(run.shape[0]):
-            run[row, i] = queue[row, j]
-        times[0, i], times[1, i] = now, now + queue[_EXPECTED, j]
-        times[2, i] = times[3, i] = 0
-        earliest = min(earliest, times[1, i])
-        run_hidden[ROW, i], run_hidden[STEP, i] = queue_hidden[ROW, j], 0
-        run_hidden[REAL_END, i] = real_end[k]
-        low = offset[i]
-        count = placed_offset[k + 1] - placed_offset[k]
-        for e in range(count):
-            node = placed_node[placed_offset[k] + e]
-            many = placed_units[placed_offset[k] + e]
-            entries[0, low + e], entries[1, low + e] = node, many
-            for r in range(free.shape[1]):
-                free[node, r] -= many * queue[_REQUEST + r, j]
-        offset[i + 1] = low + count
-        code = queue_hidden[QUEUE_CODE, j]
-        wait_sum[code] += now - queue[_SUBMIT, j]
-        wait_count[code] += 1
-    return earliest
-
-
-@kernel
-def leave(queue: IntArray, queue_hidden: IntArray, queued: int, gone: IntArray) -> int:
-    """Close the gaps that the jobs at these ascending positions leave; return what is left.
-
-    Row by row, because rows are contiguous: six times as fast as job by job.
-    """
-    for rows in (queue, queue_hidden):
-        for r in range(rows.shape[0]):
-            to, k = int(gone[0]), 0
-            for j in range(gone[0], queued):
-                if k < gone.shape[0] and gone[k] == j:
-                    k += 1
-                else:
-                    rows[r, to] = rows[r, j]
-                    to += 1
-    return queued - int(gone.shape[0])
-
-
-@kernel
-def end(
-    row: int,
-    run: IntArray,
-    times: IntArray,
-    run_hidden: IntArray,
-    running: int,
-    offset: IntArray,
-    entries: IntArray,
-    free: IntArray,
-) -> None:
-    """Give back the capacity of the running job of this workload row and close its gap."""
-    i = 0
-    while run_hidden[ROW, i] != row:
-        i += 1
-    low, high = offset[i], offset[i + 1]
-    for e in range(low, high):
-        for r in range(free.shape[1]):
-            free[entries[0, e], r] += entries[1, e] * run[_REQUEST + r, i]
-    length, total = high - low, offset[running]
-    for e in range(high, total):
-        entries[0, e - length], entries[1, e - length] = entries[0, e], entries[1, e]
-    for rows in (run, times, run_hidden):
-        for r in range(rows.shape[0]):
-            for k in range(i, running - 1):
-                rows[r, k] = rows[r, k + 1]
-    for k in range(i, running - 1):
-        offset[k + 1] = offset[k + 2] - length
-
-
-@kernel
-def state_waits(
-    queue: IntArray,
-    queue_hidden: IntArray,
-    queued: int,
-    stated: IntArray,
-    wait_sum: IntArray,
-    wait_count: IntArray,
-    ewt: IntArray,
-) -> None:
-    """Write the expected wait of each queue, and of each queued job, in seconds.
-
-    It is what the site states, or else the mean so far, 1 s or more.
-    """
-    for code in range(ewt.shape[0]):
-        mean = wait_sum[code] // max(wait_count[code], 1)
-        ewt[code] = stated[code] if stated[code] > 0 else max(mean, 1)
-    for j in range(queued):
-        queue[_EWT, j] = ewt[queue_hidden[QUEUE_CODE, j]]
 
 
 class State:
@@ -216,7 +82,7 @@ class State:
         """Nodes out of service."""
         self.reservations: tuple[Reservation, ...] = ()
         """Maintenance that is known."""
-        self.next_end = _NEVER
+        self.next_end = NEVER
         self.offset = np.zeros(65, dtype=np.int64)
         self.entries = np.empty((2, 256), dtype=np.int64)
         self.free = system.capacity.copy()
@@ -232,29 +98,27 @@ class State:
         self._wait_count = np.zeros(len(names), dtype=np.int64)
         self._ewt = np.maximum(self._stated, 1)
         self._ewt_is_old = False
+        self._bounded = False
+        """Whether a running job may have a bound."""
         # What did not change since the last snapshot is the same object in the next one.
         self._queue_seen: JobTable | None = None
         self._running_seen: tuple[IntArray, Running] | None = None
 
     def submit(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
         """Put a job into the queue, by workload row: at the end, if it was never there before."""
-        end = self.queued
-        if end == self.queue.shape[1]:
+        at = last = self.queued
+        if last == self.queue.shape[1]:
             self.queue = _wider(self.queue)
             self.queue_hidden = _wider(self.queue_hidden)
-        at = end
-        if end and self.queue_hidden[ROW, end - 1] > row:
-            at = int(np.searchsorted(self.queue_hidden[ROW, :end], row))
+        if last and self.queue_hidden.item(ROW, last - 1) > row:
+            at = int(np.searchsorted(self.queue_hidden[ROW, :last], row))
             for rows in (self.queue, self.queue_hidden):
-                rows[:, at + 1 : end + 1] = rows[:, at:end].copy()
-        self.queue[:, at] = column
-        self.queue[_EXPECTED, at] = expected_s
-        self.queue[_UPPER, at] = upper_s
-        self.queue_hidden[ROW, at] = row
-        code = self._queue_code[row]
-        self.queue_hidden[QUEUE_CODE, at] = code
-        self.queue[_EWT, at] = self._ewt[code]
-        self.queued = end + 1
+                rows[:, at + 1 : last + 1] = rows[:, at:last].copy()
+        enter(
+            self.queue, self.queue_hidden, at, column, row, self._queue_code.item(row),
+            expected_s, upper_s, self._ewt,
+        )  # fmt: skip
+        self.queued = last + 1
         self._queue_seen = None
 
     def start(
@@ -265,12 +129,7 @@ class State:
         A job with a bound, s, is taken to hold its nodes until then, and until it has been killed.
         """
         count = self.running + len(placements)
-        while count > self.run.shape[1]:
-            self.run, self.times = _wider(self.run), _wider(self.times)
-            self.run_hidden = _wider(self.run_hidden)
-            self.offset = _wider(self.offset[None])[0]
-        while self.offset[self.running] + len(placements.node) > self.entries.shape[1]:
-            self.entries = _wider(self.entries)
+        self._make_room(len(placements), len(placements.node))
         earliest = begin(
             now, self.queue, self.queue_hidden, self.run, self.times, self.run_hidden,
             self.running, self.offset, self.entries, self.free,
@@ -278,14 +137,74 @@ class State:
             self._wait_sum, self._wait_count,
         )  # fmt: skip
         if bound_s is not None:
+            self._bounded = True
             for k in np.flatnonzero(bound_s != NO_BOUND).tolist():
                 at, holds_s = self.running + k, int(bound_s[k]) + self.restart_cost_s
                 self.times[1, at], self.times[3, at] = now + holds_s, bound_s[k]
                 earliest = min(earliest, now + holds_s)
-        self.running = count
+        self._started(count, earliest)
+
+    def _make_room(self, jobs: int, entries: int) -> None:
+        """Make the arrays of running jobs long enough for so many more."""
+        while self.running + jobs > self.run.shape[1]:
+            self.run, self.times = _wider(self.run), _wider(self.times)
+            self.run_hidden = _wider(self.run_hidden)
+            self.offset = _wider(self.offset[None])[0]
+        while self.offset.item(self.running) + entries > self.entries.shape[1]:
+            self.entries = _wider(self.entries)
+
+    def _started(self, running: int, earliest: int) -> None:
+        """Take note that so many jobs run now, with the earliest expected end of the new ones."""
+        self.running = running
         self.next_end = min(self.next_end, earliest)
         self._ewt_is_old = True
         self._running_seen = None
+
+    def settle(
+        self, now: int, free: IntArray, decision: Decision, runtime_s: IntArray, records: Records
+    ) -> list[tuple[int, int]] | None:
+        """Check a decision, let its jobs leave the queue and start, and record it.
+
+        Returns rows and real ends of the jobs that start; None, with nothing changed, if the
+        decision has to be looked at with more care, see `cpdispatch.simulator.kernels.is_sound`.
+        """
+        places, queued = decision.placements, self.queued
+        placed, entries = len(places.position), len(places.node)
+        if (
+            len(decision.start_s) != queued
+            or len(decision.reason) != queued
+            or len(places.offset) != placed + 1
+            or len(places.units) != entries
+        ):
+            return None
+        try:
+            flat: NDArray[Any] = np.concatenate(
+                (decision.start_s, decision.reason, places.position, places.offset, places.node,
+                 places.units)
+            )  # fmt: skip
+        except ValueError:  # some of them are no rows of numbers
+            return None
+        if flat.dtype != np.int64:
+            return None
+        if placed:
+            self._make_room(placed, entries)
+            records.make_room(entries)
+        earliest = settle(
+            now, flat, placed, entries, free, self.queue, self.queue_hidden, queued,
+            self.run, self.times, self.run_hidden, self.running, self.offset, self.entries,
+            self.free, self._wait_sum, self._wait_count, runtime_s,
+            records.start_s, records.reason, records.first, records.count, records.promised_s,
+            records.node, records.units, records.used,
+        )  # fmt: skip
+        if earliest == UNSOUND:
+            return None
+        if not placed:
+            return []
+        self._started(self.running + placed, earliest)
+        self.queued, self._queue_seen = queued - placed, None
+        records.used += entries
+        rows, ends = flat[:placed].tolist(), flat[queued : queued + placed].tolist()
+        return list(zip(rows, ends, strict=True))
 
     def stop(self, row: int) -> tuple[Held, int]:
         """End a running job as `end` does; what it held, and its upper duration in seconds."""
@@ -324,6 +243,7 @@ class State:
         at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
         held_s, times = end_s - self.times[0, at], [_REQUESTED, _EXPECTED]
         self.times[1:, at] = end_s, 0, held_s - self.restart_cost_s if anew else 0
+        self._bounded = True
         again_s = self.run[times, at] + self.restart_cost_s if anew else 0
         self.run[times, at] = held_s + again_s
         self.run_hidden[REAL_END, at] = end_s
@@ -352,6 +272,31 @@ class State:
         found = found[self.run_hidden[REAL_END, found] > now]
         rows: list[int] = self.run_hidden[ROW, found].tolist()
         return rows
+
+    def misfits(self, nodes: Sequence[int], capacity: IntArray) -> list[int]:
+        """The rows of the jobs that these nodes hold no longer if this is their capacity.
+
+        Jobs stay in the order in which they started, as long as the nodes have room for them.
+        """
+        left = capacity.copy()
+        changed = np.zeros(len(left), dtype=np.bool_)
+        changed[list(nodes)] = True
+        found = []
+        for at in np.argsort(self.times[0, : self.running], kind="stable").tolist():
+            node, units = self.entries[:, self.offset[at] : self.offset[at + 1]]
+            node, units = node[changed[node]], units[changed[node]]
+            held = units[:, None] * self.run[_REQUEST:, at]
+            if (held <= left[node]).all():
+                left[node] -= held
+            else:
+                found.append(int(self.run_hidden[ROW, at]))
+        return found
+
+    def resize(self, system: System) -> None:
+        """Let nodes have other capacity from now on, which holds what runs there."""
+        self.free += system.capacity - self.system.capacity
+        self.system = system
+        self._running_seen = None
 
     def cut(self, row: int) -> tuple[int, int]:
         """End a running job as `end` does; its expected and its upper duration, seconds."""
@@ -402,7 +347,9 @@ class State:
             )  # fmt: skip
             self._ewt_is_old, self._queue_seen = False, None
         if self._queue_seen is None:
-            self._queue_seen = JobTable(self.queue[:, : self.queued].copy(), self.labels)
+            block = np.empty((len(self.queue), self.queued), dtype=np.int64)
+            copy_queue(self.queue, block)
+            self._queue_seen = JobTable(block, self.labels)
         if self._running_seen is None or self.next_end <= now:
             self._running_seen = self._free_and_running(now)
         free, running = self._running_seen
@@ -429,29 +376,49 @@ class State:
 
     def _free_and_running(self, now: int) -> tuple[IntArray, Running]:
         """Free capacity and running jobs at this instant; expected ends are later than it."""
-        running = self.running
-        passed = self.next_end <= now
-        if passed:
-            self.next_end = correct(
-                now, self.correction, self.run, self.times, self.run_hidden, running
-            )
-        free = self.free.copy()
-        run, times = self.run[:, :running].copy(), self.times[:, :running].copy()
-        offset = self.offset[: running + 1].copy()
-        entries = self.entries[:, : offset[-1]].copy()
-        if passed and self.next_end <= now:
-            ending = times[1] <= now
-            gone = np.repeat(ending, np.diff(offset))
-            owner = np.repeat(np.arange(running), np.diff(offset))[gone]
-            held = run[_REQUEST:, owner] * entries[1, gone]
-            np.add.at(free, entries[0, gone], held.T)
-            offset = np.concatenate(([0], np.cumsum(np.diff(offset)[~ending])))
-            run, times = run[:, ~ending].copy(), times[:, ~ending].copy()
-            entries = entries[:, ~gone].copy()
+        running, held = self.running, self.offset.item(self.running)
+        rows, of_times = len(self.run), len(self.times)
+        flat = np.empty(
+            self.free.size + (rows + of_times + 1) * running + 1 + 2 * held, dtype=np.int64
+        )
+        self.next_end = copy_running(
+            now, self.correction, self.next_end, self.run, self.times, self.run_hidden, running,
+            self.offset, self.entries, self.free, flat,
+        )  # fmt: skip
+        if self.next_end <= now:
+            return self._without_ending(now)
+        sealed(flat)
+        at = self.free.size
+        free = flat[:at].reshape(self.free.shape)
+        block = flat[at : at + rows * running].reshape(rows, running)
+        at += rows * running
+        times = flat[at : at + of_times * running].reshape(of_times, running)
+        at += of_times * running
+        offset = flat[at : at + running + 1]
+        at += running + 1
+        bound_s = times[3] if self._bounded and times[3].any() else None
+        return free, Running(
+            JobTable(block, self.labels), times[0], times[1], times[2], offset,
+            flat[at : at + held], flat[at + held :], bound_s,
+        )  # fmt: skip
+
+    def _without_ending(self, now: int) -> tuple[IntArray, Running]:
+        """The same where jobs end at this very instant, just as expected: these count as ended."""
+        running, free = self.running, self.free.copy()
+        stays = self.times[1, :running] > now
+        offset = self.offset[: running + 1]
+        owner = np.repeat(np.arange(running), np.diff(offset))
+        gone = ~stays[owner]
+        entries = self.entries[:, : len(owner)]
+        held = self.run[_REQUEST:, owner[gone]] * entries[1, gone]
+        np.add.at(free, entries[0, gone], held.T)
+        offset = np.concatenate(([0], np.cumsum(np.diff(offset)[stays])))
+        block, times = self.run[:, :running][:, stays], self.times[:, :running][:, stays]
+        entries = entries[:, ~gone]
         for array in (free, times, offset, entries):
             sealed(array)
         return free, Running(
-            JobTable(run, self.labels), times[0], times[1], times[2], offset, entries[0],
+            JobTable(block, self.labels), times[0], times[1], times[2], offset, entries[0],
             entries[1], times[3] if times[3].any() else None,
         )  # fmt: skip
 

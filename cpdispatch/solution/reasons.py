@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cpdispatch.access import HELD, said
 from cpdispatch.arrays import IntArray
 from cpdispatch.decision import Decision, Placements, Reason
 from cpdispatch.instance import Instance
@@ -25,8 +26,9 @@ def explain(instance: Instance, decision: Decision, position: int) -> str:
     str
         ``waits for gpu`` (what is short once the decision's jobs have started: resource types,
         power, a free combination of them on a node, capacity that a reservation is about to take,
-        or only its turn), ``waits for job 12`` that it comes after, ``waits until 1200`` for its
-        earliest start, ``reserved from 1200``, or ``does not fit the system: ...``.
+        or only its turn, and behind how many jobs of a higher tier), ``waits for job 12`` that it
+        comes after, ``waits until 1200`` for its earliest start, ``reserved from 1200``, or ``does
+        not fit the system: ...``.
     """
     return explain_waiting(instance, decision, position, left_free(instance, decision))
 
@@ -40,8 +42,10 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
     system, job = instance.system, instance.queue[position]
     reason = decision.reason[position]
     if reason == Reason.NEVER_FITS:
+        if HELD in system.resources and job.request[system.resource(HELD)]:
+            return "is held"
         asked = ", ".join(
-            f"{n} {name}" for n, name in zip(job.request, system.resources, strict=True) if n
+            f"{n} {said(name)}" for n, name in zip(job.request, system.resources, strict=True) if n
         )
         return f"does not fit the system: asks for {job.units} x ({asked})"
     if reason == Reason.RESERVED and start > instance.now:
@@ -52,7 +56,7 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
     if not _fits(left, request, job.units):
         one_by_one = np.diag(request)
         short = [
-            name
+            said(name)
             for name, alone in zip(system.resources, one_by_one, strict=True)
             if not _fits(left, alone, job.units)
         ]
@@ -60,7 +64,12 @@ def explain_waiting(instance: Instance, decision: Decision, position: int, left:
     if int(instance.job_power(instance.queue)[position]) > _power_left(instance, decision):
         return "waits for power"
     kept = _kept(instance, decision, left, instance.now + job.expected_s)
-    return f"waits for {'its turn' if _fits(kept, request, job.units) else 'a reservation to end'}"
+    if not _fits(kept, request, job.units):
+        return "waits for a reservation to end"
+    waits = decision.start_s != instance.now
+    higher = int(np.count_nonzero(waits & (instance.queue.tier > job.tier)))
+    behind = f", behind {higher} of a higher tier" if higher else ""
+    return f"waits for its turn{behind}"
 
 
 def _kept_back(instance: Instance, position: int) -> str:
@@ -84,6 +93,8 @@ def _fits(free: IntArray, request: IntArray, units: int) -> bool:
     if not asked.any():
         return True
     room = (free[:, asked] // request[asked]).min(axis=1)
+    for limit in (-request[request < 0]).tolist():
+        room = np.minimum(room, limit)
     return int(np.clip(room, 0, units).sum()) >= units
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError
-from cpdispatch.system import System
+from cpdispatch.system import USUAL_TIER, System
 from cpdispatch.verify.levels import Sweep
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -32,12 +32,12 @@ class Stay:
 
 
 def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
-    """Whether each job kept to the nodes that it may use, and had whole nodes to itself.
+    """Whether each job kept to the nodes that it may use, had whole nodes to itself, and its tier.
 
     Parameters
     ----------
     jobs : DataFrame
-        The columns ``id`` and ``requested_s``, and of `COLUMNS` those that there are.
+        The columns ``id`` and ``requested_s``, and of `COLUMNS` and ``tier`` those that there are.
     system : System
     stay : Stay
         On existing nodes.
@@ -51,13 +51,14 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
     if not system.partitions:
         named = [name for name in named if name != "partition"]
     if not named:
-        return []
+        return _tiers(jobs, np.full(len(jobs), USUAL_TIER))
     columns = {name: _texts(jobs[name]) for name in named}
     requested_s = jobs["requested_s"].to_numpy(dtype=np.int64)
     ids = jobs["id"].to_numpy(dtype=np.int64)
     rules: dict[tuple[object, ...], int] = {}
     allowed: list[BoolArray] = []
     whole: list[bool] = []
+    tier: list[int] = []
     limited = any(p.limit_s is not None for p in system.partitions)
     of_job = np.empty(len(jobs), dtype=np.int64)
     for k, words in enumerate(zip(*columns.values(), strict=True)):
@@ -65,11 +66,12 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
         if key not in rules:
             rules[key] = len(allowed)
             said = dict(zip(named, words, strict=True))
-            may, takes_whole = _may_use(said, int(requested_s[k]), system)
+            may, takes_whole, highest = _may_use(said, int(requested_s[k]), system)
             allowed.append(may)
             whole.append(takes_whole)
+            tier.append(highest)
         of_job[k] = rules[key]
-    found = []
+    found = _tiers(jobs, np.array(tier)[of_job])
     outside = ~np.stack(allowed)[of_job[stay.job], stay.node]
     for e in outside.nonzero()[0][:_MOST].tolist():
         k = int(stay.job[e])
@@ -80,6 +82,17 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
     if alone.any():
         found += _alone(ids, stay, alone)
     return found
+
+
+def _tiers(jobs: pd.DataFrame, tier: IntArray) -> list[Violation]:
+    """Whether the tiers that the jobs had, where they are told, are these, shape (jobs,)."""
+    if "tier" not in jobs.columns:
+        return []
+    had = jobs["tier"].to_numpy(dtype=np.int64)
+    return [
+        Violation(Kind.ACCESS, f"job {jobs['id'].iloc[k]} has the tier {had[k]} and not {tier[k]}")
+        for k in (had != tier).nonzero()[0][:_MOST].tolist()
+    ]
 
 
 def _alone(ids: IntArray, stay: Stay, alone: BoolArray) -> list[Violation]:
@@ -110,9 +123,9 @@ def _texts(column: pd.Series) -> list[str]:
     return ["" if v is None or v != v or v in (-1, 0, False) else str(v) for v in column.tolist()]
 
 
-def _may_use(said: dict[str, str], requested_s: int, system: System) -> tuple[BoolArray, bool]:
-    """The nodes that a job may use, shape (nodes,), and whether it takes them whole."""
-    nodes = set(range(system.nodes))
+def _may_use(said: dict[str, str], requested_s: int, system: System) -> tuple[BoolArray, bool, int]:
+    """The nodes that a job may use, shape (nodes,), whether it takes them whole, and its tier."""
+    nodes, tiers = set(range(system.nodes)), []
     alone = bool(said.get("exclusive"))
     if partition := said.get("partition"):
         known = {p.name: p for p in system.partitions}
@@ -124,6 +137,7 @@ def _may_use(said: dict[str, str], requested_s: int, system: System) -> tuple[Bo
             if p.limit_s is None or p.limit_s >= requested_s:
                 there |= set(p.nodes)
                 alone |= p.exclusive
+                tiers.append(p.tier)
         nodes &= there
     if features := said.get("features"):
         wanted = [{word.strip() for word in one.split("&")} for one in features.split("|")]
@@ -136,4 +150,4 @@ def _may_use(said: dict[str, str], requested_s: int, system: System) -> tuple[Bo
         nodes -= set(system.named_nodes(exclude))
     may = np.zeros(system.nodes, dtype=np.bool_)
     may[sorted(nodes)] = True
-    return may, alone
+    return may, alone, max(tiers, default=USUAL_TIER)

@@ -214,6 +214,18 @@ def _overfull(instance: Instance, starts: list[_Start]) -> list[Violation]:
                 place = place_text(instance.system, node, r, instance.now)
                 text = f"{place}: {need} needed by {jobs_text(who)}, {have} free"
                 found.append(Violation(Kind.CAPACITY, text))
+    return found + _crowded(instance, starts)
+
+
+def _crowded(instance: Instance, starts: list[_Start]) -> list[Violation]:
+    """Jobs with more units on a node than may share one: requests below 0 say how many."""
+    first, found = int(Column.REQUEST), []
+    for _, job, here, there in starts:
+        limit = min(job[first:])
+        if limit < 0 and max(there) > -limit:
+            k = there.index(max(there))
+            text = f"job {job[0]} has {there[k]} units on node {here[k]}, {-limit} may share one"
+            found.append(Violation(Kind.SPREAD, text))
     return found
 
 

@@ -68,7 +68,8 @@ def taken_from_pool(sweep: Sweep, amount: IntArray, capacity: IntArray) -> IntAr
 
 def units_that_fit(capacity: IntArray, request: IntArray) -> int:
     """How many units of a request fit into what the nodes have, shape (nodes, resources)."""
-    asked = request > 0
+    asked, limits = request > 0, -request[request < 0]
     if not asked.any():
         return int(np.iinfo(np.int64).max)
-    return int((capacity[:, asked] // request[asked]).min(axis=1).sum())
+    on_node = (capacity[:, asked] // request[asked]).min(axis=1)
+    return int(np.minimum(on_node, limits.min(initial=np.iinfo(np.int64).max)).sum())

@@ -21,15 +21,20 @@ OBJECTIVES = (
     "slowdown",
     "bounded_slowdown",
     "pp_slowdown",
+    "priority_wait",
+    "priority_slowdown",
 )
 """The objectives that a value can be of."""
 
 
-def _term(objective: str, wait: int, d: int, ewt: int, ewt_max: int, p: int) -> tuple[int, int]:
+def _term(
+    objective: str, wait: int, d: int, ewt: int, ewt_max: int, p: int, priority: int
+) -> tuple[int, int]:
     """A job's term of an objective as numerator and denominator.
 
     ``d`` is its expected duration, ``ewt`` its queue's expected wait, ``ewt_max`` the largest of
-    all queued jobs, ``p`` its processors: units times the first resource type's request.
+    all queued jobs, ``p`` its processors: units times the first resource type's request. A priority
+    counts as 1 at least.
     """
     at_least = max(d, TAU_S)
     match objective:
@@ -45,6 +50,10 @@ def _term(objective: str, wait: int, d: int, ewt: int, ewt_max: int, p: int) -> 
             return max(wait + d, at_least), at_least
         case "pp_slowdown":
             return max(wait + d, p * at_least), p * at_least
+        case "priority_wait":
+            return max(priority, 1) * wait, 1
+        case "priority_slowdown":
+            return max(priority, 1) * wait, d
         case _:
             raise UsageError(f"unknown objective {objective!r}, one of {', '.join(OBJECTIVES)}")
 
@@ -71,7 +80,9 @@ def objective_value(instance: Instance, objective: str, starts: Mapping[int, int
         job = instance.queue.block[:, position].tolist()
         processors = max(1, job[Column.UNITS] * job[Column.REQUEST])
         wait, ewt = start_s - job[Column.SUBMIT], job[Column.EWT]
-        over, under = _term(objective, wait, job[Column.EXPECTED], ewt, ewt_max, processors)
+        over, under = _term(
+            objective, wait, job[Column.EXPECTED], ewt, ewt_max, processors, job[Column.PRIORITY]
+        )
         numerators[under] += over
     # Added in pairs: denominators grow long, and late is cheaper than early.
     sums = [Fraction(over, under) for under, over in numerators.items()]

@@ -21,8 +21,9 @@ def power(
 
     Parameters
     ----------
-    id, watts : int64 array, shape (jobs,)
-        What each job draws while it runs, see `drawn`.
+    id : int64 array, shape (jobs,)
+    watts : int64 array, shape (spells,)
+        What is drawn in each spell, see `drawn_on`.
     spell : Spell
         When they ran.
     system : System
@@ -32,8 +33,8 @@ def power(
     # The level can only rise where a job starts, and the cap only fall where it changes.
     instants = np.unique(np.concatenate((spell.start_s, [int(time) for time, _ in cap])))
     begun, ended = np.sort(spell.start_s), np.sort(spell.end_s)
-    up = np.concatenate(([0], np.cumsum(watts[spell.job[np.argsort(spell.start_s)]])))
-    down = np.concatenate(([0], np.cumsum(watts[spell.job[np.argsort(spell.end_s)]])))
+    up = np.concatenate(([0], np.cumsum(watts[np.argsort(spell.start_s)])))
+    down = np.concatenate(([0], np.cumsum(watts[np.argsort(spell.end_s)])))
     level = (
         up[np.searchsorted(begun, instants, side="right")]
         - down[np.searchsorted(ended, instants, side="right")]
@@ -52,6 +53,33 @@ def power(
 
 
 def drawn(units: IntArray, request: IntArray, system: System) -> IntArray:
-    """Watts that each job draws while it runs, shape (jobs,)."""
-    watts: IntArray = units * (request @ np.array(system.unit_watts, dtype=np.int64))
+    """Watts that each job draws at most, on whatever nodes it runs, shape (jobs,)."""
+    most = [
+        max(_watts(system, k, r) * bool(of.capacity[r]) for k, of in enumerate(system.groups))
+        for r in range(len(system.resources))
+    ]
+    watts: IntArray = units * (request @ np.array(most, dtype=np.int64))
     return watts
+
+
+def drawn_on(
+    request: IntArray, offset: IntArray, node: IntArray, units: IntArray, system: System
+) -> IntArray:
+    """Watts that are drawn by each of some jobs on their nodes, shape (jobs,)."""
+    of_group = np.array([
+        [_watts(system, k, r) for r in range(len(system.resources))]
+        for k in range(len(system.groups))
+    ])  # fmt: skip
+    found = np.zeros(len(request), dtype=np.int64)
+    owner = np.repeat(np.arange(len(request)), np.diff(offset))
+    on = (node >= 0) & (node < system.nodes)
+    owner, group = owner[on], system.group_of[node[on]]
+    np.add.at(found, owner, units[on] * (request[owner] * of_group[group]).sum(axis=1))
+    return found
+
+
+def _watts(system: System, group: int, resource: int) -> int:
+    """Watts of a unit of a resource type in a group."""
+    name = system.resources[resource]
+    of = system.group_watts.get(system.groups[group].site_name, {})
+    return of.get(name, system.watts.get(name, 0))

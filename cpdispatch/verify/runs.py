@@ -14,9 +14,11 @@ from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
-from cpdispatch.verify.power import drawn, power
+from cpdispatch.verify.off import off
+from cpdispatch.verify.power import drawn, drawn_on, power
 from cpdispatch.verify.schedules import Attempts, Schedule, schedule
 from cpdispatch.verify.service import Outages, Service
+from cpdispatch.verify.spread import spread
 from cpdispatch.verify.violation import Violation
 from cpdispatch.verify.waits import WaitRules, waits
 
@@ -28,7 +30,8 @@ def run(
     jobs: pd.DataFrame, system: System, *, dependencies: bool = False, restarts: bool = False,
     restart_cost_s: int = 0, decisions: pd.DataFrame | None = None,
     wait: Mapping[str, Any] | None = None, service: Service | None = None,
-    power_cap: Sequence[Sequence[float]] | None = None,
+    power_cap: Sequence[Sequence[float]] | None = None, switched: pd.DataFrame | None = None,
+    switch_off_s: int | None = None,
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
@@ -40,7 +43,8 @@ def run(
         ``request_<resource>`` of each of the system's resource types, and the lists ``nodes`` and
         ``node_units``. Where they are there, ``partition``, ``features``, ``nodelist``, ``exclude``
         and ``exclusive`` say where each job may run, and ``licences``, ``array`` and
-        ``array_limit`` which jobs may run at once.
+        ``array_limit`` which jobs may run at once. ``units_per_node`` and the other columns of
+        `cpdispatch.verify.spread` say how units lie on nodes.
     system : System
         The machine on which it ran.
     dependencies : bool
@@ -61,10 +65,15 @@ def run(
     service : Service, optional
         What happened to the system. The columns ``requeued`` and ``failed`` say how often each job
         was queued again because a node failed, and whether it ended so; ``restartable`` as above,
-        without that column the same for all jobs.
+        without that column the same for all jobs; ``test`` what became of its test run.
     power_cap : sequence of (time, watts), optional
         From when on how much the whole system may draw, as the run tells it. Waits are not checked
         under a cap.
+    switched : DataFrame, optional
+        One row for each time that a node was off: ``node``, ``off``, ``wake`` and ``on``, seconds,
+        -1 for what did not happen. Waits are not checked then.
+    switch_off_s : int, optional
+        How long a node has to be idle before it is switched off.
 
     Returns
     -------
@@ -124,12 +133,24 @@ def run(
         table = replace(table, beyond=over if table.beyond is None else over | table.beyond)
     found = schedule(table, system)
     if not found:
-        found = access(jobs, system, _stay(table))
+        stay = _stay(table)
+        found = access(jobs, system, stay) + spread(jobs, stay)
         found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
         if power_cap is not None:
-            found += power(table.id, watts, _spell(table), system, power_cap)
+            drawn_w = np.concatenate([
+                drawn_on(request[row], held.offset, held.node, held.node_units, system)[
+                    held.start_s >= 0
+                ]
+                for row, held in _parts(table)
+            ])  # fmt: skip
+            found += power(table.id, drawn_w, _spell(table), system, power_cap)
+    if switched is not None and not found:
+        columns = [_numbers(switched[name]) for name in ("node", "off", "wake", "on")]
+        first_s = int(table.submit_s.min(initial=0))
+        found += off(table.id, _stay(table), system, columns, switch_off_s or 0, first_s)
     if (
         found
+        or switched is not None
         or limited(jobs, system)
         or power_cap is not None
         or service is not None
@@ -193,6 +214,14 @@ def _outages(jobs: pd.DataFrame, service: Service) -> Outages:
         _numbers(jobs["requeued"]),
         service.may_requeue(_restartable(jobs)),
         _numbers(jobs["expected_s"]),
+        _numbers(attempts["saved_s"]) if service.period_s else np.zeros_like(which),
+        service.period_s,
+        (jobs["test"] != "none").to_numpy(dtype=np.bool_)
+        if "test" in jobs.columns
+        else np.zeros(len(jobs), dtype=np.bool_),
+        attempts["test"].to_numpy(dtype=np.bool_)
+        if "test" in attempts.columns
+        else np.zeros(len(which), dtype=np.bool_),
     )
 
 

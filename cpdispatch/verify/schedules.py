@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.events import CAPACITY, FAIL, MAINTAIN
 from cpdispatch.system import System
 from cpdispatch.verify.levels import Sweep, units_that_fit
 from cpdispatch.verify.service import (
@@ -17,10 +18,14 @@ from cpdispatch.verify.service import (
     at_failure,
     downtimes,
     drains,
-    out_at_last,
+    lacks,
+    left_at_last,
     reaching_into_windows,
 )
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text, too_soon_text
+
+_LACK = -(2**62)
+"""In place of the id of a job: capacity that a node lacks for a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,8 +140,10 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     killing takes time, until that is over, and the job runs so much longer afterwards. Where events
     happened to the system, no node is used while it is down or maintained, and no job starts on
     one that is drained or not in the system, or is expected to run into maintenance that was known.
-    A job that ran on a node that failed, or whose maintenance began, was stopped at that very time:
-    it was queued again if it could be, or else ended.
+    A node that lacks a part of its capacity holds no more than the rest; a job that was stopped for
+    that had no room beside those that started before it. A job that ran on a node that failed, or
+    whose maintenance began, was stopped at that very time: it was queued again if it could be, or
+    else ended. Where nodes of a killed job were being cleared, that was over then.
     """
     found = _Findings()
     _lives(table, found)
@@ -145,9 +152,11 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
         _in_sequence(table, table.preceding, table.think_s, found)
     if table.lost is not None:
         _restarts(table, table.lost, found)
-        table = _with_attempts(table, table.lost)
     if table.outages is not None:
         _stops(table, table.outages, found)
+    if table.lost is not None:
+        table = _with_attempts(table, table.lost)
+    if table.outages is not None:
         table = _with_stops(table, table.outages)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound = _places(table, owner, system, found)
@@ -156,6 +165,8 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
         table = replace(table, node=table.node[sound], node_units=table.node_units[sound])
     if table.outages is not None:
         _in_service(table, owner, table.outages, found)
+        _stops_needed(table, owner, table.outages, system, found)
+        table, owner = _with_lacks(table, owner, table.outages, system)
     _levels(table, owner, system, found)
     return found.all()
 
@@ -175,6 +186,8 @@ def _lives(table: Schedule, found: _Findings) -> None:
     lasted = t.end_s - t.start_s
     if t.lost is not None:
         lasted = lasted - np.where(t.lost.start_s >= 0, t.lost.cost_s, 0)
+    if t.outages is not None:
+        lasted = lasted + t.outages.kept_s()
     cut = t.killed & (t.requested_s < t.runtime_s)
     amiss = lasted != np.where(t.killed, t.requested_s, t.runtime_s)
     if t.outages is not None:
@@ -185,8 +198,8 @@ def _lives(table: Schedule, found: _Findings) -> None:
         lambda k: (
             f"job {t.id[k]} runs from {t.start_s[k]} to {t.end_s[k]}: {lasted[k]} s, runtime "
             f"{t.runtime_s[k]} s"
-            + f", killed at a limit of {t.requested_s[k]} s"
-            * bool(t.killed[k])
+            + ", checkpoints of earlier runs included" * bool(t.outages and t.outages.period_s)
+            + f", killed at a limit of {t.requested_s[k]} s" * bool(t.killed[k])
         ),
     )
 
@@ -217,9 +230,14 @@ def _restarts(table: Schedule, lost: Attempts, found: _Findings) -> None:
     )
     lasted = lost.end_s - lost.start_s - lost.cost_s
     runs = np.where(t.killed, t.requested_s, t.runtime_s)
+    least_s = np.zeros_like(lasted)
+    if t.outages is not None:
+        owner = np.repeat(np.arange(len(t.id)), np.diff(lost.offset))
+        cut = at_failure(t.outages.happened, lost.node, lost.end_s[owner])
+        least_s[owner[cut]] = -lost.cost_s
     found.add(
         Kind.DURATION,
-        (tried & ((lasted < 0) | (lasted >= runs))).nonzero()[0],
+        (tried & ((lasted < least_s) | (lasted >= runs))).nonzero()[0],
         lambda k: (
             f"job {t.id[k]} runs from {lost.start_s[k]} to {lost.end_s[k]}, when it is killed for "
             f"a restart: {lasted[k]} s, it ends by itself after {runs[k]} s"
@@ -239,6 +257,7 @@ def _with_attempts(table: Schedule, lost: Attempts) -> Schedule:
         start_s=np.concatenate((table.start_s, lost.start_s[tried])),
         end_s=np.concatenate((table.end_s, lost.end_s[tried])),
         units=table.units[again],
+        requested_s=table.requested_s[again],
         request=table.request[again],
         offset=np.concatenate(([0], np.cumsum(lengths))),
         node=np.concatenate((table.node, lost.node[held])),
@@ -246,10 +265,22 @@ def _with_attempts(table: Schedule, lost: Attempts) -> Schedule:
     )
 
 
+def _tried(table: Schedule) -> IntArray:
+    """The rows of the jobs of which an attempt was killed for a restart, ascending."""
+    none = np.zeros(0, dtype=np.int64)
+    return none if table.lost is None else (table.lost.start_s >= 0).nonzero()[0]
+
+
 def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
     """Times of each attempt that a failed node ended."""
     t, o = table, outages
-    runs = np.where(t.killed, t.requested_s, t.runtime_s)[o.row]
+    tried_s = free_s = np.full(len(t.id), -1, dtype=np.int64)
+    cost_s = 0
+    if t.lost is not None:
+        tried_s, free_s, cost_s = t.lost.start_s, t.lost.end_s, t.lost.cost_s
+    anew = (tried_s >= 0)[o.row] & (o.start_s >= free_s[o.row])
+    runs = np.where(t.killed, t.requested_s, t.runtime_s)[o.row] - o.kept_before_s()
+    runs += cost_s * anew
 
     def attempt(k: int) -> str:
         return f"job {t.id[o.row[k]]} runs from {o.start_s[k]} to {o.end_s[k]}"
@@ -267,6 +298,14 @@ def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
         after[early],
         lambda k: f"{attempt(k)}, before its attempt before that has ended",
     )
+    found.add(
+        Kind.EARLY_START,
+        ((tried_s >= 0)[o.row] & ~anew & (tried_s[o.row] < o.end_s)).nonzero()[0],
+        lambda k: (
+            f"{attempt(k)}, and from {tried_s[o.row[k]]} to {free_s[o.row[k]]}, when it is killed "
+            "for a restart"
+        ),
+    )
     last_s = np.zeros(len(t.id), dtype=np.int64)
     np.maximum.at(last_s, o.row, o.end_s)
     found.add(
@@ -279,6 +318,12 @@ def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
         Kind.DURATION,
         ((lasted < 0) | (lasted >= runs)).nonzero()[0],
         lambda k: f"{attempt(k)}, when a node fails: it ends by itself after {runs[k]} s",
+    )
+    kept = lasted // o.period_s * o.period_s if o.period_s else np.zeros_like(lasted)
+    found.add(
+        Kind.RESTART,
+        (o.saved_s != kept).nonzero()[0],
+        lambda k: f"{attempt(k)}: {o.saved_s[k]} s of it are kept, {kept[k]} s by its checkpoints",
     )
     times = np.bincount(o.row, minlength=len(t.id))
     found.add(
@@ -297,7 +342,7 @@ def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
             f"{REQUEUES if o.may_requeue[k] else 0}"
         ),
     )
-    of_job = np.where(t.killed, t.requested_s, t.runtime_s)
+    of_job = np.where(t.killed, t.requested_s, t.runtime_s) - o.kept_s() + cost_s * (tried_s >= 0)
     ran_s = t.end_s - t.start_s
     wrong = (t.start_s < 0) | t.killed | (ran_s < 0) | (ran_s >= of_job)
     found.add(
@@ -365,8 +410,14 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
             f"node is down from {down.begin_s[met[e]]} on"
         ),
     )
-    o = outages
-    expected_s = np.concatenate((o.expected_s, o.expected_s[o.row]))[owner]
+    o, lost = outages, _tried(table)
+    left_s = o.expected_s - o.kept_s(), o.expected_s[lost], o.expected_s[o.row] - o.kept_before_s()
+    expected_s = np.maximum(np.concatenate(left_s), 1)
+    in_turn = np.ones(len(o.tested), dtype=np.bool_)
+    in_turn[lost] = False
+    # A test ends before the window, or is stopped by it: how long it may last is not told.
+    expected_s[np.concatenate((o.tested & in_turn, o.tested[lost], o.test))] = 0
+    expected_s = expected_s[owner]
     into = reaching_into_windows(o.happened, t.node, start_s, start_s + expected_s)
     found.add(
         Kind.RESERVATION,
@@ -389,6 +440,70 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
     )
 
 
+def _stops_needed(
+    table: Schedule, owner: IntArray, outages: Outages, system: System, found: _Findings
+) -> None:
+    """A job that was stopped as nodes lost capacity had no room left beside those before it."""
+    t, o = table, outages
+    changes = [event for event in o.happened if event.kind == CAPACITY]
+    if not changes:
+        return
+    stopped = np.zeros(len(t.id), dtype=np.bool_)
+    stopped[: len(o.failed)] = o.failed
+    stopped[len(stopped) - len(o.row) :] = True
+    by_failure = np.zeros(len(stopped), dtype=np.bool_)
+    end_s, start_s = t.end_s[owner], t.start_s[owner]
+    by_failure[owner[at_failure(o.happened, t.node, end_s, (FAIL, MAINTAIN))]] = True
+    capacity, unneeded = system.capacity.copy(), []
+    for time_s in sorted({event.time_s for event in changes}):
+        nodes: list[int] = []
+        for event in changes:
+            if event.time_s == time_s:
+                nodes += event.nodes
+                for name, amount in event.capacity:
+                    capacity[list(event.nodes), system.resource(name)] = amount
+        there = np.isin(t.node, nodes) & (start_s < time_s) & (end_s >= time_s)
+        stops = there & stopped[owner] & (end_s == time_s)
+        for k in np.unique(owner[stops & ~by_failure[owner]]).tolist():
+            stays = there & (owner != k) & ((end_s > time_s) | (stops & (start_s <= t.start_s[k])))
+            held = np.zeros_like(capacity)
+            counted = (stays | (there & (owner == k))).nonzero()[0]
+            amount = t.request[owner[counted]] * t.node_units[counted, None]
+            np.add.at(held, t.node[counted], amount)
+            mine = t.node[there & (owner == k)]
+            if (held[mine] <= capacity[mine]).all():
+                unneeded.append(k)
+    found.add(
+        Kind.RESTART,
+        np.array(unneeded, dtype=np.int64),
+        lambda k: (
+            f"job {t.id[k]} is stopped at {t.end_s[k]} as its nodes lose capacity, and they had "
+            "room for it"
+        ),
+    )
+
+
+def _with_lacks(
+    table: Schedule, owner: IntArray, outages: Outages, system: System
+) -> tuple[Schedule, IntArray]:
+    """The schedule with what nodes lacked as further jobs, of id `_LACK`, and the entries' jobs."""
+    t, lacking = table, lacks(outages.happened, system)
+    count = len(lacking.of.node)
+    if not count:
+        return table, owner
+    end_s = np.minimum(lacking.of.end_s, max(int(t.end_s.max()), int(lacking.of.begin_s.max())) + 1)
+    one = np.ones(count, dtype=np.int64)
+    return replace(
+        t,
+        id=np.concatenate((t.id, _LACK * one)),
+        start_s=np.concatenate((t.start_s, lacking.of.begin_s)),
+        end_s=np.concatenate((t.end_s, end_s)),
+        request=np.concatenate((t.request, lacking.amount)),
+        node=np.concatenate((t.node, lacking.of.node)),
+        node_units=np.concatenate((t.node_units, one)),
+    ), np.concatenate((owner, len(t.id) + np.arange(count)))
+
+
 def _waits_for_service(
     table: Schedule, waits: BoolArray, outages: Outages, system: System
 ) -> BoolArray:
@@ -396,8 +511,7 @@ def _waits_for_service(
 
     One that does not fit the others does. If there is one, it may keep those back that do.
     """
-    t, capacity = table, system.capacity.copy()
-    capacity[out_at_last(outages.happened)] = 0
+    t, capacity = table, left_at_last(outages.happened, system)
     rows = waits.nonzero()[0].tolist()
     fits = [units_that_fit(capacity, t.request[k]) >= t.units[k] for k in rows]
     return waits if not all(fits) else np.zeros_like(waits)
@@ -561,9 +675,12 @@ def _levels(table: Schedule, owner: IntArray, system: System, found: _Findings) 
             node, time = int(sweep.place[k]), int(sweep.time[k])
             here = owner[t.node == node]
             on = (t.start_s[here] <= time) & (time < t.end_s[here]) & (t.request[here, r] > 0)
+            here = here[on]
+            lacking = int(t.request[here[t.id[here] == _LACK], r].sum())
             return (
-                f"{place_text(system, node, r, time)}: {level[k]} held by "
-                f"{jobs_text(t.id[here[on]].tolist())}, {system.capacity[node, r]} allowed"
+                f"{place_text(system, node, r, time)}: {level[k] - lacking} held by "
+                f"{jobs_text(t.id[here[t.id[here] != _LACK]].tolist())}, "
+                f"{system.capacity[node, r] - lacking} allowed"
             )
 
         found.add(Kind.CAPACITY, sweep.firsts(level > allowed), text)

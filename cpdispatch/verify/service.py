@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event
+from cpdispatch.events import (
+    CAPACITY,
+    DRAIN,
+    FAIL,
+    JOIN,
+    LEAVE,
+    MAINTAIN,
+    REPAIR,
+    UNDRAIN,
+    Event,
+)
+from cpdispatch.system import System
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,15 +40,25 @@ class Service:
         By time.
     attempts : DataFrame
         One row for each time a job was queued again because a node failed: ``id``, ``start`` and
-        ``end`` in seconds, and the lists ``nodes`` and ``node_units``.
+        ``end`` in seconds, and the lists ``nodes`` and ``node_units``; where jobs could be tested
+        also ``test``, whether the attempt was a test run.
     requeue : str
         Which jobs could be queued again: ``all``, ``restartable`` or ``none``; empty for those
         that may be restarted, or all where none may.
+    checkpoints : mapping, optional
+        After how many seconds of work, ``every_s``, jobs wrote a checkpoint, and how long that
+        took, ``cost_s``; the attempts then have ``saved_s``.
     """
 
     happened: Sequence[Event]
     attempts: pd.DataFrame
     requeue: str = ""
+    checkpoints: Mapping[str, int] | None = None
+
+    @property
+    def period_s(self) -> int:
+        """From one checkpoint of a job to the next; 0 without checkpoints."""
+        return sum(self.checkpoints.values()) if self.checkpoints else 0
 
     def may_requeue(self, restartable: BoolArray) -> BoolArray:
         """Which jobs could be queued again, shape (jobs,)."""
@@ -67,6 +88,14 @@ class Outages:
     may_requeue : bool array, shape (jobs,)
     expected_s : int64 array, shape (jobs,)
         How long each job was expected to run.
+    saved_s : int64 array, shape (attempts,)
+        What a checkpoint has kept of each attempt, from which the next one went on.
+    period_s : int
+        From one checkpoint to the next; 0 without checkpoints.
+    tested : bool array, shape (jobs,)
+        Which jobs were tested, by the attempt that was killed for a restart or by the last one.
+    test : bool array, shape (attempts,)
+        Which attempts were tests.
     """
 
     happened: Sequence[Event]
@@ -80,6 +109,26 @@ class Outages:
     requeued: IntArray
     may_requeue: BoolArray
     expected_s: IntArray
+    saved_s: IntArray
+    period_s: int
+    tested: BoolArray
+    test: BoolArray
+
+    def kept_s(self) -> IntArray:
+        """What all attempts of each job together have kept, shape (jobs,)."""
+        found = np.zeros(len(self.failed), dtype=np.int64)
+        np.add.at(found, self.row, self.saved_s)
+        return found
+
+    def kept_before_s(self) -> IntArray:
+        """What the attempts before each one of the same job have kept, shape (attempts,)."""
+        by_time = np.lexsort((self.start_s, self.row))
+        total = np.cumsum(self.saved_s[by_time]) - self.saved_s[by_time]
+        first = np.append(True, np.diff(self.row[by_time]) != 0)[: len(total)]
+        begins = np.maximum.accumulate(np.where(first, np.arange(len(total)), 0))
+        found = np.empty_like(total)
+        found[by_time] = total - total[begins]
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,15 +227,63 @@ def drains(happened: Sequence[Event]) -> Spans:
     return _either(spans(happened, DRAIN, UNDRAIN), spans(happened, LEAVE, JOIN))
 
 
-def at_failure(happened: Sequence[Event], node: IntArray, end_s: IntArray) -> BoolArray:
-    """Whether a node failed, or its maintenance began, at this very time, shape (entries,)."""
-    stops = (event for event in happened if event.kind in (FAIL, MAINTAIN))
+@dataclass(frozen=True, slots=True, eq=False)
+class Lacks:
+    """What nodes lacked of their capacity for a time; arrays of shape (spans,).
+
+    Attributes
+    ----------
+    of : Spans
+    amount : int64 array, shape (spans, resources)
+    """
+
+    of: Spans
+    amount: IntArray
+
+
+def lacks(happened: Sequence[Event], system: System) -> Lacks:
+    """What nodes lacked and when, from the changes of their capacity."""
+    since: dict[int, tuple[int, IntArray]] = {}
+    found: list[tuple[int, int, int]] = []
+    amounts: list[IntArray] = []
+
+    def close(node: int, end_s: int) -> IntArray:
+        begin_s, lacking = since.pop(node, (0, np.zeros(len(system.resources), dtype=np.int64)))
+        if lacking.any():
+            found.append((node, begin_s, end_s))
+            amounts.append(lacking)
+        return lacking.copy()
+
+    for event in happened:
+        for node in event.nodes if event.kind == CAPACITY else ():
+            lacking = close(node, event.time_s)
+            for name, amount in event.capacity:
+                kind = system.resource(name)
+                lacking[kind] = system.capacity[node, kind] - amount
+            since[node] = event.time_s, lacking
+    for node in list(since):
+        close(node, _NEVER)
+    spans = Spans(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+    return Lacks(spans, np.array(amounts, dtype=np.int64).reshape(-1, len(system.resources)))
+
+
+def at_failure(
+    happened: Sequence[Event], node: IntArray, end_s: IntArray,
+    kinds: Sequence[str] = (FAIL, MAINTAIN, CAPACITY),
+) -> BoolArray:  # fmt: skip
+    """Whether one of these events was at a node at this very time, shape (entries,)."""
+    stops = (event for event in happened if event.kind in kinds)
     failures = {(n, event.time_s) for event in stops for n in event.nodes}
     pairs = zip(node.tolist(), end_s.tolist(), strict=True)
     return np.fromiter((pair in failures for pair in pairs), dtype=np.bool_, count=len(node))
 
 
-def out_at_last(happened: Sequence[Event]) -> list[int]:
-    """The nodes that were down, or drained, in the end."""
-    both = (downtimes(happened), drains(happened))
-    return [int(node) for out in both for node in out.node[out.end_s == _NEVER]]
+def left_at_last(happened: Sequence[Event], system: System) -> IntArray:
+    """What nodes had in the end, shape (nodes, resources); none if they were down, or drained."""
+    capacity = system.capacity.copy()
+    lacking = lacks(happened, system)
+    last = lacking.of.end_s == _NEVER
+    capacity[lacking.of.node[last]] -= lacking.amount[last]
+    for out in (downtimes(happened), drains(happened)):
+        capacity[out.node[out.end_s == _NEVER]] = 0
+    return capacity

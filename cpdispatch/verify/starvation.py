@@ -53,11 +53,17 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
 
 
 def _share(instance: Instance, job: Planned) -> int:
-    """What a job asks for of what the system has, in thousandths: the most of all types."""
-    total = instance.system.total.tolist()
+    """What a job asks for of what the system has, in thousandths: the most of all types.
+
+    A type that limits the units of this one job on a node says nothing of its share.
+    """
+    system = instance.system
     shares = [
         job.units * asked * 1000 // max(has, 1)
-        for asked, has in zip(job.request, total, strict=True)
+        for name, asked, has in zip(
+            system.resources, job.request, system.total.tolist(), strict=True
+        )
+        if not name.startswith("spread@")
     ]
     return int(min(max(shares), 1000))
 

@@ -64,6 +64,8 @@ class Kind(StrEnum):
     """A job did not run for its runtime, or was not cut at its limit."""
     RESTART = "restart"
     """A job is stopped or killed that may not be restarted, or the bound of a start is none."""
+    SPREAD = "spread"
+    """A job has more or fewer units on a node, or nodes, than it asks for."""
     NEVER_STARTED = "never started"
     """A job was left out though it could have been started."""
     MORE = "more"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import (
+    ANYHOW,
     ANYWHERE,
     FREE,
     LABELLED,
@@ -21,9 +22,11 @@ from cpdispatch.jobs import (
     Access,
     Column,
     JobTable,
+    Spread,
     Terms,
     Workload,
 )
+from cpdispatch.system import USUAL_TIER
 
 FILTERS = ("all", "strong", "drop")
 
@@ -74,12 +77,16 @@ class RawLog:
         What the reader left out or repaired: rule -> number of jobs.
     restartable : int64 array or None
         1 for jobs that may be restarted, else 0; None where the log does not say.
+    priority : int64 array or None
+        The site's priority of each job, higher first.
     access, access_of
         Where jobs ask to run, as in `Workload`.
     terms, terms_of
         What else decides how many jobs may run at once, as in `Workload`.
     begin_s : int64 array or None
         When each job may start at the earliest; -1 for at once.
+    spread, spread_of
+        How the units of jobs lie on nodes, as in `Workload`.
     """
 
     path: Path
@@ -102,11 +109,14 @@ class RawLog:
     per_processor: bool = False
     notes: Mapping[str, int] = field(default_factory=dict)
     restartable: IntArray | None = None
+    priority: IntArray | None = None
     access: tuple[Access, ...] = (ANYWHERE,)
     access_of: IntArray | None = None
     terms: tuple[Terms, ...] = (FREE,)
     terms_of: IntArray | None = None
     begin_s: IntArray | None = None
+    spread: tuple[Spread, ...] = (ANYHOW,)
+    spread_of: IntArray | None = None
 
 
 def log_name(path: str | os.PathLike[str]) -> str:
@@ -278,6 +288,8 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         Column.EWT: column(1),
         **{Column[name.upper()]: column(raw.named.get(name), UNKNOWN) for name in LABELLED},
         Column.RESTARTABLE: column(0 if raw.restartable is None else raw.restartable),
+        Column.PRIORITY: column(0 if raw.priority is None else raw.priority, 0),
+        Column.TIER: column(USUAL_TIER),
     }
     table = [columns[which] for which in Column if which != Column.REQUEST]
     return Workload(
@@ -297,4 +309,6 @@ def _workload(raw: RawLog, positions: IntArray, id: IntArray, notes: dict[str, i
         terms=raw.terms,
         terms_of=None if raw.terms_of is None else column(raw.terms_of),
         begin_s=None if raw.begin_s is None else column(raw.begin_s),
+        spread=raw.spread,
+        spread_of=None if raw.spread_of is None else column(raw.spread_of),
     )

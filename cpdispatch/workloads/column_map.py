@@ -90,7 +90,7 @@ class ColumnMap(msgspec.Struct, forbid_unknown_fields=True):
 
 KNOWN = (
     "id", "submit", "start", "wait", "end", "runtime", "requested", "units", "restartable",
-    "features", *LABELLED,
+    "priority", "features", *LABELLED,
 )  # fmt: skip
 
 
@@ -201,10 +201,13 @@ def read(
         units=units[keep].tolist(),
         request={name: np.maximum(values, 0)[keep].tolist() for name, values in amounts.items()},
     )
-    for name in (*LABELLED, "restartable"):
+    for name in LABELLED:
         if name in names:
             text = source.text(names[name])[keep]
             columns.labels[name] = [value or None for value in text]
+    for name in ("restartable", "priority"):
+        if name in names:
+            columns.labels[name] = source.numbers(names[name])[keep].tolist()
     used = {*names.values()} - {names.get("id", ""), names.get("features", "")}
     for name in source.frame.columns:
         if name not in used:

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from cpdispatch.access.spread import PER_NODE, of_jobs
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import InputError, UsageError, unknown
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.system import LIMIT, System
 
+NODE_MEM = f"{PER_NODE}mem"
 Rule = Callable[[Workload, System], tuple[IntArray, dict[str, IntArray]]]
 """Gives the units of every job, and by resource name what each of its units asks for."""
 
@@ -91,6 +93,12 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
     if unit_kb is not None and "mem" in request:
         memory_kb = _times(request["mem"], unit_kb, workload, "mem")
         request["mem"] = -(-memory_kb // system.memory_unit_kb)
+    if unit_kb is not None and NODE_MEM in request:
+        memory_kb = _times(request[NODE_MEM], unit_kb, workload, NODE_MEM)
+        request[NODE_MEM] = -(-memory_kb // system.memory_unit_kb)
+    together = None
+    if workload.spread_of is not None or any(name.startswith(PER_NODE) for name in request):
+        together, units, request = _together(workload, units, request)
     notes = dict(workload.notes)
     for name, column in request.items():
         if name not in system.resources and column.any():
@@ -107,7 +115,31 @@ def fit(workload: Workload, system: System, rule: str | None = None) -> Workload
         notes=notes,
         memory_unit_kb=system.memory_unit_kb,
         per_processor=False,
+        together=together,
     )
+
+
+def _together(
+    workload: Workload, units: IntArray, request: dict[str, IntArray]
+) -> tuple[IntArray, IntArray, dict[str, IntArray]]:
+    """Make one unit of those that are placed together, see `cpdispatch.access.spread`."""
+    together, most = of_jobs(workload, units)
+    units = units // together
+    asked: dict[str, IntArray] = {}
+    for name, column in request.items():
+        if not name.startswith(PER_NODE):
+            asked[name] = asked.get(name, 0) + _times(column, together, workload, name)
+            continue
+        unclear = (column > 0) & (most > 1) & (units > 1) & (workload.exclusive() == 0)
+        for job in workload.table.id[unclear][:1].tolist():
+            raise InputError(
+                f"job {job} asks for {name} on each node, and may have several units there",
+                file=workload.name, field=name,
+                advice="state units_per_node, or add the amount to what a unit asks for",
+            )  # fmt: skip
+        plain = name.removeprefix(PER_NODE)
+        asked[plain] = asked.get(plain, 0) + column
+    return together, units, asked
 
 
 def _request(workload: Workload) -> dict[str, IntArray]:

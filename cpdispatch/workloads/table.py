@@ -14,6 +14,13 @@ One row a job, with the columns
 ``features``, ``nodelist``, ``exclude``   optional; where the job asks to run, see
                                           `cpdispatch.access`
 ``exclusive``                             optional; 1 if each unit takes a whole node
+``priority``                              optional; the site's own, higher first; 0 or more
+``units_per_node``,                       optional; exactly, at least and at most so many units of
+``units_per_node_min``,                   the job are on each of its nodes
+``units_per_node_max``
+``nodes_min``, ``nodes_max``              optional; on so many nodes at least and at most
+``node_RESOURCE``                         optional; what the job asks for once on each of its nodes,
+                                          as ``node_mem_gb``
 ``begin``                                 optional; the job may not start before that time, seconds
 ``licences``                              optional; as ``matlab:2 ansys``
 ``array``, ``array_limit``                optional; the array that the job is a task of, and how
@@ -42,18 +49,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cpdispatch.access.spread import PER_NODE
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError, UsageError, in_a_line
 from cpdispatch.files import read_parquet, read_text, replacing, resembles, unlike, writing
 from cpdispatch.jobs import (
+    ANYHOW,
     ANYWHERE,
     FREE,
     LABELLED,
+    PRIORITY_MAX,
+    SPREADS,
     TERMS,
     UNKNOWN,
     WISHES,
     Access,
     Column,
+    Spread,
     Terms,
     Workload,
 )
@@ -67,9 +79,13 @@ NEEDED = ("id", "submit", "runtime", "units")
 BEGIN = "begin"
 TIMES = ("requested", "preceding", "think", BEGIN)
 RESTARTABLE = "restartable"
+PRIORITY = "priority"
 EXCLUSIVE = "exclusive"
 ARRAY_LIMIT = "array_limit"
-RESERVED = (*NEEDED, *TIMES, *LABELLED, RESTARTABLE, *WISHES, EXCLUSIVE, *TERMS, ARRAY_LIMIT)
+RESERVED = (
+    *NEEDED, *TIMES, *LABELLED, RESTARTABLE, PRIORITY, *WISHES, EXCLUSIVE, *TERMS, ARRAY_LIMIT,
+    *SPREADS,
+)  # fmt: skip
 MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
 _INTEGER = re.compile(r"-?\d{1,15}")
@@ -273,6 +289,12 @@ def _check_columns(
         )
 
 
+def _per_node(name: str) -> tuple[str, str]:
+    """A column of a resource type as what says that it is for each node, if so, and the type."""
+    per = PER_NODE if name.startswith(PER_NODE) else ""
+    return per, name.removeprefix(per)
+
+
 def _as_float(value: Any) -> float:
     try:
         return float(value)
@@ -307,10 +329,18 @@ class _Reader:
         memory_unit_kb = None
         for name in self.frame.columns:
             if name not in self.reserved:
-                memory_unit_kb = MEMORY_COLUMNS.get(name, memory_unit_kb)
-                request["mem" if name in MEMORY_COLUMNS else name] = self.numbers(name)
+                per, plain = _per_node(name)
+                unit_kb = MEMORY_COLUMNS.get(plain)
+                if unit_kb is not None and memory_unit_kb not in (None, unit_kb):
+                    raise InputError(
+                        "memory is stated in two units", file=self.path, field=name,
+                        advice="state that of units and of nodes in the same",
+                    )  # fmt: skip
+                memory_unit_kb = unit_kb or memory_unit_kb
+                request[per + ("mem" if unit_kb else plain)] = self.numbers(name)
         access, access_of = self.access()
         terms, terms_of = self.terms()
+        spread, spread_of = self.spread()
         return RawLog(
             path=self.path,
             id=self.numbers("id"),
@@ -328,11 +358,14 @@ class _Reader:
             labels=self.labels,
             memory_unit_kb=memory_unit_kb,
             restartable=self.flags(self.restartable),
+            priority=self.priorities(),
             access=access,
             access_of=access_of,
             terms=terms,
             terms_of=terms_of,
             begin_s=self.numbers(BEGIN) if BEGIN in self.frame else None,
+            spread=spread,
+            spread_of=spread_of,
         )
 
     def flags(self, name: str) -> IntArray | None:
@@ -343,6 +376,16 @@ class _Reader:
         if values.max(initial=0) > 1:
             raise self.wrong(name, int(np.argmax(values > 1)), "neither 0 nor 1")
         return values
+
+    def priorities(self) -> IntArray | None:
+        """The site's priority of each job, 0 where nothing is said; None without the column."""
+        if PRIORITY not in self.frame:
+            return None
+        values = self.numbers(PRIORITY)
+        if values.max(initial=0) > PRIORITY_MAX:
+            row = int(np.argmax(values > PRIORITY_MAX))
+            raise self.wrong(PRIORITY, row, f"larger than {PRIORITY_MAX}")
+        return np.maximum(values, 0)
 
     def access(self) -> tuple[tuple[Access, ...], IntArray | None]:
         """Where jobs ask to run, and which of these wishes each has."""
@@ -356,6 +399,16 @@ class _Reader:
         limit = np.maximum(self.numbers(ARRAY_LIMIT), 0) if ARRAY_LIMIT in self.frame else None
         found, of = self.kinds(TERMS, ARRAY_LIMIT, limit)
         return (FREE,) if of is None else tuple(Terms(**kind) for kind in found), of
+
+    def spread(self) -> tuple[tuple[Spread, ...], IntArray | None]:
+        """How units lie on nodes, and which of these wishes each job has."""
+        given = [name for name in SPREADS if name in self.frame]
+        if not given:
+            return (ANYHOW,), None
+        rows = np.stack([np.maximum(self.numbers(name), 0) for name in given])
+        kinds, of = np.unique(rows, axis=1, return_inverse=True)
+        found = (Spread(**dict(zip(given, kind, strict=True))) for kind in kinds.T.tolist())
+        return tuple(found), of.reshape(-1).astype(np.int64)
 
     def kinds(
         self, texts: Sequence[str], number: str, values: IntArray | None
@@ -389,7 +442,7 @@ class _Reader:
             values = np.array([_as_float(value) for value in series])
         whole = np.rint(values)
         with np.errstate(invalid="ignore"):
-            good = np.abs(values) < LIMIT // MEMORY_COLUMNS.get(name, 1)
+            good = np.abs(values) < LIMIT // MEMORY_COLUMNS.get(_per_node(name)[1], 1)
             fraction = good & (whole != values)
         if name in self.reserved:
             good |= empty
@@ -494,19 +547,23 @@ def _named_columns(workload: Workload) -> dict[str, IntArray]:
         "units": table.units,
     }
     for name, column in zip(workload.resources, table.request.T, strict=True):
+        per, name = _per_node(name)
         if name in RESERVED or name in MEMORY_COLUMNS:
             raise UsageError(f"a resource type named {name} cannot be a column of a table of jobs")
         if name == "mem" and workload.memory_unit_kb is not None:
             units = {kb: called for called, kb in MEMORY_COLUMNS.items()}
             called = units.get(workload.memory_unit_kb)
-            columns[called or "mem_kb"] = column if called else column * workload.memory_unit_kb
+            columns[per + (called or "mem_kb")] = (
+                column if called else column * workload.memory_unit_kb
+            )
         else:
-            columns[name] = column
+            columns[per + name] = column
     optional = {name: table.column(Column[name.upper()]) for name in LABELLED}
     optional |= {"preceding": workload.preceding, "think": workload.think_s}
     optional |= {} if workload.begin_s is None else {BEGIN: workload.begin_s}
     columns |= {name: column for name, column in optional.items() if np.any(column >= 0)}
     columns |= {RESTARTABLE: table.restartable} if table.restartable.any() else {}
+    columns |= {PRIORITY: table.priority} if table.priority.any() else {}
     for name in WISHES:
         if any(getattr(access, name) for access in workload.access):
             columns[name] = workload.asked(name)[0]
@@ -514,6 +571,7 @@ def _named_columns(workload: Workload) -> dict[str, IntArray]:
         if any(getattr(terms, name) for terms in workload.terms):
             columns[name] = workload.term(name)[0]
     flags = {EXCLUSIVE: workload.exclusive(), ARRAY_LIMIT: workload.array_limit()}
+    flags |= {name: workload.spreads(name) for name in SPREADS}
     return columns | {name: column for name, column in flags.items() if column.any()}
 
 

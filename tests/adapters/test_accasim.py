@@ -365,6 +365,30 @@ def test_a_job_with_unknown_numbers_is_named_with_the_field(
 
 
 @needs_accasim
+def test_the_sites_priority_of_a_job_is_heeded_where_its_reader_gave_one() -> None:
+    cluster = Cluster("easy:primary=priority")
+    for id, priority in (("1", 0), ("2", 5), ("3", 9)):
+        cluster.submit(id, 10, 4, priority=priority)
+    assert [id for _, id, nodes in cluster.call(10)[0] if nodes] == ["3", "2"]
+    cluster.submit("4", 20, 4, priority=-1)
+    with pytest.raises(InputError, match="AccaSim's job 4: field priority"):
+        cluster.call(20)
+
+
+@needs_accasim
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("features", "a100"), ("exclusive", True), ("licences", "matlab"), ("begin", 70),
+     ("array_limit", 2), ("nodes_min", 2), ("hold", True)],
+)  # fmt: skip
+def test_what_accasim_could_not_keep_to_is_refused(name: str, value: object) -> None:
+    cluster = Cluster("easy")
+    cluster.submit("12", 10, 1, **{name: value})
+    with pytest.raises(InputError, match=rf"job 12: field {name}: is not heeded inside AccaSim"):
+        cluster.call(10)
+
+
+@needs_accasim
 def test_the_missing_alias_is_there_only_during_the_import() -> None:
     import collections
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from benchmarks import untuned
-from benchmarks.untuned import BEST, EASY, RULES, Case, Figures, Line
+from benchmarks.untuned import BEST, EASY, REAL, REQUESTED, RULES, Case, Figures, Line
 
 
 def results(slowdowns: dict[str, list[float]], waits: dict[str, list[int]]) -> untuned.Results:
@@ -39,6 +39,29 @@ def test_best_is_measured_against_each_rule() -> None:
     found = {(log, rule): figures for log, rule, *figures in untuned.best_rows(FOUND)}
     assert set(found) == {("KTH", RULES[0]), ("all", RULES[0])}
     assert found["KTH", RULES[0]][:2] == ["2", "0.354"]
+
+
+def test_real_runtimes_are_measured_against_requested_times() -> None:
+    known = results(
+        {EASY: [10, 20, 9], REQUESTED: [8, 10, 9], REAL: [2, 10, 1]},
+        {EASY: [1000, 2000, 599], REQUESTED: [1301, 2800, 599], REAL: [1300, 2700, 599]},
+    )
+    found = {(log, size): figures for log, size, *figures in untuned.known_rows(known)}
+    assert len(found) == 4
+    # 8 / 10 and 10 / 20, then 2 / 10 and 10 / 20, then 2 / 8 and 10 / 10.
+    cuts, plain, _, _, plain_above, real, _, _, above, ratio, _, _, higher = found["KTH", "all"]
+    assert (cuts, plain, plain_above) == ("2", "0.632", "2")
+    assert (real, above, ratio, higher) == ("0.316", "1", "0.500", "0")
+    assert not list(untuned.rows(known))
+
+
+def test_a_table_without_rows_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(untuned, "DATA", tmp_path)
+    untuned.write("made", ["a"], [["1"]])
+    untuned.write("made", ["a"], [])
+    assert (tmp_path / "made.csv").read_text() == "a\n1\n"
 
 
 def test_a_line_that_was_cut_short_is_left_out(

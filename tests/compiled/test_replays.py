@@ -59,7 +59,7 @@ def backfillings(draw: st.DrawFn, depths: tuple[int, ...]) -> Backfill:
 @st.composite
 def cases(draw: st.DrawFn, pool: bool) -> tuple[Workload, System]:
     system = System.pool(draw(st.integers(1, 9))) if pool else draw(systems(max_nodes=5))
-    return draw(workloads(system)), system
+    return draw(workloads(system, tiers=True)), system
 
 
 def both(

@@ -38,10 +38,12 @@ POOL = System.pool(4)
 
 
 @st.composite
-def cases(draw: st.DrawFn, pool: bool, upper_bounds: bool = False) -> tuple[Workload, System]:
+def cases(
+    draw: st.DrawFn, pool: bool, upper_bounds: bool = False, tiers: bool = True
+) -> tuple[Workload, System]:
     """Crowded systems; the jobs of about some users may be restarted."""
     system = System.pool(draw(st.integers(2, 9))) if pool else draw(systems(max_nodes=5))
-    log = draw(workloads(system, max_jobs=25, upper_bounds=upper_bounds))
+    log = draw(workloads(system, max_jobs=25, upper_bounds=upper_bounds, tiers=tiers))
     return mark(log, draw(st.sampled_from([0.5, 1.0, 1.0])), draw(st.integers(0, 9))), system
 
 
@@ -94,7 +96,7 @@ def test_the_schedule_is_the_plain_twins(
 
 @settings(max_examples=300, deadline=None)
 @given(
-    cases(pool=True), dispatchers.filter(lambda one: one.tests != "first"),
+    st.booleans().flatmap(cases), dispatchers,
     st.sampled_from(["walltime", "last2", "profile", "confident"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
     st.sampled_from([0, 0, 3, 9]),
@@ -116,14 +118,17 @@ def test_compiled_replays_make_the_same_tests(
     assert compiled.decision_table.select(told).equals(general.decision_table.select(told))
 
 
-COMPILED_WAYS = ["left", "backfill", "turn"]
 careful = st.builds(
     lambda test_s, tests, limits, order, threshold_s: Backfill(
         find(order[0]), find(order[1]), threshold_s, limits=limits, test_s=test_s, tests=tests
     ),
-    st.integers(1, 6), st.sampled_from(COMPILED_WAYS), st.sampled_from(["upper", "requested"]),
-    st.sampled_from([("fcfs", "fcfs"), ("fcfs", "spf"), ("saf", "saf"), ("lqf", "wfp3")]),
+    st.integers(1, 6), st.sampled_from(sorted(WAYS)), st.sampled_from(["upper", "requested"]),
+    st.sampled_from([("fcfs", "fcfs"), ("spf", "spf"), ("saf", "saf"), ("lqf", "wfp3")]),
     st.sampled_from([NO_THRESHOLD, 5, 20]),
+)  # fmt: skip
+bests = st.builds(
+    lambda keep, test_s, tests: Bounded(Best(10, keep, test_s=test_s, tests=tests)),
+    st.sampled_from([0.0, 0.2]), st.integers(1, 6), st.sampled_from(sorted(WAYS)),
 )  # fmt: skip
 rules = st.one_of(
     careful,
@@ -131,11 +136,12 @@ rules = st.one_of(
         lambda inner, limits: Bounded(replace(inner, bounded=True, limits=limits)),
         careful, st.sampled_from(["expected", "upper", "requested"]),
     ),
-    st.builds(
-        lambda keep, test_s, tests: Bounded(Best(10, keep, test_s=test_s, tests=tests)),
-        st.sampled_from([0.0, 0.2]), st.integers(1, 6), st.sampled_from(COMPILED_WAYS),
-    ),
+    bests,
 )  # fmt: skip
+careful_cases = st.one_of(
+    st.tuples(cases(pool=True), rules),
+    st.tuples(cases(pool=False), bests),
+)
 
 
 def fresh(rule: Backfill | Bounded, bound: WaitBound) -> Backfill | Bounded:
@@ -147,15 +153,16 @@ def fresh(rule: Backfill | Bounded, bound: WaitBound) -> Backfill | Bounded:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    cases(pool=True), rules, st.sampled_from(["walltime", "last2", "profile"]),
+    careful_cases, st.sampled_from(["walltime", "last2", "profile"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
     st.sampled_from([WaitBound(), WaitBound(in_turn_after=300), WaitBound(1000, 900)]),
     st.sampled_from([0, 0, 3, 9]),
 )  # fmt: skip
 def test_compiled_replays_make_the_same_tests_with_care(
-    case: tuple[Workload, System], rule: Backfill | Bounded, predictor: str, correction: str,
+    both: tuple[tuple[Workload, System], Backfill | Bounded], predictor: str, correction: str,
     kill_at_limit: bool, bound: WaitBound, cost_s: int,
 ) -> None:  # fmt: skip
+    case, rule = both
     how: dict[str, Any] = {
         "predictor": predictor, "correction": correction, "kill_at_limit": kill_at_limit,
         "restart_cost_s": cost_s,
@@ -204,20 +211,28 @@ class RefreshingTeller(CarefulTeller):
     def refresh(self, job: Job, elapsed_s: int) -> int:
         return self._note("refresh", job, elapsed_s) + elapsed_s - 2
 
+    def refresh_upper(self, job: Job, elapsed_s: int) -> int:
+        return self._note("refresh_upper", job, elapsed_s) + elapsed_s
 
-asked_rules = st.one_of(dispatchers.filter(lambda one: one.tests != "first"), rules)
+
+asked_cases = st.one_of(
+    st.tuples(cases(pool=True), st.one_of(dispatchers, rules)),
+    st.tuples(cases(pool=False), bests),
+)
 
 
 @settings(max_examples=400, deadline=None)
 @given(
-    cases(pool=True), asked_rules, st.sampled_from([Teller, CarefulTeller, RefreshingTeller]),
+    asked_cases, st.sampled_from([Teller, CarefulTeller, RefreshingTeller]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
     st.sampled_from([0, 0, 3, 9]),
 )  # fmt: skip
 def test_a_predictor_is_told_and_asked_the_same_in_compiled_replays(
-    case: tuple[Workload, System], rule: Backfill | Bounded, teller: type[Teller],
+    both: tuple[tuple[Workload, System], Backfill | Bounded], teller: type[Teller],
     correction: str, kill_at_limit: bool, cost_s: int,
 ) -> None:  # fmt: skip
+    case, rule = both
+
     def replay(compiled: bool) -> tuple[Run, Teller]:
         asked = teller()
         run = simulate(
@@ -236,7 +251,7 @@ def test_a_predictor_is_told_and_asked_the_same_in_compiled_replays(
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases(pool=True), asked_rules, st.sampled_from([0, 3, 9]))
+@given(cases(pool=True), st.one_of(dispatchers, rules), st.sampled_from([0, 3, 9]))
 def test_jobs_request_what_a_clairvoyant_predictor_knows_after_a_test_too(
     case: tuple[Workload, System], rule: Backfill | Bounded, cost_s: int
 ) -> None:
@@ -257,7 +272,10 @@ def test_jobs_request_what_a_clairvoyant_predictor_knows_after_a_test_too(
     ("log", "system", "jobs", "dispatcher", "cost_s"),
     [
         ("KTH-SP2-1996-2", "100", 1_000, "easy:test=120", 120),
+        ("KTH-SP2-1996-2", "100", 1_000, "easy-spf-spf:test=120,tests=first", 0),
         ("KTH-SP2-1996-2", "100", 1_000, "best:test=300,tests=turn", 0),
+        ("HPC2N-2002-2.2-cln", "seth", 3_000, "easy:test=120,tests=backfill", 30),
+        ("HPC2N-2002-2.2-cln", "seth", 3_000, "best:test=300", 0),
         ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300", 120),
         ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300,tests=backfill", 0),
     ],
@@ -284,9 +302,8 @@ def test_what_no_compiled_replay_does() -> None:
     nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),), 2)
     for system, name, how in (
         (POOL, "easy:test=9", {"trigger": "event"}),
-        (POOL, "easy:test=9,tests=first", {}),
         (POOL, "conservative:test=9", {}),
-        (nodes, "easy:test=9", {}),
+        (nodes, "easy:depth=2,test=9", {}),
     ):
         run = simulate(log, system, name, **how)  # type: ignore[arg-type]
         assert not run.about["compiled"], (name, how)
@@ -316,7 +333,8 @@ class Promises:
 
 @settings(max_examples=400, deadline=None)
 @given(
-    cases(pool=True, upper_bounds=True), st.integers(1, 6), st.sampled_from(["left", "backfill"]),
+    cases(pool=True, upper_bounds=True, tiers=False), st.integers(1, 6),
+    st.sampled_from(["left", "backfill"]),
     st.sampled_from([0, 3]),
 )  # fmt: skip
 def test_no_test_moves_a_promised_start(

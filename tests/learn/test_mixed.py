@@ -149,7 +149,7 @@ def test_the_policy_file_gives_the_learned_schedule(tmp_path: Path) -> None:
     save(found, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
-        "weeks.csv", "weights.csv", "mixed.json", "policy.toml", "weeks.png", "weights.png"
+        "weeks.csv", "weights.csv", "mixed.json", "policy.toml", "weeks.svg", "weights.svg"
     }  # fmt: skip
     made = dispatch.make(str(tmp_path / "policy.toml"))
     assert made.primary == made.secondary == found.policy.primary  # type: ignore[attr-defined]

@@ -83,8 +83,8 @@ def test_results_are_saved(tmp_path: Path) -> None:
     save(found, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
-        "samples.csv", "coefficients.csv", "comparison.csv", "regress.json", "scores.png",
-        "comparison.png", "deviations.png", "maps.png", "lin.toml", "qdr.toml",
+        "samples.csv", "coefficients.csv", "comparison.csv", "regress.json", "scores.svg",
+        "comparison.svg", "deviations.svg", "maps.svg", "lin.toml", "qdr.toml",
         "cub.toml", "qua.toml",
     }  # fmt: skip
     for form in FORMS:

@@ -124,12 +124,12 @@ def test_results_are_saved(tmp_path: Path) -> None:
     save(found, tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
-        "pairs.csv", "deciles.csv", "tune.json", "policy.toml", "pairs.png", "thresholds.png"
+        "pairs.csv", "deciles.csv", "tune.json", "policy.toml", "pairs.svg", "thresholds.svg"
     }  # fmt: skip
     assert json.loads((tmp_path / "tune.json").read_text())["primary"] == "spf"
     made = dispatch.make(str(tmp_path / "policy.toml"))
     assert made.primary == found.picked.dispatcher.primary  # type: ignore[attr-defined]
-    assert (tmp_path / "pairs.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "pairs.svg").read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ from cpdispatch import verify
 from cpdispatch.decision import NO_START
 from cpdispatch.errors import UsageError
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import JobTable, job_block
+from cpdispatch.jobs import Column, JobTable, job_block
 from cpdispatch.models import objective
 from cpdispatch.models.objective import OBJECTIVES
 from tests.strategies import instances
@@ -43,6 +44,8 @@ STARTS = np.array([8, 45])
         ("slowdown", 4.4),
         ("bounded_slowdown", 2.6),
         ("pp_slowdown", 2.4),
+        ("priority_wait", 48),
+        ("priority_slowdown", 2.4),
     ],
 )
 def test_each_objective_has_the_value_of_its_formula(name: str, value: float) -> None:
@@ -59,6 +62,27 @@ def test_the_value_is_the_exact_sum_rounded_once(
     starts = {k: start for k, start in enumerate(start_s.tolist()) if start != NO_START}
     exact = verify.objective_value(instance, name, starts)
     assert objective.of(name, instance.queue).value(start_s) == float(exact)
+
+
+@given(instances(max_jobs=6), st.sampled_from(["priority_wait", "priority_slowdown"]), st.data())
+def test_the_sites_priority_is_a_weight_of_1_at_least(
+    instance: Instance, name: str, data: st.DataObject
+) -> None:
+    jobs = len(instance.queue)
+    several = st.lists(st.sampled_from([0, 1, 2, 7, 2**32 - 1]), min_size=jobs, max_size=jobs)
+    block = instance.queue.block.copy()
+    block[Column.PRIORITY] = priority = np.array(data.draw(several), dtype=np.int64)
+    problem = replace(instance, queue=JobTable(block, instance.queue.labels))
+    start_s = instance.now + np.arange(jobs) * 3
+    exact = verify.objective_value(problem, name, dict(enumerate(start_s.tolist())))
+    assert objective.of(name, problem.queue).value(start_s) == float(exact)
+    wait_s = (start_s - problem.queue.submit_s).tolist()
+    under = problem.queue.expected_s.tolist() if name == "priority_slowdown" else [1] * jobs
+    weights = [max(w, 1) for w in priority.tolist()]
+    plain = sum(
+        (Fraction(w * s, d) for w, s, d in zip(weights, wait_s, under, strict=True)), Fraction(0)
+    )
+    assert exact == plain
 
 
 def test_the_value_is_exact_where_a_sum_of_floats_is_not() -> None:

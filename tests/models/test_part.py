@@ -16,6 +16,7 @@ from cpdispatch.decision import NO_START, Certificate, Decision, Placements
 from cpdispatch.heuristics.allocate import fits_now
 from cpdispatch.heuristics.priority_rule import reasons
 from cpdispatch.heuristics.schedule_generation import ListSchedule
+from cpdispatch.heuristics.schedule_input import held_in
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.models.engine import slowdown_priority
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
@@ -116,7 +117,8 @@ def selected(instance: Instance, m: int = 1000, reserve: int = ALL) -> Selection
 
 
 def parts(instance: Instance, objective: str = "slowdown", reserve: int = ALL) -> list[Part]:
-    return parts_of(instance, selected(instance, reserve=reserve), of(objective, instance.queue))
+    chosen = selected(instance, reserve=reserve)
+    return parts_of(instance, chosen, of(objective, instance.queue), held_in(instance))
 
 
 def only(instance: Instance, objective: str = "slowdown", reserve: int = ALL) -> Part:
@@ -341,7 +343,7 @@ def test_parts_share_neither_jobs_nor_nodes_and_lack_none(
     instance: Instance, objective: str
 ) -> None:
     chosen = selected(instance)
-    found = parts_of(instance, chosen, of(objective, instance.queue))
+    found = parts_of(instance, chosen, of(objective, instance.queue), held_in(instance))
     jobs = [position for part in found for position in part.position.tolist()]
     assert sorted(jobs) == sorted(chosen.position.tolist())
     if instance.power is not None:

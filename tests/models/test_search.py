@@ -208,3 +208,27 @@ def test_the_phases_add_up_what_each_lap_took(monkeypatch: pytest.MonkeyPatch) -
         one.lap(phase)
     assert one.phases_ms == {"a": 1500.0, "b": 2000.0}
     assert one.left_s == pytest.approx(6.5 - budget.RESERVE_S)
+
+
+def test_a_clock_that_ends_just_before_a_search_makes_no_model_invalid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget = Budget(8.0, live=True)
+    monkeypatch.setattr(Budget, "over", False)
+    monkeypatch.setattr(Budget, "clock_s", -1e-6)
+    searcher, plans = Search(), list[IntArray]()
+
+    def judge(plan: IntArray) -> bool:
+        plans.append(plan)
+        return True
+
+    assert searcher.run(OneNumber, budget, judge, b"key") == Outcome("unsolved", limit_hit=True)
+    assert not plans
+    assert not any("raised" in fault for fault in searcher.faults)
+
+
+def test_what_an_invalid_model_has_for_values_is_not_read(scripted: Any) -> None:
+    scripted((cp_model.MODEL_INVALID, 0.0, 3))
+    searcher = Search()
+    assert run(searcher) == Outcome("failed")
+    assert searcher.faults == {"a model raised FalseAnswerError": 1}

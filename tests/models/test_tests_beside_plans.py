@@ -130,6 +130,23 @@ def test_a_job_that_is_stopped_is_killed_where_it_would_delay_and_goes_on_where_
         assert decision.bound_s is None
 
 
+def test_a_starved_job_that_was_stopped_leaves_no_place_to_one_that_is_planned_later() -> None:
+    """Job 1 was tested on node 1, and is planned on node 0, which is fuller and which 2 needs."""
+    instance = read(
+        {"format": "cpdispatch-instance/2", "time": 100, "resources": ["core", "mem"],
+         "groups": [{"name": "a", "nodes": 1, "capacity": [2, 2]},
+                    {"name": "b", "nodes": 1, "capacity": [4, 1]}],
+         "starvation": {"threshold": 10, "bound": 10},
+         "running": [{"id": 9, "start": 50, "duration": 500, "units": 1, "unit": [1, 0],
+                      "nodes": {"0": 1}}],
+         "queue": [{"id": 1, "submit": 0, "duration": 50, "units": 1, "unit": [1, 0],
+                    "restartable": True, "stopped": {"start": 90, "nodes": {"1": 1}}},
+                   {"id": 2, "submit": 1, "duration": 50, "units": 1, "unit": [1, 2]}]}
+    )  # fmt: skip
+    decision = Engine("hcp", limit_s=0.2, cp=False).dispatch(instance)
+    assert verify.decision(instance, decision) == []
+
+
 @pytest.mark.parametrize("cost_s", [0, 3])
 @pytest.mark.parametrize(
     "name", ["hcp:m=20,limit=0.05,cp=off,test=9", "hcp:test=9,wait=off,cp=off"]

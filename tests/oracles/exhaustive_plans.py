@@ -71,7 +71,10 @@ def optimum(instance: Instance, one: Engine) -> float:
     return float(tree.best)
 
 
-EXTRAS = ("reservations", "windows", "power", "dependencies", "down", "starvation", "predictions")
+LATER = ("spread", "places", "priority")
+EXTRAS = (
+    "reservations", "windows", "power", "dependencies", "down", "starvation", "predictions", *LATER
+)  # fmt: skip
 """What an instance may have more than jobs that wait and jobs that run."""
 
 NOW = 100
@@ -87,7 +90,7 @@ def contested(random: np.random.Generator) -> tuple[Instance, set[str]]:
     def whole(low: int, high: int) -> int:
         return int(random.integers(low, high + 1))
 
-    extras = {extra for extra in EXTRAS if random.random() < 0.25}
+    extras = {extra for extra in EXTRAS if extra not in LATER and random.random() < 0.25}
     groups = [{"name": "a", "nodes": whole(1, 2), "capacity": [whole(4, 9), 0]}]
     if random.random() < 0.5:
         groups.append({"name": "b", "nodes": 1, "capacity": [whole(4, 9), 2]})
@@ -144,4 +147,15 @@ def contested(random: np.random.Generator) -> tuple[Instance, set[str]]:
         for job in queue:
             job["upper"] = job["duration"] + whole(0, 15)
             job["requested"] = job["upper"] + whole(0, 30)
+    # Drawn last, so that the others are what they were before there were these.
+    extras |= {extra for extra in LATER if random.random() < 0.25}
+    if extras & {*LATER}:
+        file["format"] = "cpdispatch-instance/2"
+    for job in queue:
+        if "spread" in extras:
+            job |= [{}, {"units_per_node_max": 1}, {"nodes_max": 1}][whole(0, 2)]
+        if "places" in extras and nodes > 1 and random.random() < 0.5:
+            job[("exclude", "nodelist")[whole(0, 1)]] = str(whole(0, nodes - 1))
+        if "priority" in extras:
+            job["priority"] = whole(1, 9)
     return read(file), extras

@@ -50,6 +50,8 @@ class PlainJob:
     expected: int
     runtime: int
     start: int = -1
+    priority: int = 0
+    tier: int = 1
     nodes: Nodes = field(default_factory=dict)
     promise: int = -1
 
@@ -71,7 +73,10 @@ class Rules:
 
 
 def on_node(free: list[int], ask: tuple[int, ...], most: int) -> int:
-    rooms = [have // want for have, want in zip(free, ask, strict=True) if want]
+    # Below 0: so many units may share a node.
+    rooms = [
+        have // want if want > 0 else -want for have, want in zip(free, ask, strict=True) if want
+    ]
     return min([most, *rooms])
 
 
@@ -109,10 +114,13 @@ def lowest(matrices: list[Matrix]) -> Matrix:
 
 
 def ranked(queue: list[PlainJob], policy: str, now: int, threshold: float) -> list[PlainJob]:
-    def key(job: PlainJob) -> tuple[bool, float]:
+    def key(job: PlainJob) -> tuple[bool, int, float]:
         late = now - job.submit > threshold
-        value = KEYS[policy](job.submit, job.expected, job.processors, now - job.submit)
-        return not late, 0.0 if late else value
+        if policy == "priority":
+            value: float = -job.priority
+        else:
+            value = KEYS[policy](job.submit, job.expected, job.processors, now - job.submit)
+        return (False, 0, 0.0) if late else (True, -job.tier, value)
 
     return sorted(queue, key=key)
 
@@ -249,6 +257,7 @@ def replay(
         PlainJob(
             row, int(table.submit_s[row]), int(table.units[row]),
             tuple(table.request[row].tolist()), expected[row], int(workload.runtime_s[row]),
+            priority=int(table.priority[row]), tier=int(table.tier[row]),
         )
         for row in range(len(table))
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cpdispatch.events import DRAIN, FAIL, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event
+from cpdispatch.events import CAPACITY, DRAIN, FAIL, LEAVE, MAINTAIN, REPAIR, UNDRAIN, Event
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System
 from tests.oracles.plain import Matrix, Nodes, PlainJob, choose, fits, lowest, take
@@ -23,12 +23,17 @@ class Attempted(PlainJob):
     lost: list[tuple[int, int, Nodes]] = field(default_factory=list)
     end: int = -1
     failed: bool = False
+    period: int = 0
 
 
 def replay(
-    workload: Workload, system: System, events: list[Event], requeue: list[bool]
-) -> list[Attempted]:
-    """What became of each job under EASY, requested times expected; instants, first fit."""
+    workload: Workload, system: System, events: list[Event], requeue: list[bool],
+    checkpoints: tuple[int, int] | None = None,
+) -> list[Attempted]:  # fmt: skip
+    """What became of each job under EASY, requested times expected; instants, first fit.
+
+    ``checkpoints`` says after how long a job writes one, and how long that takes.
+    """
     table = workload.table
     jobs = [
         Attempted(
@@ -38,6 +43,12 @@ def replay(
         )
         for row in range(len(table))
     ]  # fmt: skip
+    for job in jobs if checkpoints else ():
+        job.period = sum(checkpoints or ())
+        job.expected, job.runtime = (
+            whole + len(range(checkpoints[0], whole, checkpoints[0])) * checkpoints[1]
+            for whole in (job.expected, job.runtime)
+        )
     capacity: Matrix = system.capacity.tolist()
     coming = [job for job in jobs if fits(capacity, job)]
     happening = list(events)
@@ -69,6 +80,20 @@ def replay(
                 for job in [j for j in running if set(j.nodes) & set(event.nodes)]:
                     running.remove(job)
                     stop(job, now, queue)
+            elif event.kind == CAPACITY:
+                for node in event.nodes:
+                    for name, amount in event.capacity:
+                        capacity[node][system.resources.index(name)] = amount
+                left_over = [list(row) for row in capacity]
+                for job in sorted(running, key=lambda job: job.start):
+                    here = {n: units for n, units in job.nodes.items() if n in event.nodes}
+                    beside = [list(row) for row in left_over]
+                    take(beside, job, here)
+                    if min(min(beside[n]) for n in [*here, *event.nodes]) >= 0:
+                        left_over = beside
+                    else:
+                        running.remove(job)
+                        stop(job, now, queue)
             elif event.kind == REPAIR:
                 down.difference_update(event.nodes)
             elif event.kind == DRAIN:
@@ -100,6 +125,9 @@ def stop(job: Attempted, now: int, queue: list[Attempted]) -> None:
     """A node fails under a job."""
     if job.may_requeue and len(job.lost) < REQUEUES:
         job.lost.append((job.start, now, job.nodes))
+        kept = (now - job.start) // job.period * job.period if job.period else 0
+        job.runtime -= kept
+        job.expected = max(job.expected - kept, 1)
         job.start, job.nodes = -1, {}
         queue.append(job)
     else:

@@ -60,7 +60,15 @@ def starts(
     licences: Mapping[str, int] = MappingProxyType({}),
 ) -> list[int]:  # fmt: skip
     """Start of each job on a pool, seconds; -1 of those that never run. Jobs by submission."""
-    start = [-1] * len(jobs)
+    return passes(limits, jobs, cores, licences)[0]
+
+
+def passes(
+    limits: Sequence[Limit], jobs: Sequence[PlainJob], cores: int,
+    licences: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[list[int], list[int]]:  # fmt: skip
+    """Start of each job on a pool, and when its limits had room for it; -1 for never."""
+    start, passed = [-1] * len(jobs), [-1] * len(jobs)
     coming = [
         k for k, job in enumerate(jobs)
         if job.cores <= cores and has_room(limits, job, [], licences)
@@ -78,10 +86,11 @@ def starts(
             if has_room(limits, jobs[k], [jobs[o] for o in running + offered], licences):
                 behind.remove(k)
                 offered = sorted([*offered, k])
+                passed[k] = now
         while offered and sum(jobs[k].cores for k in [*running, offered[0]]) <= cores:
             start[offered[0]] = now
             running.append(offered.pop(0))
-    return start
+    return start, passed
 
 
 @dataclass

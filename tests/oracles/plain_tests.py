@@ -63,6 +63,7 @@ def replay(
             row, int(table.submit_s[row]), int(table.units[row]),
             tuple(table.request[row].tolist()), expected[row], int(workload.runtime_s[row]),
             requested=int(table.requested_s[row]), restartable=bool(table.restartable[row]),
+            tier=int(table.tier[row]),
         )
         for row in range(len(table))
     ]  # fmt: skip
@@ -185,8 +186,9 @@ def decide(
                 return (0,)
             if rules.primary == "spf":
                 short = round(rules.test / math.sqrt(chance(job)))
-                return 1, short if testable(job) else job.expected, job.row
-            return (1, -chance(job), job.row) if testable(job) else (2,)
+                return 1, -job.tier, short if testable(job) else job.expected, job.row
+            by_chance = (0, -chance(job), job.row) if testable(job) else (1,)
+            return (1, -job.tier, *by_chance)
 
         in_turn.sort(key=place)
     head = None
@@ -206,6 +208,8 @@ def decide(
         """Whether it comes before the reserved job for sure when its test is over."""
         if is_late(job) != is_late(head):
             return is_late(job)
+        if not is_late(job) and job.tier != head.tier:
+            return job.tier > head.tier
         return (is_late(job) or rules.primary == "fcfs") and job.row < head.row
 
     ends: list[tuple[int, Testable, Nodes]] = []
@@ -228,7 +232,8 @@ def decide(
     head.promise = shadow
     take(later, head, choose(later, capacity, head, rules.best_fit))
 
-    by_key = sorted((job for job in queue if testable(job)), key=lambda job: -chance(job))
+    able = (job for job in queue if testable(job))
+    by_key = sorted(able, key=lambda job: (-job.tier, -chance(job)))
     in_full = ranked(queue, rules.secondary, now, math.inf)  # type: ignore[arg-type]
     passes = [(in_full, False), (by_key, True)]
     for order, testing in passes if rules.tests == "left" else passes[::-1]:

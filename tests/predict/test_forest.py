@@ -105,6 +105,7 @@ def test_a_refreshed_duration_is_longer_than_what_has_elapsed(elapsed_s: int, us
     one = job(id=10**6 + user, submit_s=LATER_S, user=user)
     assert FOREST.refresh(one, elapsed_s) > elapsed_s
     assert FOREST.refresh(one, elapsed_s) <= FOREST.refresh(one, elapsed_s + 1)
+    assert FOREST.refresh(one, elapsed_s) <= FOREST.refresh_upper(one, elapsed_s)
 
 
 def test_a_running_job_is_expected_to_be_as_long_as_the_longer_ones_like_it() -> None:
@@ -119,6 +120,8 @@ def test_a_job_longer_than_all_like_it_is_expected_to_use_its_requested_time() -
     one = job(id=10**6, submit_s=LATER_S, user=0)
     assert FOREST.refresh(one, 9_999) == 10_000
     assert FOREST.refresh(one, 12_000) == 12_001
+    assert FOREST.refresh_upper(one, 9_999) == 10_000
+    assert FOREST.refresh_upper(one, 12_000) == 12_001
 
 
 def test_a_job_that_waits_is_told_anew_by_what_has_ended_since() -> None:

@@ -17,6 +17,7 @@ from cpdispatch.bounded import Bounded
 from cpdispatch.jobs import UNKNOWN, Job, Workload
 from cpdispatch.predict.conformance import RULES, check, drive, events, sample
 from cpdispatch.predict.forest import FEWEST
+from cpdispatch.predict.guard import Guard
 from cpdispatch.predict.last import Last2
 from cpdispatch.predict.mixture import SOURCES, UPPER_SOURCES, Mixture, Weights
 from cpdispatch.simulator import simulate
@@ -238,6 +239,9 @@ class Hears(Says):
     def refresh(self, job: Job, elapsed_s: int) -> float:
         return 2 * elapsed_s
 
+    def refresh_upper(self, job: Job, elapsed_s: int) -> float:
+        return 3 * elapsed_s
+
 
 def test_its_predictor_hears_of_starts_and_ends_and_is_asked_about_jobs_that_run() -> None:
     hears = Hears()
@@ -245,10 +249,17 @@ def test_its_predictor_hears_of_starts_and_ends_and_is_asked_about_jobs_that_run
     mixture.start(JOB, 5)
     mixture.learn(JOB, 7)
     assert (hears.started, hears.learned) == ([(JOB.id, 5)], [(JOB.id, 7)])
-    assert mixture.refresh(JOB, 50) == 100
+    assert (mixture.refresh(JOB, 50), mixture.refresh_upper(JOB, 50)) == (100, 150)
     alone = Mixture(Says(lie))
     alone.start(JOB, 5)
-    assert alone.refresh(JOB, 50) == JOB.requested_s
+    assert alone.refresh(JOB, 50) == alone.refresh_upper(JOB, 50) == JOB.requested_s
+
+
+def test_what_a_job_does_not_exceed_is_asked_anew_when_it_has_outlived_a_test() -> None:
+    assert Guard(Mixture(Hears())).outlived(JOB, 50, 60, 70) == (100, 150)
+    asked_once = Guard(Says(lie))
+    assert asked_once.outlived(JOB, 50, 60, 70) == (60, 70)
+    assert asked_once.outlived(JOB, 65, 60, 70) == (JOB.requested_s, JOB.requested_s)
 
 
 @pytest.mark.parametrize("predictor", [Mixture(Last2()), Mixture(Says(lie))])

@@ -47,13 +47,13 @@ def same_schedule(
         assert (int(sim.records.start_s[row]), placed) == (start, nodes if start >= 0 else {}), row
 
 
-policies = st.sampled_from(sorted(plain.KEYS))
+policies = st.sampled_from([*sorted(plain.KEYS), "priority"])
 
 
 @st.composite
 def cases(draw: st.DrawFn, upper_bounds: bool = False) -> tuple[Workload, System]:
     system = draw(systems(max_nodes=5))
-    return draw(workloads(system, upper_bounds=upper_bounds)), system
+    return draw(workloads(system, upper_bounds=upper_bounds, tiers=True)), system
 
 
 @settings(max_examples=700)

@@ -170,6 +170,31 @@ def test_a_click_on_a_bar_and_a_search_show_a_job_s_life(shown: Any, saf: Run) -
     assert "has no job 99999" in shown.inner_text("#life")
 
 
+def test_a_life_says_when_there_was_room_first(shown: Any, saf: Run) -> None:
+    """Against a count second by second, of every job that waited."""
+    jobs = saf.jobs
+    held = np.zeros(int(jobs["end"].max()) + 1, dtype=np.int64)
+    for job in jobs.itertuples():
+        held[job.start : job.end] += job.units
+    none = rooms = 0
+    for row, job in enumerate(jobs.itertuples()):
+        if job.start == job.submit:
+            continue
+        fits = held[job.submit : job.start] + job.units <= 8
+        found = shown.evaluate(f"firstRoom(runs[1], {row})")
+        if not fits.any():
+            assert found is None
+            none += 1
+            continue
+        first = int(np.argmax(fits))
+        length = int(np.argmin(fits[first:])) or len(fits) - first
+        begin = job.submit + first - int(jobs["submit"].min())
+        assert found == [begin, begin + length]
+        rooms += 1
+    assert none > 10
+    assert rooms > 10
+
+
 def test_light_and_dark_follow_the_system_and_the_switch(shown: Any) -> None:
     def ground() -> str:
         return str(shown.evaluate("getComputedStyle(document.body).backgroundColor"))

@@ -13,12 +13,28 @@ from hypothesis import strategies as st
 
 from cpdispatch import verify
 from cpdispatch.errors import DecisionError, InterruptedRunError, UsageError
-from cpdispatch.events import DRAIN, FAIL, JOIN, LEAVE, REPAIR, UNDRAIN, Event, Events, Row, read
+from cpdispatch.events import (
+    CAPACITY,
+    DRAIN,
+    FAIL,
+    JOIN,
+    LEAVE,
+    REPAIR,
+    UNDRAIN,
+    CapacityRow,
+    Checkpoints,
+    Event,
+    Events,
+    Row,
+    read,
+)
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import CHECKPOINT, finished
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
+from cpdispatch.workloads import prepare
+from cpdispatch.workloads.table import from_table
 from tests.oracles.plain_events import expected_everywhere, replay
 from tests.simulator.cases import Row as JobRow
 from tests.simulator.cases import starting, workload
@@ -34,9 +50,11 @@ def happen(*rows: tuple[int, str, str], requeue: str = "") -> Events:
 
 
 def of(events: list[Event], requeue: str = "") -> Events:
-    return happen(
-        *((e.time_s, e.kind, " ".join(map(str, e.nodes))) for e in events), requeue=requeue
-    )
+    rows: list[Row] = []
+    for k, e in enumerate(events):
+        row = (k + 2, e.time_s, e.kind, " ".join(map(str, e.nodes)))
+        rows.append(CapacityRow(*row, e.capacity) if e.kind == CAPACITY else Row(*row))
+    return Events(("case.csv",), tuple(rows), requeue=requeue)
 
 
 def restartable(log: Workload, which: list[int]) -> Workload:
@@ -175,6 +193,141 @@ def test_a_node_that_joins_first_is_not_there_before(tmp_path: Path) -> None:
     assert again.happened == made.happened
 
 
+GPUS = System("gpus", ("core", "gpu"), (NodeGroup("node", 2, (4, 2)),))
+
+
+def resized(*rows: tuple[int, str, dict[str, int]]) -> Events:
+    return Events(
+        ("case.csv",),
+        tuple(
+            CapacityRow(k + 2, at, CAPACITY, nodes, tuple(has.items()))
+            for k, (at, nodes, has) in enumerate(rows)
+        ),
+    )
+
+
+def on_gpus(rows: list[tuple[int, int, int, int]]) -> Workload:
+    """Jobs of one unit: submission, runtime, cores, GPUs."""
+    log, _ = prepare(from_table({
+        "id": np.arange(1, len(rows) + 1), "units": 1,
+        **{name: np.array([row[k] for row in rows])
+           for k, name in enumerate(("submit", "runtime", "core", "gpu"))},
+    }), GPUS)  # fmt: skip
+    return log
+
+
+def test_a_gpu_that_fails_stops_the_job_that_has_no_room_any_more(tmp_path: Path) -> None:
+    log = on_gpus([(0, 100, 1, 1), (1, 100, 1, 1), (2, 100, 1, 2), (3, 10, 1, 0)])
+    events = resized((50, "0", {"gpu": 1}), (90, "0", {"gpu": 2}))
+    made = simulate(log, GPUS, "easy", events=events)
+    # On node 0 the job that started first stays, the other one waits for a GPU.
+    assert attempts(made) == [(2, 1, 50)]
+    assert times(made) == [(0, 100), (90, 190), (2, 102), (3, 13)]
+    assert made.verify() == []
+    spoiled(
+        made, Kind.CAPACITY, job_table=poked(poked(made.job_table, "start", 1, 60), "end", 1, 160)
+    )
+    happened = made.happened or ()
+    spoiled(made, Kind.RESTART, happened=happened[1:])
+    spoiled(
+        made, Kind.RESTART, happened=(replace(happened[0], capacity=(("gpu", 2),)), happened[1])
+    )
+    found = made.explain(2).stretches
+    assert {kind for stretch in found for kind in stretch.lacking} <= {"gpu"}
+    finished(made, tmp_path)
+    loaded = Run.load(tmp_path)
+    assert loaded.happened == made.happened
+    assert loaded.verify() == []
+    again = simulate(log, GPUS, "easy", events=read(str(tmp_path / "events.csv")))
+    assert again.job_table.equals(made.job_table)
+
+
+def test_a_job_that_asks_for_what_is_gone_waits_and_blocks_nobody() -> None:
+    log = on_gpus([(0, 100, 1, 2), (5, 10, 4, 0), (6, 10, 4, 0)])
+    for dispatcher in ("easy", "conservative", "hcp:limit=0.05"):
+        events = resized((0, "0-1", {"gpu": 1}), (60, "1", {"gpu": 2}))
+        made = simulate(log, GPUS, dispatcher, events=events)
+        assert times(made) == [(60, 160), (5, 15), (6, 16)], dispatcher
+        assert made.verify() == []
+    stays = simulate(log, GPUS, "easy", events=resized((0, "0-1", {"gpu": 1})))
+    assert stays.jobs["start"].tolist()[0] == -1
+    assert stays.verify() == []
+    spoiled(stays, Kind.NEVER_STARTED, happened=())
+
+
+def test_the_checker_reports_a_stop_that_the_lost_capacity_did_not_need() -> None:
+    log = on_gpus([(0, 100, 1, 1), (1, 100, 1, 1)])
+    made = simulate(log, GPUS, "easy", events=resized((50, "0", {"gpu": 0})))
+    assert len(attempts(made)) == 2
+    half = replace((made.happened or ())[0], capacity=(("gpu", 1),))
+    spoiled(made, Kind.RESTART, happened=(half,))
+
+
+def saving(events: Events, every_s: int, cost_s: int = 0) -> Events:
+    return replace(events, checkpoints=Checkpoints(every_s, cost_s))
+
+
+def test_a_job_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    rows, fail = [(0, 1, 100, 100)], happen((60, FAIL, "0"), (70, REPAIR, "0"))
+    free = run(rows, saving(fail, 25))
+    # 50 s are kept, 10 s are lost, and 50 s are left.
+    assert attempts(free) == [(1, 0, 60)]
+    assert times(free) == [(60, 110)]
+    assert free.metrics["wasted_processor_s"] == 10
+    assert free.metrics["wait_s_mean"] == 10
+    assert free.metrics["utilisation"] == pytest.approx(100 / (4 * 110))
+    # Four of the five parts of 20 s are followed by a checkpoint of 5 s: 120 s in all.
+    made = run(rows, saving(fail, 20, 5), kill_at_limit=True)
+    assert times(made) == [(60, 130)]
+    assert made.jobs["runtime_s"].tolist() == [120]
+    assert made.metrics["wasted_processor_s"] == 10
+    spoiled(made, Kind.RESTART, attempt_table=poked(made.attempt_table, "saved_s", 0, 25))
+    spoiled(made, Kind.DURATION, job_table=poked(made.job_table, "end", 0, 129))
+    about = made.about["events"] | {"checkpoints": {"every_s": 30, "cost_s": 5}}
+    spoiled(made, Kind.RESTART, about=made.about | {"events": about})
+    finished(made, tmp_path)
+    loaded = Run.load(tmp_path)
+    assert loaded.verify() == []
+    assert loaded.metrics == pytest.approx(made.metrics, nan_ok=True)
+
+
+def test_what_a_job_kept_is_lost_when_it_ends_as_failed() -> None:
+    rows = [
+        (t, kind, "all") for k in range(6) for t, kind in ((10 * k + 8, FAIL), (10 * k + 9, REPAIR))
+    ]
+    made = run([(0, 4, 100, 60)], saving(happen(*rows), 5))
+    assert made.jobs["failed"].tolist() == [True]
+    assert made.metrics["wasted_processor_s"] == 4 * (8 + 5 * 9)
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.integers(1, 20), st.integers(0, 4), st.booleans())
+def test_every_schedule_with_checkpoints_is_sound(
+    trigger: str, data: st.DataObject, every_s: int, cost_s: int, limit: bool
+) -> None:
+    log, system, events, requeue = data.draw(cases())
+    dispatcher = data.draw(st.sampled_from(["easy", "conservative", "best", "sjf"]))
+    made = simulate(
+        log, system, dispatcher, predictor="walltime", trigger=trigger, kill_at_limit=limit,
+        events=saving(of(events, requeue), every_s, cost_s),
+    )  # fmt: skip
+    assert made.verify() == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data(), st.integers(1, 20), st.integers(0, 4))
+def test_easy_with_checkpoints_is_its_plain_twin(
+    data: st.DataObject, every_s: int, cost_s: int
+) -> None:
+    log, system, events, requeue = data.draw(cases())
+    made = simulate(log, system, "easy", events=saving(of(events, requeue), every_s, cost_s))
+    choice = verify.Service((), None, requeue).may_requeue(log.table.restartable == 1)  # type: ignore[arg-type]
+    twin = replay(log, system, events, choice.tolist(), (every_s, cost_s))
+    found = made.jobs[["start", "end", "requeued"]].to_numpy().T.tolist()
+    assert found == expected_everywhere(twin).tolist()
+
+
 def test_the_checker_reports_a_start_on_a_drained_node() -> None:
     made = run([(0, 4, 10, 10), (5, 1, 10, 10)], happen((2, DRAIN, "0-1"), (50, UNDRAIN, "0-1")))
     assert made.jobs["nodes"].tolist()[1] == [2]
@@ -250,18 +403,44 @@ def failures(draw: st.DrawFn, nodes: int, last_s: int = 80) -> list[Event]:
 
 
 @st.composite
+def changes(draw: st.DrawFn, system: System, last_s: int = 80) -> list[Event]:
+    """Nodes that lose resources and get some back, in order; none loses all."""
+    found = []
+    for node in range(system.nodes):
+        has = system.capacity[node].tolist()
+        for at in sorted(draw(st.sets(st.integers(0, last_s), max_size=3))):
+            amounts = [draw(st.integers(0, most)) for most in has]
+            if not any(amounts):
+                amounts = has
+            pairs = tuple(zip(system.resources, amounts, strict=True))
+            if any(amounts):
+                found.append(Event(at, CAPACITY, (node,), capacity=pairs))
+    return sorted(found, key=lambda event: event.time_s)
+
+
+@st.composite
 def cases(draw: st.DrawFn) -> tuple[Workload, System, list[Event], str]:
     system = draw(systems())
     log = draw(workloads(system))
+    happens = draw(failures(system.nodes)) + draw(changes(system))
+    happens.sort(key=lambda event: event.time_s)
     which = draw(st.lists(st.integers(0, 1), min_size=len(log), max_size=len(log)))
     return (
-        restartable(log, which), system, draw(failures(system.nodes)),
+        restartable(log, which), system, happens,
         draw(st.sampled_from(["", "all", "none", "restartable"])),
     )  # fmt: skip
 
 
 RULES = ["easy", "easy-spf-saf", "easy:depth=2", "easy:allocate=best-fit", "conservative", "fifo",
          "sjf", "prb", "best", "easy:wait=0.5", "reject"]  # fmt: skip
+
+
+def test_waits_are_bounded_where_no_node_has_a_processor_at_first() -> None:
+    log = on_gpus([(0, 5, 0, 1), (0, 5, 1, 0)])
+    events = resized((0, "0-1", {"core": 0}), (20, "0-1", {"core": 4}))
+    made = simulate(log, GPUS, "easy-saf-saf:wait=0.6", events=events)
+    assert made.verify() == []
+    assert times(made) == [(0, 5), (20, 25)]
 
 
 @pytest.mark.parametrize("trigger", ["instant", "event"])
@@ -322,7 +501,8 @@ def test_conservative_keeps_its_promises_until_a_node_is_lost(
     log, system, events, requeue = case
     log = replace(log, runtime_s=np.minimum(log.runtime_s, log.table.requested_s))
     promised: dict[int, int] = {}
-    first_s = min((e.time_s for e in events if e.kind in (FAIL, DRAIN, LEAVE)), default=2**62)
+    lost = (FAIL, DRAIN, LEAVE, CAPACITY)
+    first_s = min((e.time_s for e in events if e.kind in lost), default=2**62)
 
     class Noted:
         name = "noted"
@@ -361,10 +541,11 @@ def test_a_run_with_events_is_resumed_to_the_same_bytes(
     log = workload([(7 * k, 1 + k % 4, 100, 20 + 31 * k % 90) for k in range(120)])
     if events == "file":
         file = tmp_path / "events.csv"
-        rows = ["100,fail,1", "150,repair,1", "400,fail,0 2-3", "460,repair,0 2-3"]
-        file.write_text("\n".join(["time,kind,nodes", *rows]))
+        rows = ["100,fail,1,", "150,repair,1,", "400,fail,0 2-3,", "460,repair,0 2-3,"]
+        rows += ["500,capacity,1,core=1"]
+        file.write_text("\n".join(["time,kind,nodes,capacity", *rows]))
         events = str(file)
-    how: dict[str, Any] = {"events": events}
+    how: dict[str, Any] = {"events": read(events, checkpoints="every=30s,cost=2s")}
     whole = simulate(log, FOUR, "conservative", **how)
     finished(whole, tmp_path / "whole")
     folder = tmp_path / "parts"
@@ -464,15 +645,6 @@ def test_the_checker_reports_a_job_that_waits_in_the_end_though_its_nodes_are_th
 # ------------------------------------------------------------------------------- what is refused
 
 
-def test_what_events_exclude_is_refused_before_the_run() -> None:
-    log, events = workload([(0, 1, 10, 10)]), happen((2, FAIL, "3"))
-    for how in ({"idempotent": True}, {"restart_cost_s": 5}):
-        with pytest.raises(UsageError, match=r"events|predictor"):
-            simulate(log, FOUR, "easy", events=events, **how)
-    with pytest.raises(UsageError, match="makes test runs"):
-        simulate(log, FOUR, "easy:test=120", events=events)
-
-
 def test_a_dispatcher_that_uses_a_node_that_is_down_is_told_so() -> None:
     class Careless:
         name = "careless"
@@ -482,15 +654,3 @@ def test_a_dispatcher_that_uses_a_node_that_is_down_is_told_so() -> None:
 
     with pytest.raises(DecisionError, match="down"):
         simulate(workload([(5, 1, 9, 9)]), FOUR, Careless(), events=happen((2, FAIL, "0")))
-
-
-def test_best_makes_no_tests_where_events_happen() -> None:
-    rows = [(k, 1 + k % 2, 900 + 40 * k, 5 + 9 * (k % 60)) for k in range(40)]
-    log, quiet = restartable(workload(rows), [1] * 40), happen((5000, FAIL, "0"))
-    made = simulate(log, FOUR, "best", predictor="walltime", events=quiet)
-    without = simulate(log, FOUR, "best:test=off", predictor="walltime", events=quiet)
-    tested = simulate(log, FOUR, "best", predictor="walltime")
-    assert made.verify() == []
-    assert "test_s" not in made.about
-    assert "test" in tested.jobs
-    assert made.jobs["start"].equals(without.jobs["start"])

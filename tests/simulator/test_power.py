@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,8 +19,10 @@ from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.simulator.simulation import OVER_CAP, Simulation
-from cpdispatch.system import NodeGroup, System, find, from_file, system_as_dict
+from cpdispatch.system import NodeGroup, System, SystemFile, find, from_file, system_as_dict
 from cpdispatch.verify import Kind
+from cpdispatch.workloads import prepare
+from cpdispatch.workloads.table import from_table
 from tests.simulator.cases import Row, workload
 from tests.strategies import systems, workloads
 
@@ -48,8 +51,11 @@ def drawn_at(run: Run, second: int) -> int:
     system, total = run.system, 0
     for job in run.jobs.to_dict("records"):
         if job["start"] >= 0 and job["start"] <= second < job["end"]:
-            unit = sum(job[f"request_{n}"] * system.watts.get(n, 0) for n in system.resources)
-            total += job["units"] * unit
+            for node, units in zip(job["nodes"], job["node_units"], strict=True):
+                here = system.group_watts.get(system.groups[system.group_of[node]].site_name, {})
+                for name in system.resources:
+                    watts = here.get(name, system.watts.get(name, 0))
+                    total += units * job[f"request_{name}"] * watts
     return total + sum(g.nodes * system.idle_watts.get(g.name, 0) for g in system.groups)
 
 
@@ -110,14 +116,21 @@ def powered(draw: st.DrawFn) -> tuple[System, Workload, Steps]:
         system.resources[0]: draw(st.integers(1, 4))
     }
     idle = {group.name: draw(st.integers(0, 3)) for group in system.groups}
-    system = replace(system, watts=watts, idle_watts=idle)
+    here = {
+        group.name: {
+            name: draw(st.integers(0, 6)) for name in system.resources if draw(st.booleans())
+        }
+        for group in system.groups
+        if draw(st.booleans())
+    }
+    system = replace(system, watts=watts, idle_watts=idle, group_watts=here)
     most = int(system.total @ np.array(system.unit_watts))
     times = sorted({0, *draw(st.lists(st.integers(1, 60), max_size=4))})
     values = [system.idle_total + draw(st.integers(most // 4, most)) for _ in times]
     return system, draw(workloads(system, max_jobs=12)), cap(*zip(times, values, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(
     powered(),
     st.sampled_from(["easy", "easy-saf-spf", "conservative", "sjf", "fifo", "prb", "hcp:cp=off"]),
@@ -132,6 +145,56 @@ def test_no_dispatcher_exceeds_a_cap_at_any_second(
     for second in range(int(run.jobs["end"].max()) + 1):
         assert drawn_at(run, second) <= given.at(second)
     assert run.verify() == []
+
+
+KINDS = System(
+    "kinds", ("core", "gpu"), (NodeGroup("old", 2, (4, 1)), NodeGroup("new", 2, (4, 1))),
+    watts={"core": 1, "gpu": 10}, idle_watts={"old": 2, "new": 3}, group_watts={"new": {"gpu": 40}},
+)  # fmt: skip
+
+
+def test_a_gpu_draws_what_its_group_says() -> None:
+    assert KINDS.unit_watts == (1, 40)
+    columns = {"id": [1, 2, 3], "submit": [0, 0, 0], "runtime": [10, 10, 10], "units": [1, 1, 2]}
+    columns |= {"core": [1, 1, 4], "gpu": [1, 1, 1]}
+    jobs, _ = prepare(from_table({name: np.array(of) for name, of in columns.items()}), KINDS)
+    run = simulate(jobs, KINDS, "easy")
+    # The first two hold the old GPUs, the third the new ones.
+    assert run.jobs["energy_j"].tolist() == [110, 110, 10 * 2 * (4 + 40)]
+    assert run.metrics["power_w_max"] == 10 + 22 + 88
+    assert run.verify() == []
+    # A job that has not started counts as if it were on new nodes, one that runs as it is.
+    capped = simulate(jobs, KINDS, "easy", power_cap=10 + 88)
+    assert starts(capped) == [0, 0, 10]
+    assert capped.verify() == []
+    tight = simulate(jobs, KINDS, "easy", power_cap=10 + 87)
+    assert starts(tight) == [0, 0, -1]
+    assert tight.verify() == []
+    (found,) = verify.run(run.jobs, KINDS, power_cap=[[0, 10 + 109]])
+    assert found.text.startswith("120 W are drawn at 0, 119 W are allowed")
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ({"group_watts": {"fat": {"core": 1}}}, "group_watts.fat: no such group"),
+        ({"group_watts": {"old": {"cor": 1}}}, "group_watts.old.cor: no such resource type"),
+        ({"group_watts": {"old": {"core": -1}}}, "group_watts.old.core: must be 0 or more"),
+        ({"watts": {}}, "group_watts: it is not stated what a unit draws elsewhere"),
+        ({"off_watts": {"old": 3}}, "off_watts.old: more than the 2 W of an idle node"),
+        ({"wake_s": {"old": 0}}, "wake_s.old: must be 1 or more"),
+    ],
+)
+def test_wrong_watts_of_groups_are_one_clear_error(what: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        replace(KINDS, **what)  # type: ignore[arg-type]
+
+
+def test_watts_of_groups_are_kept_in_a_file() -> None:
+    whole = replace(KINDS, off_watts={"old": 1}, wake_s={"new": 60})
+    assert system_as_dict(from_file(msgspec.convert(system_as_dict(whole), SystemFile))) == (
+        system_as_dict(whole)
+    )
 
 
 def test_a_schedule_above_the_cap_is_told_with_its_jobs() -> None:
@@ -360,10 +423,26 @@ def test_the_command_tells_energy_and_keeps_the_cap(
     assert "within 5% of the cap" in shown
     assert cli.run(["verify", "--run", str(out)]) == 0
     capsys.readouterr()
-    assert cli.run(["explain", str(out), "--job", "3"]) != 0
-    assert "the run had a power cap" in capsys.readouterr().err
+    assert cli.run(["explain", str(out), "--job", "3"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "the power cap: less was left than the 10 W that it draws" in told
     with pytest.raises(CpdispatchError, match="another run"):
         simulate_again(jobs, system, out)
+
+
+def test_a_wait_for_power_is_told_as_one() -> None:
+    # Power for two jobs at a time until 150, and for one from then on, which job 2 would live to
+    # see if it started when job 3 ends.
+    rows = [(0, 1, 100, 100), (0, 1, 120, 120), (0, 1, 60, 60), (0, 4, 9, 9)]
+    given = cap((0, IDLE + 20), (150, IDLE + 10))
+    run = simulate(workload(rows), FOUR, "sjf", power_cap=given)
+    assert starts(run) == [0, 100, 0, -1]
+    (stretch,) = run.explain(2).stretches
+    assert (stretch.cause, stretch.from_s, stretch.until_s) == ("limit", 0, 100)
+    assert stretch.lacking == ("the power cap: less was left than the 10 W that it draws",)
+    assert run.explain(3).stretches == ()
+    free = simulate(workload(rows[:2]), FOUR, "sjf", power_cap=IDLE + 40)
+    assert free.explain(1).stretches == ()
 
 
 def simulate_again(jobs: Path, system: Path, out: Path) -> None:

@@ -20,7 +20,7 @@ from cpdispatch.errors import InputError, InterruptedRunError, UsageError
 from cpdispatch.instance import Starvation
 from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
-from cpdispatch.simulator.replay import CHECKPOINT, _Replay, claim, finished
+from cpdispatch.simulator.replay import CHECKPOINT, LOG, _Replay, claim, finished
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads.generate import eurora_sample
 
@@ -167,7 +167,7 @@ simulate(eurora_sample(400, seed=1), NAMED["eurora"], "easy",
 def test_a_run_that_was_killed_resumes_to_the_same_result(sample: Workload, tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKPOINT]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKPOINT, LOG]
     steps = []
     resumed = simulate(
         sample, EURORA, "easy", watch=Watch(folder=tmp_path, resume=True, seen=steps.append)
@@ -367,7 +367,7 @@ def test_the_schedule_as_swf_holds_waits_and_runtimes(sample: Workload, tmp_path
         ("notes", {"dropped": "many"}, "field notes"),
         ("seconds", "long", r"run\.json: field seconds: .*found 'long'"),
         ("dependencies", True, r"jobs\.parquet: field preceding: the table lacks the column"),
-        ("idempotent", True, r"jobs\.parquet: field lost_start: the table lacks the column"),
+        ("restarts", True, r"jobs\.parquet: field lost_start: the table lacks the column"),
     ],
 )
 def test_a_run_json_that_is_none_is_one_clear_error(
@@ -442,3 +442,22 @@ def test_a_named_dispatcher_is_put_together_once(monkeypatch: pytest.MonkeyPatch
         made.clear()
         simulate(eurora_sample(20), EURORA, "easy", compiled=compiled)
         assert len(made) == 1
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("name", "goes_by"),
+    [
+        ("easy-priority-spf", True), ("easy:backfill=priority", True), ("easy-spf-spf", False),
+        ("hcp:objective=priority_wait,cp=off", True),
+    ],
+)  # fmt: skip
+def test_a_priority_that_no_job_has_is_told(name: str, goes_by: bool, compiled: bool) -> None:
+    jobs = eurora_sample(20)
+    told = f"dispatcher {name}, jobs without the priority that it goes by"
+    run = simulate(jobs, EURORA, name, compiled=compiled)
+    assert run.about["notes"].get(told) == (20 if goes_by else None)
+    columns = list(jobs.table.columns)
+    columns[Column.PRIORITY] = np.arange(20)
+    given = replace(jobs, table=JobTable(columns, jobs.table.labels))
+    assert told not in simulate(given, EURORA, name, compiled=compiled).about["notes"]

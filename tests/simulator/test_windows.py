@@ -43,7 +43,7 @@ RULES = st.fixed_dictionaries(
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Workload, System]:
     system = System.pool(draw(st.integers(1, 9))) if draw(st.booleans()) else draw(systems())
-    return draw(workloads(system, max_jobs=30)), system
+    return draw(workloads(system, max_jobs=30, tiers=True)), system
 
 
 def parts(workload: Workload, system: System, jobs: int) -> Iterator[tuple[Workload, System]]:

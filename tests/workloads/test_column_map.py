@@ -92,6 +92,31 @@ def test_parquet_comes_to_the_same_as_csv(written: tuple[Path, Path], tmp_path: 
     assert one.left_out == other.left_out
 
 
+PUBLISHED = {
+    # documentation/job_features.md of PM100-data
+    "pm100": "cores_per_task eligible_time end_time group_id job_id job_state nodes num_cores_req "
+    "num_cores_alloc num_gpus_req num_gpus_alloc num_nodes_req num_nodes_alloc mem_req mem_alloc "
+    "num_tasks partition priority qos req_nodes run_time shared start_time submit_time time_limit "
+    "user_id power_consumption",
+    # docs/feature_list.csv of F-DATA
+    "fdata": "jid usr jnam cnumr cnumat cnumut nnumr adt qdt schedsdt deldt ec elpl sdt edt nnuma "
+    "nnumu mszl pri econ avgpcon msza jobenv_req freq_req freq_alloc duration",
+    # Lassen-Supercomputer-Job-Dataset/README.md of LAST
+    "lassen": "allocation_id primary_job_id launch_node_name isolated_cores user_flags "
+    "system_flags ssd_min ssd_max num_nodes num_processors num_gpus projected_memory type job_type "
+    "hashed_user_id hashed_user_group_id begin_time end_time exit_status job_submit_time queue "
+    "requeue time_limit smt_mode core_blink",
+}
+"""Names of columns as they were published with the data."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_bundled_map_names_columns_that_were_published(name: str) -> None:
+    form = column_map.load(name)
+    amounts = {a.column for a in form.resources.values() if a.column}
+    assert {*form.columns.values(), *amounts} <= {*PUBLISHED[name].split()}
+
+
 @pytest.mark.parametrize("name", column_map.bundled())
 def test_a_bundled_map_reads_a_table_with_its_columns(name: str, tmp_path: Path) -> None:
     form = column_map.load(name)

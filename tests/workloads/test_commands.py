@@ -185,7 +185,7 @@ def test_a_missing_matplotlib_is_told_before_there_is_any_work(
         (["resample", "LOG", "--weeks", "0"], "weeks 0: 1 to 100000 can be made"),
         (["generate", "LOG", "--jobs", "9", "--out", "new.txt"], "new.txt: unknown extension"),
         (["generate", "LOG", "--jobs", "9", "--out", "new.parquet.gz"], "unknown extension"),
-        (["generate", "LOG", "--jobs", "9", "--plot", "new.bmp"], "pictures are .png, .svg, .pdf"),
+        (["generate", "LOG", "--jobs", "9", "--plot", "new.bmp"], "pictures are .svg, .pdf, .png"),
         (["generate", "none.swf", "--jobs", "9"], "none.swf: no such file"),
         (["generate", "LOG", "--jobs", "9", "--kind", "batch"], "are for lublin, not for"),
         (

@@ -120,7 +120,10 @@ def test_the_sample_is_the_same_everywhere() -> None:
     sample = eurora_sample()
     assert len(sample) == 5000
     assert not sample.table.restartable.any()
-    block = np.delete(sample.table.block, Column.RESTARTABLE, axis=0)
+    assert not sample.table.priority.any()
+    block = np.delete(
+        sample.table.block, [Column.RESTARTABLE, Column.PRIORITY, Column.TIER], axis=0
+    )
     content = block.tobytes() + sample.runtime_s.tobytes()
     content += repr(sorted(sample.table.labels.items())).encode()
     assert hashlib.sha256(content).hexdigest() == GOLDEN

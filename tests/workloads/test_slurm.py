@@ -127,6 +127,130 @@ def test_summer_time_is_heeded() -> None:
     assert values.time_s("2026-03-29T03:00:00", berlin) - winter == 1
 
 
+# ------------------------------------------------------------------------ terms of the records
+
+FOUR_NODES = "".join(
+    f"NodeName=n{k} CPUTot=8 RealMemory=16000 Partitions=main State=IDLE\n" for k in range(4)
+)
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Callable[..., tuple[Path, ...]]:
+    """Dumps of four nodes and of other things that scontrol shows."""
+
+    def write(*others: str) -> tuple[Path, ...]:
+        paths = [tmp_path / f"dump{k}.txt" for k in range(len(others) + 1)]
+        for path, text in zip(paths, (FOUR_NODES, *others), strict=True):
+            path.write_text(text)
+        return tuple(paths)
+
+    return write
+
+
+def test_priorities_arrays_and_begin_times_of_the_records_are_heeded(tmp_path: Path) -> None:
+    names = [*NAMES, "Priority"]
+    rows = [
+        record(JobID="20_1", JobIDRaw="21", SubmitLine="sbatch --array=1-9%2 a.sh") | {
+            "Priority": "500"},
+        record(JobID="20_2", JobIDRaw="22", SubmitLine="sbatch -a 1-9%2 a.sh") | {"Priority": ""},
+        record(JobID="30_[1-5%3]", JobIDRaw="30", State="PENDING", Start="Unknown") | {
+            "Priority": "7"},
+        record(JobID="30_6", JobIDRaw="36", Eligible="2026-11-20T08:30:00") | {
+            "Priority": "9999999999"},
+    ]  # fmt: skip
+    found = slurm.read([dump(tmp_path / "sacct.psv", *rows, names=names)])
+    workload = found.workload
+    assert workload.table.priority.tolist() == [500, 0, 2**32 - 1]
+    of, arrays = workload.term("array")
+    assert [arrays[k] for k in of] == ["20", "20", "30"]
+    assert workload.array_limit().tolist() == [2, 2, 3]
+    assert workload.begin_s is not None
+    assert (workload.begin_s - workload.table.submit_s).tolist()[2] == 1800
+    assert (workload.begin_s[:2] == -1).all()
+    assert any(text.startswith("1 jobs were held") for text in found.told)
+
+
+def test_licences_of_the_records_are_those_of_the_cluster_or_the_largest_use(
+    read: Callable[..., Any], there: Callable[..., tuple[Path, ...]]
+) -> None:
+    rows = [
+        record(JobID="1", JobIDRaw="1", AllocTRES="cpu=1,node=1,license/matlab=2"),
+        record(JobID="2", JobIDRaw="2", SubmitLine="sbatch -L matlab:3,ansys a.sh"),
+    ]
+    assert read(*rows, system=there()).system.licences == {"ansys": 1, "matlab": 5}
+    told = there("LicenseName=matlab\n    Total=10 Used=0 Free=10 Remote=no\n")
+    found = read(*rows, system=told)
+    assert found.system.licences == {"ansys": 1, "matlab": 10}
+    of, texts = found.workload.term("licences")
+    assert [texts[k] for k in of] == ["matlab:2", "matlab:3 ansys:1"]
+    config = "Configuration data as of 2026-11-20T17:00:00\nLicenses = matlab:2,idl:4\n"
+    small = read(*rows, system=there(config))
+    assert small.system.licences == {"ansys": 1, "idl": 4, "matlab": 3}
+    assert any("more of a licence than the dump says" in note for note in small.notes)
+
+
+def test_the_configuration_says_whether_jobs_have_whole_nodes_and_memory(
+    read: Callable[..., Any], there: Callable[..., tuple[Path, ...]]
+) -> None:
+    config = (
+        "Configuration data as of 2026-11-20T17:00:00\nLicenses                = (null)\n"
+        "SelectType              = select/{}\nSelectTypeParameters    = {}\n"
+    )
+    shared = read(record(), system=there(config.format("cons_tres", "CR_CORE_MEMORY")))
+    assert not shared.system.partitions[0].exclusive
+    assert shared.workload.resources == ("core", "mem")
+    whole = read(record(), system=there(config.format("linear", "NONE")))
+    assert whole.system.partitions[0].exclusive
+    assert whole.workload.resources == ("core",)
+    assert any("Memory is not given to jobs" in text for text in whole.told)
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "column", "value"),
+    [
+        ("sbatch -N2 --ntasks-per-node=4 a.sh", 2, "units_per_node", 1),
+        ("sbatch --nodes=2 a.sh", 2, "nodes_min", 2),
+        ("sbatch -N 1-3 a.sh", 2, "nodes_min", 1),
+        ("sbatch --parsable -J x -N 2 a.sh", 2, "nodes_min", 2),
+        ("sbatch -J x a.sh -N 2", 2, "nodes_min", 0),
+        ("sbatch --wrap hostname -N 2", 2, "nodes_min", 0),
+        ("sbatch -H -N2 a.sh", 2, "nodes_min", 2),
+    ],
+)
+def test_the_command_line_says_how_units_are_spread(
+    read: Callable[..., Any], there: Callable[..., tuple[Path, ...]],
+    line: str, nodes: int, column: str, value: int,
+) -> None:  # fmt: skip
+    one = record(SubmitLine=line, AllocTRES=f"cpu=8,mem=8G,node={nodes}", NNodes=nodes)
+    workload = read(one, system=there()).workload
+    assert workload.table.units.tolist() == [nodes]
+    assert workload.spreads(column).tolist() == [value]
+    run = simulator.simulate(*prepare(workload, read(one, system=there()).system), "easy")
+    assert verify.run(run.jobs, run.system) == []
+    assert len(run.jobs["nodes"][0]) >= max(value, 1)
+
+
+def test_the_command_line_names_nodes_and_asks_for_whole_ones(
+    read: Callable[..., Any], there: Callable[..., tuple[Path, ...]]
+) -> None:
+    lines = [
+        "sbatch -w n[2-3] a.sh", "sbatch --exclude=n0,n1 a.sh", "sbatch -w n9 a.sh",
+        "sbatch --exclusive a.sh", "sbatch --exclusive=user a.sh",
+    ]  # fmt: skip
+    rows = [record(JobID=k, JobIDRaw=k, SubmitLine=line) for k, line in enumerate(lines, start=1)]
+    two = record(JobID=6, JobIDRaw=6, SubmitLine="sbatch -w n1 a.sh", AllocTRES="cpu=8,node=2")
+    found = read(*rows, two, system=there())
+    workload = found.workload
+    for name, wanted in (
+        ("nodelist", ["2-3", "", "", "", "", ""]), ("exclude", ["", "0-1", "", "", "", ""]),
+    ):  # fmt: skip
+        of, texts = workload.asked(name)
+        assert [texts[k] for k in of] == wanted
+    assert workload.exclusive().tolist() == [0, 0, 0, 1, 0, 0]
+    assert found.notes["lists of nodes with names that the dump does not have: not heeded"] == 1
+    assert any("fewer nodes than the job has" in note for note in found.notes)
+
+
 # --------------------------------------------------------------------------------- text of sacct
 
 
@@ -337,7 +461,7 @@ PartitionName=main
 PartitionName=gpu
    MaxTime=01:00:00
 PartitionName=debug
-   OverSubscribe=EXCLUSIVE MaxTime=00:30:00
+   PriorityJobFactor=1 PriorityTier=40 RootOnly=NO OverSubscribe=EXCLUSIVE MaxTime=00:30:00
 """
 
 
@@ -363,7 +487,7 @@ def test_partitions_and_features_of_the_dump_keep_jobs_to_nodes(tmp_path: Path) 
     assert found.nodes["name"].tolist() == ["n01", "n02", "n04", "n03"]
     assert found.system.partitions == (
         Partition("main", (0, 1, 2, 3)), Partition("gpu", (0,), 3600),
-        Partition("debug", (3,), 7200, exclusive=True), Partition("old", (0, 1, 2, 3)),
+        Partition("debug", (3,), 7200, exclusive=True, tier=40), Partition("old", (0, 1, 2, 3)),
     )  # fmt: skip
     codes, texts = found.workload.asked("features")
     assert [texts[k] for k in codes] == ["", "", "ib", "ib|a100&ib", *[""] * 5]
@@ -394,11 +518,27 @@ def test_sinfo_in_json_of_later_releases_is_read(tmp_path: Path) -> None:
         "partition": {"name": "main", "maximums": {"time": {"set": True, "number": 60}}},
         "node": {"state": ["IDLE"]},
     }  # fmt: skip
-    other = row | {"partition": {"name": "gpu", "maximums": {"time": {"infinite": True}}}}
+    other = row | {
+        "partition": {
+            "name": "gpu", "maximums": {"time": {"infinite": True}},
+            "priority": {"job_factor": 1, "tier": 5},
+        }
+    }  # fmt: skip
     path = tmp_path / "sinfo.json"
     path.write_text(json.dumps({"sinfo": [row, other]}))
     cluster = nodes.read([path])
     assert cluster.limits_s == {"main": 3600, "gpu": -1}
+    assert cluster.tiers == {"gpu": 5}
+    assert [p.tier for p in nodes.system_of(cluster, "s", path)[0].partitions] == [1, 5]
+    other["partition"]["priority"]["tier"] = 65_534
+    path.write_text(json.dumps({"sinfo": [other]}))
+    with pytest.raises(InputError, match="a priority tier of 65534, beyond 0 to 65533"):
+        nodes.read([path])
+    path.write_text("PartitionName=main\n   PriorityTier=much\n")
+    with pytest.raises(
+        InputError, match=r"sinfo\.json:1: field PriorityTier: no number from 0 to 65533"
+    ):
+        nodes.read([path])
     assert cluster.nodes["n02"] == nodes.Node(
         "n02", 16, 64000, {"gpu": 4, "gpu_a100": 4}, "ib", ("main", "gpu"), "IDLE"
     )

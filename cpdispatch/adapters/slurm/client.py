@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import socket
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ API = "v0.0.38"
 TIMEOUT_S = 30.0
 """How long an answer may take: clients of a controller that is down wait 10 s or more."""
 _TOKEN, _USER = "SLURM_JWT", "SLURM_USER"
+_UNREACHABLE = ("Unable to contact", "Socket timed out", "Connection refused", "Zero Bytes")
+"""Signs in what scontrol says that the controller was not reached."""
 _ARRAY_UPDATE = "job array update"
 
 
@@ -38,6 +42,10 @@ class RefusedError(SlurmError):
     def __init__(self, said: str, number: int = 0) -> None:
         super().__init__(said)
         self.number = number
+
+
+class DeniedError(SlurmError):
+    """Slurm does not let this user change the jobs of others."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -70,6 +78,7 @@ class Client:
     def __init__(self, path: Path, timeout_s: float = TIMEOUT_S) -> None:
         self._path = path
         self._timeout_s = timeout_s
+        self._same_cluster = False
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token := os.environ.get(_TOKEN):
             self._headers["X-SLURM-USER-TOKEN"] = token
@@ -120,6 +129,64 @@ class Client:
             When there was no answer: it may have been done.
         """
         self._asked(f"job/{quote(job, safe='')}", changes)
+
+    def requeue(self, job: str) -> None:
+        """Stop a job that runs, and queue it again, held.
+
+        The REST interface cannot: the command ``scontrol`` of the same cluster does it.
+
+        Parameters
+        ----------
+        job : str
+            Its number, or that of an array with a task, as ``12_3``.
+
+        Raises
+        ------
+        RefusedError
+            When Slurm does not do it.
+        SlurmError
+            When there was no answer: it may have been done.
+        """
+        if not self._same_cluster:
+            self._check_cluster()
+        done = self._scontrol("requeuehold", job)
+        said = done.stderr.strip() or done.stdout.strip()
+        if not done.returncode:
+            return
+        if any(sign in said for sign in _UNREACHABLE):
+            raise SlurmError(f"scontrol requeuehold {job}: {said}")
+        raise RefusedError(f"scontrol requeuehold {job}: {said or 'it failed'}")
+
+    def _check_cluster(self) -> None:
+        """See whether scontrol reaches the cluster of the socket; raise where it does not."""
+        config = self._scontrol("show", "config")
+        name = re.search(r"^ClusterName\s*=\s*(\S+)", config.stdout, re.MULTILINE)
+        if config.returncode or name is None:
+            said = config.stderr.strip() or config.stdout.strip()[:200]
+            raise SlurmError(f"scontrol show config: {said}; is SLURM_CONF that of this cluster?")
+        others = {str(job["cluster"]) for job in self.jobs() if job.get("cluster")} - {name[1]}
+        if others:
+            raise SlurmError(
+                f"scontrol speaks to the cluster {name[1]}, and {self._path} to {min(others)}: "
+                "set SLURM_CONF to the slurm.conf of the latter"
+            )
+        self._same_cluster = True
+
+    def _scontrol(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                ["scontrol", *arguments], capture_output=True, text=True, check=False,
+                stdin=subprocess.DEVNULL, timeout=self._timeout_s,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise SlurmError(
+                f"scontrol {' '.join(arguments)}: no answer within {self._timeout_s:g} s"
+            ) from error
+        except OSError as error:
+            raise SlurmError(
+                f"scontrol: {error.strerror}: test runs need this command of Slurm; install it, "
+                "or leave out test="
+            ) from error
 
     def _list(self, what: str) -> list[dict[str, Any]]:
         rows = self._asked(what).get(what)

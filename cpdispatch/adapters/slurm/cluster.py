@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cpdispatch.system import TIER_MAX, USUAL_TIER
 from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
 from cpdispatch.workloads.slurm.values import count, gpus_of_gres, nodes_in, tres
 
@@ -110,6 +111,10 @@ class Job:
         Whether it has been started in its life as far as Slurm tells.
     eligible_s : int
         Since when Slurm may start it: not held, dependencies met; 0 where it may not.
+    restartable : bool
+        Whether Slurm may queue it again: a batch job that was not submitted with ``--no-requeue``.
+    restarts : int
+        How often Slurm has queued it again.
     """
 
     key: str
@@ -146,6 +151,8 @@ class Job:
     end_s: int = 0
     ran: bool = False
     eligible_s: int = 0
+    restartable: bool = False
+    restarts: int = 0
 
     @property
     def pending(self) -> bool:
@@ -163,9 +170,14 @@ class Job:
         return self.state in _ON_NODES
 
     @property
+    def ending(self) -> bool:
+        """Whether it ends just now, or is queued again."""
+        return self.state in _ENDING
+
+    @property
     def ended(self) -> bool:
         """Whether it is over."""
-        return not self.pending and not self.running and self.state not in _ENDING
+        return not self.pending and not self.running and not self.ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +207,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition: its nodes, and how long its jobs may run; `NO_LIMIT` for as long as they do."""
+    """A partition: its nodes, and how long its jobs may run; `NO_LIMIT` for as long as they do.
+
+    Jobs of a higher tier come first.
+    """
 
     name: str
     nodes: frozenset[str]
     limit_s: int
     up: bool
     exclusive: bool
+    tier: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,12 +343,19 @@ def job_of(row: dict[str, Any]) -> Job:
         end_s,
         ran,
         max(number_of(row.get("eligible_time")) or 0, 0),
+        _true(row, "requeue") and _true(row, "batch_flag"),
+        max(number_of(row.get("restart_cnt")) or 0, 0),
     )
 
 
 def task_number(array: int, task: int) -> int:
     """A number for a task of an array that no other job has."""
     return (array << _TASK_BITS) + task
+
+
+def _true(row: dict[str, Any], name: str) -> bool:
+    """Whether a field is set: true, or a number above 0."""
+    return row.get(name) is True or (number_of(row.get(name)) or 0) > 0
 
 
 def _state(value: Any) -> str:
@@ -463,7 +486,18 @@ def _partition_of(row: dict[str, Any]) -> Partition:
         NO_LIMIT if minutes is None or minutes < 0 else minutes * 60,
         "UP" in text_of(row.get("state")).upper().split(","),
         "exclusive" in named or "exclusive_user" in named,
+        _tier_of(row),
     )
+
+
+def _tier_of(row: dict[str, Any]) -> int:
+    """The priority tier of a partition; later releases have it among its priorities."""
+    tier = number_of(row.get("priority_tier", dict_of(row, "priority").get("tier")))
+    if tier is None:
+        return USUAL_TIER
+    if not 0 <= tier <= TIER_MAX:
+        raise ValueError(f"a priority tier of {tier}, beyond 0 to {TIER_MAX}")
+    return tier
 
 
 def _blocked_of(row: dict[str, Any]) -> Blocked:

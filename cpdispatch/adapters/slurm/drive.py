@@ -7,6 +7,7 @@ the journal knows of, or has not released it. Slurm starts a job once, whoever a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from cpdispatch.adapters.slurm import guard
-from cpdispatch.adapters.slurm.client import RefusedError, SlurmError
+from cpdispatch.adapters.slurm.client import DeniedError, RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import Cluster, Job, Source, names_in, read
 from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.journal import Entry, Journal
-from cpdispatch.adapters.slurm.picture import Claim, Picture, take
+from cpdispatch.adapters.slurm.picture import Claim, Picture, Tests, take
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
+from cpdispatch.adapters.slurm.waits import Waits
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import Dispatcher
 
@@ -34,12 +36,16 @@ Without names of nodes, a job that finds no room blocks those of less priority i
 FIRST = 4_294_967_000
 """The priority of released jobs where others wait that are Slurm's own: more than Slurm gives."""
 _ROUNDS = 20
+_ENDING_S = 3
+"""How long is waited for a job that is being stopped, `_ROUNDS` times at most."""
 _MAY_START = frozenset(
     ("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin", "JobHeldUser")
 )
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
 _GONE = frozenset((2017, 2084))
 """Slurm's errors for a job that is no more: unknown, or finished."""
+_DENIED = frozenset((2002, 2010))
+"""Slurm's errors for a user who may not: access denied, or a job of another user."""
 _REFUSED = (int(Reason.NEVER_FITS), int(Reason.REJECTED))
 
 
@@ -48,6 +54,10 @@ class Slurm(Source, Protocol):
 
     def update(self, job: str, changes: Mapping[str, Any]) -> None:
         """Change a job."""
+        ...
+
+    def requeue(self, job: str) -> None:
+        """Stop a job that runs, and queue it again, held."""
         ...
 
 
@@ -69,10 +79,16 @@ class Cycle:
         Of these, the nodes that were decided where Slurm took others.
     retracted : list of str
         Released jobs that did not start, and were held again.
+    tests : dict
+        For how many seconds those of the released jobs run that were released for a test run.
+    stopped : list of str
+        Jobs that were stopped when their test was over, and are queued again.
+    went_on : list of str
+        Jobs whose test was over, and that run until they end.
     left : dict
         Why each job was left to Slurm's own scheduler.
     refused : dict
-        What Slurm said to a release.
+        What Slurm said to a release, or to the end of a test.
     unread : tuple of str
         What of Slurm's answers could not be understood.
     """
@@ -84,6 +100,9 @@ class Cycle:
     started: dict[str, list[str]] = field(default_factory=dict)
     elsewhere: dict[str, list[str]] = field(default_factory=dict)
     retracted: list[str] = field(default_factory=list)
+    tests: dict[str, int] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    went_on: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
@@ -125,6 +144,11 @@ class Driver:
         self._rules = rules
         self._durations = durations
         self._journal = Journal(folder)
+        self.waits = Waits(dispatcher, folder)
+        self.done: Cycle | None = None
+        """What the last cycle did; if it failed, before that. None if it could not read Slurm."""
+        self._may_change = False
+        self._denied: RefusedError | None = None
 
     def cycle(self, stop: Callable[[], bool] = lambda: False) -> Cycle:
         """Read Slurm, decide, release; end before the next release when ``stop`` says so.
@@ -133,39 +157,72 @@ class Driver:
         ------
         SlurmError
             When Slurm could not be read, or went away meanwhile. The next cycle goes on.
+        DeniedError
+            When Slurm lets the driver change no job: from now on new jobs are not held.
         DecisionError
             When the dispatcher failed. Nothing was released.
         """
+        self.done = None
         cluster = read(self._slurm)
-        done = Cycle(cluster.now_s, sum(job.running for job in cluster.jobs), unread=cluster.unread)
+        running = sum(job.running for job in cluster.jobs)
+        self.done = done = Cycle(cluster.now_s, running, unread=cluster.unread)
         claims = self._reconcile(cluster, done)
-        cluster = replace(cluster, jobs=tuple(self._as_submitted(job) for job in cluster.jobs))
+        lengths_s = self._lengths_s()
+        cluster = replace(
+            cluster,
+            jobs=tuple(self._as_submitted(job, job.key in lengths_s) for job in cluster.jobs),
+        )
         if self._durations is not None:
             self._durations.see(cluster)
         picture = take(
             cluster, self._wanted(cluster.now_s), claims, memory=self._rules.memory,
-            durations=None if self._durations is None else self._durations.of,
+            durations=None if self._durations is None else self._lasts_s,
+            tests=Tests(self._may_be_tested, lengths_s),
         )  # fmt: skip
+        self.waits.begin(picture.instance)
         decision = decided(self._dispatcher, picture)
-        starts = picture.starts(decision)
+        starts, tests = picture.starts(decision), picture.tests(decision)
         left = [*picture.left, *self._hopeless(picture, decision)]
         done.waiting = len(picture.jobs) - len(starts)
         if self._rules.dry:
             done.released = {job.key: list(nodes) for job, nodes in starts}
+            done.tests = tests
             done.left = {job.key: why for job, why in left}
             return done
         # Only now: where cycles fail, new jobs are Slurm's before long.
         guard.beat(self._folder, self._rules.partition)
         for job, nodes in starts:
-            self._journal.jobs[job.key] = self._entry(job, "released", list(nodes), cluster.now_s)
+            entry = self._entry(job, "released", list(nodes), cluster.now_s)
+            entry.test_s = tests.get(job.key, 0)
+            self._journal.jobs[job.key] = entry
         for job, _ in left:
             self._journal.jobs[job.key] = self._entry(job, "left", [], cluster.now_s)
+        over = picture.over(decision)
+        for job, goes_on in over:
+            entry = self._journal.jobs[job.key]
+            entry.submit_s = job.submit_s
+            if goes_on:
+                entry.state, entry.test_s = "started", 0
+                done.went_on.append(job.key)
+            else:
+                entry.state = "stopped"
         self._journal.save()
+        self.waits.save()
+        kept = {
+            share.node
+            for job, goes_on in over
+            if not goes_on and not stop() and not self._stopped(job, done)
+            for share in job.shares
+        }
         first = self._others_wait(cluster)
         for job, nodes in starts:
             changes = {"nodelist": ",".join(nodes), "hold": False}
-            if not stop() and self._changed(job, changes, done):
+            if stop() or not kept.isdisjoint(nodes):
+                continue  # it is held, and the next cycle finds it in the queue
+            if self._changed(job, changes, done):
                 done.released[job.key] = list(nodes)
+                if job.key in tests:
+                    done.tests[job.key] = tests[job.key]
                 if first:
                     self._changed(job, {"priority": FIRST}, done)
         for job, why in left:
@@ -173,6 +230,7 @@ class Driver:
                 self._changed(job, {"priority": LAST}, done)
                 done.left[job.key] = why
         self._journal.save()
+        self._check_rights()
         return done
 
     def _wanted(self, now_s: int) -> Callable[[Job], bool]:
@@ -196,16 +254,69 @@ class Driver:
             for job in cluster.jobs
         )
 
-    def _as_submitted(self, job: Job) -> Job:
-        """A job without the nodes that were chosen for it once."""
+    def _as_submitted(self, job: Job, tested: bool) -> Job:
+        """A job without the nodes that were chosen for it once, since when it was submitted."""
         entry = self._journal.jobs.get(job.key)
-        return replace(job, required=entry.required) if entry is not None and job.held else job
+        if entry is None:
+            # Queued again after a test run by a driver whose journal is lost.
+            again = job.held and job.marked and job.restarts
+            return replace(job, required=job.wished) if again else job
+        if job.held or tested:
+            job = replace(job, required=entry.required)
+        return replace(job, submit_s=entry.submit_s) if entry.submit_s else job
 
     def _entry(self, job: Job, state: Any, nodes: list[str], now_s: int) -> Entry:
         before = self._journal.jobs.get(job.key)
-        required = job.required if before is None else before.required
-        tries = 0 if before is None else before.tries
-        return Entry(state, nodes, required, now_s, tries)
+        if before is None:
+            return Entry(state, nodes, job.required, now_s)
+        return Entry(
+            state, nodes, before.required, now_s, before.tries,
+            outlived_s=before.outlived_s, submit_s=before.submit_s,
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------- test runs
+
+    def _may_be_tested(self, job: Job) -> bool:
+        entry = self._journal.jobs.get(job.key)
+        return (
+            self._rules.tests
+            and job.restartable
+            and not job.restarts
+            and (self._rules.dry or entry is None or not entry.outlived_s)
+        )
+
+    def _lengths_s(self) -> dict[str, int]:
+        """The length of the test of each job that runs, or is to run, for one."""
+        if not self._rules.tests:
+            return {}  # the dispatcher of today makes none: they run until they end
+        return {
+            key: entry.test_s
+            for key, entry in self._journal.of("released", "started", "stopped")
+            if entry.test_s
+        }
+
+    def _lasts_s(self, job: Job, limit_s: int) -> tuple[int, int]:
+        """Expected and upper duration, s; as it asks for where it has outlived what was expected.
+
+        That is what a simulation takes a job for that was stopped.
+        """
+        assert self._durations is not None
+        expected_s, upper_s = self._durations.of(job, limit_s)
+        entry = self._journal.jobs.get(job.key)
+        outlived = entry is not None and expected_s <= entry.outlived_s
+        return (limit_s, limit_s) if outlived else (expected_s, upper_s)
+
+    def _stopped(self, job: Job, done: Cycle) -> bool:
+        """Queue a job again whose test is over; one that Slurm does not stop runs until it ends."""
+        try:
+            self._slurm.requeue(job.address)
+        except RefusedError as error:
+            done.refused[job.key] = str(error)
+            entry = self._journal.jobs[job.key]
+            entry.state, entry.test_s = "started", 0
+            return False
+        done.stopped.append(job.key)
+        return True
 
     def _hopeless(self, picture: Picture, decision: Decision) -> list[tuple[Job, str]]:
         """The jobs that the dispatcher refuses for good."""
@@ -220,13 +331,32 @@ class Driver:
         try:
             self._slurm.update(job.address, changes)
         except RefusedError as error:
+            self._note(error)
             done.refused[job.key] = str(error)
             if error.number in _GONE:
                 del self._journal.jobs[job.key]
             else:
                 self._put_back(self._journal.jobs[job.key], done.now_s)
             return False
+        self._may_change = True
         return True
+
+    def _check_rights(self) -> None:
+        """Raise where Slurm has let the driver change no job, and told it that it may not."""
+        error = self._denied
+        if error is None or self._may_change:
+            return
+        guard.fall_silent(self._folder)
+        raise DeniedError(
+            f"{error}: the user as whom slurmrestd runs may not change jobs of others. New jobs "
+            "are not held from now on; those that are held stay so. Make this user an operator "
+            "(sacctmgr modify user NAME set adminlevel=operator), then start the driver again, or "
+            "hand everything back to Slurm with cpdispatch slurm drive --stop"
+        ) from error
+
+    def _note(self, error: RefusedError) -> None:
+        if error.number in _DENIED:
+            self._denied = error
 
     def _put_back(self, entry: Entry, now_s: int) -> None:
         entry.state = "queued"
@@ -260,10 +390,16 @@ class Driver:
             if not job.pending:
                 if entry.state == "released":
                     self._started(job, entry, done)
+                if entry.test_s and job.running and cluster.now_s - job.start_s >= entry.test_s:
+                    entry.outlived_s = entry.test_s
                 if job.ended:
                     del self._journal.jobs[key]
-            elif entry.state == "started" or (entry.state == "released" and not job.held):
-                requeued = entry.state == "started"
+            elif entry.state == "stopped" and job.held:
+                entry.state, entry.test_s = "queued", 0
+            elif entry.state in ("started", "stopped") or (
+                entry.state == "released" and not job.held
+            ):
+                requeued = entry.state != "released"
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
                 late |= job.reason not in _MAY_START
                 if (requeued or late) and not self._rules.dry:
@@ -298,14 +434,17 @@ class Driver:
 
     def _retract(self, job: Job, entry: Entry, done: Cycle) -> None:
         """Hold a job again that did not start, or was queued again after it had."""
+        entry.test_s = 0
         try:
             self._slurm.update(job.address, {"hold": True})
             self._slurm.update(job.address, {"nodelist": entry.required})
         except RefusedError as error:
+            self._note(error)
             # It has started, or ended, meanwhile: the next cycle sees what it is.
             done.refused[job.key] = str(error)
             self._let_run(job)
             return
+        self._may_change = True
         done.retracted.append(job.key)
         self._put_back(entry, done.now_s)
 
@@ -326,6 +465,8 @@ class Driver:
         ------
         SlurmError
             When Slurm does not answer: what is left to do is done by the next call.
+        DeniedError
+            When Slurm lets the driver change no job.
         """
         guard.fall_silent(self._folder)
         handed: list[str] = []
@@ -345,6 +486,10 @@ class Driver:
         refused: list[str] = []
         for job in read(self._slurm).jobs:
             entry = self._journal.jobs.get(job.key)
+            if entry is not None and entry.state == "stopped" and job.ending:
+                # Killing takes a while, and then it waits held.
+                refused.append(f"job {job.key} is being stopped")
+                time.sleep(_ENDING_S)
             if not job.pending or not (entry is not None or self._rules.ours(job)):
                 continue
             if job.key in before and not job.held:
@@ -358,9 +503,12 @@ class Driver:
                     self._slurm.update(job.address, {"hold": True})
                 self._slurm.update(job.address, changes)
                 handed.append(job.key)
+                self._may_change = True
             except RefusedError as error:
+                self._note(error)
                 if error.number not in _GONE:
                     refused.append(str(error))
+        self._check_rights()
         return handed, refused
 
     def _unbound(self, job: Job, entry: Entry | None) -> dict[str, Any]:

@@ -225,10 +225,13 @@ class Durations:
     def of(self, job: Job, limit_s: int) -> tuple[int, int]:
         """Expected and upper duration of a job, s, as they were predicted at its submission."""
         found = self._open.get(job.key)
+        past = _past(job, limit_s) if found is None else found.past
         if found is None:
-            found = self._submit(_past(job, limit_s), self._now_s)
-        expected_s = min(found.past.expected_s, limit_s)
-        return expected_s, min(max(found.past.upper_s, expected_s), limit_s)
+            # One that has ended is not asked about again: it would be learned twice.
+            known = self._ended.get(past.life)
+            past = known or self._submit(past, self._now_s).past
+        expected_s = min(past.expected_s, limit_s)
+        return expected_s, min(max(past.upper_s, expected_s), limit_s)
 
     def save(self) -> None:
         """Write the jobs that were seen; nothing before the first look, which reads the file."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cpdispatch.adapters.slurm.cluster import WHOLE, Cluster, Job, Source, read
-from cpdispatch.adapters.slurm.picture import Picture, take
+from cpdispatch.adapters.slurm.picture import Picture, take, tasks_busy
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
 from cpdispatch.adapters.slurm.watch import Seen, seen_of
 from cpdispatch.decision import Decision
@@ -70,7 +70,7 @@ def _not_in_queue(cluster: Cluster, picture: Picture, rules: Rules, key: str) ->
             "long array may not be among those that are looked at yet"
         )
     job = found[0]
-    who = f"Job {job.key} of {job.user}"
+    who = f"Job {key if job.tasks else job.key} of {job.user}"
     left = {each.key: why for each, why in picture.left}
     if job.running:
         nodes = ", ".join(sorted(share.node for share in job.shares))
@@ -85,6 +85,11 @@ def _not_in_queue(cluster: Cluster, picture: Picture, rules: Rules, key: str) ->
         yield f"{who} would be left to Slurm: {left[job.key]}."
     elif job.held and not rules.ours(job):
         yield f"{who} is held by its user, or by an operator ({job.reason})."
+    elif job.tasks_most and tasks_busy(cluster.jobs, job.array) >= job.tasks_most:
+        yield (
+            f"{who} waits for others of its array: {tasks_busy(cluster.jobs, job.array)} are "
+            f"started, and its limit is {job.tasks_most} at a time."
+        )
     elif job.dependency:
         yield f"{who} waits for its dependency to be met: {job.dependency}."
     else:

@@ -15,7 +15,8 @@ local function driving()
    local seconds = tonumber(file:read("*l") or "")
    local partition = file:read("*l") or ""
    file:close()
-   return seconds ~= nil and os.time() - seconds <= STALE_S, partition
+   -- One from the future is as little worth as an old one: the clock was set back.
+   return seconds ~= nil and math.abs(os.time() - seconds) <= STALE_S, partition
 end
 
 local function default_partition(part_list)

@@ -21,7 +21,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     ----------
     state : str
         ``released``: to these nodes, or about to be; ``started``: Slurm was seen to run it;
-        ``left``: released to Slurm's own scheduler; ``queued``: back in the queue.
+        ``stopped``: its test run is over, and it is queued again, or about to be; ``left``:
+        released to Slurm's own scheduler; ``queued``: back in the queue.
     nodes : list of str
         Of the last decision.
     required : str
@@ -32,14 +33,24 @@ class Entry(msgspec.Struct, omit_defaults=True):
         How often it was released and did not start.
     not_before_s : int
         When it may be released again.
+    test_s : int
+        How long it may run before the dispatcher is asked whether it goes on; 0 until it ends.
+    outlived_s : int
+        The length of the test run that it has outlived; 0 where it had none. It has one at most.
+    submit_s : int
+        When it was submitted, where it was queued again after a test run: Slurm then says another
+        time.
     """
 
-    state: Literal["released", "started", "left", "queued"]
+    state: Literal["released", "started", "stopped", "left", "queued"]
     nodes: list[str] = []
     required: str = ""
     decided_s: int = 0
     tries: int = 0
     not_before_s: int = 0
+    test_s: int = 0
+    outlived_s: int = 0
+    submit_s: int = 0
 
 
 class _File(msgspec.Struct):

@@ -13,6 +13,9 @@ _COUNTED = {
     "started": "Released jobs that were seen to start.",
     "elsewhere": "Of these, those that Slurm started on other nodes.",
     "retracted": "Released jobs that did not start and were held again.",
+    "tests": "Of the released jobs, those that were released for a test run.",
+    "stopped": "Jobs that were stopped when their test run was over, and queued again.",
+    "went_on": "Jobs whose test run was over, and that run until they end.",
     "left": "Jobs that were left to Slurm's own scheduler.",
     "refused": "Changes that Slurm refused.",
 }
@@ -33,8 +36,8 @@ class Metrics:
         self._total: Counter[str] = Counter()
         self._gauges: dict[str, tuple[float, str]] = {}
 
-    def cycle(self, done: Cycle | None, seconds: float) -> None:
-        """Count a cycle, None for one that failed, and write the file.
+    def cycle(self, done: Cycle | None, seconds: float, *, failed: bool = False) -> None:
+        """Count a cycle, None for one that failed before it read Slurm, and write the file.
 
         Raises
         ------
@@ -42,7 +45,7 @@ class Metrics:
             When the file cannot be written.
         """
         self._total["cycles"] += 1
-        self._total["failed"] += done is None
+        self._total["failed"] += failed
         self._gauges["cycle_seconds"] = (seconds, "How long the last cycle took.")
         if done is not None:
             self._total.update({name: len(getattr(done, name)) for name in _COUNTED})

@@ -31,9 +31,17 @@ from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compiled.correction import INCREMENTAL, corrected
 from cpdispatch.decision import Decision
 from cpdispatch.errors import CpdispatchError
-from cpdispatch.instance import Dependencies, Instance, Reservation, Running, free_capacity
+from cpdispatch.heuristics.test_runs import going_on
+from cpdispatch.instance import (
+    Dependencies,
+    Instance,
+    Reservation,
+    Running,
+    Stopped,
+    free_capacity,
+)
 from cpdispatch.jobs import LABELLED, UNKNOWN, JobTable, job_block
-from cpdispatch.system import NodeGroup, System
+from cpdispatch.system import USUAL_TIER, NodeGroup, System
 from cpdispatch.workloads.slurm.nodes import MB_IN_KB
 from cpdispatch.workloads.slurm.values import task_ranges
 
@@ -58,6 +66,29 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Tests:
+    """Which jobs may be started for a test run, and which run for one.
+
+    Attributes
+    ----------
+    may : callable
+        Whether a waiting job may be stopped and queued again.
+    lengths_s : mapping of str to int
+        The length of the test of each job that runs, or was promised nodes, for one; by its key.
+    """
+
+    may: Callable[[Job], bool]
+    lengths_s: Mapping[str, int]
+
+    def of(self, job: Job | None) -> int:
+        """The length of a job's test, s; 0 for a job that runs until it ends."""
+        return 0 if job is None else self.lengths_s.get(job.key, 0)
+
+
+NO_TESTS = Tests(lambda job: False, {})
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """An instance of a cluster.
 
@@ -65,7 +96,8 @@ class Picture:
     ----------
     instance : Instance
     jobs : tuple of Job
-        The job at each position of the queue.
+        The job at each position of the queue; among them those that run and whose test is over,
+        see `cpdispatch.instance.Stopped`.
     names : tuple of str
         The name of each node.
     left : tuple of (Job, str)
@@ -78,12 +110,32 @@ class Picture:
     left: tuple[tuple[Job, str], ...]
 
     def starts(self, decision: Decision) -> list[tuple[Job, tuple[str, ...]]]:
-        """The jobs that a decision starts now, each with its nodes, in the queue's order."""
+        """The jobs that a decision starts now, each with its nodes, in the queue's order.
+
+        Without those that run: one of them that is not to go on where it is has to be queued again
+        before it can start.
+        """
         places = decision.placements.as_dict()
         return [
             (self.jobs[position], tuple(self.names[node] for node in sorted(places[position])))
             for position in np.flatnonzero(decision.start_s == self.instance.now).tolist()
+            if self.jobs[position].pending
         ]
+
+    def tests(self, decision: Decision) -> dict[str, int]:
+        """For how many seconds jobs start that start for a test run, by their keys."""
+        if decision.bound_s is None:
+            return {}
+        found = np.flatnonzero((decision.start_s == self.instance.now) & (decision.bound_s > 0))
+        return {
+            self.jobs[k].key: int(decision.bound_s[k]) for k in found.tolist()
+            if self.jobs[k].pending
+        }  # fmt: skip
+
+    def over(self, decision: Decision) -> list[tuple[Job, bool]]:
+        """The jobs whose test is over, and whether a decision lets each of them go on."""
+        stay = going_on(self.instance, decision.start_s, decision.placements)
+        return [(job, k in stay) for k, job in enumerate(self.jobs) if not job.pending]
 
 
 def take(
@@ -93,6 +145,7 @@ def take(
     *,
     memory: bool = True,
     durations: Durations | None = None,
+    tests: Tests = NO_TESTS,
 ) -> Picture:
     """Take an instance of a cluster.
 
@@ -108,13 +161,15 @@ def take(
     durations : callable, optional
         From a job and its time limit, s, its expected and its upper duration, s, both from 1 to
         the limit. Default: the limit is both.
+    tests : Tests
+        Default: no job may be stopped, and none runs for a test.
 
     Raises
     ------
     CpdispatchError
         When the cluster has no node with a CPU.
     """
-    return _Taking(cluster, memory, durations).picture(wanted, claims)
+    return _Taking(cluster, memory, durations, tests).picture(wanted, claims)
 
 
 def limit_s_of(cluster: Cluster, limit_s: int, partition: str) -> int:
@@ -123,6 +178,27 @@ def limit_s_of(cluster: Cluster, limit_s: int, partition: str) -> int:
         return max(limit_s, 1)
     part = cluster.partitions.get(partition.split(",")[0])
     return LIMITLESS_S if part is None or part.limit_s == NO_LIMIT else max(part.limit_s, 1)
+
+
+def tier_of(cluster: Cluster, job: Job | None) -> int:
+    """The highest tier of the partitions that are up and whose time limit a job keeps to."""
+    if job is None:
+        return USUAL_TIER
+    parts = [cluster.partitions.get(name) for name in job.partition.split(",")]
+    tiers = [
+        part.tier
+        for part in parts
+        if part is not None and part.up
+        if part.limit_s == NO_LIMIT or job.limit_s <= part.limit_s
+    ]
+    return max(tiers, default=USUAL_TIER)
+
+
+def tasks_busy(jobs: Iterable[Job], array: int) -> int:
+    """How many tasks of an array run, or are released to."""
+    return sum(
+        job.array == array and not job.ended and not job.tasks and job.priority > 0 for job in jobs
+    )
 
 
 @dataclass(slots=True)
@@ -141,10 +217,13 @@ class _Ask:
 class _Taking:
     """What is looked up again and again while an instance is made."""
 
-    def __init__(self, cluster: Cluster, memory: bool, durations: Durations | None) -> None:
+    def __init__(
+        self, cluster: Cluster, memory: bool, durations: Durations | None, tests: Tests
+    ) -> None:
         self.cluster = cluster
         self.memory = memory
         self.durations = durations
+        self.tests = tests
         self.nodes = [node for node in cluster.nodes if node.cpus]
         if not self.nodes:
             raise CpdispatchError("Slurm shows no node with a CPU: is this a login to the cluster?")
@@ -173,21 +252,24 @@ class _Taking:
                 left.append((job, found))
             elif found is not None:
                 asked += self._tasks(found)
+        rows, stopped = self._rows(claims)
+        asked += stopped
         asked.sort(key=lambda ask: (ask.job.submit_s, ask.job.number))
         asked = self._ready(asked)
         more = _More(self, asked)
         labels = _Labels()
         queue = self._queue(asked, more, labels)
-        running = self._running(claims, more, labels)
+        running = _running(self.cluster, rows, more, labels)
         system = self._system(more)
         down = [k for k, node in enumerate(self.nodes) if not node.usable]
         now = self.cluster.now_s
-        stopped = sealed(np.array(down, dtype=np.int64))
+        out = sealed(np.array(down, dtype=np.int64))
         blocked = self._reservations(system)
         instance = Instance(
-            now, system, free_capacity(system, running, stopped, blocked, now),
-            JobTable(queue, labels.names()), running, stopped, blocked,
+            now, system, free_capacity(system, running, out, blocked, now),
+            JobTable(queue, labels.names()), running, out, blocked,
             dependencies=self._dependencies(asked, running),
+            stopped=self._stopped(asked),
         )  # fmt: skip
         return Picture(
             instance,
@@ -287,8 +369,7 @@ class _Taking:
             return [ask]
         most = TASKS_MOST
         if job.tasks_most:
-            same = self.by_number.get(job.array, [])
-            busy = sum(not each.ended and not each.tasks and each.priority > 0 for each in same)
+            busy = tasks_busy(self.by_number.get(job.array, ()), job.array)
             most = min(most, max(job.tasks_most - busy, 0))
         numbers = (number for part in task_ranges(job.tasks) for number in part)
         made = []
@@ -325,8 +406,19 @@ class _Taking:
             expected_s=expected_s,
             upper_s=upper_s,
             request=request,
+            restartable=[int(job.pending and self.tests.may(job)) for job in jobs],
+            tier=[tier_of(self.cluster, job) for job in jobs],
             **labels.of(jobs),
         )
+
+    def _stopped(self, asked: Sequence[_Ask]) -> Stopped | None:
+        """Where the jobs are whose test is over."""
+        held = {
+            k: (ask.job.start_s, {self.node[share.node]: 1 for share in ask.job.shares})
+            for k, ask in enumerate(asked)
+            if ask.job.running
+        }
+        return Stopped.of(held) if held else None
 
     def _limit_s(self, job: Job) -> int:
         return limit_s_of(self.cluster, job.limit_s, job.partition)
@@ -356,11 +448,12 @@ class _Taking:
 
     # --------------------------------------------------------------------- what is held already
 
-    def _running(self, claims: Sequence[Claim], more: _More, labels: _Labels) -> Running:
+    def _rows(self, claims: Sequence[Claim]) -> tuple[list[_Holds], list[_Ask]]:
         """Running jobs, promises, and what nodes say that nobody else is seen to hold.
 
         No node holds more than it has: a job that started while the cluster was read is counted
-        twice, and what does not fit any more is left out.
+        twice, and what does not fit any more is left out. Apart from these are the jobs whose test
+        is over, as they would be in the queue.
         """
         now, room = self.cluster.now_s, self.capacity.copy()
         rows: list[_Holds] = []
@@ -369,6 +462,9 @@ class _Taking:
             job: Job | None, start_s: int, limit_s: int, held: Iterable[tuple[int, list[int]]]
         ) -> None:
             expected_s, upper_s = (limit_s, limit_s) if job is None else self._lasts_s(job)
+            bound_s = self.tests.of(job)
+            # One that cannot be stopped yet, though its test is over, runs on.
+            bound_s = bound_s if start_s + bound_s > now else 0
             alike: dict[tuple[int, ...], list[int]] = {}
             for node, wish in held:
                 got = np.minimum(np.array(wish, dtype=np.int64), room[node])
@@ -376,13 +472,22 @@ class _Taking:
                 if got.any():
                     alike.setdefault(tuple(got.tolist()), []).append(node)
             rows.extend(
-                _Holds(job, start_s, limit_s, expected_s, upper_s, *row) for row in alike.items()
+                _Holds(job, start_s, limit_s, expected_s, upper_s, *row, bound_s)
+                for row in alike.items()
             )
 
+        over: list[_Ask] = []
         for job in self.cluster.jobs:
-            if job.running:
-                start_s = min(job.start_s, now)
-                hold(job, start_s, self._limit_s(job), self._shared(job))
+            if not job.running:
+                continue
+            ask = self._over(job)
+            if ask is None:
+                hold(job, min(job.start_s, now), self._limit_s(job), self._shared(job))
+            else:
+                over.append(ask)
+        for ask in over:
+            for at, own in self._shared(ask.job):
+                room[at] -= np.minimum(np.array(own, dtype=np.int64), room[at])
         used = np.array([self.own(n.used_cpus, n.used_gpus, n.used_memory_mb) for n in self.nodes])
         unseen = np.maximum(used - (self.capacity - room), 0)
         for k, node in enumerate(self.nodes):
@@ -390,10 +495,56 @@ class _Taking:
                 unseen[k] = room[k]
             if unseen[k].any():
                 hold(None, now, 1, [(k, unseen[k].tolist())])
+        stopped = []
+        for ask in over:
+            shares = self._shared(ask.job)
+            asks = np.array(self._per_node(ask), dtype=np.int64)
+            if all((asks <= room[at] + own).all() for at, own in shares):
+                # As much of its nodes as it asks for is kept for it while others are looked at.
+                stopped.append(ask)
+                for at, own in shares:
+                    room[at] += own - asks
+            else:
+                for at, own in shares:
+                    room[at] += own
+                hold(ask.job, min(ask.job.start_s, now), self._limit_s(ask.job), shares)
+        for ask in stopped:
+            for at, _ in self._shared(ask.job):
+                room[at] += np.array(self._per_node(ask), dtype=np.int64)
         for claim in claims:
             held = self._promised(claim)
             hold(claim.job, now, self._limit_s(claim.job), held)
-        return _running(now, rows, more, labels)
+        return rows, stopped
+
+    def _over(self, job: Job) -> _Ask | None:
+        """What a running job asks for whose test is over; None for any other job.
+
+        Slurm may have spread its tasks unevenly: then it asks for as much of each node as it holds
+        on any. A job that no instance can express is never stopped.
+        """
+        test_s = self.tests.of(job)
+        if not test_s or job.start_s + test_s > self.cluster.now_s:
+            return None
+        found = self._asked(job)
+        if not isinstance(found, _Ask) or found.units != len(job.shares):
+            return None
+        shares = self._shared(job)
+        # One that has its nodes alone holds GPUs that it did not ask for.
+        if len(shares) < found.units or any(
+            share.gpus.get(kind, 0) < many
+            for share in job.shares for kind, many in job.gpus.items()
+        ):  # fmt: skip
+            return None
+        most = np.array([own for _, own in shares]).max(axis=0)
+        whole = found.memory_mb == WHOLE or not self.memory
+        return replace(
+            found, core=max(found.core, int(most[0])),
+            memory_mb=found.memory_mb if whole else max(found.memory_mb, int(most[-1])),
+        )  # fmt: skip
+
+    def _per_node(self, ask: _Ask) -> list[int]:
+        """What a job asks for on each of its nodes, of the types that nodes have."""
+        return self.own(ask.core, ask.job.gpus, max(ask.memory_mb, 0))
 
     def _shared(self, job: Job) -> list[tuple[int, list[int]]]:
         return [
@@ -531,16 +682,20 @@ class _Holds:
     upper_s: int
     amounts: tuple[int, ...]
     nodes: list[int]
+    bound_s: int = 0
 
     def due_s(self, now: int) -> int:
-        """The expected end; corrected step by step where it has passed."""
+        """The expected end; corrected step by step where it has passed. A test ends by itself."""
+        if self.bound_s:
+            return self.start_s + self.bound_s
         limit = self.start_s + self.limit_s
         due = self.start_s + self.expected_s
         return due if due > now else int(_corrected(now, INCREMENTAL, due, limit, 0)[0])
 
 
-def _running(now: int, rows: Sequence[_Holds], more: _More, labels: _Labels) -> Running:
+def _running(cluster: Cluster, rows: Sequence[_Holds], more: _More, labels: _Labels) -> Running:
     """Rows of who holds what on which nodes; a job may have several."""
+    now = cluster.now_s
     rows = sorted(rows, key=lambda row: (row.start_s, row.job.number if row.job else _UNSEEN))
     seen: set[int] = set()
     ids = []
@@ -564,6 +719,7 @@ def _running(now: int, rows: Sequence[_Holds], more: _More, labels: _Labels) -> 
             expected_s=[row.expected_s for row in rows],
             upper_s=[row.upper_s for row in rows],
             request=np.array(request, dtype=np.int64).reshape(len(rows), more.width),
+            tier=[tier_of(cluster, row.job) for row in rows],
             **labels.of([row.job for row in rows]),
         ),
         labels.names(),
@@ -576,6 +732,9 @@ def _running(now: int, rows: Sequence[_Holds], more: _More, labels: _Labels) -> 
         sealed(np.cumsum([0, *map(len, nodes)], dtype=np.int64)),
         sealed(np.array([node for each in nodes for node in each], dtype=np.int64)),
         sealed(np.ones(sum(map(len, nodes)), dtype=np.int64)),
+        sealed(np.array([row.bound_s for row in rows], dtype=np.int64))
+        if any(row.bound_s for row in rows)
+        else None,
     )
 
 

@@ -31,6 +31,9 @@ class Rules:
         Whether Slurm hands out memory.
     dry : bool
         Whether nothing is changed.
+    tests : bool
+        Whether jobs that Slurm may queue again are shown to the dispatcher as such: it may then
+        start them for test runs.
     """
 
     hold_by: HoldBy = "plugin"
@@ -38,6 +41,7 @@ class Rules:
     patience_s: int = 30
     memory: bool = True
     dry: bool = False
+    tests: bool = False
 
     def ours(self, job: Job) -> bool:
         """Whether a job was handed over to the driver."""

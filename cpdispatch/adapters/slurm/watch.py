@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from cpdispatch.access import said
 from cpdispatch.adapters.slurm.cluster import WHOLE, Job, Source, read
 from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.gain import Gain
-from cpdispatch.adapters.slurm.picture import Picture, take
+from cpdispatch.adapters.slurm.picture import Picture, Tests, take
 from cpdispatch.adapters.slurm.rules import Rules, decided, waits
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import Dispatcher
@@ -41,12 +42,28 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A cluster at a time as a dispatcher sees it."""
+    """A cluster at a time as a dispatcher sees it.
+
+    Attributes
+    ----------
+    now_s, running : int
+        Slurm's time; jobs that run.
+    jobs : tuple of Seen
+        The queue.
+    left : dict
+        Why each job would be left to Slurm's own scheduler.
+    not_asked : tuple of str
+        Other jobs that wait: for a dependency, a partition, or other tasks of their array.
+    unread : tuple of str
+        What of Slurm's answers could not be understood.
+    instance : Instance
+    """
 
     now_s: int
     running: int
     jobs: tuple[Seen, ...]
     left: dict[str, str]
+    not_asked: tuple[str, ...]
     unread: tuple[str, ...]
     instance: Instance
 
@@ -86,22 +103,30 @@ def watch(
     picture = take(
         cluster, lambda job: waits(job, rules), memory=rules.memory,
         durations=None if durations is None else durations.of,
+        tests=Tests(lambda job: rules.tests and job.restartable and not job.restarts, {}),
     )  # fmt: skip
     decision = decided(dispatcher, picture)
+    left = {job.key: why for job, why in picture.left}
+    asked = {job.own for job in picture.jobs}
     return View(
         cluster.now_s,
         sum(job.running for job in cluster.jobs),
         tuple(seen_of(picture, decision)),
-        {job.key: why for job, why in picture.left},
+        left,
+        tuple(
+            job.key for job in cluster.jobs
+            if waits(job, rules) and job.own not in asked and job.key not in left
+        ),
         cluster.unread,
         picture.instance,
-    )
+    )  # fmt: skip
 
 
 def seen_of(picture: Picture, decision: Decision) -> list[Seen]:
     """What becomes of each job of the queue, in its order."""
     instance = picture.instance
     keys = {job.number: job.key for job in picture.jobs}
+    tests = picture.tests(decision)
     nodes_of = {job.key: nodes for job, nodes in picture.starts(decision)}
     left = left_free(instance, decision)
     seen = []
@@ -110,6 +135,8 @@ def seen_of(picture: Picture, decision: Decision) -> list[Seen]:
         if nodes:
             backfilled = decision.reason[position] == Reason.BACKFILLED
             why = "ahead of a job that waits" if backfilled else "in its turn"
+            if job.key in tests:
+                why = f"for a test run of {tests[job.key]} s"
         else:
             why = explain_waiting(instance, decision, position, left)
             why = _in_words(why, job, instance, keys)
@@ -134,13 +161,13 @@ def _in_words(why: str, job: Job, instance: Instance, keys: dict[int, str]) -> s
 
 
 def _kind(kind: str, job: Job) -> str:
-    """A resource type in words; it stands for itself if it is one that nodes have."""
-    if kind.startswith("core@set"):
+    """What is short, in words of the site, given how reasons call it; see `access.said`."""
+    if kind.startswith(said("core@set")):
         return "nodes that it may use"
     if kind.startswith("apart"):
         return "different nodes"
-    if kind == "core@whole":
+    if kind == said("core@whole"):
         return "whole nodes" if job.exclusive else "core"
-    if kind == "mem@whole":
+    if kind == said("mem@whole"):
         return "all memory of a node" if job.memory_mb == WHOLE else "mem"
     return kind

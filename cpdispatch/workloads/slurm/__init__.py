@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
 from cpdispatch.errors import UsageError
+from cpdispatch.jobs import SPREADS
 from cpdispatch.workloads import imported
 from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Imported
-from cpdispatch.workloads.slurm import access, jobs, nodes
+from cpdispatch.workloads.slurm import access, jobs, nodes, terms
+
+WITHOUT_NODES = ("exclusive", "nodelist", "exclude", "licences")
+"""What says nothing where no node is known."""
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -39,8 +43,8 @@ def read(
     records : sequence of path
         What ``sacct -P`` or ``sacct --json`` prints, plain or packed.
     system : sequence of path
-        What ``sinfo --json``, ``scontrol show node`` or ``scontrol show partition`` prints. Where
-        no node is told, the system is inferred from the jobs.
+        What ``sinfo --json`` prints, or ``scontrol show node``, ``partition``, ``licenses`` or
+        ``config``. Where no node is told, the system is inferred from the jobs.
     zone : str
         That of local times, as ``Europe/Berlin``; seconds since 1970 need none.
 
@@ -56,12 +60,24 @@ def read(
     found = jobs.read(records, zone_of(zone))
     cluster = nodes.read(system)
     columns, left_out, notes = jobs.columns_of(found, cluster.limits_s)
+    del found  # of a large dump, the most of what is in memory
+    terms.spread(columns, notes)
     name = log_name(records[0])
     machine, frame = None, None
     if cluster.nodes:
         machine, frame = nodes.system_of(cluster, "slurm", system[0])
         machine = access.keep(columns, machine, notes)
+        terms.listed(columns, frame["name"].tolist(), notes)
+        machine = terms.with_licences(columns, machine, cluster.licences, notes)
+        if cluster.linear and not machine.partitions:
+            columns.labels["exclusive"] = [1] * len(columns.id)
+    else:
+        for name in (*SPREADS, *WITHOUT_NODES):
+            columns.labels.pop(name, None)
     told = jobs.used(columns, machine)
+    if machine is not None and not cluster.memory and any(columns.request["mem"]):
+        columns.request["mem"] = [0] * len(columns.id)
+        told.append("Memory is not given to jobs by this cluster (SelectTypeParameters).")
     return imported.finish(
         columns, machine, frame, records[0], left_out, notes, told,
         memory_unit_kb=nodes.MB_IN_KB, name=name,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from pathlib import Path
@@ -14,9 +16,13 @@ from zoneinfo import ZoneInfo
 
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, unlike
+from cpdispatch.jobs import PRIORITY_MAX
 from cpdispatch.system import LIMIT, System
 from cpdispatch.workloads.imported import Columns
+from cpdispatch.workloads.slurm import submitted
 from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
+from cpdispatch.workloads.slurm.submitted import Submitted
+from cpdispatch.workloads.slurm.terms import licences_of
 from cpdispatch.workloads.slurm.values import (
     NO_LIMIT,
     NOTHING,
@@ -54,6 +60,9 @@ _WAITING = frozenset(("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", 
 _QUEUED_AGAIN = frozenset(("REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"))
 _NO_NODES = "None assigned"
 
+NOTHING_SAID = Submitted()
+HELD_S = 60
+"""A job was held back that was not eligible so long after its submission, seconds."""
 NEEDED = ("JobID", "Submit", "Start", "End", "State")
 
 
@@ -72,6 +81,11 @@ class Record:
     nodes, cpus, memory_mb : int
         Of the whole job.
     gpus : mapping of resource name to int
+    priority, array_limit, eligible_s : int
+        0 and -1 where nothing is said.
+    licences : str
+    submitted : Submitted
+        What the command line says.
     """
 
     job_id: str
@@ -90,7 +104,17 @@ class Record:
     restartable: int
     labels: Mapping[str, str]
     extra: Mapping[str, str]
-    attempts: int = 1
+    priority: int = 0
+    array_limit: int = 0
+    eligible_s: int = -1
+    licences: str = ""
+    submitted: Submitted = NOTHING_SAID
+    again: bool = False
+
+    @property
+    def array(self) -> str:
+        """The array that it is a task of, empty for none."""
+        return self.job_id.partition("_")[0] if "_" in self.job_id else ""
 
     @property
     def ended(self) -> bool:
@@ -149,8 +173,9 @@ def parse(content: bytes, called: str, zone: ZoneInfo) -> list[Record]:
 
 
 def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> None:
-    lines = content.decode(errors="replace").split("\n")
-    header = lines[0].rstrip("\r")
+    # One line after the other, so that the text is in memory once.
+    lines = (line.decode(errors="replace").removesuffix("\n") for line in io.BytesIO(content))
+    header = next(lines, "").rstrip("\r")
     # What is between names is the bar, unless sacct was called with --delimiter.
     first = re.match(r"[\w%]+([^\w%]+)", header)
     mark = first[1] if first else "|"
@@ -168,7 +193,7 @@ def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> No
         raise InputError(
             "the column is named twice", file=path, line=1, field=twice[0], advice="leave one"
         )
-    for line, cells in _cells(lines, mark, len(names), path):
+    for line, cells in _cells(lines, header, mark, len(names), path):
         values = dict(zip(names, cells, strict=True))
         if "." in values["JobID"]:
             found.notes[STEPS] += 1
@@ -177,13 +202,12 @@ def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> No
 
 
 def _cells(
-    lines: Sequence[str], mark: str, width: int, path: Path
+    lines: Iterable[str], header: str, mark: str, width: int, path: Path
 ) -> Iterator[tuple[int, list[str]]]:
     """The cells of each record with its line; a name or a command may go over several lines."""
     begin, held = 0, ""
-    header = lines[0].rstrip("\r")
     bars = header.count(mark)
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in enumerate(lines, start=2):
         text = f"{held}\n{line}" if held else line
         if not held:
             begin = number
@@ -222,7 +246,8 @@ class _Line:
     zone: ZoneInfo
 
     def get(self, name: str) -> str:
-        text = self.values.get(name, "").strip()
+        # Names of users and the like stand once in memory.
+        text = sys.intern(self.values.get(name, "").strip())
         return "" if text in NOTHING else text
 
     def parsed(self, name: str, parse: Callable[[str], T], unknown: T) -> T:
@@ -286,6 +311,11 @@ class _Line:
                 "reservation": self.get("Reservation"), "licenses": self.get("Licenses"),
                 "tres": self.get("AllocTRES") or self.get("ReqTRES"),
             },
+            min(self.parsed("Priority", count, 0), PRIORITY_MAX),
+            _array_limit(text_id),
+            self.time("Eligible"),
+            self.get("Licenses") or _licences(given),
+            submitted.read(self.get("SubmitLine")),
         )  # fmt: skip
 
     def part(self, field: str, given: Mapping[str, str], name: str) -> int:
@@ -329,6 +359,22 @@ class _Line:
 def _job_number(text: str) -> int:
     """A job's number; -1 for a task of an array whose own one is not told."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 14 else -1
+
+
+def _array_limit(job_id: str) -> int:
+    """How many tasks of an array may run at once, as in ``12_[1-9%3]``; 0 where it is not said."""
+    found = re.search(r"%(\d{1,9})\]$", job_id, re.ASCII)
+    return int(found[1]) if found else 0
+
+
+def _licences(given: Mapping[str, Any]) -> str:
+    """The licences in a TRES string, as text."""
+    prefix = "license/"
+    return ",".join(
+        f"{name.removeprefix(prefix)}:{many}"
+        for name, many in given.items()
+        if name.startswith(prefix)
+    )
 
 
 def _state(text: str) -> str:
@@ -430,7 +476,18 @@ def _json_record(row: dict[str, Any]) -> Record:
             "licenses": text_of(row.get("licenses")),
             "tres": ",".join(f"{name}={many}" for name, many in given.items() if many),
         },
+        min(max(number_of(row.get("priority")) or 0, 0), PRIORITY_MAX),
+        _array_limit(text_id) or _running_tasks(array),
+        time(times.get("eligible")),
+        text_of(row.get("licenses")) or _licences(given),
+        submitted.read(text_of(row.get("submit_line"))),
     )  # fmt: skip
+
+
+def _running_tasks(array: dict[str, Any]) -> int:
+    """How many tasks of an array may run at once; 0 where it is not said."""
+    most = dict_of(dict_of(dict_of(array, "limits"), "max"), "running")
+    return max(number_of(most.get("tasks")) or 0, 0)
 
 
 def _json_id(number: int | None, array: dict[str, Any]) -> tuple[str, int]:
@@ -473,6 +530,10 @@ def columns_of(
         else:
             kept.append(record)
     longest_s = max((max(r.limit_s, r.runtime_s) for r in kept), default=1)
+    array_limits: dict[str, int] = {}
+    for record in found.records:
+        if many := record.array_limit or record.submitted.array_limit:
+            array_limits[record.array] = many
     columns = Columns()
     kinds = sorted({kind for record in kept for kind in record.gpus})
     columns.request = {"core": [], **{kind: [] for kind in kinds}, "mem": []}
@@ -500,9 +561,33 @@ def columns_of(
         for name, text in record.labels.items():
             columns.labels.setdefault(name, []).append(text or None)
         columns.labels.setdefault("restartable", []).append(record.restartable)
+        for name, value in _terms(record, units, array_limits).items():
+            columns.labels.setdefault(name, []).append(value)
         for name, text in record.extra.items():
             columns.extra.setdefault(name, []).append(text)
     return columns, left_out, notes
+
+
+def _terms(record: Record, units: int, array_limits: Mapping[str, int]) -> dict[str, Any]:
+    """What else a job says of when, where and beside which others it may run."""
+    said = record.submitted
+    # A job that was queued again had another time to wait for when it came first.
+    later = not record.again and record.eligible_s > record.submit_s + HELD_S
+    alone = units == max(record.nodes, 1)
+    licences = licences_of(record.licences or said.licences)
+    return {
+        "priority": record.priority,
+        "array": record.array or None,
+        "array_limit": array_limits.get(record.array, 0) if record.array else 0,
+        "begin": record.eligible_s if later else None,
+        "licences": " ".join(f"{name}:{many}" for name, many in licences.items()) or None,
+        "units_per_node": int(said.per_node > 0 and alone and units > 1),
+        "nodes_min": min(said.nodes_min, record.nodes) if units > 1 else 0,
+        "nodes_max": said.nodes_max if 0 < said.nodes_max < units else 0,
+        "exclusive": int(said.exclusive),
+        "nodelist": said.nodelist or None,
+        "exclude": said.exclude or None,
+    }
 
 
 def ended(found: Records) -> list[Record]:
@@ -575,6 +660,7 @@ def _last_attempts(
             if first_s >= 0:
                 notes[FOLDED] += 1
                 record.submit_s, record.restartable, first_s = first_s, 1, -1
+                record.again = True
             yield record
 
 
@@ -593,9 +679,9 @@ def used(columns: Columns, system: System | None) -> list[str]:
             f"Partitions are labels: {len(partitions)} are named, and jobs are not kept to the "
             "nodes of theirs."
         )
-    named = {"reservation": "Reservations", "licenses": "Licences"}
+    named = {"reservation": "Reservations"}
     if system is None:
-        named = {"features": "Features"} | named
+        named = {"features": "Features", "licenses": "Licences"} | named
     for name, what in named.items():
         jobs = sum(bool(text) for text in columns.extra.get(name, ()))
         if jobs:
@@ -603,22 +689,18 @@ def used(columns: Columns, system: System | None) -> list[str]:
     het = sum("+" in text for text in columns.extra.get("job_id", ()))
     if het:
         told.append(f"Parts of heterogeneous jobs are jobs of their own: {het:,} such parts.")
-    held = sum(
-        int(text) > submit_s + 60
-        for text, submit_s in zip(columns.extra.get("eligible", ()), columns.submit_s, strict=False)
-        if text.isdigit()
-    )
+    held = sum(bool(begin_s) for begin_s in columns.labels.get("begin", ()))
     if held:
         told.append(
-            f"{held:,} jobs might not start within a minute of submission: to hold them back, "
-            "add their column eligible of the extra table to the workload as begin."
+            f"{held:,} jobs were held, had a begin time or came after others: they may start when "
+            "they became eligible."
         )
     others = {
         name
         for text in columns.extra.get("tres", ())
-        for name in re.findall(r"(?:^|,)((?:gres|license|bb|fs|ic)/(?!gpu\b)[\w:.-]+)=", text)
+        for name in re.findall(r"(?:^|,)((?:gres|bb|fs|ic)/(?!gpu\b)[\w:.-]+)=", text)
     }
     if others:
         told.append(f"No resource of the system, and left out: {', '.join(sorted(others))}.")
-    told.append("Dependencies, limits of users and accounts and priorities are not in the records.")
+    told.append("Dependencies and limits of users and accounts are not in the records.")
     return told

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text
-from cpdispatch.system import LIMIT, NodeGroup, Partition, System
+from cpdispatch.system import LIMIT, TIER_MAX, USUAL_TIER, NodeGroup, Partition, System
+from cpdispatch.workloads.slurm.terms import licences_of
 from cpdispatch.workloads.slurm.values import (
     NO_LIMIT,
     NOTHING,
@@ -53,13 +54,25 @@ class Cluster:
         By name.
     limits_s : dict of str to int
         The time limit of each partition in seconds, -1 where there is none.
+    tiers : dict of str to int
+        The priority tier of each partition.
     exclusive : set of str
         The partitions whose jobs take whole nodes.
+    licences : dict of str to int
+        How many of each there are.
+    linear : bool
+        Whether every job takes whole nodes.
+    memory : bool
+        Whether memory is given to jobs, so that it can run out.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     limits_s: dict[str, int] = field(default_factory=dict)
+    tiers: dict[str, int] = field(default_factory=dict)
     exclusive: set[str] = field(default_factory=set)
+    licences: dict[str, int] = field(default_factory=dict)
+    linear: bool = False
+    memory: bool = True
 
 
 def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
@@ -68,8 +81,8 @@ def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
     Parameters
     ----------
     paths : sequence of path
-        ``sinfo --json``, ``scontrol show node``, ``scontrol show partition``, as text or JSON,
-        plain or packed.
+        ``sinfo --json``, ``scontrol show node``, ``scontrol show partition``, ``show licenses``, as
+        text or JSON, and ``scontrol show config`` as text; plain or packed.
 
     Raises
     ------
@@ -88,7 +101,11 @@ def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
 
 def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
     known = False
-    for line, values in _records(content.decode(errors="replace")):
+    text = content.decode(errors="replace")
+    if text.lstrip().startswith("Configuration data as of"):
+        _from_config(text, cluster)
+        return
+    for line, values in _records(text):
         if "NodeName" in values:
             known = True
             node = _node_of(values, path, line)
@@ -98,14 +115,38 @@ def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
             known = True
             name = values["PartitionName"]
             cluster.limits_s[name] = _limit_s(values.get("MaxTime", "UNLIMITED"), path, line)
+            cluster.tiers[name] = _tier(values.get("PriorityTier", ""), path, line)
             if values.get("OverSubscribe") == "EXCLUSIVE":
                 cluster.exclusive.add(name)
+        elif "LicenseName" in values:
+            known = True
+            total = values.get("Total", "")
+            if not (total.isascii() and total.isdigit() and len(total) < 15):
+                raise InputError(
+                    "no number", file=path, line=line, field="Total", value=total,
+                    advice="make the dump again",
+                )  # fmt: skip
+            cluster.licences[values["LicenseName"]] = int(total)
     if not known:
         raise InputError(
-            "describes no node and no partition of Slurm", file=path,
-            advice="give what `sinfo --json`, `scontrol show node` or `scontrol show partition` "
+            "describes no node, partition, licence or configuration of Slurm", file=path,
+            advice="give what `sinfo --json` or `scontrol show node` (partition, licenses, config) "
             "prints",
         )  # fmt: skip
+
+
+def _from_config(text: str, cluster: Cluster) -> None:
+    """What ``scontrol show config`` says that matters here."""
+    values = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            values[name.strip()] = value.strip()
+    licences = values.get("Licenses", "")
+    if licences not in NOTHING:
+        cluster.licences |= licences_of(licences)
+    cluster.linear = values.get("SelectType") == "select/linear"
+    cluster.memory = "MEMORY" in values.get("SelectTypeParameters", "MEMORY").upper()
 
 
 def _records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -113,7 +154,7 @@ def _records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     values: dict[str, str] = {}
     begin = 1
     for number, line in enumerate(text.splitlines(), start=1):
-        if line.startswith(("NodeName=", "PartitionName=")):
+        if line.startswith(("NodeName=", "PartitionName=", "LicenseName=")):
             if values:
                 yield begin, values
             values, begin = {}, number
@@ -154,6 +195,17 @@ def _node_of(values: Mapping[str, str], path: Path, line: int) -> Node | None:
         values.get("AvailableFeatures", "").replace("(null)", ""),
         tuple(part for part in values.get("Partitions", "").split(",") if part), state,
     )  # fmt: skip
+
+
+def _tier(text: str, path: Path, line: int) -> int:
+    if text in NOTHING:
+        return USUAL_TIER
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= TIER_MAX):
+        raise InputError(
+            f"no number from 0 to {TIER_MAX}", file=path, line=line, field="PriorityTier",
+            value=text, advice="make the dump again",
+        )  # fmt: skip
+    return int(text)
 
 
 def _limit_s(text: str, path: Path, line: int | None) -> int:
@@ -268,8 +320,14 @@ def _json_sinfo(row: dict[str, Any], cluster: Cluster) -> None:
 
 
 def _json_partition(row: dict[str, Any], cluster: Cluster) -> None:
+    name = text_of(row.get("name"))
     minutes = number_of(dict_of(row, "maximums").get("time"))
-    cluster.limits_s[text_of(row.get("name"))] = -1 if minutes is None else minutes * 60
+    cluster.limits_s[name] = -1 if minutes is None else minutes * 60
+    tier = number_of(dict_of(row, "priority").get("tier"))
+    if tier is not None:
+        if not 0 <= tier <= TIER_MAX:
+            raise ValueError(f"a priority tier of {tier}, beyond 0 to {TIER_MAX}")
+        cluster.tiers[name] = tier
 
 
 # ------------------------------------------------------------------------------------- the system
@@ -325,7 +383,7 @@ def system_of(
     partitions = [
         Partition(
             called, tuple(nodes), limits_s[called] if limits_s[called] > 0 else None,
-            called in cluster.exclusive,
+            cluster.linear or called in cluster.exclusive, cluster.tiers.get(called, USUAL_TIER),
         )
         for called, nodes in numbers.items()
     ]  # fmt: skip

@@ -17,9 +17,15 @@ from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "slurmrestd", "sbatch", "scontrol", "squeue")
 _PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+LICENCES = {"matlab": 2}
 _PATIENCE_S = 30.0
+CREDENTIALS_S = 20
+"""How long a job's launch may take. Slurm starts a job that it has queued again later than that:
+by default 2 min.
+"""
 _VALUES = "JOB_ID", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "JOB_NODELIST"
-_TELL = f'echo "{"|".join(f"$SLURM_{name}" for name in _VALUES)}" >> ran'
+TELL = f'echo "{"|".join(f"$SLURM_{name}" for name in _VALUES)}" >> ran'
+"""What a job runs first, so that `Cluster.ran` knows of its start."""
 
 
 def missing() -> str:
@@ -175,10 +181,10 @@ class Cluster:
                 env=self.environment | extra,
                 cwd=self.folder,
                 start_new_session=True,
-                **self._identity(),
+                **self._identity(program),
             )
 
-    def _identity(self) -> dict[str, object]:
+    def _identity(self, program: str = "") -> dict[str, object]:
         if os.getuid() != 0:
             return {}
         entry = pwd.getpwnam(self.user)
@@ -191,7 +197,7 @@ class Cluster:
                 os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
 
     def _configure(self) -> None:
-        base, folder = _free_ports(self.nodes + 2), self.folder
+        base, folder = free_ports(self.nodes + 2), self.folder
         given = f"n[{self.names[0][1:]}-{self.names[-1][1:]}]"
         gres = f" Gres=gpu:{self.gpus}" if self.gpus else ""
         # Only their numbers are looked at, and an ordinary user can make no device.
@@ -213,7 +219,7 @@ SlurmUser={self.user}
 SlurmdUser={self.user}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={folder}/munge/socket,cred_expire={CREDENTIALS_S}
 SlurmctldPort={base}
 SlurmdPort={base + 1}
 StateSaveLocation={folder}/state
@@ -248,7 +254,7 @@ KillWait=5
 MinJobAge=300
 MaxJobCount=50000
 GresTypes=gpu
-Licenses=matlab:2
+Licenses={",".join(f"{name}:{many}" for name, many in LICENCES.items())}
 NodeName=DEFAULT CPUs={self.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={self.cpus} \
 ThreadsPerCore=1 RealMemory={self.memory_mb} State=UNKNOWN
 {by_node}
@@ -271,7 +277,8 @@ ThreadsPerCore=1 RealMemory={self.memory_mb} State=UNKNOWN
             **self._identity(),
         )
         if good and done.returncode:
-            raise RuntimeError(f"{command}: {done.stderr.strip() or done.stdout.strip()}")
+            said = done.stderr.strip() or done.stdout.strip()
+            raise RuntimeError(f"{command} ended with {done.returncode}: {said}")
         return done.stdout
 
     def submit(self, *arguments: str, seconds: float = 1) -> int:
@@ -282,7 +289,7 @@ ThreadsPerCore=1 RealMemory={self.memory_mb} State=UNKNOWN
             *arguments,
             "--output=/dev/null",
             "--wrap",
-            f"{_TELL}; exec sleep {seconds}",
+            f"{TELL}; exec sleep {seconds}",
         )
         return int(said.split(";")[0])
 
@@ -301,7 +308,7 @@ ThreadsPerCore=1 RealMemory={self.memory_mb} State=UNKNOWN
         return [line.split()[1] for line in sorted(lines)]
 
 
-def _free_ports(many: int) -> int:
+def free_ports(many: int) -> int:
     """The first of so many ports in a row that nobody listens on."""
     while True:
         base = 20_000 + secrets.randbelow(12_000)

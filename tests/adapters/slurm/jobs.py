@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,15 @@ from cpdispatch import verify
 from cpdispatch.adapters.slurm.client import Client
 from cpdispatch.adapters.slurm.cluster import job_of, node_of
 from cpdispatch.system import NodeGroup, System
-from tests.adapters.slurm.cluster import Cluster
+from tests.adapters.slurm.cluster import LICENCES, Cluster
 
 PARTITIONS = (
     "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=01:00:00 State=UP",
     "PartitionName=small Nodes=n[01-04] MaxTime=00:10:00 DefaultTime=00:05:00 State=UP",
 )
+
+BOUND_S = 10
+"""No job counts as shorter in a bounded slowdown."""
 
 
 def features(number: int) -> str:
@@ -99,13 +103,18 @@ def ended(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], lis
     return found
 
 
-def violations(client: Client) -> list[verify.Violation]:
-    """What is wrong with the schedule that Slurm tells of: no node may ever hold too much."""
+def violations(client: Client, first: int = 0) -> list[str]:
+    """What is wrong with the schedule that Slurm tells of: no node may ever hold too much, no
+    array run more tasks than it may, and no licence be used more often than there are.
+
+    Jobs before the number ``first`` are left out.
+    """
     nodes = [node_of(row) for row in client.nodes()]
     number = {node.name: k for k, node in enumerate(nodes)}
     groups = tuple(NodeGroup(n.name, 1, (n.cpus, n.gpus.get("gpu", 0), n.memory_mb)) for n in nodes)
     rows = []
-    for row, _ in ended(client.jobs()).values():
+    since = [row for row in client.jobs() if row["job_id"] >= first]
+    for row, _ in ended(since).values():
         gpus = job_of(row | {"job_state": "COMPLETED"}).gpus.get("gpu", 0)
         for share in row["job_resources"].get("allocated_nodes", ()):
             cores = sum(len(socket["cores"]) for socket in share["sockets"].values())
@@ -126,10 +135,42 @@ def violations(client: Client) -> list[verify.Violation]:
         node_units=np.ones(len(rows), dtype=np.int64),
     )  # fmt: skip
     assert len(rows)
-    return verify.schedule(table, System("test", ("core", "gpu", "mem"), groups))
+    found = verify.schedule(table, System("test", ("core", "gpu", "mem"), groups))
+    return [*map(str, found), *_limits_broken(since)]
 
 
-def makespan_s(client: Client) -> int:
-    """Seconds from the first submission to the last end."""
-    rows = client.jobs()
-    return int(max(r["end_time"] for r in rows) - min(r["submit_time"] for r in rows))
+def _limits_broken(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Arrays of which too many tasks ran at a time, and licences that were used too often."""
+    spans: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for row in rows:
+        start_s, end_s = row["start_time"], row["end_time"]
+        if row["array_max_tasks"]:
+            limited = f"array {row['array_job_id']}", row["array_max_tasks"]
+            spans.setdefault(limited, []).append((start_s, end_s, 1))
+        for licence in filter(None, row["licenses"].split(",")):
+            name, _, many = licence.partition(":")
+            spans.setdefault((name, LICENCES[name]), []).append((start_s, end_s, int(many or 1)))
+    broken = []
+    for (what, most), held in spans.items():
+        for at, _, _ in held:
+            used = sum(many for start_s, end_s, many in held if start_s <= at < end_s)
+            if used > most:
+                broken.append(f"{what}: {used} at {at}, and {most} at most")
+    return broken
+
+
+def quality(client: Client, first: int = 0) -> dict[str, float]:
+    """Seconds from the first submission to the last end; mean wait and mean bounded slowdown.
+
+    Jobs before the number ``first`` are left out.
+    """
+    rows = [row for row in client.jobs() if row["job_id"] >= first]
+    rows = [row for row, _ in ended(rows).values()]
+    waits = [row["start_time"] - row["submit_time"] for row in rows]
+    runs = [row["end_time"] - row["start_time"] for row in rows]
+    slow = [max(1.0, (w + r) / max(r, BOUND_S)) for w, r in zip(waits, runs, strict=True)]
+    makespan = max(row["end_time"] for row in rows) - min(row["submit_time"] for row in rows)
+    return {
+        "makespan_s": int(makespan), "wait_s": statistics.mean(waits),
+        "slowdown": statistics.mean(slow),
+    }  # fmt: skip

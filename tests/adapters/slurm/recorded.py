@@ -15,7 +15,7 @@ from typing import Any
 
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError
-from cpdispatch.adapters.slurm.cluster import names_in
+from cpdispatch.adapters.slurm.cluster import job_of, names_in
 from cpdispatch.workloads.slurm.values import task_ranges
 from tests.adapters.slurm.cluster import Cluster, until
 from tests.adapters.slurm.jobs import PARTITIONS, features
@@ -37,6 +37,7 @@ class Recorded:
         self.seconds = seconds
         self.began: dict[str, list[str]] = {}
         self.changes: list[tuple[str, dict[str, Any]]] = []
+        self.stopped: list[str] = []
 
     @classmethod
     def load(cls) -> Recorded:
@@ -82,6 +83,21 @@ class Recorded:
             if "priority" in changes:
                 row["priority"] = changes["priority"]
 
+    def requeue(self, job: str) -> None:
+        """Queue a job again, held: it starts two minutes later at the earliest, as in Slurm."""
+        row = self.row(job)
+        if row["job_state"] != "RUNNING" or not row["requeue"]:
+            raise RefusedError(f"Requested operation is presently disabled for job {job}")
+        self._hold(row, -1)
+        now = self.data["now_s"]
+        row.update(
+            job_state="PENDING", state_reason="JobHeldUser", priority=0, submit_time=now,
+            restart_cnt=row["restart_cnt"] + 1, start_time=now + 121, eligible_time=now + 121,
+            job_resources={}, gres_detail=[],
+        )  # fmt: skip
+        self.stopped.append(job_of(row).key)
+        del self.began[job_of(row).key]
+
     def _rows(self, job: str) -> list[dict[str, Any]]:
         """The records that a change is for; a task that waits with others gets one of its own."""
         array, _, task = job.partition("_")
@@ -119,15 +135,14 @@ class Recorded:
                 row["job_state"], row["end_time"] = "COMPLETED", now
                 self._hold(row, -1)
         for row in self.data["jobs"]:
-            if row["job_state"] == "PENDING" and row["priority"] and not row["array_task_string"]:
+            waits = row["job_state"] == "PENDING" and row["priority"] and row["start_time"] <= now
+            if waits and not row["array_task_string"]:
                 self._try(row)
 
     def _try(self, row: dict[str, Any]) -> None:
         before = {part.split("(")[0].split(":")[1] for part in row["dependency"].split(",") if part}
         if any(self.row(job)["job_state"] in ("PENDING", "RUNNING") for job in before):
             return
-        from cpdispatch.adapters.slurm.cluster import job_of
-
         job = job_of(row)
         named = names_in(row["required_nodes"])
         many = len(named) or job.nodes
@@ -154,7 +169,9 @@ class Recorded:
                 for node in taken
             ]
         }  # fmt: skip
-        row["gres_detail"] = [f"gpu:{job.gpus['gpu']}(IDX:0)"] * len(taken) if job.gpus else []
+        # Who has nodes alone has their GPUs, too.
+        gpus = [_gpus(node["gres"]) if job.exclusive else job.gpus.get("gpu", 0) for node in taken]
+        row["gres_detail"] = [f"gpu:{many}(IDX:0)" for many in gpus] if any(gpus) else []
         self._hold(row, 1)
         names = sorted(node["name"] for node in taken)
         if job.key in self.began:

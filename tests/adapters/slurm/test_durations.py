@@ -12,7 +12,7 @@ import pytest
 
 from cpdispatch import cli, dispatch
 from cpdispatch.adapters.slurm import durations as of_slurm
-from cpdispatch.adapters.slurm.cluster import read
+from cpdispatch.adapters.slurm.cluster import job_of, read
 from cpdispatch.adapters.slurm.drive import Driver
 from cpdispatch.adapters.slurm.durations import NAME, Durations
 from cpdispatch.adapters.slurm.rules import Rules
@@ -104,6 +104,11 @@ def test_ends_are_learned_once_and_show_in_what_is_decided(slurm: Recorded, tmp_
     ended = [row for row in slurm.data["jobs"] if row["job_state"] == "COMPLETED"]
     assert len(learned) == len(set(learned)) == len(ended) > 10
     assert made.quality.jobs == len(ended)
+    # One that has ended may be asked about, by the shadow simulation: it is not learned again.
+    said = [made.of(job_of(row), 60) for row in ended]
+    driver.cycle()
+    assert made.quality.jobs == len(ended)
+    assert said == [made.of(job_of(row), 60) for row in ended]
     # A new job is expected to last as long as the last one did; its limit is known beside that.
     slurm.data["jobs"].append(slurm.row(4) | {"job_id": 300, "submit_time": slurm.now_s(),
                                               "priority": 7, "admin_comment": ""})  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pwd
@@ -25,11 +26,21 @@ from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client
 from cpdispatch.adapters.slurm.cluster import job_of
 from cpdispatch.adapters.slurm.drive import LAST
-from tests.adapters.slurm.cluster import Cluster, missing, until
-from tests.adapters.slurm.jobs import PARTITIONS, ended, features, mixed, submit, violations
+from tests.adapters.slurm.cluster import TELL, Cluster, missing, until
+from tests.adapters.slurm.jobs import (
+    PARTITIONS,
+    ended,
+    features,
+    mixed,
+    quality,
+    submit,
+    violations,
+)
 
 MANY = int(os.environ.get("CPDISPATCH_SLURM_JOBS", "200"))
 """Jobs of the largest test; a third of them are driven while daemons are killed."""
+FIGURES = os.environ.get("CPDISPATCH_SLURM_FIGURES")
+"""Where that test writes its figures: the second table of docs/slurm.md."""
 PATIENCE_S = 240.0
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "Slurm is here")
@@ -60,6 +71,7 @@ class Site:
         driver = subprocess.Popen(
             [sys.executable, "-c", code, *self.command(*given)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=os.environ | self.slurm.environment,
         )  # fmt: skip
         self.drivers.append(driver)
         return driver
@@ -73,7 +85,8 @@ class Site:
 
     def rows(self) -> list[dict[str, Any]]:
         """What was logged, one row a cycle."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        rows = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [row for row in rows if "released" in row]  # others failed before they decided
 
     def decided(self) -> dict[str, list[str]]:
         """The nodes that were last decided of each job."""
@@ -124,7 +137,7 @@ class Site:
 
 
 @contextmanager
-def site(**settings: Any) -> Iterator[Site]:
+def site(kind: type[Cluster] = Cluster, **settings: Any) -> Iterator[Site]:
     folder = Path(tempfile.mkdtemp(prefix="cpdispatch-slurm-"))
     folder.chmod(0o755)
     state = folder / "driver"
@@ -134,7 +147,7 @@ def site(**settings: Any) -> Iterator[Site]:
         user = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else os.getuid()
         settings = {"plugin": guard.plugin(state, user), "features": features,
                     "partition_lines": PARTITIONS} | settings  # fmt: skip
-        slurm = stack.enter_context(Cluster(folder, **settings))
+        slurm = stack.enter_context(kind(folder, **settings))
         made = Site(slurm, state, folder / "log.jsonl")
         stack.callback(_end, made.drivers)
         yield made
@@ -147,9 +160,13 @@ def _end(drivers: Sequence[subprocess.Popen[str]]) -> None:
         driver.communicate()
 
 
-def check(made: Site, decided: Callable[[str, dict[str, Any]], Sequence[str]]) -> None:
-    """Every job ran to its end, on the nodes decided, and no node ever held too much."""
-    found = ended(made.client.jobs())
+def check(
+    made: Site, decided: Callable[[str, dict[str, Any]], Sequence[str]], first: int = 0
+) -> None:
+    """Every job from this number on ran to its end, on the nodes decided, and no node ever held
+    too much.
+    """
+    found = ended([row for row in made.client.jobs() if row["job_id"] >= first])
     assert {row["job_state"] for row, _ in found.values()} == {"COMPLETED"}
     assert all(row["restart_cnt"] == 0 for row, _ in found.values())
     for key, (row, nodes) in found.items():
@@ -159,21 +176,49 @@ def check(made: Site, decided: Callable[[str, dict[str, Any]], Sequence[str]]) -
         # A job that does not fix their number may get more nodes than were named.
         assert set(given) <= set(nodes)
         assert len(given) == len(nodes) or not row["max_nodes"]
-    assert violations(made.client) == []
+    assert violations(made.client, first) == []
 
 
-def test_many_mixed_jobs_run_on_the_nodes_that_were_decided() -> None:
+def nodes_of(log: dict[str, list[str]], key: str, row: dict[str, Any]) -> list[str]:
+    """Where a job was sent: a release whose answer came too late is not in the log."""
+    return log.get(key) or named(row["required_nodes"])
+
+
+def test_many_mixed_jobs_run_on_the_nodes_that_were_decided(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    jobs = mixed(1, MANY, 4)
+    many = sum(job.tasks for job in jobs)
+    columns = ("makespan s", "mean wait s", "mean bounded slowdown")
+    lines = [",".join(("dispatcher", "jobs", *columns))]
     with site() as made:
-        driver = made.drive("-d", "easy")
-        made.wait(made.alive, "the driver does not live")
-        jobs = mixed(1, MANY, made.slurm.gpus)
-        submit(made.slurm, jobs)
-        made.wait_for_all(sum(job.tasks for job in jobs))
-        said = made.stop(driver)
-        decided = made.decided()
-        check(made, lambda key, row: decided[key])
-        assert "0 jobs handed back" in said
+        for run, name in enumerate(("slurm", "easy", "best", "hcp"), start=1):
+            # Without a driver the jobs are Slurm's own, and its backfilling starts them.
+            driver = None if name == "slurm" else made.drive("-d", name)
+            if driver is not None:
+                made.wait(made.alive, "the driver does not live")
+            first = min(submit(made.slurm, jobs))
+            made.wait_for_all(run * many)
+            limited = [row["array_max_tasks"] for row in made.client.jobs()]
+            assert any(limited)
+            if driver is None:
+                assert violations(made.client) == []
+            else:
+                said = made.stop(driver)
+                check(made, functools.partial(nodes_of, made.decided()), first)
+                assert "0 jobs handed back" in said
+            found = quality(made.client, first)
+            figures = (f"{found['makespan_s']},{found['wait_s']:.1f},{found['slowdown']:.2f}",)
+            lines.append(",".join((f"`{name}`", str(many), *figures)))
         assert any("licenses" in why for row in made.rows() for why in row["left"].values())
+    with capsys.disabled():
+        print("", *lines, sep="\n")
+    if FIGURES:
+        Path(FIGURES).write_text("\n".join(lines) + "\n")
+
+
+HOSTILE = ("$(touch ../owned)", "`touch ../owned`", "; touch ../owned #", "[/red]x", 'a|b\nc"d')
+"""Names of jobs that a shell, markup or a format with separators would stumble over."""
 
 
 def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> None:
@@ -183,7 +228,9 @@ def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> N
         made.wait(made.alive, "the driver does not live")
         jobs = mixed(2, MANY // 3, made.slurm.gpus)
         submit(made.slurm, jobs)
-        many = sum(job.tasks for job in jobs)
+        for name in HOSTILE:
+            made.slurm.submit("--mem=100", f"--job-name={name}", f"--comment={name}")
+        many = sum(job.tasks for job in jobs) + len(HOSTILE)
         for kill in range(5):
             made.wait_for_cycle()
             time.sleep(rng.random())
@@ -199,13 +246,18 @@ def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> N
                 time.sleep(2)
                 made.slurm.start_controller()
             if kill == 3:
+                # Longer than the driver waits for an answer.
                 with made.slurm.frozen("slurmrestd"):
+                    time.sleep(4)
+                with made.slurm.frozen("slurmctld"):
                     time.sleep(4)
         made.wait_for_all(many)
         # A cycle that was cut short is not in the log: what was decided in it is in Slurm.
         check(made, lambda key, row: named(row["required_nodes"]))
         made.wait_for_cycle()
         made.stop(made.drivers[-1])
+        assert {row["name"] for row in made.client.jobs()} >= set(HOSTILE)
+        assert not list(made.slurm.folder.rglob("owned"))
 
 
 def named(text: str) -> list[str]:
@@ -248,6 +300,11 @@ def test_stopping_hands_everything_back(capsys: pytest.CaptureFixture[str]) -> N
         assert told["ended"] is False
         assert str(left) in told["handed_back"]
         assert not made.alive()
+        # A sign of life from the future, of before the clock was set back, is none.
+        (made.state / guard.ALIVE).write_text(f"{int(time.time()) + 86_400}\n\n")
+        free = made.slurm.submit("--mem=100")
+        held = [job_of(row).held for row in made.client.jobs() if row["job_id"] == free]
+        assert held == [False]
 
 
 def users_may_not_release(made: Site) -> None:
@@ -263,6 +320,44 @@ def users_may_not_release(made: Site) -> None:
     assert subprocess.run(["scontrol", "release", job], **given, **as_user).returncode
     row = next(row for row in made.client.jobs() if str(row["job_id"]) == job)
     assert row["priority"] == 0
+
+
+def test_a_test_run_ends_with_the_job_queued_again_and_a_second_start() -> None:
+    with site(nodes=4, gpus=0) as made:
+        driver = made.drive("-d", "easy-spf-spf:test=4,tests=turn")
+        made.wait(made.alive, "the driver does not live")
+        # Its first run would be long, and it has to be killed.
+        stubborn = f"trap '' TERM; {TELL}; exec sleep $((SLURM_RESTART_COUNT ? 1 : 100))"
+        said = made.slurm.run(
+            "sbatch", "--parsable", "--nodes=4", "--exclusive", "--mem=100", "--time=30",
+            "--output=/dev/null", "--wrap", stubborn,
+        )  # fmt: skip
+        tested = said.strip()
+        made.wait(lambda: "RUNNING" in made.states(), "nothing is tested")
+        short = [made.slurm.submit("--exclusive", "--mem=100", "--time=1") for _ in range(4)]
+        # Nobody may stop this one, though it lasts longer than a test, and others wait.
+        whole = made.slurm.submit(
+            "--exclusive", "--mem=100", "--time=10", "--no-requeue", seconds=7
+        )  # fmt: skip
+
+        def stopped() -> bool:
+            return any(tested in row["stopped"] for row in made.rows())
+
+        made.wait(stopped, "the test did not end")
+        made.wait(lambda: made.states().count("COMPLETED") == 6, "not all jobs completed")
+        said = made.stop(driver)
+        assert f"{tested}: its test run is over, queued again" in said
+        ran = made.slurm.ran()
+        assert {job: len(starts) for job, starts in ran.items()} == {
+            tested: 2, str(whole): 1, **{str(job): 1 for job in short},
+        }  # fmt: skip
+        tests = [job for row in made.rows() for job in row["tests"]]
+        assert tests.count(tested) == 1
+        assert str(whole) not in tests
+        rows = {row["job_id"]: row for row in made.client.jobs()}
+        assert rows[int(tested)]["restart_cnt"] == 1
+        assert all(rows[job]["restart_cnt"] == 0 for job in [whole, *short])
+        assert violations(made.client) == []
 
 
 def test_a_node_that_dies_a_job_that_is_cancelled_and_a_partition_alone() -> None:
@@ -338,10 +433,74 @@ def test_jobs_that_their_submitters_hold_are_driven_without_a_plugin() -> None:
         made.stop(made.drivers[-1])
 
 
+def test_reservations_licences_and_limits_of_arrays_hold() -> None:
+    with site(nodes=4, gpus=0) as made:
+        driver = made.drive("-d", "best")
+        made.wait(made.alive, "the driver does not live")
+        # Every job asks for a minute: on these nodes none may start before it is over.
+        made.slurm.run(
+            "scontrol", "create", "reservation", "ReservationName=repair", "Nodes=n[01-02]",
+            "StartTime=now+10", "EndTime=now+25", "Flags=MAINT", "Users=root",
+        )  # fmt: skip
+        (repair,) = made.client.reservations()
+        begin_s, end_s = repair["start_time"], repair["end_time"]
+        few = ("--mem=100", "--time=1", "--nodes=1")
+        wide = made.slurm.submit("--nodes=4", "--exclusive", "--mem=100", "--time=1")
+        array = made.slurm.submit(*few, "--array=0-7%3")
+        for _ in range(6):
+            made.slurm.submit(*few, "--licenses=matlab:1")
+        alone = [made.slurm.submit(*few, "--exclusive") for _ in range(8)]
+        named_one = made.slurm.submit(*few, "--nodelist=n01")
+        made.wait(lambda: made.client.now_s() > begin_s + 2, "the repair does not begin")
+        during = [made.slurm.submit(*few) for _ in range(4)]
+        made.wait_for_all(8 + 6 + len(alone) + len(during) + 2)
+        made.stop(driver)
+        rows = {row["job_id"]: row for row in made.client.jobs()}
+        on_repaired = [row for row in rows.values() if {"n01", "n02"} & set(named(row["nodes"]))]
+        assert all(row["end_time"] <= begin_s or row["start_time"] >= end_s for row in on_repaired)
+        assert {wide, named_one} <= {row["job_id"] for row in on_repaired}
+        assert all(rows[job]["start_time"] < end_s for job in during)
+        assert rows[array]["array_max_tasks"] == 3
+        assert violations(made.client) == []
+        decided = made.decided()
+        assert str(wide) in decided
+        assert not any(row["retracted"] or row["refused"] for row in made.rows())
+
+
+def test_watch_and_slurm_agree_on_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    with site(plugin="", nodes=4, gpus=0) as made:
+        made.slurm.run(
+            "scontrol", "create", "reservation", "ReservationName=repair", "Nodes=n01",
+            "StartTime=now", "Duration=10", "Flags=MAINT", "Users=root",
+        )  # fmt: skip
+        few = ("--mem=100", "--time=1", "--nodes=1")
+        array = made.slurm.submit(*few, "--array=0-4%2", seconds=60)
+        licensed = [made.slurm.submit(*few, "--licenses=matlab:1", seconds=60) for _ in range(3)]
+        reserved = made.slurm.submit(*few, "--nodelist=n01")
+        until(lambda: made.states().count("RUNNING") == 4, "others run")
+        time.sleep(2)
+        assert made.states().count("RUNNING") == 4
+        socket = ["--socket", str(made.slurm.socket)]
+        assert cli.run(["slurm", "watch", *socket, "--cycles", "1", "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)
+        # Slurm starts none of these either: two tasks, two licences, a node under repair.
+        assert row["left"] == {str(licensed[-1]): "asks for licenses"}
+        assert row["not_asked"] == [str(array)]
+        ((job, nodes, why),) = [(seen["job"], seen["nodes"], seen["why"]) for seen in row["jobs"]]
+        assert (job, nodes) == (str(reserved), [])
+        assert why.startswith("reserved, in ")
+        explain = ["slurm", "explain", *socket, "--job"]
+        assert cli.run([*explain, f"{array}_2"]) == 0
+        assert "2 are started, and its limit is 2 at a time" in capsys.readouterr().out
+        assert cli.run([*explain, str(reserved)]) == 0
+        assert "A reservation keeps n01 until" in capsys.readouterr().out
+
+
 def test_watching_a_live_cluster_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with site(plugin="") as made:
         made.slurm.submit("--nodes=16", "--exclusive", "--mem=100", seconds=30)
-        made.slurm.submit("--mem=100", "--nodelist=n02")
+        hostile = "[/red]$(touch owned)"
+        made.slurm.submit("--mem=100", "--nodelist=n02", f"--job-name={hostile}")
         until(lambda: "RUNNING" in made.states(), "nothing runs")
         before = [(row["job_id"], row["job_state"], row["priority"]) for row in made.client.jobs()]
         socket = ["--socket", str(made.slurm.socket)]
@@ -354,5 +513,7 @@ def test_watching_a_live_cluster_changes_nothing(capsys: pytest.CaptureFixture[s
         assert row["gain"]["jobs"] == row["durations"]["jobs"] == 0
         assert cli.run(["slurm", "explain", *socket, "--job", seen["job"]]) == 0
         assert "Job 1 is on n02; " in capsys.readouterr().out
+        assert cli.run(["slurm", "watch", *socket, "--cycles", "1"]) == 0
+        assert "1 wait, 0 would start now" in capsys.readouterr().out
         after = [(row["job_id"], row["job_state"], row["priority"]) for row in made.client.jobs()]
         assert before == after

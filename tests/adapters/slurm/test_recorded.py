@@ -405,6 +405,18 @@ def test_a_partition_alone(slurm: Recorded, tmp_path: Path) -> None:
     assert (tmp_path / guard.ALIVE).read_text().split("\n")[1] == "small"
 
 
+def test_jobs_of_a_partition_of_a_higher_tier_come_first(slurm: Recorded) -> None:
+    main, small = slurm.data["partitions"]
+    assert (main["name"], small["priority_tier"]) == ("main", 1)
+    small["priority_tier"] = 3
+    seen = take(read(slurm), lambda job: job.held).instance
+    names = [seen.queue.label("partition", k) for k in range(len(seen.queue))]
+    assert seen.queue.tier.tolist() == [3 if name == "small" else 1 for name in names]
+    assert set(names) == {"main", "small"}
+    main["priority"] = {"tier": main.pop("priority_tier") + 6}  # as later releases say it
+    assert take(read(slurm), lambda job: job.held).instance.queue.tier.max() == 7
+
+
 def test_jobs_that_their_submitters_hold(slurm: Recorded, tmp_path: Path) -> None:
     nodes = drive(slurm, tmp_path, hold_by="submitters")
     # Held by hand, with or without the plugin's mark.
@@ -484,10 +496,51 @@ def test_everything_is_handed_back_from_whatever_a_killed_driver_left(
 def test_what_slurm_refuses_to_take_back_is_told(slurm: Recorded, tmp_path: Path) -> None:
     class Stubborn(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
-            raise RefusedError("Access/permission denied", 2002)
+            raise RefusedError("Job dependency problem", 2035)
 
-    with pytest.raises(SlurmError, match="still held: Access/permission denied"):
+    with pytest.raises(SlurmError, match="still held: Job dependency problem"):
         driver(Stubborn(slurm.data), tmp_path).hand_back()
+
+
+@pytest.mark.parametrize("number", [2002, 2010])
+def test_a_user_without_rights_is_told_and_new_jobs_are_not_held(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], number: int,
+) -> None:  # fmt: skip
+    class Ordinary:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name == "update":
+                raise RefusedError("Invalid user id", number)
+            return getattr(slurm, name)
+
+    monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", Ordinary)
+    for more in ([], ["--stop"]):
+        assert cli.run(["slurm", "drive", "--state", str(tmp_path), *more]) == 2
+        told = capsys.readouterr().err
+        assert "Invalid user id" in told
+        assert "sacctmgr modify user NAME set adminlevel=operator" in told
+        assert not (tmp_path / guard.ALIVE).exists()
+    # With the rights, everything goes on from there.
+    assert driver(slurm, tmp_path).cycle().released
+
+
+def test_a_job_that_may_not_be_changed_ends_no_driver_that_may_change_others(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Other(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if not self.changes:
+                self.changes.append((job, {}))
+                raise RefusedError("Access/permission denied", 2002)
+            super().update(job, changes)
+
+    done = driver(Other(slurm.data), tmp_path).cycle()
+    assert len(done.refused) == 1
+    assert done.released
+    assert (tmp_path / guard.ALIVE).exists()
 
 
 # -------------------------------------------------------------------------- lock and journal
@@ -605,7 +658,7 @@ def test_the_token_is_sent_and_never_shown(
     with served(tmp_path / "s", lambda what: http(b"{}", 401)) as heard:
         code = cli.run(["slurm", "watch", "--socket", str(tmp_path / "s"), "--cycles", "1"])
     out, err = capsys.readouterr()
-    assert code == 1
+    assert code == 2
     assert "not allowed" in err
     assert b"X-SLURM-USER-TOKEN: secret-token" in heard[0]
     assert "secret" not in out + err
@@ -638,7 +691,7 @@ def test_slurm_drive_tells_what_it_did(
     slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    calls = iter(range(100))
+    calls, updates = iter(range(100)), iter(range(100))
 
     class Failing:
         def __init__(self, *_: object) -> None:
@@ -649,24 +702,28 @@ def test_slurm_drive_tells_what_it_did(
                 slurm.step()
                 if next(calls) == 1:
                     raise SlurmError("no answer within 30 s")
+            if name == "update" and next(updates) == 2:
+                raise SlurmError("Unable to contact slurm controller")
             return getattr(slurm, name)
 
     monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", Failing)
     files = {name: str(tmp_path / name) for name in ("state", "log", "metrics")}
     given = [part for name, path in files.items() for part in (f"--{name}", path)]
-    assert cli.run(["slurm", "drive", "--every", "1ms", "--cycles", "4", *given]) == 0
+    assert cli.run(["slurm", "drive", "--every", "1ms", "--cycles", "5", *given]) == 0
     out, err = capsys.readouterr()
     assert "10: released to n0" in out
     assert "12: left to Slurm: asks for licenses" in out
     assert "the driver has ended" in out
     assert "cycle 2: no answer" in err
     rows = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert len(rows) == 3
+    assert ["failed" in row for row in rows] == [True, True, False, False, False]
+    assert len(rows[0]["released"]) == 2  # before it failed
+    assert list(rows[1]) == ["failed"]
     lines = (tmp_path / "metrics").read_text().splitlines()
     told = dict(line.split() for line in lines if not line.startswith("#"))
-    assert told["cpdispatch_slurm_cycles_total"] == "4"
-    assert told["cpdispatch_slurm_failed_total"] == "1"
-    released = sum(len(row["released"]) for row in rows)
+    assert told["cpdispatch_slurm_cycles_total"] == "5"
+    assert told["cpdispatch_slurm_failed_total"] == "2"
+    released = sum(len(row.get("released", ())) for row in rows)
     assert told["cpdispatch_slurm_released_total"] == str(released)
     assert told["cpdispatch_slurm_read_timestamp_seconds"] == str(rows[-1]["now_s"])
     assert not job_of(slurm.row("14")).held
@@ -686,3 +743,12 @@ def test_wrong_options_are_named(
 ) -> None:
     assert cli.run(["slurm", *given, "--socket", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_watch_ends_where_no_slurm_answers_at_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["slurm", "watch", "--socket", str(tmp_path / "none")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "is slurmrestd running" in error

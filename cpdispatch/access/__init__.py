@@ -10,6 +10,9 @@ dispatcher of the user's own. That each job ran where it may is checked from the
 Jobs that take whole nodes are expressed in the same way: each node has as many ``core@whole`` as
 the largest node has cores; a unit of such a job asks for all of them, one of another job for as
 many as of cores.
+
+Partitions have tiers. The tier of a job is the highest of the partitions that it may use; a job
+without a partition has the usual one.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ from itertools import pairwise
 
 import numpy as np
 
+from cpdispatch.access import spread
 from cpdispatch.arrays import BoolArray, IntArray, compact
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
-from cpdispatch.system import NodeGroup, Partition, System, ranges_of
+from cpdispatch.system import USUAL_TIER, NodeGroup, Partition, System, ranges_of
 
-WHOLE = "whole"
+WHOLE, SPREAD = "whole", "spread"
 NOWHERE = "nowhere"
+HELD = "held@jobs"
+"""What a job that is held asks for: no node has any."""
 NO_NODE = "may use no node: by its partitions and their time limits, its features or its nodes"
 _NAMED = 40
 """Longest name of a resource type that is made of what jobs ask for; longer ones are numbered."""
@@ -54,9 +60,12 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
     InputError
         When a job names a partition, a feature or a node that the system does not have.
     """
+    workload, system = _limited(workload, system)
     asked = _Asked(workload, system)
     if asked.nothing:
         return workload, system
+    table = _with_tiers(workload.table, asked.tier[asked.kind])
+    workload = replace(workload, table=table)
     nodes, exclusive, names = asked.nodes, asked.exclusive, asked.names
     sets, set_of = _distinct(nodes)
     base = _base(workload, system)
@@ -77,7 +86,6 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
         request.append(np.where(exclusive[asked.kind], most, amount))
     if not resources:
         return workload, system
-    table = workload.table
     columns = [*table.columns, *(compact(column.astype(np.int64)) for column in request)]
     extended = _extended(system, resources, capacity)
     nowhere = int(np.count_nonzero((nodes.sum(axis=1) == 0)[asked.kind]))
@@ -90,6 +98,25 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
     return kept, extended
 
 
+def _limited(workload: Workload, system: System) -> tuple[Workload, System]:
+    """With the resource type that limits how many units of a job share a node, where one is."""
+    most = spread.limit(workload)
+    if most is None:
+        return workload, system
+    least = np.where(most < workload.table.units, -most, 0)
+    columns = [*workload.table.columns, compact(least.astype(np.int64))]
+    extended = _extended(system, [spread.LIMIT_TYPE], [np.zeros(system.nodes, dtype=np.int64)])
+    table = JobTable(columns, workload.table.labels)
+    return replace(workload, resources=extended.resources, table=table), extended
+
+
+def _with_tiers(table: JobTable, tier: IntArray) -> JobTable:
+    """The table with these tiers of the jobs, shape (jobs,)."""
+    columns = list(table.columns)
+    columns[Column.TIER] = compact(tier)
+    return JobTable(columns, table.labels)
+
+
 class _Asked:
     """What is asked for of nodes, for each kind of jobs that ask for the same.
 
@@ -100,6 +127,7 @@ class _Asked:
     kind : int64 array, shape (jobs,)
     nodes : bool array, shape (kinds, nodes)
     exclusive : bool array, shape (kinds,)
+    tier : int64 array, shape (kinds,)
     names : list of str
         What each kind asks for, in words.
     """
@@ -126,15 +154,16 @@ class _Asked:
             self._of(partition, access, job)
             for (partition, _, access), job in zip(kinds.T.tolist(), first, strict=True)
         ]
-        self.nodes: BoolArray = np.stack([nodes for nodes, _, _ in found])
-        self.exclusive: BoolArray = np.array([whole for _, whole, _ in found])
-        self.names = [name for _, _, name in found]
+        self.nodes: BoolArray = np.stack([nodes for nodes, _, _, _ in found])
+        self.exclusive: BoolArray = np.array([whole for _, whole, _, _ in found])
+        self.tier: IntArray = np.array([tier for _, _, tier, _ in found], dtype=np.int64)
+        self.names = [name for _, _, _, name in found]
 
-    def _of(self, partition: int, access: int, job: int) -> tuple[BoolArray, bool, str]:
-        """The nodes of one kind, whether whole, and its name; ``job`` is one of them."""
+    def _of(self, partition: int, access: int, job: int) -> tuple[BoolArray, bool, int, str]:
+        """The nodes of one kind, whether whole, its tier and name; ``job`` is one of them."""
         wish, system, words = self.workload.access[access], self.system, []
         nodes = np.ones(system.nodes, dtype=np.bool_)
-        exclusive = wish.exclusive
+        exclusive, tier = wish.exclusive, USUAL_TIER
         if partition >= 0:
             parts = self._partitions(job)
             requested_s = int(self.workload.table.requested_s[job])
@@ -143,6 +172,7 @@ class _Asked:
             for each in open_to:
                 nodes[list(each.nodes)] = True
             exclusive |= any(each.exclusive for each in open_to)
+            tier = max((each.tier for each in open_to), default=USUAL_TIER)
             words.append("+".join(each.name for each in open_to) or NOWHERE)
         if wish.features:
             nodes &= self._checked(job, "features", lambda: with_features(system, wish.features))
@@ -153,7 +183,7 @@ class _Asked:
         if wish.exclude:
             nodes &= ~self._checked(job, "exclude", lambda: _mask(system, wish.exclude))
             words.append("not " + wish.exclude.replace(" ", ","))
-        return nodes, exclusive, " ".join(words)
+        return nodes, exclusive, tier, " ".join(words)
 
     def _partitions(self, job: int) -> list[Partition]:
         known = {partition.name: partition for partition in self.system.partitions}
@@ -195,12 +225,19 @@ def said(name: str) -> str:
     base, _, where = name.partition("@")
     if not where:
         return name
+    if name == HELD:
+        return "release: it is held"
+    if base == SPREAD:
+        return f"nodes that may take units of job {where}"
+    if name == spread.LIMIT_TYPE:
+        return "limit of units on a node"
     return f"{base} of whole nodes" if where == WHOLE else f"{base} on nodes of {where}"
 
 
 def wished(names: Sequence[str]) -> list[str]:
     """Where a job that asks for these resource types is kept to, in words."""
-    places = (name.partition("@")[2] for name in names)
+    own = (f"{SPREAD}@", spread.LIMIT_TYPE, HELD)
+    places = (name.partition("@")[2] for name in names if not name.startswith(own))
     return [where for where in places if where and where != WHOLE]
 
 

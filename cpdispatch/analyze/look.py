@@ -1,0 +1,54 @@
+"""The look that all pictures share.
+
+Colours are told apart by colour-blind people; dashes and marks repeat what they say.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cpdispatch.extra import needed
+from cpdispatch.files import replacing
+
+COLOURS = (
+    "#0067a5", "#c04a00", "#007a5e", "#9a3f86", "#6b5900", "#444444", "#3aa0d8", "#b3001b",
+)  # fmt: skip
+DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)), (0, (8, 3)), (0, (1, 3)),
+          (0, (3, 1, 1, 1)), (0, (4, 4)))  # fmt: skip
+MARKS = "o^sDvPX*"
+INK, GRID, GREY = "#1c2430", "#d9dee5", "#b4bcc8"
+FORMATS = (".svg", ".pdf", ".png")
+
+_LOOK = {
+    "font.size": 7, "axes.labelsize": 7, "legend.fontsize": 6.5, "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5, "axes.titlesize": 7.5, "axes.titlelocation": "left",
+    "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.linewidth": 0.6, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True, "grid.color": GRID,
+    "grid.linewidth": 0.5, "lines.linewidth": 1.1, "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6, "svg.hashsalt": "cpdispatch", "xtick.minor.visible": False,
+    "ytick.minor.visible": False, "legend.frameon": False,
+    "savefig.dpi": 300,
+}  # fmt: skip
+
+
+def draw(path: Path, made: Callable[[], Any], title: str = "") -> None:
+    """Write the figure that a function makes, see `save`; the same figure is the same bytes."""
+    with needed("matplotlib", "plot").rc_context(_LOOK):
+        save(path, made(), title)
+
+
+def save(path: str | os.PathLike[str], figure: Any, title: str = "") -> None:
+    """Write a figure, atomically; its format is what the name ends in."""
+    kind = Path(path).suffix[1:]
+    no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, metadata={**no_date, "Title": title})
+
+
+def figure(width_in: float, height_in: float) -> Any:
+    """An empty figure: pyplot would keep every one and ask for a display."""
+    return needed("matplotlib.figure", "plot").Figure((width_in, height_in), layout="constrained")

@@ -1,0 +1,140 @@
+"""Nodes that are switched off when they have been idle for long, and on when jobs wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.instance import Instance, Reservation
+from cpdispatch.system import System
+
+NEVER = int(np.iinfo(np.int64).max)
+
+
+class Switching:
+    """Which nodes are off, and when nodes are switched off and on.
+
+    A node that has been idle for so long is switched off as soon as no job waits. Nodes are
+    switched on when jobs wait after a dispatch: as many as hold the units for which nothing is
+    free. A node is back after the time that its group takes; until then, and as long as it is off,
+    instances have it as reserved for that time.
+
+    Parameters
+    ----------
+    system : System
+        Says which groups can be switched off, and how long they take to be back.
+    idle_s : int
+        How long a node is idle before it is switched off.
+    start_s : int
+        From when on nodes are idle.
+
+    Attributes
+    ----------
+    spells : list of [node, off_s, wake_s, on_s]
+        Each time that a node was off; -1 for what has not happened yet.
+    """
+
+    def __init__(self, system: System, idle_s: int, start_s: int) -> None:
+        names = [group.site_name for group in system.groups]
+        wake_s = np.array([system.wake_s.get(name, -1) for name in names], dtype=np.int64)
+        self._wake_s = wake_s[system.group_of]
+        self._idle_s = idle_s
+        self._idle_since = np.full(system.nodes, start_s, dtype=np.int64)
+        """Since when each node has been idle; `NEVER` for those that are not."""
+        self._back_s = np.full(system.nodes, -1, dtype=np.int64)
+        """-1 for nodes that are on, `NEVER` for those that are off, else when they are on again."""
+        self._spell = np.zeros(system.nodes, dtype=np.int64)
+        self.spells: list[list[int]] = []
+
+    @property
+    def off(self) -> bool:
+        """Whether any node is off, or not back yet."""
+        return bool((self._back_s >= 0).any())
+
+    def next_s(self, waiting: bool) -> int:
+        """When a node is back or is switched off next, if no job comes until then."""
+        back_s = int(self._back_s[self._back_s >= 0].min(initial=NEVER))
+        if waiting:
+            return back_s
+        idle_since = self._idle_since[self._could_go() & (self._idle_since < NEVER)]
+        return min(back_s, int(idle_since.min()) + self._idle_s) if len(idle_since) else back_s
+
+    def look(self, now: int, busy: IntArray, down: IntArray, waiting: bool) -> None:
+        """Take note of the nodes that jobs hold now, and of those out of service.
+
+        Nodes that are due are back, and those that have been idle for long are switched off.
+        """
+        for node in np.flatnonzero(self._back_s == now).tolist():
+            self._back_s[node], self._idle_since[node] = -1, now
+            self.spells[self._spell[node]][3] = now
+        idle = np.ones(len(self._back_s), dtype=np.bool_)
+        idle[busy] = idle[down] = False
+        fresh = idle & (self._idle_since == NEVER)
+        self._idle_since[fresh], self._idle_since[~idle] = now, NEVER
+        if waiting:
+            return
+        due = self._could_go() & idle & (self._idle_since <= now - self._idle_s)
+        for node in np.flatnonzero(due).tolist():
+            self._back_s[node], self._spell[node] = NEVER, len(self.spells)
+            self.spells.append([node, now, -1, -1])
+
+    def _could_go(self) -> BoolArray:
+        """Which nodes are on, and can be switched off."""
+        could: BoolArray = (self._back_s < 0) & (self._wake_s >= 0)
+        return could
+
+    def wake(self, instance: Instance, left: IntArray) -> None:
+        """Switch nodes on for the jobs that still wait.
+
+        Parameters
+        ----------
+        instance : Instance
+            Its queue, without what has started.
+        left : int64 array, shape (nodes, resources)
+            What is free of nodes that are on, or will be back; all of nodes that are off, and
+            nothing of those out of service.
+        """
+        off_last = np.argsort(self._back_s == NEVER, kind="stable")
+        left = left[off_last].copy()
+        needed = np.zeros(len(left), dtype=np.bool_)
+        queue, eligible = instance.queue, instance.eligible()
+        for k in np.flatnonzero(eligible).tolist():
+            asked = queue.request[k] > 0
+            each = left[:, asked] // queue.request[k][asked]
+            room = np.clip(each.min(axis=1, initial=NEVER), 0, None)
+            before = np.minimum(np.cumsum(room) - room, queue.units[k])
+            here = np.minimum(room, queue.units[k] - before)
+            left -= here[:, None] * queue.request[k]
+            needed |= here > 0
+        for node in off_last[needed].tolist():
+            if self._back_s[node] == NEVER:
+                self._back_s[node] = instance.now + self._wake_s[node]
+                self.spells[self._spell[node]][2] = instance.now
+
+    def reservations(
+        self, now: int, capacity: IntArray, down: IntArray, known: tuple[Reservation, ...]
+    ) -> Iterator[Reservation]:
+        """Nodes that are off or not back yet, reserved beside what is known for a node anyway."""
+        found: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+        out = set(down.tolist())
+        for node in np.flatnonzero(self._back_s >= 0).tolist():
+            back_s = int(self._back_s[node])
+            until_s = now + int(self._wake_s[node]) if back_s == NEVER else back_s
+            if node in out or until_s <= now:
+                continue
+            begin_s = now
+            for window in sorted(known, key=lambda window: window.start_s):
+                if node in window.nodes and window.end_s > begin_s:
+                    if window.start_s > begin_s:
+                        key = begin_s, min(window.start_s, until_s), tuple(capacity[node].tolist())
+                        found.setdefault(key, []).append(node)
+                    begin_s = max(begin_s, window.end_s)
+                if begin_s >= until_s:
+                    break
+            if begin_s < until_s:
+                key = begin_s, until_s, tuple(capacity[node].tolist())
+                found.setdefault(key, []).append(node)
+        for (begin_s, until_s, has), nodes in found.items():
+            yield Reservation(begin_s, until_s - begin_s, tuple(nodes), has)

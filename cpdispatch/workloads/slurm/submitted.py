@@ -1,0 +1,93 @@
+"""What the command line says with which a job was submitted to Slurm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SHORT = {
+    "N": "nodes", "w": "nodelist", "x": "exclude", "a": "array", "L": "licenses", "H": "hold",
+}  # fmt: skip
+_WITHOUT_VALUE = frozenset((
+    "contiguous", "disable-status", "exclusive", "get-user-env", "hold", "ignore-pbs",
+    "kill-on-bad-exit", "label", "no-kill", "no-requeue", "overcommit", "overlap",
+    "oversubscribe", "parsable", "propagate", "pty", "quiet", "reboot", "requeue", "spread-job",
+    "test-only", "unbuffered", "use-min-nodes", "verbose", "wait", "wait-all-nodes",
+))  # fmt: skip
+_LETTERS_WITHOUT_VALUE = "HhIklOQsuVvWXZ"
+_NODES = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What is heeded of a command line; 0 and empty texts where it says nothing.
+
+    Attributes
+    ----------
+    nodes_min, nodes_max : int
+    per_node : int
+        Tasks on each node.
+    exclusive : bool
+    nodelist, exclude : str
+        Nodes by name.
+    licences : str
+    array_limit : int
+        So many tasks of its array may run at once.
+    """
+
+    nodes_min: int = 0
+    nodes_max: int = 0
+    per_node: int = 0
+    exclusive: bool = False
+    nodelist: str = ""
+    exclude: str = ""
+    licences: str = ""
+    array_limit: int = 0
+
+
+def read(line: str) -> Submitted:
+    """Read the options of a command such as ``sbatch -N 2-4 --ntasks-per-node=8 job.sh``.
+
+    What comes after the name of the script is not Slurm's. What cannot be understood is left out.
+
+    Examples
+    --------
+    >>> read("sbatch -N2-4 --array=1-9%3 job.sh -N 7").nodes_max
+    4
+    """
+    said = dict(_options(line.split()))
+    nodes = _NODES.fullmatch(said.get("nodes", ""))
+    least = int(nodes[1]) if nodes else 0
+    return Submitted(
+        nodes_min=least,
+        nodes_max=int(nodes[2] or nodes[1]) if nodes else 0,
+        per_node=_number(said.get("ntasks-per-node", "")),
+        exclusive=said.get("exclusive") == "",
+        nodelist=said.get("nodelist", ""),
+        exclude=said.get("exclude", ""),
+        licences=said.get("licenses", ""),
+        array_limit=_number(said.get("array", "").partition("%")[2]),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _options(words: list[str]) -> Iterator[tuple[str, str]]:
+    """The options before the name of the script and their values, long names only."""
+    k = 1
+    while k < len(words) and words[k].startswith("-") and words[k] not in ("-", "--"):
+        word, k = words[k], k + 1
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if name == "wrap":
+                return
+        else:
+            letter, value = word[1], word[2:].removeprefix("=")
+            name, equals = _SHORT.get(letter, letter), value
+        alone = name in _WITHOUT_VALUE or name in _LETTERS_WITHOUT_VALUE
+        if not equals and not alone and k < len(words):
+            value, k = words[k], k + 1
+        yield name, value

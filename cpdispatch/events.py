@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from cpdispatch.access import is_own
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.durations import whole_seconds
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import read_text
+from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.parameters import pairs, values
 from cpdispatch.system import LIMIT, System, ranges_of
 
@@ -136,6 +137,13 @@ class Checkpoints:
         """How long jobs of these durations take with their checkpoints: none is made at the end."""
         found: IntArray = runtime_s + self.cost_s * ((np.maximum(runtime_s, 1) - 1) // self.every_s)
         return found
+
+    def within(self, workload: Workload) -> Workload:
+        """The workload whose jobs run, and may run, for so much longer as checkpoints take."""
+        columns = list(workload.table.columns)
+        columns[Column.REQUESTED] = self.with_cost(workload.table.requested_s)
+        table = JobTable(columns, workload.table.labels)
+        return replace(workload, table=table, runtime_s=self.with_cost(workload.runtime_s))
 
     def saved_s(self, ran_s: int) -> int:
         """How much of what a job has run is kept by its last checkpoint, seconds."""
@@ -334,6 +342,16 @@ class Events:
                         )
                     found[node] = draw
         return found
+
+    def requeues(self, workload: Workload) -> BoolArray:
+        """Which jobs are queued again when a node fails under them, shape (jobs,).
+
+        Without a choice those that may be restarted; all, where none may.
+        """
+        restartable: BoolArray = workload.table.restartable == 1
+        if self.requeue == "restartable" or (not self.requeue and restartable.any()):
+            return restartable
+        return np.full(len(workload), self.requeue != "none")
 
     def check(self, system: System) -> None:
         """Raise now what would be wrong in a run on this system.

@@ -186,8 +186,7 @@ class Experiment:
         """Raise now what would be wrong with every run: a name, or two logs of one name."""
         from cpdispatch import dispatch, predict
         from cpdispatch.data import made as additional
-        from cpdispatch.simulator.replay import check_tests
-        from cpdispatch.simulator.simulation import check_power_cap, check_switching
+        from cpdispatch.simulator.checks import check_power_cap, check_switching, check_tests
 
         for name in self.dispatchers:
             if self.dispatchers.count(name) > 1:

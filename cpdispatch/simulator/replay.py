@@ -36,6 +36,7 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
+from cpdispatch.simulator.checks import check_tests
 from cpdispatch.simulator.compiled import (
     CompiledSimulation,
     records_so_far,
@@ -300,32 +301,6 @@ def about_run(
 def steps_of(rules: dict[str, Any]) -> list[tuple[str, Steps | None]]:
     """Cap on power and price of energy among the rules of a run."""
     return [(name, rules.get(name)) for name in (POWER_CAP, ENERGY_PRICE)]
-
-
-def check_tests(
-    dispatcher: Dispatcher,
-    events: Events | None,
-    power_cap: Steps | None,
-    switch_off_s: int | None,
-) -> None:
-    """Raise when a dispatcher is to make test runs where there are none.
-
-    Raises
-    ------
-    UsageError
-    """
-    if not getattr(dispatcher, "test_s", None):
-        return
-    for there, where, what in (
-        (events and events.checkpoints, "where jobs write checkpoints", "these"),
-        (power_cap, "under a power cap", "the cap"),
-        (switch_off_s, "where nodes are switched off", "that"),
-    ):
-        if there is not None:
-            raise UsageError(
-                f"dispatcher {dispatcher.name} makes test runs, which there are not {where}: "
-                f"leave test out, or {what}"
-            )
 
 
 def _resumed(folder: Path, fresh: _Replay) -> Run | _Replay:

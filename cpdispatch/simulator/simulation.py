@@ -8,7 +8,6 @@ a dispatch follows each single event. The end of a job's think time is an event 
 
 from __future__ import annotations
 
-import heapq
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,49 +18,51 @@ import numpy as np
 from cpdispatch import verify
 from cpdispatch.analyze.energy import watts_of
 from cpdispatch.arrays import BoolArray, IntArray, sealed
-from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
-from cpdispatch.decision import NO_BOUND, Decision, Placements, Reason
-from cpdispatch.energy import Steps, check_cap
-from cpdispatch.errors import DecisionError, UsageError, unknown
+from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.energy import Steps
+from cpdispatch.errors import DecisionError, UsageError
 from cpdispatch.events import (
     CAPACITY,
     FAIL,
     MAINTAIN,
     REQUEUES_MAX,
-    Checkpoints,
     Event,
     Events,
     with_maintenance,
 )
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
-from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import Instance, Power, Starvation
-from cpdispatch.jobs import Column, Job, JobTable, Workload, job_of
+from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, given_s, known_s, make
 from cpdispatch.predict.guard import Guard
+from cpdispatch.simulator.agenda import BEGIN, END, NEVER, Agenda
+from cpdispatch.simulator.attempts import Attempts
+from cpdispatch.simulator.checks import (
+    check_gated,
+    check_power_cap,
+    check_restarts,
+    check_rules,
+    check_switching,
+)
 from cpdispatch.simulator.course import Course
 from cpdispatch.simulator.gates import BEYOND, Gates
 from cpdispatch.simulator.kernels import ROW
 from cpdispatch.simulator.live import LAST, Now
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
-from cpdispatch.simulator.state import Held, State
+from cpdispatch.simulator.state import State
 from cpdispatch.simulator.switching import Switching
 from cpdispatch.system import System
-from cpdispatch.terms import begins_later, gated
+from cpdispatch.terms import gated
 from cpdispatch.workloads.restarts import mark
 
 OVER_CAP = "never runs: draws more than the power cap leaves"
-TRIGGERS = ("instant", "event")
 _REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
-_NEVER = int(np.iinfo(np.int64).max)
 _REQUESTED = int(Column.REQUESTED)
 _PART = 1 << 10  # jobs that are read from the log at once
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
-_WAKE = -1  # in place of the row of a job that ends
-_BEGINS = -2  # minus the row of a job that may start from then on
 _PATIENCE = 10_000
 """Events in a row, while nothing runs and no job comes, after which the jobs left are given up."""
 
@@ -145,36 +146,20 @@ class Simulation:
         energy_price: Steps | None = None,
         switch_off_s: int | None = None,
     ) -> None:
-        check(workload, system, trigger, correction, restart_cost_s)
+        check_rules(workload, system, trigger, correction, restart_cost_s)
         events = with_maintenance(events, system, int(workload.table.submit_s[-1]))
-        self._power_cap = power_cap
         if power_cap is not None:
             check_power_cap(power_cap, workload, system, kill_at_limit)
-            if idempotent or restart_cost_s:
-                raise UsageError(
-                    "a power cap excludes idempotent and restart_cost_s: leave them out, or the cap"
-                )
-        self._checkpoints = None if events is None else events.checkpoints
-        if self._checkpoints is not None:
-            if idempotent or restart_cost_s:
-                raise UsageError(
-                    "checkpoints exclude idempotent and restart_cost_s: a job that is killed for a "
-                    "restart runs anew in full; leave one of them out"
-                )
-            workload = with_checkpoints(workload, self._checkpoints)
         if switch_off_s is not None:
             check_switching(system, switch_off_s)
-            if idempotent or restart_cost_s:
-                raise UsageError(
-                    "switch_off_s excludes idempotent and restart_cost_s: leave them out, or that"
-                )
-        limited = gated(workload, system)
-        if (limited or begins_later(workload)) and (dependencies or idempotent or restart_cost_s):
-            raise UsageError(
-                f"system {system.name} has limits, or jobs have licences, arrays with limits or "
-                "begin times, which exclude dependencies, idempotent and restart_cost_s: leave "
-                "these out, or the limits"
-            )
+        if idempotent or restart_cost_s:
+            check_restarts(workload, system, events, power_cap, switch_off_s)
+        if dependencies:
+            check_gated(workload, system)
+        self._power_cap = power_cap
+        self._checkpoints = None if events is None else events.checkpoints
+        if self._checkpoints is not None:
+            workload = self._checkpoints.within(workload)
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload
@@ -196,7 +181,7 @@ class Simulation:
         self._event_by_event = trigger == "event"
         seen = replace(system, limits=()) if system.limits else system
         self._state = State(workload, seen, correction, starvation, restart_cost_s)
-        limit = workload.table.requested_s if kill_at_limit else np.int64(_NEVER)
+        limit = workload.table.requested_s if kill_at_limit else np.int64(NEVER)
         self._runtime_s = np.minimum(workload.runtime_s, limit)
         self.records.killed[:] = self._runtime_s < workload.runtime_s
         runnable = system_fits(system, workload.table)
@@ -205,7 +190,7 @@ class Simulation:
         if power_cap is not None:
             draws = workload.table.request @ np.array(system.unit_watts)
             self._watts = workload.table.units * draws
-        self._gates = Gates(workload, system) if limited else None
+        self._gates = Gates(workload, system) if gated(workload, system) else None
         self._beyond = 0
         """How many jobs fit the system and ask for more than a limit allows."""
         if self._gates is not None:
@@ -220,30 +205,21 @@ class Simulation:
             bounding(self.predictor)
         self._idempotent = idempotent
         self.restart_cost_s = restart_cost_s
-        self._restarts = bool(workload.table.restartable.any())
-        """Whether a job may be restarted at all."""
+        self._live: dict[int, Job] = {}
+        self._agenda = Agenda()
+        self._attempts = Attempts(
+            workload.table.restartable, self._state, self.records, self._guard, self._agenda,
+            self._live, self._runtime_s, restart_cost_s, self._seen_of,
+        )  # fmt: skip
         special = events, power_cap, starvation, switch_off_s
-        self._is_plain = not self._restarts and all(of is None for of in special)
+        self._is_plain = not self._attempts.possible and all(of is None for of in special)
         """Whether only free capacity, and what jobs come after, binds decisions."""
         self._given_s = None
         """What jobs are expected to last, shape (jobs,), if the predictor need not be called."""
         if self._is_plain and not idempotent and not self._refreshing:
             self._given_s = given_s(self.predictor, workload)
-        restartable = len(workload) if self._restarts else 0
-        self._bound_s = np.full(restartable, _NEVER, dtype=np.int64)
-        """After how many seconds of running each job turns out to be misjudged."""
-        self._test_s = np.full(restartable, _NEVER, dtype=np.int64)
-        """After how many seconds each running job is stopped, by the decision that started it."""
-        self._stopped: dict[int, Held] = {}
-        """The jobs that the next decision lets go on or kills, and what they hold."""
-        self._again_s: dict[int, tuple[int, int]] = {}
-        """Expected and upper durations of jobs that were stopped and may start anew."""
-        self._said_s: dict[int, tuple[int, int]] = {}
-        """What was said of the jobs that were stopped, before that."""
-        self._closing: set[int] = set()
-        """The killed jobs whose nodes are still busy."""
         self._course: Course | None = None
-        self._requeue = requeue_of(events, workload)
+        self._requeue = np.zeros(0, dtype=np.bool_) if events is None else events.requeues(workload)
         """Which jobs are queued again when a node fails under them; empty without events."""
         self._saved_s = np.zeros(0 if self._checkpoints is None else len(workload), dtype=np.int64)
         """What checkpoints have kept of each job's earlier runs; empty without checkpoints."""
@@ -253,7 +229,7 @@ class Simulation:
         self._data = made([*data, *steps], seed)
         self._values: dict[str, object] = {}
         """The values of the additional data."""
-        self._change_s = _NEVER
+        self._change_s = NEVER
         """When one of them changes by itself next."""
         self._told: tuple[int, int] | None = None
         """When they were asked last, and how many events had happened by then."""
@@ -267,14 +243,11 @@ class Simulation:
             self._switching = Switching(system, switch_off_s, first_s)
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
-        self._submits = array("q", np.append(submits, _NEVER).tobytes())
+        self._submits = array("q", np.append(submits, NEVER).tobytes())
         self._next = 0
         self._coming: tuple[int, IntArray] | None = None
         self._untested = any(of is not None for of in (self._checkpoints, power_cap, switch_off_s))
         """Whether there are no test runs."""
-        self._completions: list[tuple[int, int, int]] = []
-        self._created = 0
-        self._live: dict[int, Job] = {}
         self._asked: Instance | None = None
         self._asked_at = 0.0
 
@@ -296,7 +269,7 @@ class Simulation:
                 "advance() was called before the last instance was answered by apply()"
             )
         step = self._one_event if self._event_by_event else self._one_instant
-        while self._next < len(self._order) or self._completions or self._is_worth_waiting():
+        while self._next < len(self._order) or self._agenda or self._is_worth_waiting():
             held = self._state.system.capacity - self._state.free if self._data else None
             due = step()
             if self._switching is not None:
@@ -308,8 +281,8 @@ class Simulation:
             if held is not None:
                 self._ask_data(held)
             if due and self._state.queued:
-                if self._stopped and self._course is not None:
-                    self._kill_on_drained()
+                if self._attempts.stopped and self._course is not None:
+                    self._attempts.kill_on(self._state.down, self.now)
                 self._asked = self._snapshot()
                 if self._data:
                     self._asked = replace(self._asked, data=dict(self._values))
@@ -354,7 +327,7 @@ class Simulation:
                 "power cap"
             )
         if instance.stopped is not None:
-            closing = self._end_tests(instance, decision)
+            closing = self._attempts.decide(instance, decision, self.now)
         if _RESERVED in decision.reason.tobytes():
             reserved = (decision.reason == _RESERVED) & (decision.start_s > self.now)
             later = reserved.nonzero()[0]
@@ -393,7 +366,7 @@ class Simulation:
         if starting is None:
             return False
         for row, end_s in starting:
-            self._complete_at(end_s, row)
+            self._agenda.add(end_s, row)
             if self._given_s is None:
                 self._guard.start(self._live[row], now)
         return True
@@ -407,7 +380,7 @@ class Simulation:
             if self._gates is not None:
                 self._gates.end(row)
         if self._gates is not None and self._gates.behind:
-            self._complete_at(self.now, _WAKE)
+            self._agenda.wake(self.now)
         if self._precedence is not None:
             for row in rows.tolist():
                 self._wake_after(row, self._precedence, rejected=True)
@@ -416,13 +389,13 @@ class Simulation:
 
     def _one_instant(self) -> bool:
         """Apply every event of the next instant."""
-        ends, submits = self._completions, self._submits
+        agenda, submits = self._agenda, self._submits
         self.now = now = min(
-            submits[self._next], self._next_completion(), self._next_event(), self._next_change()
+            submits[self._next], agenda.next_s, self._next_event(), self._next_change()
         )
         if now == self._next_change():
             self._note_idle()
-        while ends and ends[0][0] == now:
+        while agenda.next_s == now:
             self._complete()
         while self._next_event() == now:
             self._happen()
@@ -433,14 +406,14 @@ class Simulation:
 
     def _one_event(self) -> bool:
         """Apply the next single event; whether a dispatch follows it."""
-        submit, completion = self._submits[self._next], self._next_completion()
+        submit, completion = self._submits[self._next], self._agenda.next_s
         event = self._next_event()
         self.now = min(submit, completion, event, self._next_change())
         if self.now < min(submit, completion, event):
             self._note_idle()
             return True
         if event == self.now:
-            while self._next_completion() == self.now:
+            while self._agenda.next_s == self.now:
                 self._complete()
             while self._next_event() == self.now:
                 self._happen()
@@ -462,13 +435,13 @@ class Simulation:
         return could_start
 
     def _next_event(self) -> int:
-        return _NEVER if self._course is None else self._course.next_s
+        return NEVER if self._course is None else self._course.next_s
 
     def _is_worth_waiting(self) -> bool:
         """Whether jobs wait, and what happens to the system may let them start."""
         if not self._state.queued or self._idle >= _PATIENCE:
             return False
-        return min(self._next_event(), self._next_change()) < _NEVER
+        return min(self._next_event(), self._next_change()) < NEVER
 
     def _next_change(self) -> int:
         """When additional data change by themselves, or a node is back or switched off next."""
@@ -498,7 +471,7 @@ class Simulation:
 
     def _note_idle(self) -> None:
         """Count what happens in vain: nothing runs, and no job is to come."""
-        idle = not self._completions and self._next == len(self._order)
+        idle = not self._agenda and self._next == len(self._order)
         self._idle = self._idle + 1 if idle else 0
 
     def _ask_data(self, held: IntArray) -> None:
@@ -516,10 +489,7 @@ class Simulation:
         self._told = self.now, len(happened)
         self._values = {one.name: value_of(one, moment) for one in self._data}
         changes = (next_of(one, self.now) for one in self._data)
-        self._change_s = min((at for at in changes if at is not None), default=_NEVER)
-
-    def _next_completion(self) -> int:
-        return self._completions[0][0] if self._completions else _NEVER
+        self._change_s = min((at for at in changes if at is not None), default=NEVER)
 
     def _submit(self) -> IntArray:
         """Submit the next job; its column of the block."""
@@ -532,9 +502,7 @@ class Simulation:
             expected_s = self._guard.predict(job, self.now)
             upper_s = max(expected_s, self._guard.upper(job, self.now))
             if self._idempotent and job.restartable:
-                bound_s = self._guard.bound(job)
-                if bound_s is not None:
-                    self._bound_s[row] = bound_s
+                self._attempts.bound(row, self._guard.bound(job))
         self.records.expected_s[row] = expected_s
         self._enqueue(row, column, expected_s, upper_s)
         return column
@@ -544,7 +512,7 @@ class Simulation:
         begin_s = self.workload.begin_s
         if begin_s is not None and begin_s[row] > self.now:
             self._expected[row] = expected_s, upper_s
-            self._complete_at(int(begin_s[row]), _BEGINS - row)
+            self._agenda.add(int(begin_s[row]), row, BEGIN)
         elif self._gates is None:
             self._state.submit(row, self._as_seen(row, column), expected_s, upper_s)
         else:
@@ -555,9 +523,12 @@ class Simulation:
         """Put the jobs that pass the gate into the queue; whether there are any."""
         passed = [] if self._gates is None else self._gates.passing()
         for row in passed:
-            column = self._as_seen(row, self.workload.table.values(row))
-            self._state.submit(row, column, *self._expected.pop(row))
+            self._state.submit(row, self._seen_of(row), *self._expected.pop(row))
         return bool(passed)
+
+    def _seen_of(self, row: int) -> IntArray:
+        """The column of the job of a row, as dispatchers see it."""
+        return self._as_seen(row, self.workload.table.values(row))
 
     def _as_seen(self, row: int, column: IntArray) -> IntArray:
         """The column of a job as dispatchers see it.
@@ -566,8 +537,9 @@ class Simulation:
         no job is tested, none may be restarted for that. One that was tested to the end, or killed,
         may not be again; if it was killed it requests what that cost, too.
         """
-        killed = self._restarts and self.records.lost_end_s[row] != NOT_STARTED
-        once = killed or (self._restarts and self.records.test[row] == Test.WENT_ON)
+        restarts = self._attempts.possible
+        killed = restarts and self.records.lost_end_s[row] != NOT_STARTED
+        once = killed or (restarts and self.records.test[row] == Test.WENT_ON)
         if self._known_s is None and not self._untested and not once:
             return column
         column = column.copy()
@@ -597,19 +569,15 @@ class Simulation:
         return int(self._order[self._next - 1]), self._coming[1][at]
 
     def _complete(self) -> None:
-        now, _, row = heapq.heappop(self._completions)
-        if row <= _BEGINS:
-            row = _BEGINS - row
+        row, kind = self._agenda.take()
+        if kind == BEGIN:
             self._enqueue(row, self.workload.table.values(row), *self._expected.pop(row))
-            return
-        if row == _WAKE:
-            return
-        if self._restarts and self._outlives(row):
+        if kind != END or self._attempts.outlives(row, self.now):
             return
         self._state.end(row)
         if self._gates is not None:
             self._gates.end(row)
-        self.records.end_s[row] = now
+        self.records.end_s[row] = self.now
         if self._given_s is None:
             runtime_s = self._runtime_s.item(row) + self._kept_s(row)
             self._guard.learn(self._live.pop(row), runtime_s)
@@ -626,71 +594,22 @@ class Simulation:
         if event is not None and event.kind in (FAIL, MAINTAIN):
             for row in self._state.running_on(event.nodes, self.now):
                 self._node_failed(row)
-            for row in self._stopped_on(event.nodes):
-                self._failed_when_stopped(row)
+            for row in self._attempts.stopped_on(event.nodes):
+                self._queue_after_failure(row, *self._attempts.cut_stopped(row), tested=True)
         elif event is not None and event.kind == CAPACITY:
             for row in self._state.misfits(event.nodes, self._course.system.capacity):
                 self._node_failed(row)
             self._state.resize(self._course.system)
-            left = self._state.free.copy()
-            for row in self._stopped_on(event.nodes):
-                if not self._take(left, row):
-                    self._failed_when_stopped(row)
-
-    def _stopped_on(self, nodes: Sequence[int]) -> list[int]:
-        """The rows of the jobs that have just been stopped on these nodes, by their starts."""
-        there = set(nodes)
-        held = sorted((start_s, row) for row, (start_s, _) in self._stopped.items())
-        return [row for _, row in held if not there.isdisjoint(self._stopped[row][1])]
-
-    def _take(self, left: IntArray, row: int) -> bool:
-        """Take what a stopped job holds out of what is left, if there is room for it."""
-        request = self.workload.table.request[row]
-        node, units = np.array(list(self._stopped[row][1].items()), dtype=np.int64).T
-        held = units[:, None] * np.maximum(request, 0)
-        fits = bool((held <= left[node]).all())
-        if fits:
-            left[node] -= held
-        return fits
-
-    def _kill_on_drained(self) -> None:
-        """Kill the stopped jobs one of whose nodes takes no job: they cannot go on there."""
-        closing = []
-        for row in self._stopped_on(self._state.down.tolist()):
-            rows = self._state.queue_hidden[ROW, : self._state.queued]
-            position = int(np.searchsorted(rows, row))
-            if self._kill(row, position):
-                closing.append(position)
-        if closing:
-            self._state.remove(np.sort(np.array(closing, dtype=np.int64)))
+            for row in self._attempts.misfits(event.nodes):
+                self._queue_after_failure(row, *self._attempts.cut_stopped(row), tested=True)
 
     def _node_failed(self, row: int) -> None:
         """Stop a job on a node that failed, or the clearing of its nodes if it was killed."""
-        self._completions = [end for end in self._completions if end[2] != row]
-        heapq.heapify(self._completions)
-        if row in self._closing:
-            self._closing.remove(row)
-            self._state.end(row)
-            self.records.lost_end_s[row] = self.now
-            if row in self._live:  # else the dispatcher refused it meanwhile
-                self._queue_again(row)
-            return
-        tested = self._restarts and self._test_s[row] != _NEVER
-        if tested:
-            self._test_s[row] = _NEVER
-        self._queue_after_failure(row, *self._state.cut(row), tested=tested)
+        self._agenda.forget(row)
+        if not self._attempts.clear(row, self.now):
+            self._queue_after_failure(row, *self._attempts.cut(row))
 
-    def _failed_when_stopped(self, row: int) -> None:
-        """Take a node to have failed under a job in the very second in which its test was over."""
-        del self._stopped[row], self._again_s[row]
-        rows = self._state.queue_hidden[ROW, : self._state.queued]
-        self._state.remove(np.searchsorted(rows, [row]))
-        self.records.goes_on(row, Test.ENDED)
-        self._queue_after_failure(row, *self._said_s.pop(row), tested=True)
-
-    def _queue_after_failure(
-        self, row: int, expected_s: int, upper_s: int, *, tested: bool
-    ) -> None:
+    def _queue_after_failure(self, row: int, expected_s: int, upper_s: int, tested: bool) -> None:
         """Queue a job again that ran on a node that failed, if it may be; else it has ended."""
         again = bool(self._requeue[row] and self.records.requeued[row] < REQUEUES_MAX)
         saved_s = 0
@@ -717,126 +636,21 @@ class Simulation:
         if not now.all():
             placements = _only(placements, now)
         rows = self._state.queue_hidden[ROW, placements.position]
-        goes_on = {row: start_s for row, (start_s, _) in self._stopped.items()}
-        self._stopped.clear()
-        runs_s, bound_s, new = self._runtime_s[rows], None, rows
+        goes_on = self._attempts.go_on()
+        bound_s, new = None, rows
         if goes_on:
             others = ~np.isin(rows, list(goes_on))
             placements, new = _only(placements, others), rows[others]
-        if self._restarts and decision.bound_s is not None:
+        if self._attempts.possible and decision.bound_s is not None:
             bound_s = decision.bound_s[placements.position]
-            self._test_s[new] = np.where(bound_s == NO_BOUND, _NEVER, bound_s)
-            self.records.test[new[bound_s != NO_BOUND]] = Test.ENDED
+            self._attempts.start(new, bound_s)
         if len(new):
             self._state.start(self.now, placements, self.now + self._runtime_s[new], bound_s)
             self.records.started(self.now, new, decision, placements)
-        if self._restarts:
-            runs_s = np.minimum(runs_s, self._test_s[rows])
-        if self._idempotent:
-            runs_s = np.minimum(runs_s, self._bound_s[rows])
-        for row, run_s in zip(rows.tolist(), runs_s.tolist(), strict=True):
-            self._complete_at(goes_on.get(row, self.now) + run_s, row)
+        for row, run_s in zip(rows.tolist(), self._attempts.run_s(rows).tolist(), strict=True):
+            self._agenda.add(goes_on.get(row, self.now) + run_s, row)
             if self._given_s is None and row not in goes_on:
                 self._guard.start(self._live[row], self.now)
-
-    def _complete_at(self, end_s: int, row: int) -> None:
-        heapq.heappush(self._completions, (end_s, self._created, row))
-        self._created += 1
-
-    # --------------------------------------------------------------------------- the restarts
-
-    def _outlives(self, row: int) -> bool:
-        """Deal with what a job holds that does not end by itself now; whether there is any."""
-        if row in self._closing:
-            self._closing.remove(row)
-            self._state.end(row)
-            if row in self._live:  # else the dispatcher refused it meanwhile
-                self._queue_again(row)
-            return True
-        if min(self._bound_s[row], self._test_s[row]) >= self._runtime_s[row]:
-            return False
-        if self._test_s[row] < self._bound_s[row]:
-            self._stop(row)
-            return True
-        self._killed(row)
-        if self.restart_cost_s:
-            self._state.prolong(row, self.now + self.restart_cost_s)
-        else:
-            self._state.end(row)
-            self._queue_again(row)
-        return True
-
-    def _stop(self, row: int) -> None:
-        """Put a job whose bound is over into the queue: the next decision lets it go on or not."""
-        column = self._as_seen(row, self.workload.table.values(row))
-        held, upper_s = self._state.stop(row)
-        self.records.lost(row, self.now)
-        self._stopped[row] = held
-        self._test_s[row] = _NEVER
-        job, said_s = self._live[row], int(self.records.expected_s[row])
-        self._said_s[row] = said_s, upper_s
-        expected_s, upper_s = self._guard.outlived(job, self.now - held[0], said_s, upper_s)
-        self._again_s[row] = expected_s, upper_s
-        self._state.submit(row, column, expected_s, upper_s)
-
-    def _end_tests(self, instance: Instance, decision: Decision) -> IntArray:
-        """Let stopped jobs go on that start where they are, and kill the others.
-
-        Returns the queue positions of those whose nodes stay busy: they leave the queue meanwhile.
-        ``_stopped`` is left with those that go on.
-        """
-        stopped, stay = instance.stopped, going_on(instance, decision.start_s, decision.placements)
-        assert stopped is not None
-        rows = self._state.queue_hidden[ROW, stopped.position].tolist()
-        closing = []
-        for position, row in zip(stopped.position.tolist(), rows, strict=True):
-            held = self._stopped[row]
-            if position in stay:
-                del self._said_s[row]
-                self.records.goes_on(row)
-                end_s = held[0] + self._runtime_s.item(row)
-                due_s = held[0] + self._again_s.pop(row)[0]
-                self._state.hold(self.now, position, held, due_s, end_s)
-                continue
-            if self._kill(row, position):
-                closing.append(position)
-        return np.array(closing, dtype=np.int64)
-
-    def _kill(self, row: int, position: int) -> bool:
-        """Kill a stopped job; whether its nodes stay busy, and it is to leave the queue."""
-        held = self._stopped.pop(row)
-        del self._said_s[row]
-        self.records.test[row] = Test.KILLED
-        self._killed(row)
-        self._state.restart_no_more(position)
-        if not self.restart_cost_s:
-            del self._again_s[row]
-            return False
-        end_s = self.now + self.restart_cost_s
-        self._state.hold(self.now, position, held, end_s, end_s)
-        self._state.prolong(row, end_s, anew=True)
-        return True
-
-    def _killed(self, row: int) -> None:
-        """Note that an attempt at a job is lost."""
-        cost_s = self.restart_cost_s
-        self._bound_s[row] = self._test_s[row] = _NEVER
-        if self.records.start_s[row] != NOT_STARTED:
-            self.records.lost(row, self.now)
-        self.records.lost_end_s[row] = self.now + cost_s
-        self._guard.restart(self._live[row], self.now)
-        self._runtime_s[row] += cost_s
-        if cost_s:
-            self._closing.add(row)
-            self._complete_at(self.now + cost_s, row)
-
-    def _queue_again(self, row: int) -> None:
-        """Put a killed job where it was in the queue; one that was misjudged may run for long."""
-        column = self._as_seen(row, self.workload.table.values(row))
-        cost_s = self.restart_cost_s
-        requested_s = int(column[Column.REQUESTED]) - cost_s
-        expected_s, upper_s = self._again_s.pop(row, (requested_s, requested_s))
-        self._state.submit(row, column, expected_s + cost_s, upper_s + cost_s)
 
     def _snapshot(self) -> Instance:
         if self._refreshing:
@@ -846,7 +660,7 @@ class Simulation:
             capacity, down = self._state.system.capacity, self._state.down
             off = self._switching.reservations(self.now, capacity, down, known)
             self._state.reservations = (*known, *off)
-        instance = self._state.snapshot(self.now, self._stopped)
+        instance = self._state.snapshot(self.now, self._attempts.stopped)
         self._state.reservations = known
         return instance if self._power_cap is None else self._with_power(instance, self._power_cap)
 
@@ -895,8 +709,7 @@ class Simulation:
             at = self.now + think_s
             # An end is followed by a dispatch anyway, and so is the submission of a later job.
             if (think_s or rejected) and self.workload.table.submit_s[later] <= at:
-                heapq.heappush(self._completions, (at, self._created, _WAKE))
-                self._created += 1
+                self._agenda.wake(at)
 
     # ----------------------------------------------------------------------- progress, saving
 
@@ -952,83 +765,6 @@ class Simulation:
         state = self.__dict__ | {"_coming": None}
         del state["workload"]
         return state
-
-
-def check(
-    workload: Workload, system: System, trigger: str, correction: str, restart_cost_s: int
-) -> None:
-    """Raise when there is no such trigger, correction or cost, or the workload is not the system's.
-
-    Raises
-    ------
-    UsageError
-    """
-    if trigger not in TRIGGERS:
-        raise unknown("trigger", trigger, TRIGGERS)
-    if correction not in CORRECTIONS:
-        raise unknown("correction", correction, CORRECTIONS)
-    if restart_cost_s < 0:
-        raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
-    if workload.resources != system.resources:
-        raise UsageError(
-            f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
-            f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
-        )
-
-
-def check_power_cap(cap: Steps, workload: Workload, system: System, kill_at_limit: bool) -> None:
-    """Raise when a cap cannot be kept for sure.
-
-    Raises
-    ------
-    UsageError
-    """
-    check_cap(cap, system)
-    longer = int(np.count_nonzero(workload.runtime_s > workload.table.requested_s))
-    if len(cap.values) > 1 and longer and not kill_at_limit:
-        raise UsageError(
-            f"{longer} jobs of {workload.name} run longer than they request, so that a power cap "
-            "which changes could not be kept for sure: add --kill-at-limit, or drop them with "
-            "--filter"
-        )
-
-
-def check_switching(system: System, idle_s: int) -> None:
-    """Raise when no node of a system can be switched off.
-
-    Raises
-    ------
-    UsageError
-    """
-    if idle_s < 1:
-        raise UsageError(f"switch_off_s {idle_s}: 1 s or more is needed")
-    if not system.wake_s:
-        raise UsageError(
-            f"system {system.name} does not say how long its nodes take to be back when they were "
-            f"switched off: add wake_s to its file, as wake_s = {{{system.groups[0].site_name} = "
-            "120}"
-        )
-
-
-def with_checkpoints(workload: Workload, checkpoints: Checkpoints) -> Workload:
-    """The workload whose jobs run, and may run, for so much longer as their checkpoints take."""
-    columns = list(workload.table.columns)
-    columns[Column.REQUESTED] = checkpoints.with_cost(workload.table.requested_s)
-    table = JobTable(columns, workload.table.labels)
-    return replace(workload, table=table, runtime_s=checkpoints.with_cost(workload.runtime_s))
-
-
-def requeue_of(events: Events | None, workload: Workload) -> BoolArray:
-    """Which jobs are queued again when a node fails under them, shape (jobs,).
-
-    Empty without events. Without a choice those that may be restarted; all, where none may.
-    """
-    if events is None:
-        return np.zeros(0, dtype=np.bool_)
-    restartable: BoolArray = workload.table.restartable == 1
-    if events.requeue == "restartable" or (not events.requeue and restartable.any()):
-        return restartable
-    return np.full(len(workload), events.requeue != "none")
 
 
 def _only(placements: Placements, keep: BoolArray) -> Placements:

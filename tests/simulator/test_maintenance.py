@@ -30,7 +30,6 @@ from cpdispatch.instance import Reservation
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.simulator.replay import finished
-from cpdispatch.simulator.simulation import requeue_of
 from cpdispatch.system import Maintenance, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify import Kind
 from tests.oracles.plain_events import expected_everywhere, replay
@@ -155,7 +154,7 @@ def test_easy_beside_maintenance_is_its_plain_twin_job_by_job(
     log, system, events = case
     made = simulate(log, system, "easy", events=events)
     assert made.verify() == []
-    choice = requeue_of(events, log).tolist()
+    choice = events.requeues(log).tolist()
     twin = replay(log, system, events.trace(system), choice)
     assert made.jobs[["start", "end", "requeued"]].to_numpy().T.tolist() == (
         expected_everywhere(twin).tolist()

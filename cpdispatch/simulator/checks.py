@@ -1,0 +1,142 @@
+"""What a replay can have, and what excludes what."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpdispatch.compiled.correction import CORRECTIONS
+from cpdispatch.dispatch import Dispatcher
+from cpdispatch.energy import Steps, check_cap
+from cpdispatch.errors import UsageError, unknown
+from cpdispatch.events import Events
+from cpdispatch.jobs import Workload
+from cpdispatch.system import System
+from cpdispatch.terms import begins_later, gated
+
+TRIGGERS = ("instant", "event")
+
+
+def check_rules(
+    workload: Workload, system: System, trigger: str, correction: str, restart_cost_s: int
+) -> None:
+    """Raise when there is no such trigger, correction or cost, or the workload is not the system's.
+
+    Raises
+    ------
+    UsageError
+    """
+    if trigger not in TRIGGERS:
+        raise unknown("trigger", trigger, TRIGGERS)
+    if correction not in CORRECTIONS:
+        raise unknown("correction", correction, CORRECTIONS)
+    if restart_cost_s < 0:
+        raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
+    if workload.resources != system.resources:
+        raise UsageError(
+            f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
+            f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
+        )
+
+
+def check_power_cap(cap: Steps, workload: Workload, system: System, kill_at_limit: bool) -> None:
+    """Raise when a cap cannot be kept for sure.
+
+    Raises
+    ------
+    UsageError
+    """
+    check_cap(cap, system)
+    longer = int(np.count_nonzero(workload.runtime_s > workload.table.requested_s))
+    if len(cap.values) > 1 and longer and not kill_at_limit:
+        raise UsageError(
+            f"{longer} jobs of {workload.name} run longer than they request, so that a power cap "
+            "which changes could not be kept for sure: add --kill-at-limit, or drop them with "
+            "--filter"
+        )
+
+
+def check_switching(system: System, idle_s: int) -> None:
+    """Raise when no node of a system can be switched off.
+
+    Raises
+    ------
+    UsageError
+    """
+    if idle_s < 1:
+        raise UsageError(f"switch_off_s {idle_s}: 1 s or more is needed")
+    if not system.wake_s:
+        raise UsageError(
+            f"system {system.name} does not say how long its nodes take to be back when they were "
+            f"switched off: add wake_s to its file, as wake_s = {{{system.groups[0].site_name} = "
+            "120}"
+        )
+
+
+def check_restarts(
+    workload: Workload,
+    system: System,
+    events: Events | None,
+    power_cap: Steps | None,
+    switch_off_s: int | None,
+) -> None:
+    """Raise when no job may be restarted for a misjudgement, or at a cost, beside these.
+
+    Raises
+    ------
+    UsageError
+    """
+    if power_cap is not None:
+        raise UsageError(
+            "a power cap excludes idempotent and restart_cost_s: leave them out, or the cap"
+        )
+    if events is not None and events.checkpoints is not None:
+        raise UsageError(
+            "checkpoints exclude idempotent and restart_cost_s: a job that is killed for a "
+            "restart runs anew in full; leave one of them out"
+        )
+    if switch_off_s is not None:
+        raise UsageError(
+            "switch_off_s excludes idempotent and restart_cost_s: leave them out, or that"
+        )
+    check_gated(workload, system)
+
+
+def check_gated(workload: Workload, system: System) -> None:
+    """Raise when jobs wait behind the gate of limits, or for their time.
+
+    Raises
+    ------
+    UsageError
+    """
+    if gated(workload, system) or begins_later(workload):
+        raise UsageError(
+            f"system {system.name} has limits, or jobs have licences, arrays with limits or "
+            "begin times, which exclude dependencies, idempotent and restart_cost_s: leave "
+            "these out, or the limits"
+        )
+
+
+def check_tests(
+    dispatcher: Dispatcher,
+    events: Events | None,
+    power_cap: Steps | None,
+    switch_off_s: int | None,
+) -> None:
+    """Raise when a dispatcher is to make test runs where there are none.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not getattr(dispatcher, "test_s", None):
+        return
+    for there, where, what in (
+        (events and events.checkpoints, "where jobs write checkpoints", "these"),
+        (power_cap, "under a power cap", "the cap"),
+        (switch_off_s, "where nodes are switched off", "that"),
+    ):
+        if there is not None:
+            raise UsageError(
+                f"dispatcher {dispatcher.name} makes test runs, which there are not {where}: "
+                f"leave test out, or {what}"
+            )

@@ -172,7 +172,9 @@ class Entry:
 
 def _limit(value: Any) -> float:
     """A time limit: a bare number is one of seconds, as in Python."""
-    number = _number(value, "a time as 500ms or 0.5s, or a positive number of seconds", seconds)
+    number = _number(
+        value, "a time such as 500ms or 0.5s, or a positive number of seconds", seconds
+    )
     if not 0 < number < float("inf"):
         raise ValueError("a positive number of seconds is needed")
     return number
@@ -195,7 +197,7 @@ def _seconds(value: Any) -> int:
         found = whole_seconds(value)
     except UsageError:
         raise ValueError(
-            "a time as 90min or 24h, or a whole number of seconds, 1 or more, is needed"
+            "a time such as 90min or 24h, or a whole number of seconds, 1 or more, is needed"
         ) from None
     if found > LIMIT:
         raise ValueError(f"too long: {LIMIT} s at most are needed")
@@ -254,7 +256,7 @@ def _tests(value: Any) -> str:
 
 def _left(value: Any) -> str:
     if value != "left":
-        raise ValueError("left is needed: beside a plan tests come after all starts")
+        raise ValueError("left is needed: with a plan, test runs come after all starts")
     return str(value)
 
 
@@ -299,7 +301,7 @@ def _policy(value: Any) -> Any:
         return policies.find(str(value))
     found = own.attribute(module, function, f"policy {value}")
     if not callable(found):
-        raise UsageError(f"policy {value}: it is no function")
+        raise UsageError(f"policy {value}: it is not a function")
     return policies.own(found, str(value))
 
 
@@ -446,52 +448,52 @@ _ENGINE = {
 _HYPER = {key: read for key, read in _ENGINE.items() if key not in ("cp", "release")}
 
 _THESIS = {
-    "thesis-hcp": "the dissertation's HCP: CP-SAT on the pool, best-fit allocation; all jobs",
-    "thesis-hcp1": "thesis-hcp with at most 100 jobs that fit now, and 3 fruitless searches",
-    "thesis-hcp2": "thesis-hcp1 that expects overdue jobs to run 1 s more, not to have ended",
-    "thesis-hcp3": "thesis-hcp2 that minimises slowdown and takes jobs in the order of slowdown",
-    "thesis-pcp": "the dissertation's PCP: CP-SAT places each unit as optional copies; all jobs",
-    "thesis-pcp1": "thesis-pcp with at most 100 jobs that fit now, and 3 fruitless searches",
-    "thesis-pcp2": "thesis-pcp1 that expects overdue jobs to run 1 s more, not to have ended",
-    "thesis-pcp3": "thesis-pcp2 that minimises slowdown and takes jobs in the order of slowdown",
-    "thesis-pcp4": "thesis-pcp3 with a count of units on each node, and a relaxation of the pool",
-    "thesis-pcp5": "thesis-pcp3 with units as boxes on one axis a resource: no-overlap-2D",
+    "thesis-hcp": "the dissertation's HCP: all jobs, CP-SAT on the pool, best-fit allocation",
+    "thesis-hcp1": "thesis-hcp with 100 jobs at most, which fit now; 3 fruitless searches at most",
+    "thesis-hcp2": "thesis-hcp1; expects overdue running jobs to run 1 s more",
+    "thesis-hcp3": "thesis-hcp2; minimises slowdown, and takes jobs in the order of slowdown",
+    "thesis-pcp": "the dissertation's PCP: all jobs, CP-SAT places each unit as optional copies",
+    "thesis-pcp1": "thesis-pcp with 100 jobs at most, which fit now; 3 fruitless searches at most",
+    "thesis-pcp2": "thesis-pcp1; expects overdue running jobs to run 1 s more",
+    "thesis-pcp3": "thesis-pcp2; minimises slowdown, and takes jobs in the order of slowdown",
+    "thesis-pcp4": "thesis-pcp3 with counts of units on each node, and a relaxation of the pool",
+    "thesis-pcp5": "thesis-pcp3 with units as boxes on one axis for each resource (no-overlap 2D)",
 }
 """The dissertation's variants: what each does."""
 
 REGISTRY: Mapping[str, Entry] = {
     "easy": Entry(
-        "EASY backfilling; easy-P-B has its own orders of the queue and of backfilling",
+        "EASY backfilling by submission; easy-P-B: queue in order P, backfilling in order B",
         {**_ORDERS, "depth": _depth, **_TESTS},
         _backfill(),
     ),
     "conservative": Entry(
-        "backfilling that delays no waiting job: each has a promised start",
+        "backfilling that promises every waiting job a start, and delays none",
         {**_ORDERS, **_TESTS},
         _backfill(depth=sys.maxsize),
     ),
     "fifo": Entry("first in, first out; stops at the first job that does not fit", _STRICT,
                   _backfill(depth=0)),
-    "sjf": Entry("shortest expected job first; stops at the first that does not fit", _STRICT,
+    "sjf": Entry("shortest expected job first; stops at the first job that does not fit", _STRICT,
                  _backfill(depth=0, primary="spf", secondary="spf")),
-    "ljf": Entry("longest expected job first; stops at the first that does not fit", _STRICT,
+    "ljf": Entry("longest expected job first; stops at the first job that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
-    "best": Entry("EASY by predicted durations, used with care; waits bounded by EASY's longest",
+    "best": Entry("EASY backfilling for predicted durations; waits bounded by EASY's longest",
                   {"long": _seconds, "keep": _part, "width": _real, "allocate": _allocation,
                    "wait": _wait, **_TESTS}, _best),
-    "prb": Entry("jobs by their wait relative to their queue's usual one; skips misfits",
+    "prb": Entry("jobs by wait over their queue's expected wait; skips jobs that do not fit",
                  {"allocate": _allocation}, _priority_rule),
-    "reject": Entry("refuses every job: measures the simulator", {}, _reject),
+    "reject": Entry("refuses every job; for measuring the simulator", {}, _reject),
     "hcp": Entry(
-        "minimises slowdown: list schedules, local search, CP-SAT on all nodes' pooled capacity",
+        "plans the queue by list schedules, local search, and CP-SAT on the pooled capacity",
         _ENGINE, _hcp,
     ),
     "pcp": Entry(
-        "as hcp, and CP-SAT on the nodes too; model=copies, counts or boxes (default copies)",
+        "as hcp, and CP-SAT also on the nodes; model=copies (default), counts or boxes",
         {**_ENGINE, "model": _formulation}, _pcp,
     ),
     "hyper": Entry(
-        "an experiment, no better than hcp so far: hcp or pcp, by what served on such instances",
+        "an experiment, no better than hcp: chooses hcp or pcp for each instance, and learns",
         {**_HYPER, "record": str}, _hyper,
     ),
     **{name: Entry(summary, _CP, _thesis(name)) for name, summary in _THESIS.items()},
@@ -499,10 +501,19 @@ REGISTRY: Mapping[str, Entry] = {
 """Every dispatcher by name."""
 
 _REMOVED: Mapping[tuple[str, str], str] = {
-    ("best", "cp"): "best is backfilling alone; leave cp out, or use -d hcp for a CP dispatcher",
-    ("best", "threshold"): "waits are bounded by the longest one that EASY leads to: see wait",
-    ("best", "strict"): "waits are bounded by the longest one that EASY leads to: see wait",
-    ("best", "adapt"): "nothing is chosen week by week any more; leave adapt out",
+    (
+        "best",
+        "cp",
+    ): "best is backfilling alone; leave cp out, or use -d hcp for constraint programming",
+    (
+        "best",
+        "threshold",
+    ): "best bounds waits by the longest wait under EASY: leave it out, or use wait",
+    (
+        "best",
+        "strict",
+    ): "best bounds waits by the longest wait under EASY: leave it out, or use wait",
+    ("best", "adapt"): "best chooses no settings while it runs; leave adapt out",
 }
 """What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
 
@@ -598,7 +609,7 @@ def _current(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     engine = given.get("engine", "on")
     if engine not in ("on", "off", True, False):
         raise UsageError(
-            f"dispatcher {name}, engine={engine}: the parameter engine is gone: leave it out, or "
+            f"dispatcher {name}, engine={engine}: parameter engine was removed: leave it out, or "
             f"write thesis-{name} for the model with the dissertation's search control"
         )
     rest = {key: value for key, value in given.items() if key != "engine"}
@@ -634,7 +645,7 @@ def _named(
     for key, value in given.items():
         if (name, key) in _REMOVED:
             raise UsageError(
-                f"dispatcher {spec}: the parameter {key} is gone: {_REMOVED[name, key]}"
+                f"dispatcher {spec}: parameter {key} was removed: {_REMOVED[name, key]}"
             )
         known(f"dispatcher {name}", key, entry.parameters)
         try:
@@ -702,7 +713,9 @@ def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:
     data = parse_toml(path, "a dispatcher file")
     name = data.pop("dispatcher", None)
     if not isinstance(name, str):
-        raise InputError("names no dispatcher", file=path, field="dispatcher", value=name)
+        raise InputError(
+            "the name of a dispatcher is missing", file=path, field="dispatcher", value=name
+        )
     return name, data
 
 

@@ -162,7 +162,7 @@ def _number(text: str, whole: bool) -> float:
     try:
         found = int(text) if whole else float(text)
     except ValueError:
-        raise ValueError("no whole number" if whole else "no number") from None
+        raise ValueError("not a whole number" if whole else "not a number") from None
     if not 0 <= found <= LIMIT or math.isnan(found):
         raise ValueError(f"must be 0 or more, {LIMIT} at most")
     return found
@@ -172,7 +172,7 @@ def _read(path: str, name: str, column: str) -> Steps:
     try:
         text = read_text(path).decode()
     except UnicodeDecodeError as error:
-        raise InputError("is no UTF-8 text", file=path, advice="save it as UTF-8") from error
+        raise InputError("is not UTF-8 text", file=path, advice="save it as UTF-8") from error
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     found: list[tuple[int, float]] = []
     try:
@@ -204,7 +204,7 @@ def _read(path: str, name: str, column: str) -> Steps:
                     advice="sort the rows by time, each time once",
                 )  # fmt: skip
     except csv.Error as error:
-        raise InputError(f"is no CSV: {error}", file=path, line=lines.line_num) from error
+        raise InputError(f"is not CSV: {error}", file=path, line=lines.line_num) from error
     if not found:
         advice = f"write a line with a time and its {column}"
         raise InputError("the table has no row", file=path, advice=advice)

@@ -513,7 +513,7 @@ def _rows(path: str | os.PathLike[str]) -> list[Row]:
     try:
         text = read_text(path).decode()
     except UnicodeDecodeError as error:
-        raise InputError("is no UTF-8 text", file=path, advice="save it as UTF-8") from error
+        raise InputError("is not UTF-8 text", file=path, advice="save it as UTF-8") from error
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     found: list[Row] = []
     try:
@@ -524,7 +524,7 @@ def _rows(path: str | os.PathLike[str]) -> list[Row]:
                 found.append(_row(cells, names, lines.line_num, path))
                 _in_order(found, path)
     except csv.Error as error:
-        problem = f"is no CSV: {error}"
+        problem = f"is not CSV: {error}"
         raise InputError(problem, file=path, line=lines.line_num) from error
     return found
 
@@ -631,7 +631,7 @@ def _time(text: str, field: str, line: int, path: str | os.PathLike[str]) -> int
     try:
         found = int(text)
     except ValueError:
-        raise wrong("no whole number") from None
+        raise wrong("not a whole number") from None
     if found < 0:
         raise wrong("negative")
     if found > LIMIT:

@@ -422,7 +422,7 @@ def _validate(system: System) -> None:
                 raise wrong(f"{where}.{name}", value, problem)
     for name, many in system.licences.items():
         if not name or set(name) & set(" ,:"):
-            raise wrong("licences", name, "is no name of a licence")
+            raise wrong("licences", name, "is not a name of a licence")
         if not 0 <= many <= LIMIT:
             raise wrong(f"licences.{name}", many, f"must be 0 or more, {LIMIT} at most")
     groups = {group.site_name for group in system.groups}

@@ -19,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from cpdispatch.analyze.difference import NOISE, difference
+from cpdispatch.analyze.look import COLOURS, MARKS
 
 DOCS = Path(__file__).resolve().parent
 DATA, FIGURES = DOCS / "data", DOCS / "figures"
@@ -112,11 +113,15 @@ def spread(values: Sequence[float], kind: str) -> str:
 
 
 def main_table() -> list[str]:
+    """Mean bounded slowdowns; how many draws each has stands above, if all have as many."""
+    found = {name: [draws(log, name) for log in LOGS] for name in DISPATCHERS}
+    numbers = {f"; {len(values)} {kind}" for of in found.values() for values, kind in of}
+    above = numbers.pop() if len(numbers) == 1 else ""
     lines = [
-        [f"`{dispatcher}`", *(spread(*draws(log, dispatcher)) for log in LOGS)]
-        for dispatcher in DISPATCHERS
+        [f"`{name}`", *(spread(*of).replace(f"{above})", ")") for of in every)]
+        for name, every in found.items()
     ]
-    return markdown(["mean bounded slowdown", *LOGS.values()], lines)
+    return markdown([f"mean bounded slowdown{above.replace(';', ',')}", *LOGS.values()], lines)
 
 
 def waits() -> list[str]:
@@ -999,7 +1004,12 @@ def plotting() -> Any:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    matplotlib.rcParams["svg.hashsalt"] = "cpdispatch"
+    matplotlib.rcParams |= {
+        "svg.hashsalt": "cpdispatch",
+        "axes.prop_cycle": pyplot.cycler(color=COLOURS),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
     return pyplot
 
 
@@ -1013,7 +1023,8 @@ def draw() -> None:
         y = [log + 0.17 * (place - 2.5) for log in range(len(LOGS))]
         means = [mean for _, mean, _ in of]
         around = [[mean - low for low, mean, _ in of], [high - mean for _, mean, high in of]]
-        axes.errorbar(means, y, xerr=around, fmt="o", ms=5, capsize=2, label=dispatcher)
+        mark = MARKS[place % len(MARKS)]
+        axes.errorbar(means, y, xerr=around, fmt=mark, ms=5, capsize=2, label=dispatcher)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(range(len(LOGS)), LOGS.values())
     axes.invert_yaxis()
@@ -1027,11 +1038,13 @@ def draw() -> None:
 Point = tuple[int, dict[str, float]]
 """Length of a test in seconds, 0 for none, and the figures of a row."""
 CURVES = {
-    "easy, tests left over": ("easy", ""),
-    "easy, tests before backfills": ("easy", ",tests=backfill"),
-    "best, tests left over": ("best", ""),
+    "easy, tests after backfilling": ("easy", ""),
+    "easy, tests before backfilling": ("easy", ",tests=backfill"),
+    "best, tests after backfilling": ("best", ""),
 }
 """What is drawn: the dispatcher, and the end of its name with test runs."""
+NAMED_S = (30, 120, 600, 1800)
+"""Lengths of tests that have a label in the picture; those between them have no room for one."""
 
 
 def lengths() -> dict[str, dict[str, list[Point]]]:
@@ -1073,7 +1086,7 @@ def draw_tests() -> None:
     for axes, (log, curves) in zip(every[0], found.items(), strict=False):
         for curve, points in curves.items():
             (_, without), *tests = points
-            rule, colour = CURVES[curve][0], f"C{list(CURVES).index(curve)}"
+            rule, place = CURVES[curve][0], list(CURVES).index(curve)
             rows = [row for _, row in tests]
             means = [row["slowdown"] for row in rows]
             drawn[curve] = axes.errorbar(
@@ -1082,22 +1095,25 @@ def draw_tests() -> None:
                     [row["slowdown"] - row["slowdown_low"] for row in rows],
                     [row["slowdown_high"] - row["slowdown"] for row in rows],
                 ],
-                fmt="o-", ms=4, capsize=2, color=colour,
+                fmt=f"{MARKS[place]}-", ms=4, capsize=2, color=COLOURS[place],
             )  # fmt: skip
             drawn[f"{rule} without tests"] = axes.axhline(
                 without["slowdown"], color="black", linestyle="--" if rule == "easy" else ":", lw=1
             )
             for test_s, row in tests:
+                if test_s not in NAMED_S:
+                    continue
                 text = f"{test_s} s" if test_s < 60 else f"{test_s // 60} min"
                 axes.annotate(
                     text, (row["lost_percent"], row["slowdown"]),
-                    xytext=(0, 7 if curve == next(iter(CURVES)) else -13),
-                    textcoords="offset points", fontsize=6, ha="center",
+                    xytext=(0, 11) if place == 0 else (0, -16) if test_s < 600 else (7, -11),
+                    textcoords="offset points", fontsize=7.5,
+                    ha="center" if place == 0 or test_s < 600 else "left",
                 )  # fmt: skip
         axes.set_title(log, fontsize=10)
         axes.set_ylim(bottom=0)
         axes.set_xscale("log")
-        axes.set_xlim(0.025, 6)
+        axes.set_xlim(0.025, 10)
         axes.set_xticks([0.03, 0.1, 0.3, 1, 3], ["0.03", "0.1", "0.3", "1", "3"])
         axes.minorticks_off()
         axes.set_xlabel("work lost, %")

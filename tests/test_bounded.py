@@ -284,8 +284,8 @@ def test_an_instance_keeps_how_much_less_the_wide_may_wait(tmp_path: Path) -> No
     ("spec", "words"),
     [
         ("easy:wait=2", "a share of EASY's longest wait, above 0 and 1 at most, or off, is needed"),
-        ("best:threshold=24h", "the parameter threshold is gone"),
-        ("best:adapt=off", "the parameter adapt is gone"),
+        ("best:threshold=24h", "parameter threshold was removed"),
+        ("best:adapt=off", "parameter adapt was removed"),
         ("hcp:wait=soon", "is needed"),
     ],
 )

@@ -788,7 +788,7 @@ BAD = {
     "resume without a folder": (lambda log: ["simulate", log, "--resume"], "need --out"),
     "resume and overwrite": (
         lambda log: ["simulate", log, "--out", log.parent, "--resume", "--overwrite"],
-        "--resume and --overwrite exclude each other: give --resume to go on",
+        "--resume and --overwrite cannot be combined: give --resume to go on",
     ),
     "a limit that is none": (lambda log: ["simulate", log, "--limit", "soon"], "not a duration"),
     "a bound without a threshold": (

@@ -81,7 +81,9 @@ def test_a_toml_file_holds_a_dispatcher_with_its_parameters(tmp_path: Path) -> N
 def test_a_toml_file_without_a_dispatcher_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('primary = "saf"\n')
-    with pytest.raises(InputError, match=r"mine\.toml: field dispatcher: names no dispatcher"):
+    with pytest.raises(
+        InputError, match=r"mine\.toml: field dispatcher: the name of a dispatcher is missing"
+    ):
         dispatch.make(str(path))
 
 
@@ -146,7 +148,7 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("thesis-pcp5:limits=upper", "thesis-pcp5 has no parameter 'limits'"),
         ("pcp:model=circles", "one of copies, counts, boxes is needed"),
         ("hcp:model=boxes", "hcp has no parameter 'model'"),
-        ("hcp3:engine=of", "the parameter engine is gone"),
+        ("hcp3:engine=of", "parameter engine was removed"),
         ("thesis-pcp9", "did you mean thesis-pcp"),
         ("esy:primary", "esy cannot be imported.*did you mean easy"),
         ("easy-spf", "write easy-P-B, for example easy-spf-spf"),
@@ -154,14 +156,17 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("fifo-spf-spf", "unknown dispatcher 'fifo-spf-spf'"),
         ("easy-saf-saf:backfill=spf", "says backfill already: leave backfill=spf out"),
         ("easy:threshold=3,threshold=4", "threshold is given twice, 3 and 4"),
-        ("easy:threshold=24q", "threshold=24q: a time as 90min or 24h"),
-        ("easy:threshold=0", "threshold=0: a time as 90min or 24h"),
+        ("easy:threshold=24q", "threshold=24q: a time such as 90min or 24h"),
+        ("easy:threshold=0", "threshold=0: a time such as 90min or 24h"),
         ("easy:depth=deep", "depth=deep: a whole number, 0 or more, or all, is needed"),
-        ("hcp:limit=soon", "limit=soon: a time as 500ms"),
+        ("hcp:limit=soon", "limit=soon: a time such as 500ms"),
         ("hcp:m=1.5", "m=1.5: a whole number, 1 or more, is needed"),
         ("hcp:patience=much", "patience=much: a share of the limit"),
         ("best:width=wide", "width=wide: a number is needed"),
-        ("best:cp=on", "the parameter cp is gone: best is backfilling alone; leave cp out, or use"),
+        (
+            "best:cp=on",
+            "parameter cp was removed: best is backfilling alone; leave cp out, or use",
+        ),
     ],
 )
 def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: str) -> None:

@@ -162,7 +162,7 @@ def test_the_second_example_of_the_readme_prints_what_it_shows(
     monkeypatch.setenv("COLUMNS", pages.COLUMNS)
     text = (ROOT / "README.md").read_text()
     found = re.search(
-        r"\n    cpdispatch (simulate .*--restartable all)\n\n<!-- .* -->\n```\n(.*?)```\n",
+        r"\n    cpdispatch (simulate [^\n]*--restartable all)\n\n<!-- .* -->\n```\n(.*?)```\n",
         text,
         re.DOTALL,
     )

@@ -58,7 +58,7 @@ def test_distributions_are_read() -> None:
         ("5,fail,thick", "nodes", "'thick'", "no such node or group"),
         ("5,fail,", "nodes", "''", "no node is named"),
         ("-5,fail,1", "time", "'-5'", "negative"),
-        ("1.5,fail,1", "time", "'1.5'", "no whole number"),
+        ("1.5,fail,1", "time", "'1.5'", "not a whole number"),
         ("soon,fail,1", "time", "'soon'", "whole seconds on the clock of the log"),
         ("9" * 20 + ",fail,1", "time", f"'{'9' * 20}'", "must be 281474976710656 or less"),
         (
@@ -229,8 +229,11 @@ def test_the_command_line_says_what_is_wrong_before_it_runs(
     for more, says in (
         (["--requeue", "all"], "--requeue all needs --events"),
         (["--checkpoints", "every=1h"], "--checkpoints every=1h needs --events"),
-        ([*kept, "--idempotent"], "--checkpoints and --idempotent exclude each other"),
-        ([*kept, "--restart-cost", "5s", "--restartable", "all"], "--restart-cost exclude"),
+        ([*kept, "--idempotent"], "--checkpoints and --idempotent cannot be combined"),
+        (
+            [*kept, "--restart-cost", "5s", "--restartable", "all"],
+            "--restart-cost cannot be combined",
+        ),
         ([*kept, "-d", "easy:test=120", "--restartable", "all"], "where jobs write checkpoints"),
         (["--events", far], "field nodes"),
         (["--events", str(tmp_path / "none.csv")], "no such file"),

@@ -437,7 +437,7 @@ BAD: dict[str, tuple[Made, str]] = {
     "without a log": (lambda log: ["simulate", "--shake", "0"], "--shake 0: 1 or more draws"),
     "with seeds": (
         lambda log: ["simulate", log, "--shake", "4", "--seeds", "2"],
-        "--seeds 2 and --shake 4 exclude each other: each draw",
+        "--seeds 2 and --shake 4 cannot be combined: each draw",
     ),
 }
 

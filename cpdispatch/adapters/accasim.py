@@ -331,7 +331,7 @@ class Bridge:
         if not came and not self._running and now == self._last_s + 1:
             raise DecisionError(
                 f"{self._dispatcher.name} leaves {queued} jobs waiting on an idle system at time "
-                f"{self._last_s}, and nothing is to come: AccaSim would go on for ever"
+                f"{self._last_s}, and no event is left: AccaSim would never end"
             )
         self._last_s = now
 
@@ -399,14 +399,14 @@ class Bridge:
         for name in _UNHEEDED:
             if getattr(job, name, None):
                 raise InputError(
-                    "is not heeded inside AccaSim, which does not know it",
+                    "AccaSim does not know it and cannot keep it",
                     file=f"AccaSim's job {job.id}", field=name, value=getattr(job, name),
                     advice="replay the log with `cpdispatch simulate`, or leave the attribute out",
                 )  # fmt: skip
         value = getattr(job, "priority", None) or 0
         if not isinstance(value, int):
             raise InputError(
-                "no whole number", file=f"AccaSim's job {job.id}", field="priority", value=value,
+                "not a whole number", file=f"AccaSim's job {job.id}", field="priority", value=value,
                 advice="correct it where the job is read, in AccaSim's reader or tweak function",
             )  # fmt: skip
         _need(job, "priority", value, 0, PRIORITY_MAX)

@@ -202,7 +202,7 @@ def judge_all(
         if range_w <= 0:
             raise UsageError(
                 "all minutes of all jobs draw the same, so that there is no range to measure by: "
-                "give the watts between idle and full load, as --range 250"
+                "give the watts between idle and full load, for example --range 250"
             )
     elif not 0 < range_w < np.inf:
         raise UsageError(f"a range of {range_w:g} W: a finite number above 0 is needed")
@@ -247,9 +247,11 @@ def read(
                 f"the column is missing; the columns are {', '.join(map(str, frame.columns))}",
                 file=file, field=name, advice="say which column is what: --job, --time, --watts",
             )  # fmt: skip
-    power = _numbers(frame[watts], file, "no number of watts, 0 or more")
+    power = _numbers(frame[watts], file, "not a number of watts, 0 or more")
     if (power < 0).any():
-        raise _wrong(frame[watts], int(np.argmax(power < 0)), file, "no number of watts, 0 or more")
+        raise _wrong(
+            frame[watts], int(np.argmax(power < 0)), file, "not a number of watts, 0 or more"
+        )
     moment = _moments(frame[time], file)
     name_of = frame[job]
     nameless = (name_of.isna() | (name_of.astype(str).str.strip() == "")).to_numpy()
@@ -290,7 +292,7 @@ def _moments(column: pd.Series, file: Path) -> FloatArray:
     """Seconds, of numbers or of dates and times."""
     import pandas as pd
 
-    wanted = "no time: neither seconds nor a date and time"
+    wanted = "not a time: neither seconds nor a date and time"
     if pd.api.types.is_numeric_dtype(column):
         return _numbers(column, file, wanted)
     found = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601")

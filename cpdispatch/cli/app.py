@@ -38,7 +38,7 @@ from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarni
 
 app = App(
     name="cpdispatch",
-    help="On-line job dispatching for HPC clusters: constraint programming, backfilling, replay.",
+    help="Decide which jobs of an HPC cluster start now; replay job logs and compare dispatchers.",
     version=__version__,
     help_format="markdown",
 )

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from cpdispatch.cli.options import Json
 from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
 
-app = App(name="archive", help="Public logs of real machines: list them, fetch them.")
+app = App(name="archive", help="List and fetch public logs of real machines.")
 
 
 @app.command(name="list")
@@ -50,17 +50,17 @@ def get(
     from_: Annotated[str, Parameter(name="--from", show_default=False)] = "",
     json: Json = False,
 ) -> int:
-    """Fetch logs, and check that they are whole and unchanged.
+    """Fetch logs, and check that they are complete and unchanged.
 
     Parameters
     ----------
     names
-        As `cpdispatch archive list` shows them.
+        Names of logs, as `cpdispatch archive list` shows them.
     to
-        Folder for the logs. Else that of the environment variable CPDISPATCH_LOGS, or one in the
-        user's cache.
+        Folder for the logs. Default: the folder that the environment variable CPDISPATCH_LOGS
+        names, or a folder in the user's cache.
     from_
-        Another address of the archive, such as that of a mirror.
+        Address of a mirror of the archive.
     json
         Print one JSON object.
     """

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Json = False) -> int:
-    """Compare runs that were saved with simulate --out.
+    """Compare saved runs (simulate --out).
 
     A run that cannot be read is reported on standard error. The others are compared.
 
     Parameters
     ----------
     runs
-        Folders of runs, or folders that hold several, which come in the order in which simulate
-        was given their dispatchers. The first run is what the others are measured against.
+        Folders of runs, or folders that hold several runs. Those in one folder come in the order
+        in which simulate was given their dispatchers. All runs are compared with the first one.
     waits
-        Show who pays, too: for each run the mean and the longest wait of jobs by length, by
-        width (their share of the system) and of the users that lose most, beside those under the
-        first run. The JSON object has them anyway.
+        Also show who waits longer: for each run the mean and the longest wait by length of jobs,
+        by their width (share of the system), and of the users that lose most, beside those of the
+        first run. The JSON object always has them.
     plot
-        Folder for pictures of the runs (SVG, extra plot), or a name as runs.pdf or runs.png for
-        files runs-queue.pdf and so on, see docs/plots.md.
+        Folder for pictures of the runs (SVG, extra plot). With a name such as runs.pdf or runs.png,
+        the pictures are runs-queue.pdf and so on, see docs/plots.md.
     json
         Print one JSON object.
     """

@@ -55,15 +55,15 @@ def experiment(
     where: WorkerOptions = WorkerOptions(),
     json: Json = False,
 ) -> int:
-    """Run the logs, dispatchers, predictors and draws that a file names; compare them.
+    """Run the logs, dispatchers, predictors and draws that a file names, and compare them.
 
-    Runs that are finished in --out are not made again: the same command goes on after an
-    interruption, and makes what was added to the file.
+    Finished runs in --out are kept. After an interruption, or when something was added to the
+    file, the same command makes the runs that are missing.
 
     Parameters
     ----------
     file
-        TOML, see docs/experiments.md.
+        TOML file, see docs/experiments.md.
     out
         Folder for the runs, results.csv and results.json.
     overwrite

@@ -34,12 +34,12 @@ def explain(
 ) -> int:
     """Say why a job waited in a saved run, and what would have let it start sooner.
 
-    The rest of the schedule is held as it was: all other jobs keep their starts, ends and nodes.
+    All other jobs keep their starts, ends and nodes.
 
     Parameters
     ----------
     run
-        Folder of a run that was saved with simulate --out, or of several.
+        Folder of a saved run (simulate --out), or of several runs.
     job
         The job's number, as in the log.
     json

@@ -28,19 +28,20 @@ class TargetOptions:
     Parameters
     ----------
     system
-        A number of processors, a named system, or a JSON or TOML file; else that of the log.
+        A number of processors, a named system, or a JSON or TOML file. Default: the log's system.
     load
-        Offered load; else as many jobs are submitted a day as in the log.
+        Offered load. Default: as many jobs a day as in the log.
     request_limits
-        Least and most that each unit of a job asks for, as core=1..16,mem=1..14; 1 core when left
-        out.
+        Least and most that each unit of a job asks for, for example core=1..16,mem=1..14. Default:
+        1 core.
     accelerators
-        Shares of the jobs that use an accelerator, as gpu=0.3,mic=0.1; needs its performance.
+        Shares of the jobs that use an accelerator, for example gpu=0.3,mic=0.1. --performance has
+        to name the accelerator, too.
     performance
-        GFLOPS of a unit of each resource type, as core=10,gpu=500: a job's runtime is its work
-        over that of all that it asks for.
+        GFLOPS of a unit of each resource type, for example core=10,gpu=500. A job's runtime is its
+        work divided by the GFLOPS of all that it asks for.
     log_performance
-        GFLOPS of the log's machine, when its units are slower or faster.
+        GFLOPS of a unit of the log's machine, if its units are slower or faster.
     """
 
     system: str | None = None
@@ -69,14 +70,15 @@ class TargetOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LublinOptions:
-    """With lublin as TRACE.
+    """Options of the Lublin-Feitelson model (TRACE is lublin).
 
     Parameters
     ----------
     kind
-        Jobs of all kinds by one set of parameters, of one kind, or a stream of each.
+        all: one set of parameters for all jobs; batch or interactive: jobs of one kind; both: a
+        stream of each kind.
     request_factor
-        The model has no requested times: they are the runtimes times this.
+        The requested time is the runtime times this number. The model has no requested times.
     """
 
     kind: Literal["all", "batch", "interactive", "both"] = "all"
@@ -96,7 +98,7 @@ def generate(
     plot: Path | None = None,
     json: Json = False,
 ) -> int:
-    """Make a workload like a log's, or one of the Lublin-Feitelson model.
+    """Generate jobs like those of a log, or jobs of the Lublin-Feitelson model.
 
     Parameters
     ----------
@@ -105,13 +107,13 @@ def generate(
     jobs
         How many jobs to make.
     out
-        .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
+        File for the jobs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     filter
         Which jobs of the log to learn from.
     seed
         The same seed makes the same jobs.
     save_model
-        Write what was learned from the log.
+        Write what was learned from the log to this .json file, which can replace TRACE later.
     plot
         Draw the submissions and the work of the new jobs, beside those of the log (.png, .svg,
         .pdf).
@@ -166,9 +168,11 @@ def _learned(
 
     if trace.endswith((".json", ".json.gz", ".json.xz", ".json.zst")):
         if target.log_performance:
-            raise UsageError("--log-performance goes with a log, a saved model has its own")
+            raise UsageError(
+                "--log-performance is for a log; a saved model has its own performance"
+            )
         if filter != "all":
-            raise UsageError("--filter goes with a log, a saved model was learned from one")
+            raise UsageError("--filter is for a log; a saved model was learned from a filtered one")
         return slots.load(trace), None
     source = read(trace, filter)
     rates = _numbers("--log-performance", target.log_performance) or {

@@ -13,7 +13,7 @@ from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, t
 if TYPE_CHECKING:
     from cpdispatch.workloads.imported import Imported
 
-app = App(name="import", help="Read a site's own records: write a workload and its system.")
+app = App(name="import", help="Read a site's own records, and write a workload and its system.")
 
 
 @app.command
@@ -26,21 +26,21 @@ def slurm(
     overwrite: Flag = False,
     json: Json = False,
 ) -> int:
-    """Read what a Slurm cluster's sacct prints.
+    """Read the records of a Slurm cluster, as sacct prints them.
 
     Parameters
     ----------
     files
-        What `sacct -P` or `sacct --json` prints, plain or packed (.gz, .xz, .zst).
+        Output of `sacct -P` or `sacct --json`, plain or packed (.gz, .xz, .zst).
     out
-        Folder for the workload, the system and what travels along.
+        Folder for the workload, the system, and columns that the workload has no place for.
     system
-        What `sinfo --json`, `scontrol show node` or `scontrol show partition` prints; may be given
-        several times. Else the system is inferred from the jobs.
+        Output of `sinfo --json` or of `scontrol show node`, `partition`, `config` or `licenses`;
+        may be given several times. Default: one pool, as large as the largest use at one time.
     zone
-        Time zone of the times that sacct prints, as Europe/Berlin.
+        Time zone of the times that sacct prints, for example Europe/Berlin.
     format
-        Of the tables.
+        Format of the tables.
     overwrite
         Replace an import in the folder.
     json
@@ -73,14 +73,14 @@ def table(
     file
         CSV, plain or packed (.gz, .xz, .zst), or .parquet.
     map
-        Which column is what: alea, fdata, lassen, openb, pm100, or a TOML file.
+        Column map: alea, fdata, lassen, openb, pm100, or a TOML file.
     out
-        Folder for the workload, the system and what travels along.
+        Folder for the workload, the system, and columns that the workload has no place for.
     nodes
-        A table of nodes, where the map says what its columns are. Else the system is inferred from
-        the jobs.
+        A table of nodes, if the map says what its columns are. Default: one pool, as large as the
+        largest use at one time.
     format
-        Of the tables.
+        Format of the tables.
     overwrite
         Replace an import in the folder.
     json

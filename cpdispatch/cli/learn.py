@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LUBLIN_TEST_JOBS = 2_500
 
-app = App(name="learn", help="Learn a policy: mixed weights, or a regression.")
+app = App(name="learn", help="Learn an order of the queue: mixed weights, or a regression.")
 
 
 @app.command
@@ -43,22 +43,22 @@ def mixed(
     work: WorkOptions = WorkOptions(),
     json: Json = False,
 ) -> int:
-    """Weigh size, length, wait, ratio, expansion and area of jobs, by an evolution strategy.
+    """Learn the weights of six features of a job, by an evolution strategy (CMA-ES).
 
     Parameters
     ----------
     trace
         A log of two weeks or more, or lublin.
     evaluations
-        Simulations of each week that the search may take.
+        Most simulations of each week.
     weeks
-        Only so many weeks before and after the log's midpoint.
+        Use only N weeks before and N weeks after the log's midpoint.
     backfill
-        Order of backfilling; else the mixed one.
+        Order of backfilling. Default: the mixed order.
     threshold
-        Wait after which a job comes first, as 20h.
+        Wait after which a job comes first, for example 20h.
     objective
-        What is to be small: the mean wait or the mean bounded slowdown.
+        What to minimise: the mean wait or the mean bounded slowdown.
     seed
         Seed of the search.
     json
@@ -96,17 +96,17 @@ def regress(
     trace
         A log of two weeks or more, or lublin.
     pairs
-        Pairs of running and queued jobs.
+        Number of pairs of a set of running jobs and a set of queued jobs.
     orders
-        Random orders of each queue; 256000 in the paper.
+        Random orders of each queue. The paper has 256000.
     running
-        Running jobs of a pair.
+        Number of running jobs in a pair.
     queued
-        Queued jobs of a pair.
+        Number of queued jobs in a pair.
     published_shuffle
         Draw orders as the code of the paper does, which is not uniform.
     tests
-        Workloads to compare on: weeks of the log's second half, or of the model.
+        Number of workloads for the comparison: weeks of the log's second half, or of the model.
     seed
         Seed of pairs, orders and the model.
     json

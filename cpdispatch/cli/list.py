@@ -17,16 +17,16 @@ def list_(
     record: Path | None = None,
     json: Json = False,
 ) -> int:
-    """List what can be named on the command line.
+    """List dispatchers, models, policies, predictors or systems.
 
     Parameters
     ----------
     what
         What to list.
     explain
-        With models: an instance, for which to say what hyper would choose, and why.
+        With models: an instance file. Say which model hyper would choose for it, and why.
     record
-        What hyper has learned, if not what the package ships with.
+        With --explain: a record file of hyper. Default: the record of the package.
     json
         Print one JSON object.
     """
@@ -34,7 +34,7 @@ def list_(
 
     if explain is not None or record is not None:
         if what != "models" or explain is None:
-            raise UsageError("--explain INSTANCE (and --record FILE) goes with: list models")
+            raise UsageError("--explain INSTANCE (and --record FILE) is an option of: list models")
         return _explain(explain, record, json)
     entries = catalogue(what)
     if json:

@@ -55,23 +55,24 @@ Objective = Literal["wait", "slowdown"]
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """Which log is replayed, on which system.
+    """The log that is replayed, and the system.
 
     Parameters
     ----------
     system
-        A number of processors, a named system, or a JSON or TOML file; else what the log says.
+        A number of processors, a named system, or a JSON or TOML file. Default: the log's system.
     filter
-        Which jobs of the log to keep: all that can run, or those of published results: strong cuts
-        runtimes at the requested time, drop leaves out jobs that ran longer.
+        Which jobs of the log to keep. all: every job that can run; strong: as in published results,
+        with runtimes cut at the requested time; drop: as strong, without the jobs that ran longer.
     units
-        How a job's processors become units: each by itself, or as many as a node takes.
+        How a job's processors become units. processors: each is a unit; per-node: a unit has as
+        many as a node takes; as-is: the units of the table.
     jobs
-        Only the first so many jobs; 1,500 where there is no log.
+        Use only the first N jobs. Without a log, N jobs are generated (1,500).
     since
-        Only the jobs submitted on this date (UTC) or later.
+        Use only jobs submitted on this date (UTC) or later.
     until
-        Only the jobs submitted before this date.
+        Use only jobs submitted before this date (UTC).
     """
 
     system: str | None = None
@@ -112,11 +113,12 @@ class RestartOptions:
     Parameters
     ----------
     restartable
-        Jobs that may be killed, once, and queued again: all, none, those of a share of the users
-        (0.2, drawn by --seed), or a column of a table that holds 1 for such jobs and 0 for
-        others. Default: what the log says; none if it says nothing.
+        Which jobs may be killed once and queued again: all, none, the jobs of a share of the
+        users (0.2; --seed draws them), or a column of a table that holds 1 for such jobs and 0
+        for others. Default: what the log says; none if it says nothing.
     restart_cost
-        The nodes of a killed job stay busy so long, and so much longer it runs again, as 30s.
+        Time that a restart takes, for example 30s: the nodes of a killed job stay busy for this
+        time, and its next run takes this time longer.
     """
 
     restartable: Annotated[str | None, Parameter(show_default=False)] = None
@@ -136,30 +138,30 @@ class RestartOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventOptions:
-    """What happens to the system meanwhile.
+    """What happens to the system during the replay.
 
     Parameters
     ----------
     events
-        What happens to nodes, in a CSV file (time,kind,nodes, and until,known,capacity where
-        needed): they fail, are repaired, drained or maintained, leave or join, lose resources or
-        get them back. Or failures that --seed draws, as weibull:mtbf=30d,shape=0.7,repair=4h or
-        exponential:mtbf=30d,repair=4h, for one group of nodes with group=NAME; may be given several
+        A CSV file (time,kind,nodes, and until,known,capacity where needed) of what happens to
+        nodes: they fail, are repaired, drained or maintained, leave or join, or lose a resource.
+        Or random failures, for example weibull:mtbf=30d,shape=0.7,repair=4h or
+        exponential:mtbf=30d,repair=4h, of one group of nodes with group=NAME. May be given several
         times.
     requeue
-        Jobs that are queued again when a node fails under them; the others end as failed. Default:
-        those that may be restarted; all, where none may.
+        Which jobs are queued again when a node fails under them. The others end as failed. Default:
+        those that may be restarted, or all jobs if none may.
     checkpoints
-        Jobs write checkpoints, from which they go on when they are queued again: every=1h,cost=2min
-        for one after each hour of work, which takes two minutes. Default: none.
+        Jobs write checkpoints, and go on from them when they are queued again. every=1h,cost=2min:
+        one after each hour of work, each takes two minutes. Default: no checkpoints.
     power_cap
-        Watts that the whole system may draw, or a CSV file (time,watts) where the cap changes. The
+        Watts that the whole system may draw, or a CSV file (time,watts) if the cap changes. The
         system's file has to say what nodes and resources draw.
     energy_price
-        Price of a kilowatt hour, or a CSV file (time,price): what the energy costs.
+        Price of a kilowatt hour, or a CSV file (time,price), for the cost of the energy.
     switch_off
-        Switch off nodes that have been idle for so long, as 30min, and on again when jobs wait. The
-        system's file has to say how long that takes (wake_s).
+        Switch off nodes that have been idle for this time, for example 30min, and switch them on
+        again when jobs wait. The system's file has to say how long that takes (wake_s).
     """
 
     events: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
@@ -202,31 +204,31 @@ class EventOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """By which rules it is replayed.
+    """The rules of the replay.
 
     Parameters
     ----------
     predict
-        Predictor of durations.
+        Predictor of durations. Default: the dispatcher's own; for most, the requested time.
     trigger
-        Dispatch once an instant, or after each single event.
+        Call the dispatcher once an instant, or after each single event.
     correction
-        New expected end of a job that outlived its prediction.
+        Rule for the new expected end of a job that outlives its prediction.
     kill_at_limit
         End jobs at their requested time.
     dependencies
         Start no job before its preceding job has ended and its think time has passed.
     starvation
-        THRESHOLD,BOUND as 24h,2h: plans start a job that has waited longer than the threshold
-        within the bound after that, where it is possible.
+        THRESHOLD,BOUND, for example 24h,2h: a plan starts a job that has waited longer than the
+        threshold within the bound after that, if this is possible.
     idempotent
-        Kill a job that may be restarted when it outlives what the predictor class took it for;
-        all may be, unless the log or --restartable says which.
+        Kill and restart a job that outlives the bound of the predictor class. All jobs may be
+        restarted, unless the log or --restartable says which.
     data
-        Additional data that dispatchers see: failures, or package.module:attribute of one's own;
+        Additional data that dispatchers see: failures, or package.module:attribute of your own;
         may be given several times.
     limit
-        Time limit of each decision, as 500ms or 1s.
+        Time limit of each decision, for example 500ms or 1s.
     seed
         Seed of dispatchers and predictors that draw numbers, and of the generated sample.
     """
@@ -279,18 +281,17 @@ class OutputOptions:
     Parameters
     ----------
     out
-        Folder for the results; with several runs, a folder each in it.
+        Folder for the results. Several runs have a folder each in it.
     resume
-        Go on with the interrupted runs in --out.
+        Continue the interrupted runs in --out.
     overwrite
         Replace the runs in --out.
     checkpoint
-        Least time between two checkpoints in --out; the default is 2s, more where saving takes
-        long.
+        Least time between two checkpoints in --out. Default: 2s, or more if saving takes long.
     dump_instances
-        Folder for instances that the dispatcher was asked.
+        Folder for instances that the dispatcher answers.
     dump_every
-        Dump one instance in so many; the default is 100.
+        Dump one instance in N. Default: 100.
     """
 
     out: Path | None = None
@@ -308,7 +309,7 @@ class OutputOptions:
             raise UsageError("--resume and --overwrite need --out")
         if self.resume and self.overwrite:
             raise UsageError(
-                "--resume and --overwrite exclude each other: give --resume to go on with the runs "
+                "--resume and --overwrite cannot be combined: give --resume to go on with the runs "
                 "in --out, or --overwrite to begin them anew"
             )
         if self.checkpoint is not None and self.out is None:
@@ -350,8 +351,8 @@ class WorkerOptions:
     Parameters
     ----------
     cores
-        So many runs at a time; 0: one on each core. Side by side they slow each other down: to
-        compare decision times, use 1.
+        Number of runs at a time; 0: one on each core. Runs side by side slow each other down: use
+        1 to compare the times of decisions.
     cluster
         Address of a Dask cluster's scheduler (tcp://host:8786), or the file that it wrote.
     """
@@ -368,12 +369,12 @@ class WorkOptions:
     Parameters
     ----------
     cores
-        Processes on this machine; 0: as many as it has cores.
+        Number of processes on this machine; 0: one on each core.
     cluster
         Address of a Dask scheduler, or the file that it wrote.
     out
-        Folder for tables, pictures and what is learned; the same command goes on there with what
-        was interrupted.
+        Folder for tables, pictures and the policy file. After an interruption, the same command
+        goes on there.
     """
 
     cores: Whole = 0

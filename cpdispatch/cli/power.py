@@ -11,7 +11,7 @@ from cpdispatch.cli.options import Json
 from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
 from cpdispatch.errors import UsageError
 
-app = App(name="power", help="What jobs draw: power profiles and their kinds.")
+app = App(name="power", help="Classify the power profiles of jobs.")
 
 
 @app.command
@@ -40,7 +40,8 @@ def classify(
     watts
         The column with the power.
     range
-        Watts between idle and full load. Else from the lowest to the highest minute of all jobs.
+        Watts between idle and full load. Default: from the lowest to the highest minute of all
+        jobs.
     trim
         Minutes left out at the start and at the end of each job.
     out

@@ -60,27 +60,27 @@ def predict(
     work: WorkOptions = WorkOptions(),
     json: Json = False,
 ) -> int:
-    """Compare predictors: how far each is out, and the schedule that it leads to.
+    """Compare predictors of durations: their errors, and the schedules that they lead to.
 
-    The log is replayed once with each. Without TRACE: 1,500 generated jobs on the 64-node
-    CPU/GPU/MIC system.
+    The log is replayed once with each predictor. Without TRACE, 1,500 jobs are generated for the
+    64-node system with CPUs, GPUs and MICs.
 
     Parameters
     ----------
     trace
         A log: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     predictor
-        A predictor; may be given several times. Else every one that can be used.
+        A predictor; may be given several times. Default: all predictors that are installed.
     dispatcher
         The dispatcher, as in simulate.
     trigger
-        Dispatch once an instant, or after each single event.
+        Call the dispatcher once an instant, or after each single event.
     correction
-        New expected end of a job that outlived its prediction.
+        Rule for the new expected end of a job that outlives its prediction.
     kill_at_limit
         End jobs at their requested time.
     limit
-        Time limit of each decision, as 500ms or 1s.
+        Time limit of each decision, for example 500ms or 1s.
     seed
         Seed of dispatchers and predictors that draw numbers, and of the generated sample.
     json

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def report(*runs: Path, out: Path = Path("report.html")) -> int:
-    """Make one HTML page about runs that were saved with simulate --out.
+    """Make one HTML page about saved runs (simulate --out).
 
     The page opens in a browser without a network. It says which run has the lowest mean bounded
     slowdown and how sure that is, who gains and who pays, and shows queue, utilisation, waits and
@@ -24,10 +24,10 @@ def report(*runs: Path, out: Path = Path("report.html")) -> int:
     Parameters
     ----------
     runs
-        Folders of runs of one log, or folders that hold several. The first run is what the
-        others are measured against.
+        Folders of runs of one log, or folders that hold several runs. All runs are compared with
+        the first one.
     out
-        The page that is written.
+        File for the page.
     """
     if not runs:
         raise UsageError("report needs the folder of a run")

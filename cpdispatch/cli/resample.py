@@ -30,7 +30,7 @@ def resample(
     weeks
         How many weeks to make.
     out
-        .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
+        File for the jobs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     presence
         Users are active as often as in the log, or always.
     filter

@@ -146,7 +146,7 @@ def side_by_side(
     check(shown, most or RUNS_MAX)
     if len(tables) > 1 or len(rows) != len(kept):
         raise UsageError(
-            "these runs cannot be put side by side: draws or seeds of one dispatcher are there "
+            "these runs cannot be compared: draws or seeds of one dispatcher are there "
             "twice or have other jobs; name the folders of one simulate command"
         )
     return shown, rows

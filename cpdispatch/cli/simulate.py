@@ -52,10 +52,11 @@ def simulate(
     plot: Path | None = None,
     json: Json = False,
 ) -> int:
-    """Replay logs through one or more dispatchers and compare them.
+    """Replay logs under one or more dispatchers, and compare them.
 
-    Without TRACES: 1,500 generated jobs on the 64-node CPU/GPU/MIC system. Without a dispatcher:
-    a log under easy, the generated jobs under easy, easy-spf-spf and hcp.
+    Without TRACES, 1,500 jobs are generated for the 64-node system with CPUs, GPUs and MICs.
+    Without a dispatcher, a log is replayed under easy, and generated jobs under easy, easy-spf-spf
+    and hcp.
 
     Parameters
     ----------
@@ -63,23 +64,22 @@ def simulate(
         Logs: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     dispatcher
         A name with or without parameters (easy-saf-spf, hcp:limit=0.5), a TOML file, or
-        package.module:attribute; may be given several times: the others are measured against
-        the first.
+        package.module:attribute. May be given several times: the first one is the reference.
     seeds
-        So many runs of each, with the seeds from --seed on.
+        Number of runs of each dispatcher, with the seeds from --seed on.
     shake
-        So many draws of each run: the log as it is, then with each submission up to a minute later
-        and other seeds. Figures are means, and it is said which differences are more than noise.
+        Number of draws of each run: the log as it is, then with each submission up to a minute
+        later and another seed. Figures are means, and the report says which differences are more
+        than noise.
     watch
-        Show on standard error what goes on: simulated time, speed, queue, what is in use, the last
-        decisions. From another terminal, cpdispatch watch shows the same of a run with --out.
+        Show the progress on standard error: simulated time, speed, queue, what is in use, the last
+        decisions. In another terminal, cpdispatch watch shows the same for a run with --out.
     window
-        Replay a log with so many of its lines in memory at a time, 100000 for example, and write
-        the results to --out as they come. For rules of the backfilling family whose predictor
-        does not learn.
+        Keep only N jobs of the log in memory at a time, for example 100000, and write the results
+        to --out as they come. For rules of the backfilling family whose predictor does not learn.
     plot
-        Folder for pictures of the runs (SVG, extra plot), or a name as runs.pdf or runs.png for
-        files runs-queue.pdf and so on, see docs/plots.md.
+        Folder for pictures of the runs (SVG, extra plot). With a name such as runs.pdf or runs.png,
+        the pictures are runs-queue.pdf and so on, see docs/plots.md.
     json
         Print one JSON object.
     """
@@ -100,7 +100,7 @@ def simulate(
         raise UsageError(f"--shake {shake}: 1 or more draws are needed")
     if seeds > 1 and shake > 1:
         raise UsageError(
-            f"--seeds {seeds} and --shake {shake} exclude each other: each draw of --shake has "
+            f"--seeds {seeds} and --shake {shake} cannot be combined: each draw of --shake has "
             "a seed of its own; leave --seeds out"
         )
     if plot is not None:
@@ -122,16 +122,16 @@ def simulate(
     if events is not None and events.checkpoints is not None and (cost_s or rules.idempotent):
         option = "--idempotent" if rules.idempotent else "--restart-cost"
         raise UsageError(
-            f"--checkpoints and {option} exclude each other: a job that is killed for a restart "
+            f"--checkpoints and {option} cannot be combined: a job that is killed for a restart "
             "runs anew in full; leave one of them out"
         )
     if steps["power_cap"] is not None and (cost_s or rules.idempotent):
         option = "--idempotent" if rules.idempotent else "--restart-cost"
-        raise UsageError(f"--power-cap and {option} exclude each other: leave one of them out")
+        raise UsageError(f"--power-cap and {option} cannot be combined: leave one of them out")
     idle_s = happens.idle_s()
     if idle_s is not None and (cost_s or rules.idempotent):
         option = "--idempotent" if rules.idempotent else "--restart-cost"
-        raise UsageError(f"--switch-off and {option} exclude each other: leave one of them out")
+        raise UsageError(f"--switch-off and {option} cannot be combined: leave one of them out")
     of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events} | steps
     of_runs |= {"switch_off_s": idle_s}
     looked_at = watch_folder(output.out, where.cluster) if watch else None

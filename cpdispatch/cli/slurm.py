@@ -31,43 +31,44 @@ SOCKET = Path("/run/slurmrestd.socket")
 EVERY_MOST_S = 120
 _STEP_S = 0.1
 
-app = App(name="slurm", help="A live Slurm: watch what a dispatcher would do, or let it drive.")
+app = App(name="slurm", help="Watch a live Slurm, or let a dispatcher drive it.")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """How Slurm is reached, and what is driven.
+    """How Slurm is reached, and which jobs are driven.
 
     Parameters
     ----------
     socket
         The unix socket of slurmrestd.
     timeout
-        How long an answer of Slurm may take, as 30s.
+        Longest time that Slurm may take for an answer, for example 30s.
     dispatcher
         A dispatcher, as in simulate.
     limit
-        Time limit of each decision, as 500ms or 1s.
+        Time limit of each decision, for example 500ms or 1s.
     seed
         Seed of dispatchers that draw numbers.
     every
-        Time between the beginnings of two cycles, as 10s.
+        Time from the beginning of a cycle to that of the next, for example 10s.
     cycles
-        End after so many cycles.
+        End after N cycles.
     hold_by
-        Who holds new jobs: the project's job_submit.lua (plugin), or those who submit them
-        (submitters), with `sbatch --hold`.
+        Who holds new jobs. plugin: the job_submit.lua that slurm plugin prints; submitters: users,
+        with `sbatch --hold`.
     only_partition
-        Leave jobs of other partitions alone.
+        Drive only jobs of this partition.
     ignore_memory
-        Slurm does not hand out memory: SelectTypeParameters names none.
+        Ignore memory. For a Slurm whose SelectTypeParameters does not name memory.
     predict
-        A predictor of durations, as in simulate; default: the requested times.
+        A predictor of durations, as in simulate. Default: the requested times.
     history
-        What `sacct -P` or `sacct --json` printed, to learn from; the word sacct calls it.
+        Files with the output of `sacct -P` or `sacct --json`, from which the predictor learns. The
+        word sacct calls the command sacct.
     zone
-        Time zone of the times in these files, as Europe/Berlin.
+        Time zone of the times in these files, for example Europe/Berlin.
     """
 
     socket: Path = SOCKET
@@ -78,10 +79,10 @@ class SlurmOptions:
     every: str = "10s"
     cycles: Whole | None = None
     hold_by: Literal["plugin", "submitters"] = "plugin"
-    only_partition: str = ""
+    only_partition: Annotated[str, Parameter(show_default=False)] = ""
     ignore_memory: Flag = False
-    predict: str = ""
-    history: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None
+    predict: Annotated[str, Parameter(show_default=False)] = ""
+    history: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
     zone: str = "UTC"
 
     def every_s(self) -> float:
@@ -113,7 +114,7 @@ class SlurmOptions:
             records = durations.history(self.history or (), self.zone)
             return durations.Durations(self.predict, self.seed, folder, records)
         if self.history:
-            raise UsageError("--history is of use with --predict alone: name a predictor")
+            raise UsageError("--history needs --predict: name a predictor")
         return None
 
     def gain(self, folder: Path, durations: Durations | None) -> Gain:
@@ -153,14 +154,14 @@ def watch(
     Parameters
     ----------
     state
-        Folder of what is kept for --predict and --gain, one a cluster, and none of a driver's.
+        Folder for the data of --predict and --gain. Use one for each cluster, not a driver's.
         Default: cpdispatch-slurm-watch in XDG_STATE_HOME or ~/.local/state.
     gain
-        Simulate what the dispatcher would have led to so far, beside what Slurm did.
+        Simulate beside Slurm what the dispatcher would have led to so far, and compare the waits.
     save_instances
         Write the instance of each cycle to this folder.
     top
-        Show so many jobs in each cycle.
+        Number of jobs that are shown in each cycle.
     json
         Print one JSON object a cycle.
     """
@@ -202,19 +203,19 @@ def watch(
 
 @app.command
 def explain(*, job: str, options: SlurmOptions = SlurmOptions(), json: Json = False) -> int:
-    """Say why a job waits: what a dispatcher says, and who is on its nodes. Changes nothing.
+    """Say why a job waits, and which jobs are on its nodes. Changes nothing.
 
     Parameters
     ----------
     job
-        Its number, or that of a task of an array, as 12_3.
+        The number of the job, or of a task of an array, for example 12_3.
     json
         Print one JSON object.
     """
     from cpdispatch.adapters.slurm.explain import explain as say
 
     if options.predict:
-        raise UsageError("--predict is of use in watch and drive alone: leave it out")
+        raise UsageError("--predict is only for watch and drive: leave it out")
     told = say(options.client(), options.made(), options.rules(), job)
     if json:
         print_json({"job": job, "why": list(told)})
@@ -235,22 +236,22 @@ def drive(
     metrics: Path | None = None,
     json: Json = False,
 ) -> int:
-    """Release jobs that wait held, each to the nodes that a dispatcher decides on.
+    """Let a dispatcher decide: release each held job to the nodes that it is given.
 
-    Ends with SIGTERM, SIGINT (Ctrl-C), or --stop: every job that waits is handed back to Slurm's
-    own scheduler.
+    The driver ends with SIGTERM, SIGINT (Ctrl-C), or --stop. Then it hands every waiting job back
+    to Slurm's own scheduler.
 
     Parameters
     ----------
     state
-        Folder of the journal and the lock, one a cluster; job_submit.lua looks into it. Default:
-        cpdispatch-slurm in XDG_STATE_HOME or ~/.local/state.
+        Folder of the journal and the lock. Use one for each cluster. job_submit.lua reads it.
+        Default: cpdispatch-slurm in XDG_STATE_HOME or ~/.local/state.
     patience
-        A released job that does not start within this time is held again, and decided anew.
+        A released job that does not start within this time is held again.
     dry_run
-        Say what would be released, of all jobs that wait, and release nothing.
+        Say which of all waiting jobs would be released, and release none.
     stop
-        End the driver that runs, and hand back what one that was killed has left.
+        End the driver that runs, and hand back the jobs that a killed driver has left held.
     log
         Add a line of JSON for each cycle to this file.
     metrics
@@ -278,7 +279,7 @@ def drive(
     rules = options.rules(whole_seconds(patience), dry=dry_run, dispatcher=dispatcher)
     if rules.tests and not dry_run and shutil.which("scontrol") is None:
         raise UsageError(
-            f"-d {options.dispatcher}: test runs end by the command scontrol, and there is none: "
+            f"-d {options.dispatcher}: test runs need scontrol, which is not installed: "
             "install it, or leave out test="
         )
     with guard.locked(folder), _lines(log) as write, stoppable("") as wished:
@@ -326,7 +327,7 @@ def plugin(*, state: Path | None = None, user: Whole | None = None) -> int:
     state
         Folder of the driver, as in drive.
     user
-        Number of the user as whom the driver reaches Slurm; default: yours.
+        Number of the user as whom the driver reaches Slurm. Default: your own.
     """
     from cpdispatch.adapters.slurm import guard
 

@@ -36,7 +36,7 @@ def solve(
     out: Path | None = None,
     json: Json = False,
 ) -> int:
-    """Solve dumped instance files; every answer is verified before it is shown or written.
+    """Solve instance files. Every answer is verified before it is shown or written.
 
     A file that cannot be read is reported on standard error. The others are solved.
 
@@ -49,11 +49,11 @@ def solve(
     objective
         Objective of a constraint-programming model.
     limit
-        Time limit, as 500ms or 1s.
+        Time limit, for example 500ms or 1s.
     seed
         Seed of the search.
     out
-        Solution file; with several instances or a folder of them, a folder.
+        File for the solution; with several instances, a folder for the solutions.
     json
         Print one JSON object.
     """

@@ -33,16 +33,16 @@ BAR = 20
 def status(
     run: Path, *, at: Annotated[Whole, Parameter(show_default=False)], json: Json = False
 ) -> int:
-    """Say what ran where at a time of a run, what waited and why, and what was in use.
+    """Say what ran where at one time of a run, what waited and why, and what was in use.
 
     A run that goes on or was stopped is known up to its last checkpoint.
 
     Parameters
     ----------
     run
-        Folder of a run that was started with simulate --out, or of several.
+        Folder of a run (simulate --out), or of several runs.
     at
-        Seconds on the clock of the log.
+        The time: seconds on the clock of the log.
     json
         Print one JSON object.
     """

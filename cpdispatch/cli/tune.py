@@ -37,24 +37,24 @@ def tune(
     work: WorkOptions = WorkOptions(),
     json: Json = False,
 ) -> int:
-    """Find the best two orders and threshold of EASY on one half of a log.
+    """Find the best two orders and the best threshold of EASY on the first half of a log.
 
-    Their measures on the other half are printed, relative to EASY-FCFS-FCFS.
+    The command prints what they bring on the second half, relative to EASY-FCFS-FCFS.
 
     Parameters
     ----------
     trace
         A log of two weeks or more, or lublin.
     weeks
-        Weeks to make up of each half: of each user a random week of that user's.
+        Weeks to make from each half. In a made week, each user has a random week of his own.
     policies
-        Orders to pair: 7 (49 pairs), 12 (144 pairs), or names as fcfs,spf,saf.
+        Orders to pair: 7 (49 pairs), 12 (144 pairs), or names such as fcfs,spf,saf.
     thresholds
-        Waits after which a job comes first, as none,20h,200000s.
+        Waits after which a job comes first, for example none,20h,200000s.
     objective
-        What is to be small: the mean wait or the mean bounded slowdown.
+        What to minimise: the mean wait or the mean bounded slowdown.
     max_wait
-        The maximum wait that is allowed on training weeks, relative to that of EASY-FCFS-FCFS.
+        Longest wait that is allowed on training weeks, relative to that of EASY-FCFS-FCFS.
     seed
         The same seed makes the same weeks.
     json

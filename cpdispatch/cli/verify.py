@@ -28,7 +28,7 @@ def verify(
     solution
         Solution file.
     run
-        Folder of a run, or of several.
+        Folder of a run, or of several runs.
     json
         Print one JSON object.
     """

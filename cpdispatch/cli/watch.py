@@ -36,15 +36,15 @@ BAR = 24
 
 
 def watch(folder: Path, *, once: Flag = False, json: Json = False) -> int:
-    """Show what the simulations in a folder are at, until all of them are over.
+    """Show the progress of the simulations in a folder, until all of them are over.
 
-    A simulation that was started with simulate --out says about once a second what it is at. Where
-    the output is no terminal, there is a line every half minute.
+    A simulation with --out writes its progress about once a second. If the output is not a
+    terminal, there is a line every half minute.
 
     Parameters
     ----------
     folder
-        The folder that simulate was given as --out.
+        Folder of the runs (simulate --out).
     once
         Show it once.
     json

@@ -50,34 +50,36 @@ def whatif(
     where: WorkerOptions = WorkerOptions(),
     json: Json = False,
 ) -> int:
-    """Replay a log on several systems: what would more nodes bring, or other ones?
+    """Replay a log on several systems: what would more nodes bring, or other nodes?
 
     Parameters
     ----------
     trace
         A log: .swf or .csv, plain or packed (.gz, .xz, .zst), or .parquet.
     system
-        A number of processors, a named system, a JSON or TOML file, or a change: of the nodes as
-        +20% or -10%, or of what may run at once as "core per user=64" or "jobs=none"; may be
-        given several times. Changes are of the first of the others, or of what the log says.
+        A number of processors, a named system, a JSON or TOML file, or a change: of the number of
+        nodes (+20%, -10%) or of what may run at once ("core per user=64", "jobs=none"). May be
+        given several times. A change is one of the first system that is no change; without such a
+        system, of the log's own system.
     dispatcher
-        As for simulate; may be given several times. Default: easy.
+        A dispatcher, as in simulate; may be given several times. Default: easy.
     predict
         Predictor of durations.
     filter
-        Which jobs of the log to keep, as for simulate.
+        Which jobs of the log to keep, as in simulate.
     jobs
-        Only the first so many jobs.
+        Use only the first N jobs.
     shake
-        So many draws of each run, as for simulate: figures are means, with their spread.
+        Number of draws of each run, as in simulate. Figures are then means, with their standard
+        deviation.
     limit
-        Time limit of each decision, as 500ms or 1s.
+        Time limit of each decision, for example 500ms or 1s.
     out
-        Folder for the runs; those that are finished there are not made again.
+        Folder for the runs. Finished runs there are not made again.
     overwrite
         Make the runs in --out again.
     csv
-        Write the table to this file, too.
+        Also write the table to this file.
     page
         Write an HTML page with the table, bars and a paragraph in plain words; it opens offline.
     json

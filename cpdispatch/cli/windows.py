@@ -98,7 +98,7 @@ def _check(
             if field.name not in _TAKEN[type(group)] and given != field.default:
                 option = {"since": "from", "until": "to"}.get(field.name, field.name)
                 raise UsageError(
-                    f"--{option.replace('_', '-')} and --window exclude each other: only a window "
+                    f"--{option.replace('_', '-')} and --window cannot be combined: only a window "
                     "of the log is in memory at a time; leave one of them out"
                 )
     if output.out is None:

@@ -224,7 +224,7 @@ class Experiment:
             if not workload.table.restartable.any():
                 raise UsageError(
                     f"dispatcher {dispatcher} makes test runs, and no job of {workload.name} may "
-                    "be restarted: say which may, as --restartable all"
+                    "be restarted: say which may, for example --restartable all"
                 )
 
     def plans(self, plan: RunPlan) -> list[tuple[int, RunPlan]]:
@@ -317,7 +317,7 @@ def _check_starvation(kept: Mapping[str, bool | None]) -> None:
     if not any(kept.values()):
         raise UsageError(
             f"--starvation binds the plans of models, and {', '.join(kept)} is none: leave it out, "
-            "or give the rule a threshold, as easy:threshold=24h"
+            "or give the rule a threshold, for example easy:threshold=24h"
         )
 
 

@@ -143,7 +143,9 @@ def alternatives(
         system = _changed(base[1], text) or find(text)
         found.append(Alternative(system.name, *prepare(system)))
     if len(found) == 1:
-        raise UsageError("name another system, as --system +20%: one alone is what simulate is for")
+        raise UsageError(
+            "name another system, for example --system +20%: one alone is what simulate is for"
+        )
     names = [each.name for each in found]
     for name in names:
         if names.count(name) > 1:

@@ -183,28 +183,28 @@ class Order:
 SUMMARIES = {
     "fcfs": "first come, first served",
     "lcfs": "last come, first served",
-    "spf": "smallest expected processing time p first",
-    "lpf": "largest p first",
-    "sqf": "smallest number of processors q first",
-    "lqf": "largest q first",
+    "spf": "shortest expected duration p first",
+    "lpf": "longest expected duration p first",
+    "sqf": "fewest processors q first",
+    "lqf": "most processors q first",
     "saf": "smallest area p q first",
-    "laf": "largest area first",
+    "laf": "largest area p q first",
     "lexp": "largest expansion factor (wait + p) / p first",
-    "sexp": "smallest expansion factor first",
+    "sexp": "smallest expansion factor (wait + p) / p first",
     "srf": "smallest ratio p / q first",
-    "lrf": "largest ratio first",
+    "lrf": "largest ratio p / q first",
     "priority": "highest priority of the site first",
-    "small": "expected to end before the requested time first; small+P: by P within each class",
-    "wfp3": "-(wait / p)^3 q: waited long for its length, large first",
-    "unicef": "-wait / (log2(q) p): small and short that waited first",
-    "f1": "log10(p) q + 870 log10(r), learned",
-    "f2": "sqrt(p) q + 25,600 log10(r), learned",
-    "f3": "p q + 6,860,000 log10(r), learned",
-    "f4": "p sqrt(q) + 530,000 log10(r), learned",
-    "lin": "regression on p, q and the submission r: linear",
-    "qdr": "the same: quadratic",
-    "cub": "the same: cubic",
-    "qua": "the same: quartic",
+    "small": "jobs expected to end before their requested time first; small+P: each class by P",
+    "wfp3": "smallest -(wait / p)^3 q first: long waits for the length, many processors",
+    "unicef": "smallest -wait / (log2(q) p) first: long waits, few processors, short jobs",
+    "f1": "smallest log10(p) q + 870 log10(r) first (learned; r: submission)",
+    "f2": "smallest sqrt(p) q + 25,600 log10(r) first (learned)",
+    "f3": "smallest p q + 6,860,000 log10(r) first (learned)",
+    "f4": "smallest p sqrt(q) + 530,000 log10(r) first (learned)",
+    "lin": "smallest value of a learned linear polynomial of p, q and r first",
+    "qdr": "the same with a quadratic polynomial",
+    "cub": "the same with a cubic polynomial",
+    "qua": "the same with a quartic polynomial",
 }
 """What each policy puts first, by name."""
 
@@ -223,7 +223,7 @@ def find(name: str) -> Order:
         return _small(within if plus else "fcfs", known)
     if plus:
         raise UsageError(
-            f"policy {known}: only small has another policy within each class, as in small+spf"
+            f"policy {known}: only small has another policy in each class, for example small+spf"
         )
     if known in _PUBLISHED:
         terms = _PUBLISHED[known]
@@ -281,7 +281,7 @@ def _numbers(
         if name not in names:
             raise unknown(what, name, names)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UsageError(f"{kind} of {name}: {value!r} is no number")
+            raise UsageError(f"{kind} of {name}: {value!r} is not a number")
         if not math.isfinite(value):
             raise UsageError(f"{kind} of {name}: {value!r} is not finite")
     numbers = tuple(float(given.get(name, 0.0)) for name in names)

@@ -35,7 +35,7 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 @singledispatch
 def save(found: Tuned | Mixed | Regressed, folder: Path) -> None:
     """Write what was found into a folder: tables, a summary, policy files and pictures."""
-    raise TypeError(f"nothing is known of the files of a {type(found).__name__}")
+    raise TypeError(f"there are no files for a {type(found).__name__}")
 
 
 @save.register

@@ -180,7 +180,7 @@ class Record:
             for name, (tries, mean) in choices.items():
                 where = f"kinds.{kind}.{name}"
                 if name not in names:
-                    raise InputError("is no choice", file=path, field=where, value=name)
+                    raise InputError("is not a choice of hyper", file=path, field=where, value=name)
                 if not (tries >= 0 and math.isfinite(tries) and math.isfinite(mean)):
                     raise InputError(
                         "needs tries, 0 or more, and a mean", file=path, field=where,

@@ -195,27 +195,27 @@ PREDICTORS: Mapping[str, Entry] = {
     "walltime": Entry("the requested time", lambda workload, seed: Walltime()),
     "last2": Entry("the mean of the user's last two runtimes", lambda workload, seed: Last2()),
     "profile": Entry(
-        "the runtime of the user's last job of the same profile (D1)",
+        "the runtime of the user's last job with the same properties (D1)",
         lambda workload, seed: SameProfile.of(workload),
     ),
     "class": Entry(
-        "small or large by a random forest: the median runtime, or the requested time",
+        "small or large by a random forest: the median runtime or the requested time",
         Classes.of,
         {"votes": _votes, "window": _window, "calendar": switch, "clairvoyant": switch},
     ),
     "confident": Entry(
-        "profile, but the requested time of users who use it up (D2)",
+        "profile; the requested time for users who use theirs up (D2)",
         lambda workload, seed: Confident.of(workload),
     ),
     "eloss": Entry(
         "on-line polynomial regression with asymmetric loss", lambda workload, seed: ELoss()
     ),
     "forest": Entry(
-        "medians of a forest that is grown anew every week",
+        "medians of a quantile regression forest that is trained every week",
         lambda workload, seed: Forest(seed=seed),
     ),
     "mixture": Entry(
-        "forest, requested time and user's past, weighed by how good each has been",
+        "forest, requested time and the user's past, weighted by their errors so far",
         lambda workload, seed: Mixture(Forest(seed=seed)),
     ),
     "actual": Entry(

@@ -267,7 +267,7 @@ def _same(problem: str, expected: Sequence[float], said: Sequence[float]) -> Non
 def _finite(said: Iterable[float]) -> None:
     for answer in said:
         if not 0 <= answer < inf:
-            raise ConformanceError(f"it said {answer}, which is no duration")
+            raise ConformanceError(f"it said {answer}, which is not a duration")
 
 
 def _pickled(value: _Any) -> _Any:

@@ -33,8 +33,8 @@ def check_rules(
         raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
     if workload.resources != system.resources:
         raise UsageError(
-            f"workload {workload.name} speaks of {', '.join(workload.resources)}, system "
-            f"{system.name} of {', '.join(system.resources)}: fit it to the system first"
+            f"workload {workload.name} asks for {', '.join(workload.resources)}, system "
+            f"{system.name} has {', '.join(system.resources)}: fit it to the system first"
         )
 
 

@@ -134,7 +134,7 @@ def _by_windows(made: dispatch.Dispatcher, trigger: str, correction: str) -> Bac
     raise UsageError(
         f"dispatcher {made.name} cannot be replayed by windows: those that can are of the "
         "backfilling family, with at most one reservation, and without test runs and a bound on "
-        "waits; leave --window out, or name such a one, as easy-saf-saf"
+        "waits; leave --window out, or name such a one, for example easy-saf-saf"
     )
 
 

@@ -60,7 +60,7 @@ def read(
         return reader(path, filter, processors)
     if reader is not table.read:
         raise UsageError(
-            f"restartable {restartable}: {path} is no table and has no column of that name; "
+            f"restartable {restartable}: {path} is not a table and has no column of that name; "
             "say all, none, or a share as 0.2"
         )
     return table.read(path, filter, processors, restartable)

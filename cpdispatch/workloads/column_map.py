@@ -313,7 +313,7 @@ class _Source:
         with np.errstate(invalid="ignore"):
             bad = ~empty & ~(np.abs(values) < LIMIT)
         if bad.any():
-            raise self.wrong(name, int(np.argmax(bad)), "no number in range")
+            raise self.wrong(name, int(np.argmax(bad)), "not a number in range")
         values = np.where(empty | (values < 0), -1, values)
         return np.asarray(np.ceil(values - 1e-9), dtype=np.int64)
 
@@ -347,7 +347,7 @@ class _Source:
             try:
                 seconds.append(time_s(text, zone) if text else -1)
             except ValueError as error:
-                raise self.wrong(name, row, "no time") from error
+                raise self.wrong(name, row, "not a time") from error
         return np.array(seconds, dtype=np.int64)
 
     def wrong(self, name: str, row: int, problem: str) -> InputError:

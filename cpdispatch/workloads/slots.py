@@ -446,7 +446,7 @@ def _gflops(model: SlotModel, system: System, limits: Limits) -> FloatArray:
         for name in names:
             if name not in system.resources:
                 raise UsageError(
-                    f"{what}: {name} is no resource type of the system {system.name} (it has "
+                    f"{what}: {name} is not a resource type of the system {system.name} (it has "
                     f"{', '.join(system.resources)})"
                 )
     for name, (least, most) in limits.request.items():

@@ -384,7 +384,7 @@ def test_the_sites_priority_of_a_job_is_heeded_where_its_reader_gave_one() -> No
 def test_what_accasim_could_not_keep_to_is_refused(name: str, value: object) -> None:
     cluster = Cluster("easy")
     cluster.submit("12", 10, 1, **{name: value})
-    with pytest.raises(InputError, match=rf"job 12: field {name}: is not heeded inside AccaSim"):
+    with pytest.raises(InputError, match=rf"job 12: field {name}: AccaSim does not know it"):
         cluster.call(10)
 
 

@@ -117,7 +117,7 @@ def test_the_range_is_that_of_all_jobs_unless_it_is_given() -> None:
     among, range_w = power.judge_all({"a": wave, "b": np.full(60, 400.0), "c": np.empty(0)})
     assert (among["a"].kind, among["c"].kind) == ("constant", "short")
     assert power.judge_all({"a": wave}, 300)[0]["a"].kind == "constant"
-    with pytest.raises(UsageError, match=r"draw the same.*as --range 250"):
+    with pytest.raises(UsageError, match=r"draw the same.*for example --range 250"):
         power.judge_all({"a": np.full(60, 400.0)})
     with pytest.raises(UsageError, match="a range of -1 W"):
         power.judge_all({"a": wave}, -1)
@@ -187,10 +187,13 @@ def test_a_picture_of_each_kind(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("job,time,watts\n1,0,90\n1,10,much\n", "a.csv:3: field watts: no number of watts, 0 or "),
-        ("job,time,watts\n1,0,-90\n", "a.csv:2: field watts: no number of watts"),
-        ("job,time,watts\n1,0,inf\n", "a.csv:2: field watts: no number of watts"),
-        ("job,time,watts\n1,noon,90\n", "a.csv:2: field time: no time"),
+        (
+            "job,time,watts\n1,0,90\n1,10,much\n",
+            "a.csv:3: field watts: not a number of watts, 0 or ",
+        ),
+        ("job,time,watts\n1,0,-90\n", "a.csv:2: field watts: not a number of watts"),
+        ("job,time,watts\n1,0,inf\n", "a.csv:2: field watts: not a number of watts"),
+        ("job,time,watts\n1,noon,90\n", "a.csv:2: field time: not a time"),
         ("job,time,watts\n1,0,90\n,10,90\n", "a.csv:3: field job: no job"),
         ("id,time,watts\n1,0,90\n", "field job: the column is missing; the columns are id, time"),
         ("", "a.csv: cannot be read as a table"),

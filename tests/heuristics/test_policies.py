@@ -113,7 +113,7 @@ def test_the_classes_stay_apart_whatever_the_jobs_are_like(within: str) -> None:
         ("small+", r"unknown policy after small\+ ''"),
         ("small+small", "one of fcfs, .*, f4"),
         ("small+lin", "one of fcfs, .*, f4"),
-        ("spf+saf", "policy spf\\+saf: only small has another policy within each class"),
+        ("spf+saf", "policy spf\\+saf: only small has another policy in each class"),
     ],
 )
 def test_what_small_cannot_be_followed_by_is_one_clear_error(name: str, complaint: str) -> None:
@@ -219,8 +219,8 @@ def test_a_policy_file_says_weights_and_coefficients(tmp_path: Path) -> None:
     [
         ('policy = "mix"\nweights = {aera = 1}', "unknown feature 'aera'; did you mean area"),
         ('policy = "mix"\nweights = {area = 0}', "every weight is 0"),
-        ('policy = "mix"\nweights = {area = "big"}', "weight of area: 'big' is no number"),
-        ('policy = "mix"\nweights = {area = true}', "weight of area: True is no number"),
+        ('policy = "mix"\nweights = {area = "big"}', "weight of area: 'big' is not a number"),
+        ('policy = "mix"\nweights = {area = true}', "weight of area: True is not a number"),
         ('policy = "mix"\nweights = {area = inf}', "weight of area: inf is not finite"),
         ('policy = "mix"', "weights = None"),
         ('policy = "mix"\nweights = {area = 1}\nscale = 3', "not scale"),

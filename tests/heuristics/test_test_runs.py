@@ -605,7 +605,9 @@ def test_the_command_says_what_is_missing(
         return out.out + out.err
 
     tests = ("-d", "easy", "-d", "easy:test=9")
-    assert "no job of log may be restarted: say which may, as --restartable all" in said(*tests)
+    assert "no job of log may be restarted: say which may, for example --restartable all" in said(
+        *tests
+    )
     assert "With test runs of 9 s (easy:test=9) the mean bounded" in said(
         *tests, "--restartable", "all"
     )

@@ -224,7 +224,7 @@ HEADER = "time,kind,nodes,until,known"
     [
         (["5,maintain,0,,"], "until", "a maintenance window needs its end"),
         (["5,maintain,0,5,"], "until", "the window begins at 5"),
-        (["5,maintain,0,soon,"], "until", "no whole number"),
+        (["5,maintain,0,soon,"], "until", "not a whole number"),
         (["5,maintain,0,9,6"], "known", "the window begins at 5"),
         (["5,maintain,0,9,-1"], "known", "negative"),
         (["5,fail,0,9,"], "until", "only maintenance windows have this"),

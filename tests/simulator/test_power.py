@@ -320,13 +320,13 @@ def test_steps_hold_from_their_times_on() -> None:
     ("content", "line", "field", "said"),
     [
         ("when,watts\n0,5\n", 1, None, "not the columns"),
-        ("time,watts\n0,5\nx,7\n", 3, "time", "no whole number"),
-        ("time,watts\n0,5.5\n", 2, "watts", "no whole number"),
+        ("time,watts\n0,5\nx,7\n", 3, "time", "not a whole number"),
+        ("time,watts\n0,5.5\n", 2, "watts", "not a whole number"),
         ("time,watts\n0,-5\n", 2, "watts", "0 or more"),
         ("time,watts\n0,5\n0,6\n", 3, "time", "not after"),
         ("time,watts\n0,5,6\n", 2, None, "3 cells"),
         ("time,watts\n", None, None, "no row"),
-        ('time,watts\n0,"5\n', 2, None, "no CSV"),
+        ('time,watts\n0,"5\n', 2, None, "not CSV"),
     ],
 )
 def test_a_file_of_caps_is_read_or_told_where_it_is_wrong(
@@ -348,7 +348,7 @@ def test_steps_that_change_nothing_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"power_cap": "lots"}, "--power-cap lots: no whole number"),
+        ({"power_cap": "lots"}, "--power-cap lots: not a whole number"),
         ({"power_cap": -1}, "0 or more"),
         ({"energy_price": "nan"}, "0 or more"),
         ({"power_cap": IDLE - 1}, "less than the 20 W that the idle nodes"),

@@ -148,9 +148,9 @@ def test_the_help_names_the_bundled_maps() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        (",7,1,0.5,", ",x,1,0.5,", "jobs.csv:2: field cores: no number in range"),
-        (",30,2,", ",1e99,2,", "jobs.csv:2: field limit: no number in range"),
-        ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: no time"),
+        (",7,1,0.5,", ",x,1,0.5,", "jobs.csv:2: field cores: not a number in range"),
+        (",30,2,", ",1e99,2,", "jobs.csv:2: field limit: not a number in range"),
+        ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: not a time"),
         ("colour", "cards", "field kind"),
         ("batch,red", "batch,red,8", "jobs.csv:2: 13 cells in a table of 12 columns"),
         ("batch,red", "batch", "jobs.csv:2: 11 cells in a table of 12 columns"),

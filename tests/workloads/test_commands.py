@@ -112,7 +112,7 @@ def test_a_saved_model_makes_what_the_log_does(
     err = refused(capsys, "generate", model, "--jobs", 5, "--out", second)
     assert "does not say how large its machine is: give --system" in err
     err = refused(capsys, "generate", model, *made, "--out", second, "--filter", "strong")
-    assert "--filter goes with a log, a saved model was learned from one" in err
+    assert "--filter is for a log; a saved model was learned from a filtered one" in err
 
 
 def test_a_slower_logs_machine_makes_less_work(

@@ -102,7 +102,7 @@ def test_what_is_neither_a_share_nor_a_column_is_refused(tmp_path: Path) -> None
         (LOG, "1.5", "a share from 0 to 1"),
         (LOG, "nan", "a share from 0 to 1"),
         (LOG, "requeue", "a column is for a file"),
-        (swf, "requeue", "is no table and has no column of that name"),
+        (swf, "requeue", "is not a table and has no column of that name"),
     ):
         with pytest.raises(UsageError, match=problem):
             prepare(log, "4", restartable=which)

@@ -232,7 +232,7 @@ def test_a_log_of_accelerators_is_learned_by_the_performance_of_all_its_units() 
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (Limits({"fpga": (1, 1)}), "request limits: fpga is no resource type of the system eurora"),
+        (Limits({"fpga": (1, 1)}), "fpga is not a resource type of the system eurora"),
         (Limits({"core": (4, 2)}), "request limits of core: 4 to 2"),
         (Limits({"core": (0, 2)}), "from 1 or more for core"),
         (Limits({"mem": (-1, 2)}), "request limits of mem: -1 to 2"),

@@ -536,7 +536,7 @@ def test_sinfo_in_json_of_later_releases_is_read(tmp_path: Path) -> None:
         nodes.read([path])
     path.write_text("PartitionName=main\n   PriorityTier=much\n")
     with pytest.raises(
-        InputError, match=r"sinfo\.json:1: field PriorityTier: no number from 0 to 65533"
+        InputError, match=r"sinfo\.json:1: field PriorityTier: not a number from 0 to 65533"
     ):
         nodes.read([path])
     assert cluster.nodes["n02"] == nodes.Node(
@@ -621,8 +621,8 @@ def test_a_dump_that_is_cut_short_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [("id,submit\n1,2\n", "does not name"), ("", "does not name"), ('{"a": 1}', "no list of jobs"),
-     ('{"jobs": [{"tres": {"allocated": ["x"]}}]}', r"jobs\[0\]: no JSON object"),
-     ('{"jobs": [3]}', r"jobs\[0\]: no JSON object"), (HEADER + "\n", "no job is left"),
+     ('{"jobs": [{"tres": {"allocated": ["x"]}}]}', r"jobs\[0\]: not a JSON object"),
+     ('{"jobs": [3]}', r"jobs\[0\]: not a JSON object"), (HEADER + "\n", "no job is left"),
      (HEADER + "|JobID\n", "named twice")],
 )  # fmt: skip
 def test_a_file_that_is_no_dump_is_refused(content: str, message: str, tmp_path: Path) -> None:

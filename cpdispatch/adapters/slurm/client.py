@@ -221,9 +221,9 @@ class Client:
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise SlurmError(f"{where}: the answer is no JSON (HTTP {status})") from error
+            raise SlurmError(f"{where}: the answer is not JSON (HTTP {status})") from error
         if not isinstance(answer, dict):
-            raise SlurmError(f"{where}: the answer is no JSON object (HTTP {status})")
+            raise SlurmError(f"{where}: the answer is not a JSON object (HTTP {status})")
         for problem in answer.get("errors") or ():
             self._refuse(where, problem, status)
         if status >= 400:

@@ -182,7 +182,7 @@ class Durations:
         knows = getattr(predictor, "runtimes_s", None) is not None
         if knows or isinstance(predictor, predict.Clairvoyant):
             raise UsageError(
-                f"--predict {self.name}: it knows how long jobs will run, and nobody does here"
+                f"--predict {self.name}: runtimes of a live cluster are not known: name another"
             )
         self._guard = Guard(predictor)
         self._labels = {name: {} for name in LABELLED}

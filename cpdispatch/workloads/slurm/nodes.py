@@ -123,7 +123,7 @@ def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
             total = values.get("Total", "")
             if not (total.isascii() and total.isdigit() and len(total) < 15):
                 raise InputError(
-                    "no number", file=path, line=line, field="Total", value=total,
+                    "not a number", file=path, line=line, field="Total", value=total,
                     advice="make the dump again",
                 )  # fmt: skip
             cluster.licences[values["LicenseName"]] = int(total)
@@ -174,7 +174,7 @@ def _node_of(values: Mapping[str, str], path: Path, line: int) -> Node | None:
                 return count(text)
             except ValueError as error:
                 raise InputError(
-                    "no number", file=path, line=line, field=name, value=text,
+                    "not a number", file=path, line=line, field=name, value=text,
                     advice="make the dump again",
                 ) from error  # fmt: skip
         return 0
@@ -202,7 +202,7 @@ def _tier(text: str, path: Path, line: int) -> int:
         return USUAL_TIER
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= TIER_MAX):
         raise InputError(
-            f"no number from 0 to {TIER_MAX}", file=path, line=line, field="PriorityTier",
+            f"not a number from 0 to {TIER_MAX}", file=path, line=line, field="PriorityTier",
             value=text, advice="make the dump again",
         )  # fmt: skip
     return int(text)
@@ -252,7 +252,7 @@ def object_of(value: Any) -> dict[str, Any]:
         When it is none.
     """
     if not isinstance(value, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004
+        raise ValueError("not a JSON object")  # noqa: TRY004
     return value
 
 

@@ -44,7 +44,7 @@ def duration_s(text: str) -> int:
     """
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ValueError("no duration")
+        raise ValueError("not a duration")
     days, h, m, s, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     total = days * 86_400 + (h + hours) * 3600 + (m + minutes) * 60 + s + seconds
     if total > LIMIT:
@@ -91,7 +91,7 @@ def size_mb(text: str) -> tuple[int, str]:
     """
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ValueError("no amount of memory")
+        raise ValueError("not an amount of memory")
     whole, fraction, unit, each = found.groups()
     digits = (fraction or ".")[1:]
     parts = int(whole + digits) * _UNITS_KB[unit or "M"]
@@ -118,7 +118,7 @@ def tres(text: str) -> dict[str, str]:
     for part in text.split(",") if text not in NOTHING else ():
         name, equals, value = part.partition("=")
         if not name or not equals or name in values:
-            raise ValueError("no TRES string")
+            raise ValueError("not a TRES string")
         values[name] = value
     return values
 
@@ -133,7 +133,7 @@ def count(text: str) -> int:
     """
     found = re.fullmatch(r"(\d{1,15})([KMG]?)", text, re.ASCII)
     if found is None:
-        raise ValueError("no number")
+        raise ValueError("not a number")
     number = int(found[1]) * _COUNTS[found[2]]
     if number > LIMIT:
         raise ValueError("more than can be counted")
@@ -164,7 +164,7 @@ def gpus_of_gres(text: str) -> dict[str, int]:
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
         found = _GRES.fullmatch(part.removeprefix("gres/"))
         if found is None:
-            raise ValueError("no list of generic resources")
+            raise ValueError("not a list of generic resources")
         name, kind, number, factor = found.groups()
         if name != "gpu":
             continue
@@ -239,10 +239,10 @@ def task_ranges(text: str) -> list[range]:
             break
         piece = _ARRAY.fullmatch(part)
         if piece is None:
-            raise ValueError("no tasks of an array")
+            raise ValueError("not a list of tasks of an array")
         first, last, step = int(piece[1]), int(piece[2] or piece[1]), int(piece[3] or 1)
         if last < first or step < 1:
-            raise ValueError("no tasks of an array")
+            raise ValueError("not a list of tasks of an array")
         found.append(range(first, last + 1, step))
         tasks += len(found[-1])
         if tasks > _TASKS_MAX:
@@ -275,9 +275,9 @@ def time_s(text: str, zone: ZoneInfo) -> int:
         try:
             seconds = int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp())
         except OverflowError as error:
-            raise ValueError("no time") from error
+            raise ValueError("not a time") from error
     if not 0 <= seconds <= LIMIT:
-        raise ValueError("no time since 1970")
+        raise ValueError("not a time since 1970")
     return seconds
 
 
@@ -302,11 +302,11 @@ def nodes_in(text: str) -> list[str]:
             names.append(prefix)
             continue
         if "[" in tail:
-            raise ValueError("no list of nodes")
+            raise ValueError("not a list of nodes")
         for piece in inside.split(","):
             first, dash, last = piece.partition("-")
             if not first.isdigit() or (dash and not last.isdigit()):
-                raise ValueError("no list of nodes")
+                raise ValueError("not a list of nodes")
             numbers = range(int(first), int(last or first) + 1)
             if len(names) + len(numbers) > _TASKS_MAX:
                 raise ValueError("more nodes than a cluster has")

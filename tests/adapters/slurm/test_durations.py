@@ -203,7 +203,7 @@ def test_nothing_is_written_before_the_file_was_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["actual", "class:clairvoyant=on"])
 def test_a_predictor_that_knows_the_future_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nobody does here"):
+    with pytest.raises(UsageError, match="runtimes of a live cluster are not known"):
         predicted(tmp_path, name=name)
 
 
@@ -248,7 +248,7 @@ def test_watch_tells_how_good_predictions_are(
         (["--history", "x"], "name a predictor"),
         (["--predict", "last2", "--history", "/no/such"], "no such file"),
         (["--predict", "lst2"], "did you mean last2"),
-        (["--predict", "actual"], "nobody does here"),
+        (["--predict", "actual"], "runtimes of a live cluster are not known"),
         (["--predict", "last2", "--history", "sacct"], "--history sacct: no accounting"),
     ],
 )

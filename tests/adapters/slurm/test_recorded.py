@@ -626,11 +626,11 @@ def of_recording(what: str) -> bytes:
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        (http(b"<html>"), "no JSON"),
-        (http(b"[]"), "no JSON object"),
+        (http(b"<html>"), "not JSON"),
+        (http(b"[]"), "not a JSON object"),
         (http(b'{"jobs": 3}'), "no list of jobs"),
         (http(b'{"jobs": [3]}'), "no list of jobs"),
-        (http(b'{"jobs": ["'), "no JSON"),
+        (http(b'{"jobs": ["'), "not JSON"),
         (http(b"{}", 404), r"-s openapi/v0\.0\.38"),
         (http(b"{}", 401), "not allowed"),
         (http(b"{}", 500), "HTTP 500"),

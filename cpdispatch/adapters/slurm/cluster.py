@@ -28,10 +28,7 @@ _ENDING = frozenset((
 ))  # fmt: skip
 """Of jobs that end, or are queued again: which of the two shows later."""
 _USABLE = frozenset(("IDLE", "MIXED", "ALLOCATED"))
-_HARMLESS = frozenset((
-    "PLANNED", "CLOUD", "DYNAMIC_NORM", "RESERVED", "MAINTENANCE", "MAINT", COMPLETING,
-))  # fmt: skip
-"""Flags of a node that takes jobs. What is reserved on it is read from the reservations."""
+_HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", COMPLETING))
 _TASK_BITS = 22
 
 

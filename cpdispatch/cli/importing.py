@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +12,8 @@ from cpdispatch.cli.options import Flag, Json
 from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from cpdispatch.workloads.imported import Imported
 
 app = App(name="import", help="Read a site's own records, and write a workload and its system.")
@@ -103,6 +106,16 @@ def _save_and_print(found: Imported, out: Path, format: str, json: bool) -> int:
     if json:
         print_json({"out": str(out), **summary, "files": files})
         return DONE
+    console = print_import(found, found.notes)
+    console.print(
+        f"next: cpdispatch simulate {out / files['workload']} --system {out / files['system']}",
+        soft_wrap=True,
+    )
+    return DONE
+
+
+def print_import(found: Imported, notes: Mapping[str, int]) -> Console:
+    """Print what was counted, and what is to be known of the workload and its system."""
     table = table_of("", ("jobs",), ("count",))
     table.add_row("read", f"{found.read:,}")
     for reason, count in found.left_out.items():
@@ -110,7 +123,7 @@ def _save_and_print(found: Imported, out: Path, format: str, json: bool) -> int:
     table.add_row("kept", f"{len(found.workload):,}")
     console = console_of_stdout()
     console.print(table)
-    for note, count in found.notes.items():
+    for note, count in notes.items():
         console.print(f"{note}: {count:,}", soft_wrap=True)
     system = found.system
     has = ", ".join(
@@ -119,8 +132,4 @@ def _save_and_print(found: Imported, out: Path, format: str, json: bool) -> int:
     console.print(f"system: {system.nodes:,} node{'s' * (system.nodes > 1)}, {has}", soft_wrap=True)
     for sentence in found.told:
         console.print(sentence, soft_wrap=True)
-    console.print(
-        f"next: cpdispatch simulate {out / files['workload']} --system {out / files['system']}",
-        soft_wrap=True,
-    )
-    return DONE
+    return console

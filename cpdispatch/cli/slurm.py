@@ -1,4 +1,4 @@
-"""The commands slurm watch, explain, drive and plugin: a live Slurm."""
+"""The commands slurm watch, explain, drive, record and plugin: a live Slurm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from cpdispatch.cli.options import Flag, Json, Whole
-from cpdispatch.cli.output import DONE, FINDINGS, console_of_stdout, print_json, table_of
+from cpdispatch.cli.output import (
+    DONE,
+    FINDINGS,
+    console_of_stdout,
+    print_json,
+    status,
+    table_of,
+)
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds, whole_seconds
 from cpdispatch.errors import CpdispatchError, UsageError
@@ -108,10 +115,10 @@ class SlurmOptions:
 
     def durations(self, folder: Path) -> Durations | None:
         """What predicts durations, if it was asked for; it keeps what it has seen in a folder."""
-        from cpdispatch.adapters.slurm import durations
+        from cpdispatch.adapters.slurm import accounting, durations
 
         if self.predict:
-            records = durations.history(self.history or (), self.zone)
+            records = accounting.history(self.history or (), self.zone).records
             return durations.Durations(self.predict, self.seed, folder, records)
         if self.history:
             raise UsageError("--history needs --predict: name a predictor")
@@ -316,6 +323,90 @@ def drive(
         if not dry_run:
             _hand_back(driver, json)
         return code
+
+
+@app.command
+def record(
+    *,
+    out: Path,
+    history: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ("sacct",),
+    system: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    log: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
+    days: Whole | None = None,
+    zone: str = "UTC",
+    format: Literal["csv", "parquet"] = "csv",
+    overwrite: Flag = False,
+    json: Json = False,
+) -> int:
+    """Save what Slurm did as a run: for report, compare, explain, status and verify.
+
+    The folder gets the jobs as a workload and the nodes as a system, too: simulate shows what
+    another dispatcher would have done with them.
+
+    Parameters
+    ----------
+    out
+        Folder for the run, its workload and its system.
+    history
+        What `sacct -P` or `sacct --json` printed; the word sacct calls it.
+    system
+        What `scontrol show node`, `scontrol show partition` or `sinfo --json` printed; may be given
+        several times. Default: what scontrol shows now.
+    log
+        What `slurm drive --log` wrote; may be given several times. Without it all is Slurm's own.
+    days
+        Call sacct for the last so many days; default: 30.
+    zone
+        Time zone of the times in the files of --history, as Europe/Berlin.
+    format
+        Of the tables of jobs and nodes.
+    overwrite
+        Replace a run in the folder.
+    json
+        Print one JSON object.
+    """
+    from cpdispatch.adapters.slurm import accounting
+    from cpdispatch.adapters.slurm import log as logs
+    from cpdispatch.adapters.slurm.record import LEFT_OUT, recorded, run_of
+    from cpdispatch.cli.importing import print_import
+    from cpdispatch.simulator import replay
+    from cpdispatch.workloads import imported
+
+    if days is not None and (days < 1 or accounting.SACCT not in history):
+        raise UsageError(f"--days {days}: a number of days, 1 or more, for --history sacct")
+    replay.claim(out, resume=False, overwrite=overwrite)
+    with status("reading"):
+        decisions = logs.read(log)
+        records = accounting.history(
+            history, zone, accounting.EVERYTHING, accounting.DAYS if days is None else days
+        )
+        found = recorded(
+            records, accounting.cluster(system), history[0],
+            str(system[0]) if system else accounting.SCONTROL, decisions,
+        )  # fmt: skip
+    with status(f"writing {out}"):
+        files = imported.write(found, out, format)
+        run = run_of(out, files, found, decisions)
+        replay.finished(run, out)
+    if json:
+        print_json({
+            "out": str(out), **found.summary(), "notes": run.about["notes"], "files": files,
+            "dispatcher": run.about["dispatcher"], "metrics": run.metrics,
+        })  # fmt: skip
+        return DONE
+    notes = run.about["notes"].items()
+    console = print_import(found, {what: n for what, n in notes if not what.startswith(LEFT_OUT)})
+    workload, machine = out / files["workload"], out / files["system"]
+    simulated = out.with_name(f"{out.name}-simulated")
+    for line in (
+        f"decided by: {run.about['dispatcher']}",
+        f"next: cpdispatch verify --run {out}",
+        f"      cpdispatch simulate {workload} --system {machine} -d easy -d best "
+        f"--out {simulated}",
+        f"      cpdispatch report {out} {simulated}",
+    ):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    return DONE
 
 
 @app.command

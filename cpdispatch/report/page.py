@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cpdispatch.access import is_own
 from cpdispatch.analyze import compare, metrics
 from cpdispatch.analyze.difference import HIGHER, LOWER, NOISE, SAME, Difference
 from cpdispatch.arrays import IntArray
@@ -208,7 +209,7 @@ def _item(plot: Any) -> Any:
 
 def _resources(system: System) -> str:
     total = dict(zip(system.resources, system.total.tolist(), strict=True))
-    told = ", ".join(f"{many:,} {name}" for name, many in total.items())
+    told = ", ".join(f"{many:,} {name}" for name, many in total.items() if is_own(name))
     return f"{system.nodes:,} node{'s' * (system.nodes > 1)} ({told})"
 
 
@@ -220,7 +221,11 @@ def _notes(rows: Sequence[Row], shown: Sequence[Shown]) -> list[str]:
             "pictures are of the first one."
         )
     version = shown[0].run.about.get("version", "")
-    return [*lines, f"Simulated by cpdispatch {version}."]
+    for of in shown:
+        if "recorded" in of.run.about:
+            lines.append(f"{of.name} is no simulation: {of.run.about['recorded']} recorded it.")
+    simulated = any("recorded" not in of.run.about for of in shown)
+    return [*lines, f"{'Simulated' if simulated else 'Made'} by cpdispatch {version}."]
 
 
 def _data(shown: Sequence[Shown]) -> tuple[Columns, dict[str, Any]]:

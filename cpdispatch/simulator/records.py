@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
-from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.decision import Certificate, Decision, Placements, Reason
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.live import Dispatched
@@ -239,9 +239,15 @@ class Records:
         self, now: int, instance: Instance, decision: Decision, started: int, ms: float
     ) -> None:
         """Remember one dispatch."""
-        certificate, queue, running = decision.certificate, instance.queue, instance.running
+        queue, running = len(instance.queue), len(instance.running)
+        self.note(now, queue, running, started, ms, decision.certificate)
+
+    def note(
+        self, now: int, queue: int, running: int, started: int, ms: float, certificate: Certificate
+    ) -> None:
+        """Remember one dispatch by the numbers of jobs that were queued, ran and were started."""
         phases_ms = dict(certificate.phases_ms)
-        self._new.append((now, len(queue), len(running), started, ms, certificate, phases_ms))
+        self._new.append((now, queue, running, started, ms, certificate, phases_ms))
         if len(self._new) == _DISPATCHES:
             self._take_in()
 

@@ -677,7 +677,7 @@ def run_of(simulation: Simulation | CompiledSimulation, about: dict[str, Any]) -
         decision_table(simulation),
         simulation.workload,
         *_of_events(simulation),
-        _promise_table(simulation),
+        None if isinstance(simulation, CompiledSimulation) else promise_table(simulation),
         _switched_table(simulation),
     )
 
@@ -718,12 +718,10 @@ def _of_events(
     return pa.table(columns), tuple(simulation.happened)
 
 
-def _promise_table(simulation: Simulation | CompiledSimulation) -> pa.Table | None:
-    """The first promise to each job that was given one; None where they are not recorded."""
+def promise_table(simulation: Recorded) -> pa.Table:
+    """The first promise to each job that was given one, see `Run`."""
     import pyarrow as pa
 
-    if isinstance(simulation, CompiledSimulation):
-        return None
     records = simulation.records
     rows = (records.promised_s[1] != NOT_STARTED).nonzero()[0]
     columns: dict[str, Any] = {

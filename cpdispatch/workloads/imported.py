@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,28 @@ class Imported:
     def __post_init__(self) -> None:
         if self.read != len(self.workload) + sum(self.left_out.values()):
             raise ValueError("some jobs are not accounted for")
+
+    def without(self, ids: Mapping[int, str]) -> Imported:
+        """The same without some jobs, given with the reason of each.
+
+        Raises
+        ------
+        InputError
+            When no job is left.
+        """
+        if not ids:
+            return self
+        keep = ~np.isin(self.workload.table.id, np.array(list(ids), dtype=np.int64))
+        left_out = Counter(self.left_out) + Counter(ids.values())
+        if not keep.any():
+            why = "; ".join(f"{reason}: {count}" for reason, count in left_out.items())
+            raise InputError(f"no job is left of {self.read} ({why})")
+        return replace(
+            self,
+            workload=self.workload.take(keep.nonzero()[0]),
+            extra=self.extra[~self.extra["id"].isin(list(ids))],
+            left_out=left_out,
+        )
 
     def summary(self) -> dict[str, Any]:
         """The counts, as they are printed and saved."""

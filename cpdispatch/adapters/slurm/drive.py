@@ -91,6 +91,22 @@ class Cycle:
         What Slurm said to a release, or to the end of a test.
     unread : tuple of str
         What of Slurm's answers could not be understood.
+    dispatcher : str
+    dry_run : bool
+        Whether nothing was changed: what is said to be released would have been.
+    decision : dict
+        How the decision came about: ``ms``, which the check of it is a part of, ``model``,
+        ``status``, ``limit_hit``; and ``value`` and ``bound`` of its objective where they are
+        known. Empty if the cycle failed before it.
+    reasons : dict
+        The `Reason` of each job that was released and did not come in its turn, in small letters.
+    expected_s : dict
+        For how long each released job was expected to run, where durations are predicted.
+    entered : list of str
+        Jobs that could have started for the first time since this driver began.
+    promised : dict
+        The start, Slurm's time, of each job that was planned to start later, for the first time
+        since this driver began.
     """
 
     now_s: int
@@ -106,6 +122,13 @@ class Cycle:
     left: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    dispatcher: str = ""
+    dry_run: bool = False
+    decision: dict[str, Any] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    expected_s: dict[str, int] = field(default_factory=dict)
+    entered: list[str] = field(default_factory=list)
+    promised: dict[str, int] = field(default_factory=dict)
 
 
 def _names_in(text: str) -> list[str]:
@@ -149,6 +172,8 @@ class Driver:
         """What the last cycle did; if it failed, before that. None if it could not read Slurm."""
         self._may_change = False
         self._denied: RefusedError | None = None
+        self._entered: set[str] = set()
+        self._promised: set[str] = set()
 
     def cycle(self, stop: Callable[[], bool] = lambda: False) -> Cycle:
         """Read Slurm, decide, release; end before the next release when ``stop`` says so.
@@ -165,7 +190,10 @@ class Driver:
         self.done = None
         cluster = read(self._slurm)
         running = sum(job.running for job in cluster.jobs)
-        self.done = done = Cycle(cluster.now_s, running, unread=cluster.unread)
+        self.done = done = Cycle(
+            cluster.now_s, running, unread=cluster.unread, dispatcher=self._dispatcher.name,
+            dry_run=self._rules.dry,
+        )  # fmt: skip
         claims = self._reconcile(cluster, done)
         lengths_s = self._lengths_s()
         cluster = replace(
@@ -180,8 +208,10 @@ class Driver:
             tests=Tests(self._may_be_tested, lengths_s),
         )  # fmt: skip
         self.waits.begin(picture.instance)
+        begin = time.perf_counter()
         decision = decided(self._dispatcher, picture)
         starts, tests = picture.starts(decision), picture.tests(decision)
+        self._tell(picture, decision, (time.perf_counter() - begin) * 1e3, done)
         left = [*picture.left, *self._hopeless(picture, decision)]
         done.waiting = len(picture.jobs) - len(starts)
         if self._rules.dry:
@@ -232,6 +262,32 @@ class Driver:
         self._journal.save()
         self._check_rights()
         return done
+
+    def _tell(self, picture: Picture, decision: Decision, ms: float, done: Cycle) -> None:
+        """Note how a decision came about, and what it says of jobs for the first time."""
+        found = decision.certificate
+        done.decision = {
+            "ms": round(ms, 3), "model": found.model, "status": found.status,
+            "limit_hit": found.limit_hit, "value": found.value, "bound": found.bound,
+        }  # fmt: skip
+        keys = [job.key for job in picture.jobs]
+        for k, (job, ready) in enumerate(zip(picture.jobs, picture.ready.tolist(), strict=True)):
+            if job.pending and ready:
+                done.entered += [job.key] * (job.key not in self._entered)
+                self._entered.add(job.key)
+            start_s = int(decision.start_s[k])
+            if start_s > done.now_s and job.key not in self._promised:
+                done.promised[job.key] = start_s
+                self._promised.add(job.key)
+            elif start_s == done.now_s and job.pending:
+                reason = Reason(int(decision.reason[k]))
+                if reason != Reason.STARTED:
+                    done.reasons[job.key] = reason.name.lower()
+                if self._durations is not None:
+                    done.expected_s[job.key] = int(picture.instance.queue.expected_s[k])
+        # Those that are neither in the queue nor known to the journal have ended.
+        for told in (self._entered, self._promised):
+            told.intersection_update([*keys, *self._journal.jobs])
 
     def _wanted(self, now_s: int) -> Callable[[Job], bool]:
         """Which waiting jobs are in the queue now."""

@@ -7,13 +7,10 @@ and each of its predictions is made before it hears of the job's end.
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
-from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -22,7 +19,7 @@ from cpdispatch import predict
 from cpdispatch.adapters.slurm import kept
 from cpdispatch.adapters.slurm.cluster import NO_LIMIT, WHOLE, Cluster, Job
 from cpdispatch.adapters.slurm.picture import limit_s_of
-from cpdispatch.errors import UsageError, in_a_line
+from cpdispatch.errors import UsageError
 from cpdispatch.jobs import LABELLED, UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.jobs import Job as Asking
 from cpdispatch.predict.guard import Guard
@@ -34,13 +31,6 @@ ENDED_MOST = 20_000
 """So many jobs that have ended are kept, the last ones."""
 SAVE_EVERY_S = 60
 """What ended since is still known to Slurm: its MinJobAge is 300 s unless a site changes it."""
-SACCT = "sacct"
-SACCT_DAYS = 30
-_FIELDS = (
-    "JobID,JobIDRaw,Submit,Start,End,ElapsedRaw,State,Timelimit,ReqTRES,ReqCPUS,ReqNodes,User,"
-    "Account,QOS,Partition,JobName,NodeList"
-)
-_SACCT_PATIENCE_S = 300
 _END, _SUBMIT, _START = range(3)
 
 Life: TypeAlias = tuple[str, int]
@@ -395,44 +385,3 @@ def _nobody() -> Workload:
     )  # fmt: skip
     resources = ("core", "gpu", "mem")
     return Workload("slurm", resources, JobTable(block), zeros + 1, zeros.copy(), zeros.copy())
-
-
-def history(paths: Iterable[str], zone: str = "UTC") -> list[accounting.Record]:
-    """The records of the accounting in these files; of ``sacct``, what that says itself.
-
-    Raises
-    ------
-    InputError
-        When a file cannot be read, or a value in it is wrong.
-    UsageError
-        When sacct cannot be called, or says that it cannot.
-    """
-    from cpdispatch.workloads.slurm import zone_of
-
-    files = [path for path in paths if path != SACCT]
-    records = accounting.read(files, zone_of(zone)).records
-    if SACCT in paths:
-        records += _asked()
-    return records
-
-
-def _asked() -> list[accounting.Record]:
-    """What sacct says of the last days."""
-    command = [
-        SACCT, "--allusers", "--allocations", "--parsable2", "--duplicates", f"--format={_FIELDS}",
-        f"--starttime=now-{SACCT_DAYS}days",
-    ]  # fmt: skip
-    environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, timeout=_SACCT_PATIENCE_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"--history {SACCT}: {in_a_line(error)}") from error
-    if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split())
-        raise UsageError(
-            f"--history {SACCT}: {said or f'it ended with {done.returncode}'}; without accounting "
-            "leave it out, or name a file of what sacct printed"
-        )
-    return accounting.parse(done.stdout, SACCT, ZoneInfo("UTC"))

@@ -138,8 +138,8 @@ def _in_queue(
         taken = set(names[free & ~left].tolist())
         by = [key for key, nodes in starts.items() if nodes & taken]
         yield f"Room on {_some(sorted(taken))} goes to jobs that would start now: {_some(by)}."
-    busy = set(names[able & ~down & ~free].tolist())
-    yield from _holders(cluster, picture, busy)
+    yield from _holders(cluster, picture, set(names[able & ~down & ~free].tolist()))
+    yield from _reserved(cluster, picture, set(names[able].tolist()))
 
 
 def _holders(cluster: Cluster, picture: Picture, busy: set[str]) -> Iterator[str]:
@@ -156,8 +156,12 @@ def _holders(cluster: Cluster, picture: Picture, busy: set[str]) -> Iterator[str
         yield f"Job {name} is on {_some(on)}; it is expected to end at {_clock(end_s)}."
     if len(rows) > MOST:
         yield f"Jobs beside these that are on such nodes: {len(rows) - MOST}."
+
+
+def _reserved(cluster: Cluster, picture: Picture, able: set[str]) -> Iterator[str]:
+    """Which of the nodes that could take the job are reserved now, and until when."""
     for blocked in picture.instance.reservations:
-        kept = sorted(busy & {picture.names[node] for node in blocked.nodes})
+        kept = sorted(able & {picture.names[node] for node in blocked.nodes})
         if kept and blocked.start_s <= cluster.now_s:
             yield f"A reservation keeps {_some(kept)} until {_clock(blocked.end_s)}."
 

@@ -109,6 +109,16 @@ class Picture:
     names: tuple[str, ...]
     left: tuple[tuple[Job, str], ...]
 
+    @property
+    def ready(self) -> BoolArray:
+        """Which jobs wait for no other job, and for no earliest start; shape (queued,)."""
+        after = self.instance.dependencies
+        if after is None:
+            return np.ones(len(self.jobs), dtype=np.bool_)
+        alone = (np.diff(after.offset) == 0) & (np.diff(after.running_offset) == 0)
+        found: BoolArray = alone & (after.earliest_s <= self.instance.now)
+        return found
+
     def starts(self, decision: Decision) -> list[tuple[Job, tuple[str, ...]]]:
         """The jobs that a decision starts now, each with its nodes, in the queue's order.
 

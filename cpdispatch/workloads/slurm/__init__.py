@@ -58,14 +58,31 @@ def read(
     if not records:
         raise UsageError("name one file or more of what sacct prints")
     found = jobs.read(records, zone_of(zone))
-    cluster = nodes.read(system)
+    return made(found, nodes.read(system), records[0], system[0] if system else records[0])
+
+
+def made(
+    found: jobs.Records,
+    cluster: nodes.Cluster,
+    file: str | os.PathLike[str],
+    system_file: str | os.PathLike[str],
+) -> Imported:
+    """Make a workload and a system of what was read; the files stand for it in errors.
+
+    The records are emptied: those of a large dump are the most of what is in memory.
+
+    Raises
+    ------
+    InputError
+        When no job is left, or no node has anything.
+    """
     columns, left_out, notes = jobs.columns_of(found, cluster.limits_s)
-    del found  # of a large dump, the most of what is in memory
+    found.records.clear()
     terms.spread(columns, notes)
-    name = log_name(records[0])
+    name = log_name(file)
     machine, frame = None, None
     if cluster.nodes:
-        machine, frame = nodes.system_of(cluster, "slurm", system[0])
+        machine, frame = nodes.system_of(cluster, "slurm", system_file)
         machine = access.keep(columns, machine, notes)
         terms.listed(columns, frame["name"].tolist(), notes)
         machine = terms.with_licences(columns, machine, cluster.licences, notes)
@@ -79,6 +96,6 @@ def read(
         columns.request["mem"] = [0] * len(columns.id)
         told.append("Memory is not given to jobs by this cluster (SelectTypeParameters).")
     return imported.finish(
-        columns, machine, frame, records[0], left_out, notes, told,
+        columns, machine, frame, file, left_out, notes, told,
         memory_unit_kb=nodes.MB_IN_KB, name=name,
     )  # fmt: skip

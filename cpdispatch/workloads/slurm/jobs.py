@@ -52,6 +52,9 @@ LIMITLESS = "no time limit: the longest limit or runtime of the records stands i
 UNEVEN = "CPUs or GPUs cannot be split evenly over the nodes: rounded up"
 FOLDED = "attempts of a job that was queued again: the last one is kept, submitted with the first"
 
+START, ATTEMPTS, NODE_LIST, JOB_ID = "start", "attempts", "node_list", "job_id"
+"""Columns of what travels along: when a job started, its earlier attempts, its nodes, its name."""
+
 _ENDED = frozenset((
     "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE",
     "PREEMPTED", "BOOT_FAIL", "REQUEUED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
@@ -86,6 +89,8 @@ class Record:
     licences : str
     submitted : Submitted
         What the command line says.
+    before : list of Record
+        Earlier attempts of the same job, first ones first, once `columns_of` has found them.
     """
 
     job_id: str
@@ -110,6 +115,7 @@ class Record:
     licences: str = ""
     submitted: Submitted = NOTHING_SAID
     again: bool = False
+    before: list[Record] = field(default_factory=list)
 
     @property
     def array(self) -> str:
@@ -309,7 +315,7 @@ class _Line:
                 "eligible": str(self.time("Eligible")) if self.get("Eligible") else "",
                 "features": self.get("Constraints"), "node_list": self.get("NodeList"),
                 "reservation": self.get("Reservation"), "licenses": self.get("Licenses"),
-                "tres": self.get("AllocTRES") or self.get("ReqTRES"),
+                "tres": self.get("AllocTRES") or self.get("ReqTRES"), "flags": self.get("Flags"),
             },
             min(self.parsed("Priority", count, 0), PRIORITY_MAX),
             _array_limit(text_id),
@@ -475,6 +481,7 @@ def _json_record(row: dict[str, Any]) -> Record:
             "reservation": text_of(dict_of(row, "reservation").get("name")),
             "licenses": text_of(row.get("licenses")),
             "tres": ",".join(f"{name}={many}" for name, many in given.items() if many),
+            "flags": text_of(row.get("flags")),
         },
         min(max(number_of(row.get("priority")) or 0, 0), PRIORITY_MAX),
         _array_limit(text_id) or _running_tasks(array),
@@ -565,7 +572,34 @@ def columns_of(
             columns.labels.setdefault(name, []).append(value)
         for name, text in record.extra.items():
             columns.extra.setdefault(name, []).append(text)
+        columns.extra.setdefault(START, []).append(record.start_s)
+        columns.extra.setdefault(ATTEMPTS, []).append(_attempts_text(record.before))
     return columns, left_out, notes
+
+
+def _attempts_text(attempts: Sequence[Record]) -> str:
+    """Earlier attempts as `attempts_in` reads them; those that did not start are left out."""
+    return ";".join(
+        f"{of.start_s}-{of.start_s + of.runtime_s}@{of.extra['node_list']}"
+        for of in attempts
+        if of.start_s >= 0 and of.runtime_s >= 0
+    )
+
+
+def attempts_in(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and list of nodes of each attempt in a cell of the column `ATTEMPTS`.
+
+    Examples
+    --------
+    >>> attempts_in("100-160@n[1-2];200-210@n1")
+    [(100, 160, 'n[1-2]'), (200, 210, 'n1')]
+    """
+    found = []
+    for part in filter(None, text.split(";")):
+        times, _, nodes = part.partition("@")
+        start_s, _, end_s = times.partition("-")
+        found.append((int(start_s), int(end_s), nodes))
+    return found
 
 
 def _terms(record: Record, units: int, array_limits: Mapping[str, int]) -> dict[str, Any]:
@@ -644,7 +678,7 @@ def _last_attempts(
                 # Where dumps overlap, the later one knows the end.
                 if record.ended and not other.ended:
                     by_begin[key] = record
-        first_s = -1
+        first_s, before = -1, list[Record]()
         left = [
             record
             for key, record in sorted(by_begin.items())
@@ -656,11 +690,12 @@ def _last_attempts(
             if later is not None and record.state in _QUEUED_AGAIN:
                 left_out[ATTEMPT] += record.jobs
                 first_s = record.submit_s if first_s < 0 else first_s
+                before.append(record)
                 continue
             if first_s >= 0:
                 notes[FOLDED] += 1
                 record.submit_s, record.restartable, first_s = first_s, 1, -1
-                record.again = True
+                record.again, record.before, before = True, before, []
             yield record
 
 

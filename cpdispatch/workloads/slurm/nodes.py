@@ -91,12 +91,16 @@ def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
     """
     cluster = Cluster()
     for path in map(Path, paths):
-        content = read_text(path)
-        if content.lstrip()[:1] == b"{":
-            _from_json(content, path, cluster)
-        else:
-            _from_text(content, path, cluster)
+        add(cluster, read_text(path), path)
     return cluster
+
+
+def add(cluster: Cluster, content: bytes, path: Path) -> None:
+    """Take in what one of these commands printed; ``path`` stands for it in errors."""
+    if content.lstrip()[:1] == b"{":
+        _from_json(content, path, cluster)
+    else:
+        _from_text(content, path, cluster)
 
 
 def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:

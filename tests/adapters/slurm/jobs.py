@@ -14,6 +14,7 @@ from cpdispatch import verify
 from cpdispatch.adapters.slurm.client import Client
 from cpdispatch.adapters.slurm.cluster import job_of, node_of
 from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads.slurm.values import duration_text
 from tests.adapters.slurm.cluster import LICENCES, Cluster
 
 PARTITIONS = (
@@ -101,6 +102,33 @@ def ended(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[dict[str, Any], lis
         nodes = [share["nodename"] for share in row["job_resources"].get("allocated_nodes", ())]
         found[job_of(row | {"job_state": "COMPLETED"}).key] = (row, nodes)
     return found
+
+
+def accounting(rows: Sequence[dict[str, Any]]) -> str:
+    """What ``sacct --delimiter=@@`` prints of jobs, given what the controller says of them."""
+    columns = (
+        "JobID", "JobIDRaw", "JobName", "User", "Account", "Partition", "Submit", "Eligible",
+        "Start", "End", "State", "Timelimit", "AllocTRES", "NodeList", "Constraints", "Licenses",
+        "Flags",
+    )  # fmt: skip
+    lines = ["@@".join(columns)]
+    for row in rows:
+        job = job_of(row)
+        total = {"cpu": 0, "mem": 0, "node": len(job.shares), "gres/gpu": 0}
+        for share in job.shares:
+            total["cpu"] += share.cores
+            total["mem"] += share.memory_mb
+            total["gres/gpu"] += share.gpus.get("gpu", 0)
+        tres = ",".join(f"{name}={many}{'M' * (name == 'mem')}" for name, many in total.items())
+        cells = (
+            job.key, job.own, "wrap", job.user, job.account, job.partition, job.submit_s,
+            job.eligible_s or job.submit_s, job.start_s, job.end_s, job.state,
+            duration_text(job.limit_s), tres if job.shares else "",
+            ",".join(share.node for share in job.shares), job.features, row["licenses"],
+            "SchedBackfill",
+        )  # fmt: skip
+        lines.append("@@".join(map(str, cells)))
+    return "\n".join(lines) + "\n"
 
 
 def violations(client: Client, first: int = 0) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cpdispatch import cli, dispatch
+from cpdispatch.adapters.slurm import accounting
 from cpdispatch.adapters.slurm import durations as of_slurm
 from cpdispatch.adapters.slurm.cluster import job_of, read
 from cpdispatch.adapters.slurm.drive import Driver
@@ -59,7 +60,7 @@ def slurm() -> Recorded:
 
 def predicted(folder: Path, history: Path | None = None, name: str = "last2") -> Durations:
     given = [str(history)] if history is not None else []
-    return Durations(name, 0, folder, of_slurm.history(given))
+    return Durations(name, 0, folder, accounting.history(given).records)
 
 
 def dumped(folder: Path, text: str = SACCT) -> Path:
@@ -272,7 +273,7 @@ def sacct_of(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 def test_sacct_is_asked_for_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dump = dumped(tmp_path)
     sacct_of(tmp_path, monkeypatch, f'echo "$TZ $*" > {tmp_path}/asked; cat {dump}')
-    records = of_slurm.history(["sacct"])
+    records = accounting.history(["sacct"]).records
     assert [record.job_id for record in records] == ["1001", "1002", "1003", "1004"]
     asked = (tmp_path / "asked").read_text()
     assert asked.startswith("UTC --allusers")

@@ -1,0 +1,415 @@
+"""What Slurm did, as a run: from its accounting, and from the log of a driver if there was one.
+
+The jobs are those of `cpdispatch.workloads.slurm`, on the nodes that they had. How the CPUs of a
+job were split over its nodes is not in the accounting: where its equal units cannot be split
+evenly, they lie where room is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cpdispatch.adapters.slurm.log import Log, Release, within
+from cpdispatch.arrays import IntArray
+from cpdispatch.decision import Certificate, Reason
+from cpdispatch.dispatch import Settings
+from cpdispatch.energy import ENERGY_PRICE, POWER_CAP
+from cpdispatch.errors import InputError
+from cpdispatch.jobs import Workload
+from cpdispatch.simulator.records import NOT_STARTED, Records, Test
+from cpdispatch.simulator.replay import SWITCH_OFF, about_run
+from cpdispatch.simulator.run import Run, decision_table, job_table, promise_table
+from cpdispatch.system import System, load
+from cpdispatch.workloads import prepare, slurm
+from cpdispatch.workloads.imported import Imported
+from cpdispatch.workloads.slurm import jobs as accounting
+from cpdispatch.workloads.slurm.nodes import Cluster
+from cpdispatch.workloads.slurm.values import nodes_in
+
+SLURM = "slurm"
+"""The name of the dispatcher where no driver decided."""
+NO_NODES = "nodes are not told, or the system has none of that name"
+NO_ROOM = "no room on its nodes beside the others, as the system is now"
+ATTEMPT = "earlier attempts: a run keeps one a job, shorter than the last, where there is room"
+RELEASED = "jobs that the driver released"
+OWN = "jobs that Slurm started by itself"
+SPLIT = "jobs whose CPUs are not split evenly: how they were split is not told"
+LEFT_OUT = "left out: "
+"""Before the reason, in the notes of the run."""
+_RULES: dict[str, Any] = {
+    "trigger": "instant", "correction": "minimal", "kill_at_limit": False, "dependencies": False,
+    "starvation": None, "idempotent": False, "restart_cost_s": 0, "events": None, "data": (),
+    POWER_CAP: None, ENERGY_PRICE: None, SWITCH_OFF: None,
+}  # fmt: skip
+"""Those of a simulation without any options: what the run is put beside."""
+
+Place: TypeAlias = tuple[IntArray, IntArray]
+"""Nodes, and how many units are on each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the accounting says of a job that the workload has no column for.
+
+    Attributes
+    ----------
+    key : str
+        Its name in Slurm.
+    start_s : int
+    nodes : str
+    attempts : list of (start, end, nodes)
+    backfilled : bool
+        Whether Slurm's backfilling started it.
+    """
+
+    key: str
+    start_s: int
+    nodes: str
+    attempts: list[tuple[int, int, str]]
+    backfilled: bool
+
+
+def recorded(
+    found: accounting.Records, cluster: Cluster, file: str, system_file: str, log: Log
+) -> Imported:
+    """The jobs whose places are known, and the system, as an import.
+
+    A job that a driver released could start since the driver first found it ready: that Slurm
+    calls it eligible since its release, and its priority, are the driver's doing.
+
+    Raises
+    ------
+    InputError
+        When no job is left, or the cluster has no node.
+    """
+    for record in found.records:
+        if _release(log, record.job_id, record.submit_s, record.start_s) is not None:
+            known = log.entered.get(record.job_id, [])
+            ready = within(known, record.submit_s, record.start_s, lambda at_s: at_s)
+            record.eligible_s, record.priority = next(ready, -1), 0
+    imported = slurm.made(found, cluster, file, system_file)
+    if imported.nodes is None:
+        raise InputError(
+            "describes no node", file=system_file,
+            advice="give what scontrol show node prints with --system",
+        )  # fmt: skip
+    workload, system = prepare(imported.workload, imported.system)
+    return imported.without(_placed(workload, system, imported).refused)
+
+
+def run_of(folder: Path, files: Mapping[str, str], imported: Imported, log: Log) -> Run:
+    """The run of an import that was written into a folder.
+
+    Parameters
+    ----------
+    folder : Path
+    files : mapping of str to str
+        As `cpdispatch.workloads.imported.write` returns them.
+    imported : Imported
+        Of `recorded`.
+    log : Log
+    """
+    # As simulate reads it: so the jobs of both are the same.
+    workload, system = prepare(folder / files["workload"], load(folder / files["system"]))
+    placed = _placed(workload, system, imported)
+    made = _Recorded(workload, system, Records(workload, promises=bool(log.lines)))
+    told = [placed.told[id] for id in workload.table.id.tolist()]
+    notes = {f"{LEFT_OUT}{why}": many for why, many in imported.left_out.items()}
+    notes |= dict(imported.notes) | log.notes | placed.notes
+    notes |= _fill(made.records, workload, placed, told, log)
+    names = {"dispatcher": _name(log), "predictor": log.predictor}
+    about = about_run(workload, system, names | _RULES, Settings())
+    restartable = int(workload.table.restartable.sum())
+    tests = {line.tests[key] for line in log.lines for key in line.released if key in line.tests}
+    about |= {
+        "restartable": restartable, "restarts": restartable > 0, "recorded": "Slurm",
+        "notes": dict(workload.notes) | {what: many for what, many in notes.items() if many},
+        "compiled": False, "promises": bool(log.lines), "draw": 0,
+        "seconds": sum(line.decision.ms for line in log.lines if line.decision) / 1e3,
+        **({"test_s": max(tests)} if restartable and tests else {}),
+    }  # fmt: skip
+    promises = promise_table(made) if log.lines else None
+    return Run(about, job_table(made), decision_table(made), workload, promise_table=promises)
+
+
+def _name(log: Log) -> str:
+    """Who decided: not the name of a simulation, which may stand beside it."""
+    return f"{' then '.join(log.dispatchers)} (driven)" if log.dispatchers else SLURM
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What the tables of a run are made of."""
+
+    workload: Workload
+    system: System
+    records: Records
+    dependencies: bool = False
+
+
+def _release(log: Log, key: str, submit_s: int, start_s: int) -> Release | None:
+    """The release after which a job started; None where Slurm started it by itself."""
+    found = list(within(log.released.get(key, ()), submit_s, start_s, lambda each: each.at_s))
+    return found[-1] if found else None
+
+
+def _fill(
+    records: Records, workload: Workload, placed: _Placed, told: Sequence[Told], log: Log
+) -> dict[str, int]:
+    """Write what became of each job; how many a driver released, and how many it did not."""
+    table = workload.table
+    ids = table.id.tolist()
+    records.start_s[:] = [of.start_s for of in told]
+    records.end_s[:] = records.start_s + workload.runtime_s
+    records.expected_s[:] = table.requested_s
+    test = np.full(len(ids), Test.NONE, dtype=np.int64)
+    names = {reason.name.lower(): int(reason) for reason in Reason}
+    released = 0
+    for row, (of, submit_s) in enumerate(zip(told, table.submit_s.tolist(), strict=True)):
+        found = _release(log, of.key, submit_s, of.start_s)
+        lost = placed.lost.get(ids[row])
+        if lost is not None:
+            before = _release(log, of.key, submit_s, lost[0])
+            test[row] = Test.KILLED if before is not None and before.test_s else Test.NONE
+        if found is None:
+            reason = Reason.BACKFILLED if of.backfilled else Reason.STARTED
+            records.reason[row] = reason
+            continue
+        released += 1
+        records.reason[row] = names.get(found.reason, Reason.STARTED)
+        records.expected_s[row] = found.expected_s or records.expected_s[row]
+        if found.test_s:
+            end_s = records.end_s.item(row)
+            over = log.went_on.get(of.key, [])
+            went_on = list(within(over, of.start_s, end_s, lambda at_s: at_s))
+            test[row] = Test.WENT_ON if went_on else Test.ENDED
+        promises = within(log.promised.get(of.key, ()), submit_s, of.start_s, lambda each: each[0])
+        for at_s, start_s in promises:
+            records.promised(at_s, np.array([row]), np.array([start_s]))
+    places = [placed.places[id] for id in ids]
+    places += [placed.lost[id][2] for id in ids if id in placed.lost]
+    count = np.array([len(nodes) for nodes, _ in places], dtype=np.int64)
+    first = np.cumsum(count) - count
+    node, units = (np.concatenate([place[k] for place in places]) for k in (0, 1))
+    jobs = len(ids)
+    records.all_placed(slice(None), first[:jobs], count[:jobs], node, units)
+    if table.restartable.any():
+        lost_s = np.full((2, jobs), NOT_STARTED, dtype=np.int64)
+        held = np.zeros((2, jobs), dtype=np.int64)
+        rows = [row for row, id in enumerate(ids) if id in placed.lost]
+        for k, row in enumerate(rows, start=jobs):
+            lost_s[:, row] = placed.lost[ids[row]][:2]
+            held[:, row] = first[k], count[k]
+        records.all_tested(slice(None), test, lost_s, held)
+    for line in log.lines:
+        if line.decision is not None:
+            of_line = line.decision
+            certificate = Certificate(
+                of_line.model, status=of_line.status, value=of_line.value, bound=of_line.bound,
+                limit_hit=of_line.limit_hit,
+            )  # fmt: skip
+            started = len(line.released)
+            records.note(
+                line.now_s, line.waiting + started, line.running, started, of_line.ms, certificate
+            )
+    return {RELEASED: released, OWN: jobs - released} if log.lines else {}
+
+
+# --------------------------------------------------------------------------------- where jobs ran
+
+
+@dataclass(slots=True)
+class _Placed:
+    """Where jobs ran, by their ids.
+
+    Attributes
+    ----------
+    told : dict
+        What the accounting says of each job.
+    places : dict
+    lost : dict
+        Start, end and place of an earlier attempt.
+    refused : dict
+        Why each other job has no place.
+    notes : Counter
+    """
+
+    told: dict[int, Told]
+    places: dict[int, Place] = field(default_factory=dict)
+    lost: dict[int, tuple[int, int, Place]] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """An attempt at a job, or its last run, on nodes that are known."""
+
+    row: int
+    start_s: int
+    end_s: int
+    nodes: IntArray
+    last: bool
+
+    @property
+    def order(self) -> tuple[int, bool, int]:
+        """By time; runs before the attempts of others that began with them."""
+        return self.start_s, not self.last, self.row
+
+
+def _told_of(imported: Imported) -> dict[int, Told]:
+    """What the accounting says of each job of an import."""
+    extra = imported.extra
+    empty = [""] * len(extra)
+    flags, attempts, nodes, keys = (
+        extra[name].tolist() if name in extra.columns else empty
+        for name in ("flags", accounting.ATTEMPTS, accounting.NODE_LIST, accounting.JOB_ID)
+    )
+    rows = zip(
+        extra["id"].tolist(), keys, extra[accounting.START].tolist(), nodes, attempts, flags,
+        strict=True,
+    )  # fmt: skip
+    return {
+        id: Told(key, start_s, on, accounting.attempts_in(before), "SchedBackfill" in flag)
+        for id, key, start_s, on, before, flag in rows
+    }
+
+
+def _placed(workload: Workload, system: System, imported: Imported) -> _Placed:
+    """Where the units of each job were; jobs that nodes, as they are told, had no room for."""
+    assert imported.nodes is not None
+    number = {name: k for k, name in enumerate(imported.nodes["name"])}
+    found = _Placed(_told_of(imported))
+    table, runtime_s = workload.table, workload.runtime_s
+    stays: list[_Stay] = []
+    for row, id in enumerate(table.id.tolist()):
+        told = found.told[id]
+        nodes = _numbers(told.nodes, number, table.units.item(row))
+        if nodes is None:
+            found.refused[id] = NO_NODES
+            continue
+        lasts_s = runtime_s.item(row)
+        stays.append(_Stay(row, told.start_s, told.start_s + lasts_s, nodes, last=True))
+        before = _earlier(told, table.submit_s.item(row), lasts_s, row, number, table.units)
+        found.notes[ATTEMPT] += len(told.attempts) - (before is not None)
+        stays += [] if before is None else [before]
+    stays.sort(key=lambda stay: stay.order)
+    room, request = _Room(system.capacity), table.request
+    lost: dict[int, tuple[_Stay, Place]] = {}
+    for evenly in (True, False):
+        for stay in stays:
+            units = table.units.item(stay.row)
+            if (units % len(stay.nodes) == 0) != evenly:
+                continue
+            place = (room.even if evenly else room.uneven)(stay, units, request[stay.row])
+            id = table.id.item(stay.row)
+            if not stay.last and place is not None:
+                lost[id] = stay, place
+            elif not stay.last:
+                found.notes[ATTEMPT] += 1
+            elif place is None:
+                found.refused[id] = NO_ROOM
+            else:
+                found.notes[SPLIT] += not evenly
+                found.places[id] = place
+    found.lost = {
+        id: (stay.start_s, stay.end_s, place)
+        for id, (stay, place) in lost.items()
+        if id in found.places
+    }
+    return found
+
+
+def _numbers(text: str, number: Mapping[str, int], units: int) -> IntArray | None:
+    """The nodes of a list by number; None if one is not known, or a job has fewer units."""
+    try:
+        found = sorted({number[name] for name in nodes_in(text)})
+    except (ValueError, KeyError):
+        return None
+    return np.array(found, dtype=np.int64) if 0 < len(found) <= units else None
+
+
+def _earlier(
+    told: Told, submit_s: int, lasts_s: int, row: int, number: Mapping[str, int], units: IntArray
+) -> _Stay | None:
+    """The last of the earlier attempts that a run can hold."""
+    for start_s, end_s, text in reversed(told.attempts):
+        nodes = _numbers(text, number, units.item(row))
+        fits = submit_s <= start_s <= end_s <= told.start_s and end_s - start_s < lasts_s
+        if fits and nodes is not None:
+            return _Stay(row, start_s, end_s, nodes, last=False)
+    return None
+
+
+class _Room:
+    """What jobs hold of nodes over time.
+
+    Runs that are split evenly are taken in the order of their starts, then the others: these lie
+    where the even ones leave room.
+
+    Parameters
+    ----------
+    capacity : int64 array, shape (nodes, resources)
+    """
+
+    def __init__(self, capacity: IntArray) -> None:
+        self._capacity = capacity
+        self._used = np.zeros_like(capacity)
+        self._ends: list[tuple[int, int]] = []
+        self._held: list[tuple[IntArray, IntArray]] = []
+        self._of_node: dict[int, list[tuple[int, int, IntArray]]] = {}
+
+    def even(self, stay: _Stay, units: int, asked: IntArray) -> Place | None:
+        """Where equal numbers of units are on each node; None where there is no room."""
+        while self._ends and self._ends[0][0] <= stay.start_s:
+            nodes, amount = self._held[heapq.heappop(self._ends)[1]]
+            self._used[nodes] -= amount
+        each = units // len(stay.nodes)
+        amount = asked * each
+        if stay.end_s > stay.start_s:
+            if (self._used[stay.nodes] + amount > self._capacity[stay.nodes]).any():
+                return None
+            self._used[stay.nodes] += amount
+            heapq.heappush(self._ends, (stay.end_s, len(self._held)))
+            self._held.append((stay.nodes, amount))
+        for node in stay.nodes.tolist():
+            self._of_node.setdefault(node, []).append((stay.start_s, stay.end_s, amount))
+        return stay.nodes, np.full(len(stay.nodes), each, dtype=np.int64)
+
+    def uneven(self, stay: _Stay, units: int, asked: IntArray) -> Place | None:
+        """Where at least a unit is on each node, and the others as evenly as there is room."""
+        room = [self._units_that_fit(node, stay, asked, units) for node in stay.nodes.tolist()]
+        if min(room) < 1 or sum(room) < units:
+            return None
+        given = [0] * len(room)
+        fewest = [(0, k) for k in range(len(room))]
+        for _ in range(units):
+            many, k = heapq.heappop(fewest)
+            given[k] = many + 1
+            if given[k] < room[k]:
+                heapq.heappush(fewest, (given[k], k))
+        for node, many in zip(stay.nodes.tolist(), given, strict=True):
+            self._of_node.setdefault(node, []).append((stay.start_s, stay.end_s, asked * many))
+        return stay.nodes, np.array(given, dtype=np.int64)
+
+    def _units_that_fit(self, node: int, stay: _Stay, asked: IntArray, most: int) -> int:
+        """How many units a node has room for as long as a run lasts, ``most`` at most."""
+        changes = [
+            change
+            for start_s, end_s, amount in self._of_node.get(node, ())
+            if start_s < stay.end_s and stay.start_s < end_s
+            for change in ((max(start_s, stay.start_s), 1, amount), (end_s, 0, -amount))
+        ]
+        # What ends makes room for what starts then.
+        changes.sort(key=lambda change: change[:2])
+        level = np.cumsum([np.zeros_like(asked), *(amount for *_, amount in changes)], axis=0)
+        free = self._capacity[node] - level.max(axis=0)
+        some = asked > 0
+        return int(min((free[some] // asked[some]).min(initial=most), most))

@@ -369,12 +369,13 @@ def record(
     from cpdispatch.adapters.slurm import log as logs
     from cpdispatch.adapters.slurm.record import LEFT_OUT, recorded, run_of
     from cpdispatch.cli.importing import print_import
-    from cpdispatch.simulator import replay
+    from cpdispatch.simulator.replay import finished
+    from cpdispatch.simulator.run import ABOUT
     from cpdispatch.workloads import imported
 
     if days is not None and (days < 1 or accounting.SACCT not in history):
         raise UsageError(f"--days {days}: a number of days, 1 or more, for --history sacct")
-    replay.claim(out, resume=False, overwrite=overwrite)
+    imported.claim(out, overwrite=overwrite)
     with status("reading"):
         decisions = logs.read(log)
         records = accounting.history(
@@ -385,9 +386,10 @@ def record(
             str(system[0]) if system else accounting.SCONTROL, decisions,
         )  # fmt: skip
     with status(f"writing {out}"):
+        (out / ABOUT).unlink(missing_ok=True)
         files = imported.write(found, out, format)
         run = run_of(out, files, found, decisions)
-        replay.finished(run, out)
+        finished(run, out)
     if json:
         print_json({
             "out": str(out), **found.summary(), "notes": run.about["notes"], "files": files,

@@ -252,8 +252,8 @@ def claim(folder: Path, *, overwrite: bool) -> None:
         raise UsageError(f"{there} cannot be written: choose another folder for --out")
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
         raise UsageError(
-            f"{folder} is not empty: add --overwrite to replace an import in it, or choose "
-            "another folder"
+            f"{folder} is not empty: add --overwrite to replace what is in it, or choose another "
+            "folder"
         )
 
 

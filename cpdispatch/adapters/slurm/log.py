@@ -112,6 +112,11 @@ class Log:
             for key, start_s in line.promised.items():
                 self.promised.setdefault(key, []).append((now, start_s))
 
+    def between(self, from_s: int, until_s: int) -> Log:
+        """The cycles of a period: a log may be of a longer one than the jobs."""
+        span = range(from_s - SLACK_S, until_s + 1)
+        return Log([line for line in self.lines if line.now_s in span], self.notes)
+
     @property
     def dispatchers(self) -> list[str]:
         """Those that decided, in the order of their first cycles."""

@@ -119,8 +119,12 @@ def run_of(folder: Path, files: Mapping[str, str], imported: Imported, log: Log)
     # As simulate reads it: so the jobs of both are the same.
     workload, system = prepare(folder / files["workload"], load(folder / files["system"]))
     placed = _placed(workload, system, imported)
-    made = _Recorded(workload, system, Records(workload, promises=bool(log.lines)))
     told = [placed.told[id] for id in workload.table.id.tolist()]
+    started_s = np.array([of.start_s for of in told])
+    log = log.between(
+        int(workload.table.submit_s.min()), int((started_s + workload.runtime_s).max())
+    )
+    made = _Recorded(workload, system, Records(workload, promises=bool(log.lines)))
     notes = {f"{LEFT_OUT}{why}": many for why, many in imported.left_out.items()}
     notes |= dict(imported.notes) | log.notes | placed.notes
     notes |= _fill(made.records, workload, placed, told, log)

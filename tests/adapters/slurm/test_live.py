@@ -26,9 +26,11 @@ from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client
 from cpdispatch.adapters.slurm.cluster import job_of
 from cpdispatch.adapters.slurm.drive import LAST
+from cpdispatch.simulator import Run
 from tests.adapters.slurm.cluster import TELL, Cluster, missing, until
 from tests.adapters.slurm.jobs import (
     PARTITIONS,
+    accounting,
     ended,
     features,
     mixed,
@@ -211,10 +213,31 @@ def test_many_mixed_jobs_run_on_the_nodes_that_were_decided(
             figures = (f"{found['makespan_s']},{found['wait_s']:.1f},{found['slowdown']:.2f}",)
             lines.append(",".join((f"`{name}`", str(many), *figures)))
         assert any("licenses" in why for row in made.rows() for why in row["left"].values())
+        recorded_as_a_run(made, first, many)
     with capsys.disabled():
         print("", *lines, sep="\n")
     if FIGURES:
         Path(FIGURES).write_text("\n".join(lines) + "\n")
+
+
+def recorded_as_a_run(made: Site, first: int, many: int) -> None:
+    """The jobs from this number on are a feasible run, on the nodes that they had, and a page."""
+    pytest.importorskip("bokeh")
+    folder, rows = made.slurm.folder, [r for r in made.client.jobs() if r["job_id"] >= first]
+    (folder / "sacct").write_text(accounting(rows))
+    shown = [made.slurm.run("scontrol", "show", what) for what in ("node", "partition")]
+    (folder / "nodes").write_text("\n".join(shown))
+    out, given = folder / "driven", {"history": "sacct", "system": "nodes", "log": made.log.name}
+    asked = [f"--{option}={folder / name}" for option, name in given.items()]
+    assert cli.run(["slurm", "record", *asked, "--out", str(out)]) == 0
+    run = Run.load(out)
+    assert run.about["dispatcher"] == "hcp (driven)"
+    assert run.verify() == []
+    assert len(run.jobs) == many
+    assert run.decisions["started"].sum() >= run.about["notes"]["jobs that the driver released"]
+    assert cli.run(["verify", "--run", str(out)]) == 0
+    assert cli.run(["report", str(out), "--out", str(folder / "page.html")]) == 0
+    assert "hcp (driven) is no simulation" in (folder / "page.html").read_text()
 
 
 HOSTILE = ("$(touch ../owned)", "`touch ../owned`", "; touch ../owned #", "[/red]x", 'a|b\nc"d')

@@ -121,7 +121,7 @@ def test_what_was_driven_is_a_run_that_stands_beside_simulations(
     assert cli.run(["verify", "--run", str(out)]) == 0
     capsys.readouterr()
     assert cli.run(asked) == 2
-    assert "holds another run" in capsys.readouterr().err
+    assert "is not empty: add --overwrite" in capsys.readouterr().err
 
 
 def driver_released(log: Path) -> set[str]:
@@ -242,8 +242,12 @@ def test_a_held_job_may_start_in_a_replay_when_the_driver_first_found_it_ready(
             cycle(1, entered=["1"], promised={"2": 1_000_700}),
             cycle(300, entered=["2"], promised={"2": 1_000_800}),
             cycle(500, "1", "2", reasons={"2": "late"}, expected_s={"2": 33}),
+            # Of other jobs, before and after these.
+            cycle(-900, "1", dispatcher="hcp"),
+            cycle(900, "2", dispatcher="easy"),
         ],
     )
+    assert run.about["dispatcher"] == "best (driven)"
     assert run.jobs["begin"].tolist() == [-1, 1_000_300, 1_000_500]
     assert run.jobs["reason"].tolist() == ["started", "late", "started"]
     assert run.jobs["expected_s"].tolist() == [600, 33, 600]

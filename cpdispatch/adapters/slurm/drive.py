@@ -8,7 +8,8 @@ the journal knows of, or has not released it. Slurm starts a job once, whoever a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +29,9 @@ from cpdispatch.dispatch import Dispatcher
 
 BACK_OFF_S, BACK_OFF_MOST_S = 10, 600
 """How long a job that did not start waits before it is released again: doubled each time."""
+AT_ONCE = 8
+"""How many jobs are changed at once: slurmrestd answers 20 clients at a time, and one waits for
+its answer for most of the time."""
 LAST = 1
 """The priority of jobs that are left to Slurm: those that are released start first.
 
@@ -176,7 +180,7 @@ class Driver:
         self._promised: set[str] = set()
 
     def cycle(self, stop: Callable[[], bool] = lambda: False) -> Cycle:
-        """Read Slurm, decide, release; end before the next release when ``stop`` says so.
+        """Read Slurm, decide, release; no release is begun any more when ``stop`` says so.
 
         Raises
         ------
@@ -244,21 +248,23 @@ class Driver:
             if not goes_on and not stop() and not self._stopped(job, done)
             for share in job.shares
         }
-        first = self._others_wait(cluster)
-        for job, nodes in starts:
-            changes = {"nodelist": ",".join(nodes), "hold": False}
-            if stop() or not kept.isdisjoint(nodes):
-                continue  # it is held, and the next cycle finds it in the queue
-            if self._changed(job, changes, done):
-                done.released[job.key] = list(nodes)
-                if job.key in tests:
-                    done.tests[job.key] = tests[job.key]
-                if first:
-                    self._changed(job, {"priority": FIRST}, done)
-        for job, why in left:
-            if not stop() and self._changed(job, {"hold": False}, done):
-                self._changed(job, {"priority": LAST}, done)
-                done.left[job.key] = why
+        first = ({"priority": FIRST},) if self._others_wait(cluster) else ()
+        # A job on the nodes of one that is still being stopped stays held: the next cycle finds it.
+        wishes = [
+            (job, ({"nodelist": ",".join(nodes), "hold": False}, *first))
+            for job, nodes in starts
+            if kept.isdisjoint(nodes)
+        ]
+        given_up = [(job, ({"hold": False}, {"priority": LAST})) for job, _ in left]
+        nodes_of = {job.key: nodes for job, nodes in starts}
+        why_of = {job.key: why for job, why in left}
+        for key in self._changed([*wishes, *given_up], stop, done):
+            if key in why_of:
+                done.left[key] = why_of[key]
+                continue
+            done.released[key] = list(nodes_of[key])
+            if key in tests:
+                done.tests[key] = tests[key]
         self._journal.save()
         self._check_rights()
         return done
@@ -382,20 +388,66 @@ class Driver:
             for k in np.flatnonzero(refused).tolist()
         ]
 
-    def _changed(self, job: Job, changes: Mapping[str, Any], done: Cycle) -> bool:
-        """Release a job; one that is no more is forgotten, one that is refused waits a while."""
-        try:
-            self._slurm.update(job.address, changes)
-        except RefusedError as error:
-            self._note(error)
-            done.refused[job.key] = str(error)
-            if error.number in _GONE:
-                del self._journal.jobs[job.key]
-            else:
-                self._put_back(self._journal.jobs[job.key], done.now_s)
-            return False
-        self._may_change = True
-        return True
+    def _changed(
+        self,
+        wishes: Sequence[tuple[Job, Sequence[Mapping[str, Any]]]],
+        stop: Callable[[], bool],
+        done: Cycle,
+    ) -> Iterator[str]:
+        """Make the changes of each job in their order, of several jobs at once.
+
+        Yields
+        ------
+        str
+            The key of each job of which the first change was made.
+
+        Raises
+        ------
+        SlurmError
+            When there was no answer for a job. No change that was not asked for by then is made,
+            and the jobs whose changes were made are told first.
+        """
+
+        def change(
+            job: Job, changes: Sequence[Mapping[str, Any]]
+        ) -> tuple[int, RefusedError | None]:
+            for made, wanted in enumerate(changes):
+                if not made and stop():
+                    return 0, None
+                try:
+                    self._slurm.update(job.address, wanted)
+                except RefusedError as error:
+                    return made, error
+            return len(changes), None
+
+        failure: BaseException | None = None
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            asked = [(job, pool.submit(change, job, changes)) for job, changes in wishes]
+            for job, answer in asked:
+                try:
+                    made, refused = answer.result()
+                except CancelledError:
+                    continue
+                except BaseException as error:
+                    failure = failure or error
+                    pool.shutdown(cancel_futures=True)
+                    continue
+                self._may_change |= made > 0
+                if refused is not None:
+                    self._refused(job, refused, done)
+                if made:
+                    yield job.key
+        if failure is not None:
+            raise failure
+
+    def _refused(self, job: Job, error: RefusedError, done: Cycle) -> None:
+        """Forget a job that is no more; one that is refused waits a while."""
+        self._note(error)
+        done.refused[job.key] = str(error)
+        if error.number in _GONE:
+            del self._journal.jobs[job.key]
+        else:
+            self._put_back(self._journal.jobs[job.key], done.now_s)
 
     def _check_rights(self) -> None:
         """Raise where Slurm has let the driver change no job, and told it that it may not."""

@@ -168,7 +168,7 @@ def test_names_and_what_is_wrong_with_them() -> None:
     assert isinstance(made, Bounded)
     assert made.test_s == 60
     for name, problem in (
-        ("hcp:test=120,tests=turn", "left is needed: beside a plan tests come after all starts"),
+        ("hcp:test=120,tests=turn", "left is needed: with a plan, test runs come after all starts"),
         ("thesis-hcp:test=120", "has no parameter 'test'"),
     ):
         with pytest.raises(UsageError, match=problem):

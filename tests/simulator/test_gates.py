@@ -508,7 +508,7 @@ def test_licences_of_a_system_are_read_and_written_back(tmp_path):
     system = find(str(file))
     assert system_as_dict(system)["licences"] == {"matlab": 3}
     assert system.limits == (Limit(2, per="group"),)
-    for wrong, word in (("{matlab = -1}", "0 or more"), ('{"a b" = 1}', "no name of a licence")):
+    for wrong, word in (("{matlab = -1}", "0 or more"), ('{"a b" = 1}', "not a name of a licence")):
         file.write_text(f"{head}licences = {wrong}\n")
         with pytest.raises(InputError, match=word):
             find(str(file))

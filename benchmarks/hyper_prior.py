@@ -38,6 +38,7 @@ def try_all(record: Record, path: Path, limit_s: float) -> None:
     """Let every choice answer an instance."""
     instance = load(path)
     hyper = Hyper(limit_s, record=record, settings={"patience": 0.3})
+    instance = hyper.engine(CHOICES[0]).planned(instance)
     features = Features.of(instance, hyper.engine(CHOICES[0]).select(instance))
     for choice in CHOICES:
         engine = hyper.engine(choice)

@@ -46,7 +46,7 @@ def parts(folder: Path) -> Iterator[tuple[Part, ListSchedule, Known]]:
     """The parts of at most `SEARCHED` jobs that the bounds and the local search leave open."""
     engine = Engine("hcp", cp=False)
     for path in sorted(folder.glob("*.json.gz")):
-        instance = load(path)
+        instance = engine.planned(load(path))
         for part in engine.parts(instance, engine.select(instance)):
             if len(part) > SEARCHED or part.settled.any():
                 continue

@@ -22,8 +22,9 @@ class ShortestFirst:
         engine = Engine("hcp")
         budget = Budget(engine.limit_s, live=False)
         answers = []
+        instance = engine.planned(instance)
         for part in engine.parts(instance, engine.select(instance)):
-            order = part.feasible_order(np.argsort(part.jobs.expected_s, kind="stable"))
+            order = part.feasible_order(np.argsort(part.jobs.planned_s, kind="stable"))
             answers.append(Answer(part, part.generator.schedule(order), 0.0))
         return engine.decision(instance, answers, budget)
 

@@ -105,14 +105,17 @@ class JobTable:
         large logs are kept.
     labels : mapping of column name to names
         Names behind the numbers of the columns in `LABELLED`, where the source had names.
+    planned_s : int64 array, shape (jobs,), optional
+        Planned durations, see `planned_s`. Sealed by this call.
     """
 
-    __slots__ = ("columns", "labels")
+    __slots__ = ("_planned_s", "columns", "labels")
 
     def __init__(
         self,
         columns: IntArray | Sequence[IntArray],
         labels: Mapping[str, tuple[str, ...]] | None = None,
+        planned_s: IntArray | None = None,
     ) -> None:
         self.columns = (
             sealed(columns)
@@ -120,6 +123,7 @@ class JobTable:
             else tuple(sealed(column) for column in columns)
         )
         self.labels = {} if labels is None else labels
+        self._planned_s = None if planned_s is None else sealed(planned_s)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -132,8 +136,9 @@ class JobTable:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.columns, np.ndarray):
-            return JobTable, (self.columns, self.labels)
-        return _table, ([packed(column) for column in self.columns], len(self), self.labels)
+            return JobTable, (self.columns, self.labels, self._planned_s)
+        columns = [packed(column) for column in self.columns]
+        return _table, (columns, len(self), self.labels, self._planned_s)
 
     @property
     def block(self) -> IntArray:
@@ -179,6 +184,24 @@ class JobTable:
         return self.column(Column.EXPECTED)
 
     @property
+    def planned_s(self) -> IntArray:
+        """Planned durations in seconds, shape (jobs,): how long plans take the jobs to last.
+
+        They are the expected durations unless a dispatcher plans with care, see
+        `cpdispatch.heuristics.limits`.
+        """
+        return self.expected_s if self._planned_s is None else self._planned_s
+
+    @property
+    def planned_as_expected(self) -> bool:
+        """Whether the planned durations are the expected ones."""
+        return self._planned_s is None
+
+    def planned_with(self, planned_s: IntArray) -> JobTable:
+        """The same jobs with these planned durations, shape (jobs,)."""
+        return JobTable(self.columns, self.labels, planned_s)
+
+    @property
     def upper_s(self) -> IntArray:
         """What the jobs will probably not run longer than, in seconds, shape (jobs,)."""
         return self.column(Column.UPPER)
@@ -218,9 +241,12 @@ class JobTable:
 
     def take(self, positions: IntArray) -> JobTable:
         """The table of the jobs at these positions, in this order."""
+        planned_s = None if self._planned_s is None else self._planned_s[positions]
         if isinstance(self.columns, np.ndarray):
-            return JobTable(np.ascontiguousarray(self.columns[:, positions]), self.labels)
-        return JobTable(np.stack([column[positions] for column in self.columns]), self.labels)
+            block = np.ascontiguousarray(self.columns[:, positions])
+        else:
+            block = np.stack([column[positions] for column in self.columns])
+        return JobTable(block, self.labels, planned_s)
 
 
 def largest_share(jobs: JobTable, total: IntArray) -> IntArray:
@@ -269,9 +295,12 @@ def job_of(column: IntArray) -> Job:
 
 
 def _table(
-    columns: Sequence[IntArray], jobs: int, labels: Mapping[str, tuple[str, ...]]
+    columns: Sequence[IntArray],
+    jobs: int,
+    labels: Mapping[str, tuple[str, ...]],
+    planned_s: IntArray | None = None,
 ) -> JobTable:
-    return JobTable([unpacked(column, jobs) for column in columns], labels)
+    return JobTable([unpacked(column, jobs) for column in columns], labels, planned_s)
 
 
 def job_block(

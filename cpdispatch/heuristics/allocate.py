@@ -9,7 +9,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import Placements
 from cpdispatch.heuristics import kernels
 from cpdispatch.instance import Instance, Power
-from cpdispatch.jobs import JobTable
+from cpdispatch.jobs import Column, JobTable
 from cpdispatch.system import System
 
 _BEYOND_ANY_CAP = int(np.iinfo(np.int64).max // 4)
@@ -43,8 +43,8 @@ def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
 def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
     """When, on which node and by how much what is free changes after now, by time.
 
-    Reservations begin and end, and running jobs are expected to end. Only nodes with reservations
-    to come are looked at, since on others nothing gets less.
+    Reservations begin and end, and running jobs end as planned. Only nodes with reservations to
+    come are looked at, since on others nothing gets less.
     """
     now, running = instance.now, instance.running
     coming = {node for r in instance.reservations if r.start_s > now for node in r.nodes}
@@ -59,9 +59,10 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
             rows += [(r.start_s, node, -capacity)] if r.start_s > now else []
             rows.append((r.end_s, node, capacity))
     owner = np.repeat(np.arange(len(running.jobs)), np.diff(running.offset))
+    end_s = running.planned_end_s()
     for e in np.flatnonzero(np.isin(running.node, sorted(coming))).tolist():
         given_back = running.jobs.request[owner[e]] * running.units[e]
-        rows.append((int(running.end_s[owner[e]]), int(running.node[e]), given_back))
+        rows.append((int(end_s[owner[e]]), int(running.node[e]), given_back))
     rows.sort(key=lambda row: row[:2])
     return (
         sealed(np.array([time for time, _, _ in rows], dtype=np.int64)),
@@ -87,6 +88,7 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
             instance.free,
             instance.system.capacity,
             instance.queue.block,
+            instance.queue.planned_s,
             sealed(np.ascontiguousarray(order, dtype=np.int64)),
             best_fit,
             *changes(instance),
@@ -105,6 +107,7 @@ def fits_now(instance: Instance) -> NDArray[np.bool_]:
         instance.now,
         instance.free,
         instance.queue.block,
+        instance.queue.planned_s,
         *changes(instance),
         power_unit(instance),
         max(instance.power_free(), 0),
@@ -134,6 +137,7 @@ def fit_capacity(
         0,
         capacity,
         block,
+        block[Column.EXPECTED],
         *NO_HOLDS,
         np.array(unit, dtype=np.int64),
         _BEYOND_ANY_CAP if power is None else power.cap,

@@ -14,10 +14,10 @@ from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import kernels, plan, test_runs
 from cpdispatch.heuristics.allocate import as_placements, from_packed, holds, power_unit
 from cpdispatch.heuristics.eligible import eligible_only
-from cpdispatch.heuristics.limits import limited
+from cpdispatch.heuristics.limits import planned
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Column, JobTable
+from cpdispatch.jobs import JobTable
 
 FCFS = find("fcfs")
 ALL = int(np.iinfo(np.int64).max)
@@ -62,16 +62,16 @@ class Backfill:
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     limits : str
-        How long jobs are taken to last, see `cpdispatch.heuristics.limits.limited`; predictions
-        order the queue in any case.
+        The planned durations, see `cpdispatch.heuristics.limits.planned`; predictions order the
+        queue in any case.
     late_first : bool
         Whether jobs beyond the threshold come first in the secondary order, too.
     strict_s : int
-        Once a job has waited longer, jobs are taken to last as requested.
+        Once a job has waited longer, jobs are planned to last as requested.
     bounded : bool
         Whether jobs that the instance calls starved come first in the primary order, and those
         whose starvation bound has passed in the secondary one. Once a job has waited longer than
-        the threshold, all jobs are taken to last as requested, unless limits are ``expected``.
+        the threshold, all jobs are planned to last as requested, unless limits are ``expected``.
         Other thresholds play no part.
     keep : float
         The share of the system's capacity that a job leaves free when it starts, if it is expected
@@ -160,25 +160,29 @@ class Backfill:
             secondary = self.secondary.rank(now, block, threshold_s)
         else:
             secondary = primary
-        seen = limited(instance, "requested" if self._is_strict(instance) else self.limits)
+        instance = self.planned(instance)
         leaves = self._leaves(instance, late)
-        found = self._backfilled(seen, primary, secondary, leaves, late, tests)
-        while killed := test_runs.killed(seen, found.start_s, found.placements):
-            seen = test_runs.with_busy_nodes(seen, killed)
+        found = self._backfilled(instance, primary, secondary, leaves, late, tests)
+        while killed := test_runs.killed(instance, found.start_s, found.placements):
+            instance = test_runs.with_busy_nodes(instance, killed)
             primary, secondary = (order[~np.isin(order, killed)] for order in (primary, secondary))
-            found = self._backfilled(seen, primary, secondary, leaves, late, tests)
+            found = self._backfilled(instance, primary, secondary, leaves, late, tests)
         self._promises = found.promises
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         certificate = Certificate(self.name, phases_ms=phases)
         bound_s = found.bound_s if self.test_s and found.bound_s.any() else None
         return Decision(found.start_s, found.reason, found.placements, certificate, bound_s)
 
+    def planned(self, instance: Instance) -> Instance:
+        """The instance with the planned durations."""
+        return planned(instance, "requested" if self.is_strict(instance) else self.limits)
+
     def _plans(self, instance: Instance) -> bool:
         """Whether capacity is planned over time."""
         return self.depth > 1 or bool(instance.reservations) or len(instance.down) > 0
 
-    def _is_strict(self, instance: Instance) -> bool:
-        """Whether a job has waited so long that all are taken to last as requested."""
+    def is_strict(self, instance: Instance) -> bool:
+        """Whether a job has waited so long that all are planned to last as requested."""
         strict_s, bound = self.strict_s, instance.starvation
         if self.bounded and bound is not None and self.limits != "expected":
             strict_s = bound.threshold_s
@@ -218,7 +222,7 @@ class Backfill:
         """Decide, with the queue in these orders of positions."""
         if self._plans(instance):
             return self._plan(instance, primary, secondary, tests)
-        block = instance.queue.block
+        block, planned_s = instance.queue.block, instance.queue.planned_s
         turns = test_runs.no_turns(instance)
         if self.test_s:
             late_running = self._late(instance, instance.running.jobs)
@@ -231,19 +235,20 @@ class Backfill:
             instance.free,
             instance.system.capacity,
             block,
+            planned_s,
             primary,
             secondary,
             self.depth,
             self.best_fit,
             instance.running.jobs.block,
-            instance.running.end_s,
+            instance.running.planned_end_s(),
             instance.running.offset,
             instance.running.node,
             instance.running.units,
             power_unit(instance),
             instance.power_free(),
             leaves,
-            test_runs.shortened(block, tests, self.test_s + instance.restart_cost_s),
+            test_runs.shortened(planned_s, tests, self.test_s + instance.restart_cost_s),
             tests,
             self.test_s,
             test_runs.WAYS[self.tests],
@@ -262,14 +267,14 @@ class Backfill:
         hold_start, hold_node, hold_capacity = holds(instance)
         ends = [r.end_s for r in instance.reservations for _ in r.nodes]
         running, jobs = instance.running, len(instance.queue)
-        ids, block = self._promised_to(instance)
+        ids, block, planned_s = self._promised_to(instance)
         profile = plan.expected_profile(
             instance.now,
             instance.system.capacity,
             instance.down,
             block.shape[1],
             running.jobs.block,
-            running.end_s,
+            running.planned_end_s(),
             running.offset,
             running.node,
             running.units,
@@ -292,12 +297,13 @@ class Backfill:
             self._recall(ids),
             power_unit(instance),
             test_runs.homes(instance),
+            planned_s,
         )
         placements = as_placements(placed)
         promises: dict[int, _Promise] = {}
         if self.depth > 1:
             promises = {
-                ids[k]: _Promise(int(start[k]), int(block[Column.EXPECTED, k]), nodes)
+                ids[k]: _Promise(int(start[k]), int(planned_s[k]), nodes)
                 for k, nodes in placements.as_dict().items()
                 if start[k] > instance.now
             }
@@ -308,20 +314,24 @@ class Backfill:
         )
         return self._with_tests(instance, profile, found, tests) if len(tests) else found
 
-    def _promised_to(self, instance: Instance) -> tuple[list[int], IntArray]:
-        """Ids and block of the queued jobs, then of those that run and have a promise.
+    def _promised_to(self, instance: Instance) -> tuple[list[int], IntArray, IntArray]:
+        """Ids, block and planned durations of the queued jobs, then of running ones with a promise.
 
         Such a job is being tested, or its nodes are being cleared. It is not queued, or will not be
         after this decision: then its place in the queue has the id -1.
         """
-        ids, block, running = instance.queue.id.tolist(), instance.queue.block, instance.running
+        queue, running = instance.queue, instance.running
+        ids = queue.id.tolist()
         away = [k for k, id in enumerate(running.jobs.id.tolist()) if id in self._promises]
         if not away:
-            return ids, block
+            return ids, queue.block, queue.planned_s
         of = running.jobs.id[away].tolist()
-        more = running.jobs.block[:, away].copy()
-        more[Column.EXPECTED] = [self._promises[id].lasts_s for id in of]
-        return [-1 if id in of else id for id in ids] + of, sealed(np.hstack((block, more)))
+        promised_s = np.array([self._promises[id].lasts_s for id in of], dtype=np.int64)
+        return (
+            [-1 if id in of else id for id in ids] + of,
+            sealed(np.hstack((queue.block, running.jobs.block[:, away]))),
+            sealed(np.concatenate((queue.planned_s, promised_s))),
+        )
 
     def _recall(self, ids: list[int]) -> plan.Promises:
         """What these jobs were promised; nothing to the id -1."""

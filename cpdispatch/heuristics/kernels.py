@@ -2,7 +2,8 @@
 
 Everything here works on plain arrays. A job's request is the vector ``ask`` (one integer a resource
 type, 0 plays no part); ``free`` is what the nodes have left, shape (nodes, resources). A block of
-jobs is laid out as in `cpdispatch.jobs.Column`.
+jobs is laid out as in `cpdispatch.jobs.Column`; its planned durations come beside it, see
+`cpdispatch.jobs.JobTable.planned_s`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
 from cpdispatch.jobs import Column
 
-_UNITS, _EXPECTED, _REQUEST = int(Column.UNITS), int(Column.EXPECTED), int(Column.REQUEST)
+_UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
 _STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
 _RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
 
@@ -293,6 +294,7 @@ def greedy(
     free: IntArray,
     capacity: IntArray,
     block: IntArray,
+    planned_s: IntArray,
     order: IntArray,
     best_fit: bool,
     change_s: IntArray,
@@ -311,7 +313,7 @@ def greedy(
         watts = watts_of(ask, units, power_unit)
         if watts > watts_free or not pool_has(pool, ask, units):
             continue
-        until = now + block[_EXPECTED, j]
+        until = now + planned_s[j]
         usable = usable_for(F, until, change_s, change_node, change_capacity)
         if fits(usable, ask, units):
             placed = start_job(placed, j, usable, F, pool, capacity, ask, units, best_fit)
@@ -324,6 +326,7 @@ def each_fits(
     now: int,
     free: IntArray,
     block: IntArray,
+    planned_s: IntArray,
     change_s: IntArray,
     change_node: IntArray,
     change_capacity: IntArray,
@@ -336,7 +339,7 @@ def each_fits(
     for j in range(block.shape[1]):
         ask, units = block[_REQUEST:, j], block[_UNITS, j]
         if pool_has(pool, ask, units) and watts_of(ask, units, power_unit) <= watts_free:
-            until = now + block[_EXPECTED, j]
+            until = now + planned_s[j]
             usable = usable_for(free, until, change_s, change_node, change_capacity)
             answer[j] = fits(usable, ask, units)
     return answer
@@ -356,7 +359,8 @@ def _reserve(
     job_spare: IntArray,
     job_turn: int,
     block: IntArray,
-    short: IntArray,
+    planned_s: IntArray,
+    short_s: IntArray,
     turn: IntArray,
     due: IntArray,
     placed: Placed,
@@ -371,10 +375,10 @@ def _reserve(
 ) -> tuple[int, IntArray, int]:
     """Shadow time of a job that does not fit now, and what will be free then.
 
-    Adds the expected ends, of the running jobs and of those ``placed`` in this pass, to a copy of
-    ``free``, instant by instant, until the job fits. Tests of jobs whose turn comes before end
-    when those do, see `test_runs.Turns`. Returns (shadow time, free capacity, free
-    watts) at that instant; shadow time -1 when it never fits.
+    At each planned end of a running job, and of those ``placed`` in this pass, its capacity is
+    added to a copy of ``free``, until the job fits. Tests of jobs whose turn comes before end when
+    those do, see `test_runs.Turns`. Returns (shadow time, free capacity, free watts) at that
+    instant; shadow time -1 when it never fits.
     """
     running = run_end.shape[0]
     end = np.empty(running + placed.jobs, dtype=np.int64)
@@ -383,8 +387,8 @@ def _reserve(
     for k in range(placed.jobs):
         j = placed.position[k]
         end[running + k] = due[j]
-        if short[_EXPECTED, j] != block[_EXPECTED, j]:
-            tested = now + short[_EXPECTED, j]
+        if short_s[j] != planned_s[j]:
+            tested = now + short_s[j]
             end[running + k] = max(due[j], tested) if turn[j] < job_turn else tested
     L = free.copy()
     pool = _pool(L)
@@ -515,6 +519,7 @@ def _backfill(
     watts_then: int,
     capacity: IntArray,
     block: IntArray,
+    planned_s: IntArray,
     best_fit: bool,
     spare: IntArray,
     power_unit: IntArray,
@@ -538,9 +543,9 @@ def _backfill(
         watts = watts_of(ask, units, power_unit)
         if watts > watts_free or not pool_keeps(pool, ask, units, spare[j]):
             continue
-        outlives = now + block[_EXPECTED, j] > shadow
+        outlives = now + planned_s[j] > shadow
         if outlives and is_home_free(F, ask, homes, j):
-            outlives = homes.start_s[homes.of[j]] + block[_EXPECTED, j] > shadow
+            outlives = homes.start_s[homes.of[j]] + planned_s[j] > shadow
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):
             continue
@@ -563,6 +568,7 @@ def easy(
     free: IntArray,
     capacity: IntArray,
     block: IntArray,
+    planned_s: IntArray,
     primary: IntArray,
     secondary: IntArray,
     depth: int,
@@ -575,7 +581,7 @@ def easy(
     power_unit: IntArray,
     watts_free: int,
     spare: IntArray,
-    short: IntArray,
+    short_s: IntArray,
     tests: IntArray,
     test_s: int,
     way: int,
@@ -598,8 +604,8 @@ def easy(
         The jobs that may start, in the primary order.
     spare : int64 array, shape (jobs, resources)
         What each job, if it asks for the resource at all, has to leave free when it starts.
-    short : int64 array
-        ``block`` in which jobs that may be tested last as long as their tests hold nodes.
+    short_s : int64 array, shape (jobs,)
+        The planned durations, but for jobs that may be tested how long their tests hold nodes.
     tests : int64 array, shape (tests,)
         The jobs that may be tested, in the order of tests. They leave nothing free.
     test_s : int
@@ -612,7 +618,7 @@ def easy(
     jobs = block.shape[1]
     for j in range(jobs):
         start[j], reason[j], bound[j] = _NO_START, _WAITS, 0
-    due = now + block[_EXPECTED]
+    due = now + planned_s
     placed = nothing_placed(jobs)
     F = free.copy()
     pool = _pool(F)
@@ -633,7 +639,7 @@ def easy(
         watts = watts_of(ask, need, power_unit)
         shadow, L, watts_then = _reserve(
             now, F, watts_free, ask, need, watts, spare[head], turn[head],
-            block, short if way == TURN else block, turn, due, placed,
+            block, planned_s, short_s if way == TURN else planned_s, turn, due, placed,
             run_block, run_end, run_whole_end, run_turn, offset, node, units, power_unit,
         )  # fmt: skip
         if shadow < 0:
@@ -652,14 +658,15 @@ def easy(
         if not testing:
             placed, watts_free, watts_then = _backfill(
                 now, shadow, secondary, F, L, pool, watts_free, watts_then,
-                capacity, block, best_fit, spare, power_unit, start, reason, placed, due, homes,
+                capacity, block, planned_s, best_fit, spare, power_unit, start, reason, placed,
+                due, homes,
             )  # fmt: skip
         elif tests.shape[0] > 0:
             before = placed.jobs
             placed, watts_free, watts_then = _backfill(
                 now, shadow, tests, F, L, pool, watts_free, watts_then,
-                capacity, short, best_fit, np.zeros_like(spare), power_unit, start, reason, placed,
-                due, homes,
+                capacity, block, short_s, best_fit, np.zeros_like(spare), power_unit, start,
+                reason, placed, due, homes,
             )  # fmt: skip
             bound[placed.position[before : placed.jobs]] = test_s
     return packed(placed)

@@ -1,4 +1,8 @@
-"""How long jobs are taken to last: as predicted, or with care."""
+"""Planned durations: how long jobs are taken to last where something is planned beside them.
+
+A prediction is never changed. Orders of the queue and objectives go by the expected durations;
+reservations and plans go by `JobTable.planned_s` and `Running.planned_end_s`, which are set here.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,18 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import unknown
 from cpdispatch.instance import Instance
-from cpdispatch.jobs import Column, JobTable
+from cpdispatch.jobs import Column
 
 LIMITS: Mapping[str, Column] = {
     "expected": Column.EXPECTED,
     "upper": Column.UPPER,
     "requested": Column.REQUESTED,
 }
-"""What the queued jobs are taken to last, by name: a column of theirs."""
+"""What the planned durations of queued jobs are, by name: a column of theirs."""
 
 
 def find(limits: str) -> Column:
-    """The column that says how long the queued jobs are taken to last.
+    """The column that says how long the queued jobs are planned to last.
 
     Raises
     ------
@@ -33,50 +37,59 @@ def find(limits: str) -> Column:
     return LIMITS[limits]
 
 
-def limited(instance: Instance, limits: str) -> Instance:
-    """An instance in which jobs are expected to last as long as these limits say.
+def planned(instance: Instance, limits: str) -> Instance:
+    """The instance with the planned durations that these limits say.
 
-    With ``expected`` it is the instance itself: predictions limit everything. Else running jobs end
-    at their requested times, so that plans do not rest on predictions of what holds the nodes now:
-    a job that outlives its own delays nobody twice. Queued ones last as long as they probably may
-    (``upper``), or until their requested times too (``requested``).
+    With ``expected`` it is the instance itself: plans rest on predictions alone. Else running jobs
+    are planned to end at their requested times, so that plans do not rest on predictions of what
+    holds the nodes now: a job that outlives its own delays nobody twice. Queued ones are planned to
+    last for their upper durations (``upper``), or for their requested times (``requested``).
 
-    No job ends earlier than in the instance itself: what is feasible here is feasible there.
+    No job is planned to end before its expected end: what is feasible here is feasible in the
+    instance itself.
     """
     column = find(limits)
     if column == Column.EXPECTED:
         return instance
-    queue, running, given = instance.queue, instance.running, instance.dependencies
-    block = queue.block.copy()
-    block[Column.EXPECTED] = np.maximum(queue.expected_s, block[column])
-    end_s = running.requested_end_s()
-    if running.bound_s is not None:
-        runs = running.jobs.block.copy()
-        runs[Column.EXPECTED] = np.maximum(running.jobs.expected_s, running.jobs.requested_s)
-        running = replace(running, jobs=JobTable(runs, running.jobs.labels))
-    return replace(
-        instance,
-        queue=JobTable(block, queue.labels),
-        running=replace(running, end_s=end_s),
-        dependencies=None if given is None else given.ending(end_s),
-    )
+    queue = instance.queue
+    return _planned_with(instance, np.maximum(queue.expected_s, queue.column(column)))
 
 
 def cautious(instance: Instance) -> Instance:
-    """An instance in which queued jobs may last longer than they probably may.
+    """The instance in which queued jobs are planned to last for their `cautious_s`.
 
-    Each may last for the geometric mean of what it will probably not exceed and of its requested
-    time, rounded down, but not less than expected. Backfilling by the one serves where predictions
-    are good, by the other where they are not; this is next to the better one in both cases, see
-    docs/quality.md.
+    Running jobs are planned to end at their requested times, as in `planned`.
     """
-    queue = instance.queue
-    block = queue.block.copy()
-    block[Column.UPPER] = np.maximum(queue.expected_s, wary_s(queue.upper_s, queue.requested_s))
-    return replace(instance, queue=JobTable(block, queue.labels))
+    return _planned_with(instance, cautious_s(instance.queue.block))
+
+
+def cautious_s(block: IntArray) -> IntArray:
+    """The cautious durations of the jobs of a block, shape (jobs,).
+
+    A cautious duration is half way, in orders of magnitude, from the upper duration to the
+    requested time, but never less than the expected duration. Backfilling by the upper durations
+    serves where predictions are good, by the requested times where they are not; this is next to
+    the better one in both cases, see docs/quality.md.
+    """
+    half_way_s = wary_s(block[Column.UPPER], block[Column.REQUESTED])
+    found: IntArray = np.maximum(block[Column.EXPECTED], half_way_s)
+    return found
 
 
 def wary_s(upper_s: IntArray, requested_s: IntArray) -> IntArray:
     """The geometric mean of upper durations and requested times, rounded down."""
     found: IntArray = np.sqrt(upper_s.astype(np.float64) * requested_s).astype(np.int64)
     return found
+
+
+def _planned_with(instance: Instance, planned_s: IntArray) -> Instance:
+    """The instance with these planned durations of queued jobs; running ones as requested."""
+    jobs, dependencies = instance.running.jobs, instance.dependencies
+    longest_s = np.maximum(jobs.expected_s, jobs.requested_s)
+    running = replace(instance.running, jobs=jobs.planned_with(longest_s))
+    return replace(
+        instance,
+        queue=instance.queue.planned_with(planned_s),
+        running=running,
+        dependencies=None if dependencies is None else dependencies.ending(running.planned_end_s()),
+    )

@@ -1,8 +1,8 @@
 """Compiled planning over a profile of free capacity: reservations of any depth, kept as promises.
 
 The profile is a list of segments, each with the capacity that is free from its time until the next
-segment's; the last one never ends. It starts from the running jobs' expected ends and the
-system's reservations; every job that is placed takes its capacity for its expected duration.
+segment's; the last one never ends. It starts from the running jobs' planned ends and the system's
+reservations; every job that is placed takes its capacity for its planned duration.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ def hold_plan(
     profile: Profile,
     until: int,
     block: IntArray,
+    planned_s: IntArray,
     start: IntArray,
     position: IntArray,
     offset: IntArray,
@@ -128,7 +129,7 @@ def hold_plan(
         j = position[k]
         if start[j] < until:
             ask, entries = block[_REQUEST:, j], slice(offset[k], offset[k + 1])
-            end = min(start[j] + block[_EXPECTED, j], until)
+            end = min(start[j] + planned_s[j], until)
             watts = watts_of(ask, block[_UNITS, j], power_unit)
             hold(profile, start[j], end, ask, node[entries], units[entries], watts, -1)
 
@@ -287,6 +288,7 @@ def _put(
     M: IntArray,
     capacity: IntArray,
     block: IntArray,
+    planned_s: IntArray,
     watts: int,
     best_fit: bool,
     homes: Homes,
@@ -301,7 +303,7 @@ def _put(
     else:
         placed = place_next(placed, job, M, capacity, ask, block[_UNITS, job], best_fit)
     entries = slice(placed.offset[placed.jobs - 1], placed.offset[placed.jobs])
-    end = begin + block[_EXPECTED, job]
+    end = begin + planned_s[job]
     hold(profile, begin, end, ask, placed.node[entries], placed.units[entries], watts, -1)
     return placed
 
@@ -311,6 +313,7 @@ def _recalled(
     now: int,
     profile: Profile,
     block: IntArray,
+    planned_s: IntArray,
     watts: IntArray,
     promises: Promises,
     start: IntArray,
@@ -322,7 +325,7 @@ def _recalled(
         if promises.start[j] == _NO_START:
             continue
         begin = max(promises.start[j], now)
-        end = begin + block[_EXPECTED, j]
+        end = begin + planned_s[j]
         entries = slice(promises.offset[j], promises.offset[j + 1])
         ask, node, units = block[_REQUEST:, j], promises.node[entries], promises.units[entries]
         if holdable(profile, begin, end, ask, node, units, watts[j]):
@@ -335,6 +338,7 @@ def _compressed(
     profile: Profile,
     capacity: IntArray,
     block: IntArray,
+    planned_s: IntArray,
     watts: IntArray,
     primary: IntArray,
     best_fit: bool,
@@ -352,18 +356,20 @@ def _compressed(
         j = primary[k]
         if start[j] == _NO_START:
             continue
-        ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
+        ask, need, lasts = block[_REQUEST:, j], block[_UNITS, j], planned_s[j]
         entries = slice(promises.offset[j], promises.offset[j + 1])
         node, units = promises.node[entries], promises.units[entries]
-        hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], 1)
+        hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], 1)
         anew = homes.of.shape[0] > 0 and homes.of[j] >= 0 and start[j] == profile.time[0]
         latest = start[j] if anew else start[j] - 1
-        begin = earliest(profile, ask, need, watts[j], expected, latest, M)
+        begin = earliest(profile, ask, need, watts[j], lasts, latest, M)
         if begin >= 0:
             start[j] = begin
-            placed = _put(profile, placed, j, begin, M, capacity, block, watts[j], best_fit, homes)
+            placed = _put(
+                profile, placed, j, begin, M, capacity, block, planned_s, watts[j], best_fit, homes
+            )
         else:
-            hold(profile, start[j], start[j] + expected, ask, node, units, watts[j], -1)
+            hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], -1)
             placed = _keep(placed, j, node, units)
     return placed
 
@@ -381,8 +387,11 @@ def plan(
     promises: Promises,
     power_unit: IntArray,
     homes: Homes,
+    planned_s: IntArray | None = None,
 ) -> tuple[IntArray, ByteArray, Placed]:
     """One pass with reservations for the first ``depth`` jobs that cannot start.
+
+    Jobs last for their planned durations, shape (jobs,); without them, for the expected ones.
 
     The orders say which jobs of the ``block`` are planned. For the others their promises are kept,
     where they are possible, and that is all. With a depth of 0 the first job that cannot start ends
@@ -390,7 +399,7 @@ def plan(
 
     Promises made before are put in place first, then moved earlier one by one in the primary order
     where capacity was freed. One that the running jobs have made impossible by outliving
-    their expected ends is made anew. Returns start, reason, and the placements of all that start
+    their planned ends is made anew. Returns start, reason, and the placements of all that start
     now or are promised.
     """
     jobs = block.shape[1]
@@ -399,10 +408,11 @@ def plan(
     watts = np.empty(jobs, dtype=np.int64)
     for j in range(jobs):
         watts[j] = watts_of(block[_REQUEST:, j], block[_UNITS, j], power_unit)
-    _recalled(now, profile, block, watts, promises, start)
+    lasting = block[_EXPECTED] if planned_s is None else planned_s
+    _recalled(now, profile, block, lasting, watts, promises, start)
     placed = _compressed(
-        profile, capacity, block, watts, primary, best_fit, promises, start, nothing_placed(jobs),
-        homes,
+        profile, capacity, block, lasting, watts, primary, best_fit, promises, start,
+        nothing_placed(jobs), homes,
     )  # fmt: skip
     promised = (start > now).sum()
     M = np.empty(capacity.shape, dtype=np.int64)
@@ -415,14 +425,15 @@ def plan(
                 continue
             if turn == 0 and promised >= depth and not strict:
                 break
-            ask, need, expected = block[_REQUEST:, j], block[_UNITS, j], block[_EXPECTED, j]
+            ask, need = block[_REQUEST:, j], block[_UNITS, j]
             latest = _FOREVER if turn == 0 and not strict else now
-            begin = earliest(profile, ask, need, watts[j], expected, latest, M)
+            begin = earliest(profile, ask, need, watts[j], lasting[j], latest, M)
             if begin >= 0:
                 start[j] = begin
                 placed = _put(
-                    profile, placed, j, begin, M, capacity, block, watts[j], best_fit, homes
-                )
+                    profile, placed, j, begin, M, capacity, block, lasting, watts[j], best_fit,
+                    homes,
+                )  # fmt: skip
                 promised += begin > now
             elif turn == 0 and not fits(capacity, ask, need):
                 reason[j] = _NEVER

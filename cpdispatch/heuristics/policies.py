@@ -18,10 +18,11 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.compile import inlined, is_compiled, kernel
 from cpdispatch.errors import UsageError, unknown
+from cpdispatch.heuristics import limits
 from cpdispatch.jobs import Column
 
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
-_REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
+_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
 _REQUEST, _PRIORITY_ROW, _TIER = int(Column.REQUEST), int(Column.PRIORITY), int(Column.TIER)
 _OWN, _SMALL, _RISK, _PRIORITY = 20, 21, 22, 23
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
@@ -153,7 +154,9 @@ class Order:
         """
         # An enum costs the compiled function 20 us to recognise, an int a tenth of one.
         if self.own is None:
-            return rank(int(self.policy), self.vector, now, block, threshold_s)
+            is_risk = self.policy == Policy.RISK
+            cautious_s = sealed(limits.cautious_s(block)) if is_risk else block[_EXPECTED]
+            return rank(int(self.policy), self.vector, now, block, cautious_s, threshold_s)
         key = np.array([self._score(block[:, j], now) for j in range(block.shape[1])])
         np.maximum(key, FIRST_KEY, out=key)
         if threshold_s != NO_THRESHOLD:
@@ -265,7 +268,7 @@ def polynomial(coefficients: Mapping[str, float]) -> Order:
 
 
 def risk(width: float) -> Order:
-    """The policy of `best`: the smallest sqrt(p u) q^width first, u the upper duration."""
+    """The policy of `best`: the smallest sqrt(p u) q^width first, u the cautious duration."""
     return Order(Policy.RISK, (width,), name="risk")
 
 
@@ -355,9 +358,9 @@ def key_of(
 
 
 @inlined
-def risk_of(weights: FloatArray, p: float, q: float, upper: int) -> float:
+def risk_of(weights: FloatArray, p: float, q: float, cautious_s: int) -> float:
     """Key of one job under `risk`."""
-    return float(np.sqrt(p * upper) * q ** weights[0])
+    return float(np.sqrt(p * cautious_s) * q ** weights[0])
 
 
 @kernel
@@ -383,8 +386,18 @@ def by_tier(order: IntArray, tier: IntArray, late: BoolArray) -> IntArray:
 
 
 @kernel
-def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_s: int) -> IntArray:
-    """Positions of the jobs in the order of a policy, see `Order.rank`."""
+def rank(
+    policy: int,
+    weights: FloatArray,
+    now: int,
+    block: IntArray,
+    cautious_s: IntArray,
+    threshold_s: int,
+) -> IntArray:
+    """Positions of the jobs in the order of a policy, see `Order.rank`.
+
+    The cautious durations, shape (jobs,), are looked at by `risk` alone.
+    """
     jobs = block.shape[1]
     key = np.empty(jobs, dtype=np.float64)
     for j in range(jobs):
@@ -392,11 +405,11 @@ def rank(policy: int, weights: FloatArray, now: int, block: IntArray, threshold_
         p = float(max(block[_EXPECTED, j], 1))
         q = float(max(block[_UNITS, j] * block[_REQUEST, j], 1))
         late = threshold_s != NO_THRESHOLD and now - submit > threshold_s
-        requested, upper = block[_REQUESTED, j], block[_UPPER, j]
+        requested = block[_REQUESTED, j]
         if late:
             key[j] = -np.inf
         elif policy == _RISK:
-            key[j] = risk_of(weights, p, q, upper)
+            key[j] = risk_of(weights, p, q, cautious_s[j])
         elif policy == _PRIORITY:
             key[j] = -float(block[_PRIORITY_ROW, j])
         else:

@@ -40,8 +40,8 @@ class Held:
 
 
 def held_in(instance: Instance) -> Held:
-    """What running jobs hold until their expected ends, and reservations while they last."""
-    now, running = instance.now, instance.running
+    """What running jobs hold until their planned ends, and reservations while they last."""
+    now, running, end_s = instance.now, instance.running, instance.running.planned_end_s()
     owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
     reserved = np.array(
         [
@@ -53,11 +53,11 @@ def held_in(instance: Instance) -> Held:
     ).reshape(-1, 3 + len(instance.system.resources))
     return Held(
         np.concatenate((np.full(len(owner), now), reserved[:, 0])),
-        np.concatenate((running.end_s[owner], reserved[:, 1])),
+        np.concatenate((end_s[owner], reserved[:, 1])),
         np.concatenate((running.node, reserved[:, 2])),
         np.concatenate((running.jobs.request[owner] * running.units[:, None], reserved[:, 3:])),
         np.full(len(running), now),
-        running.end_s,
+        end_s,
         instance.job_power(running.jobs),
     )
 
@@ -112,7 +112,7 @@ def jobs_of(
     return Jobs(
         np.array(table.request, order="C"),
         np.array(table.units),
-        np.array(table.expected_s),
+        np.array(table.planned_s),
         np.array(watts),
         np.array(early_s),
         np.array(free_until_s),
@@ -127,7 +127,7 @@ def jobs_of(
 def _smaller(jobs: JobTable) -> BoolArray:
     """For each pair of jobs, whether the second asks for no more than the first, for no longer."""
     smaller = jobs.units <= jobs.units[:, None]
-    smaller &= jobs.expected_s <= jobs.expected_s[:, None]
+    smaller &= jobs.planned_s <= jobs.planned_s[:, None]
     for asked in jobs.request.T:
         smaller &= asked <= asked[:, None]
     return smaller

@@ -96,7 +96,8 @@ def first(
         )
         key = test_s / np.sqrt(probability(expected_s, requested_s, test_s))
         short = block.copy()
-        short[[Column.EXPECTED, Column.UPPER], tests[:, None]] = np.rint(key)[:, None]
+        every = [Column.REQUESTED, Column.EXPECTED, Column.UPPER]
+        short[every, tests[:, None]] = np.rint(key)[:, None]
         return order.rank(now, sealed(short), threshold_s)
     ranked = order.rank(now, block, threshold_s)
     front = late[ranked]
@@ -105,13 +106,13 @@ def first(
     return by_tier(placed, instance.queue.tier, late)
 
 
-def shortened(block: IntArray, tests: IntArray, test_s: int) -> IntArray:
-    """The block in which the jobs that may be tested last so long."""
+def shortened(planned_s: IntArray, tests: IntArray, test_s: int) -> IntArray:
+    """The planned durations, shape (jobs,), with this one for the jobs that may be tested."""
     if not len(tests):
-        return block
-    short = block.copy()
-    short[Column.EXPECTED, tests] = test_s
-    return sealed(short)
+        return planned_s
+    short_s = planned_s.copy()
+    short_s[tests] = test_s
+    return sealed(short_s)
 
 
 class Turns(NamedTuple):
@@ -128,7 +129,7 @@ class Turns(NamedTuple):
     running : int64 array, shape (running,)
         A running job with a smaller number than a queued one goes on before that starts.
     whole_end_s : int64 array, shape (running,)
-        The expected ends of the running jobs if they go on.
+        The planned ends of the running jobs if they go on.
     """
 
     queued: IntArray
@@ -138,7 +139,7 @@ class Turns(NamedTuple):
 
 def no_turns(instance: Instance) -> Turns:
     """Of a dispatcher that makes no tests."""
-    end_s = instance.running.end_s
+    end_s = instance.running.planned_end_s()
     queued = np.zeros(len(instance.queue), dtype=np.int64)
     return Turns(queued, np.zeros(len(end_s), dtype=np.int64), end_s)
 
@@ -156,9 +157,10 @@ def turns(
     by_submission : bool
         Whether the others start in the order of their submission.
     """
-    queue, jobs, whole_end_s = instance.queue, instance.running.jobs, instance.running.whole_end_s()
+    queue, running, jobs = instance.queue, instance.running, instance.running.jobs
+    whole_end_s = running.whole_end_s()
     place = np.searchsorted(queue.submit_s, jobs.submit_s)
-    for k in np.flatnonzero(whole_end_s > instance.running.end_s).tolist():
+    for k in np.flatnonzero(whole_end_s > running.planned_end_s()).tolist():
         while (
             place[k] < len(queue)
             and queue.submit_s[place[k]] == jobs.submit_s[k]
@@ -166,12 +168,12 @@ def turns(
         ):
             place[k] += 1
     after = 2 * len(queue) + 1
-    queued, running = 2 * np.arange(len(queue)) + 1, 2 * place
+    in_queue, among = 2 * np.arange(len(queue)) + 1, 2 * place
     tiers = -np.unique(-np.concatenate((queue.tier, jobs.tier)))
     behind = [after * (1 + np.searchsorted(-tiers, -each.tier)) for each in (queue, jobs)]
     return Turns(
-        np.where(late, queued, behind[0] + by_submission * queued),
-        np.where(late_running, running, behind[1] + by_submission * running),
+        np.where(late, in_queue, behind[0] + by_submission * in_queue),
+        np.where(late_running, among, behind[1] + by_submission * among),
         whole_end_s,
     )
 
@@ -214,6 +216,7 @@ def beside(
             free,
             instance.system.capacity,
             instance.queue.block,
+            instance.queue.planned_s,
             sealed(tests),
             best_fit,
             *NO_HOLDS,
@@ -250,7 +253,7 @@ def completed(
     Parameters
     ----------
     instance : Instance
-        Jobs last as long as its expected durations say.
+        Jobs last for its planned durations.
     start_s : int64 array, shape (queued,)
         The planned starts, seconds; `NO_START` for none.
     placements : Placements
@@ -263,10 +266,11 @@ def completed(
         Fullest feasible node first, instead of nodes by index.
     """
     now, queue, cost_s = instance.now, instance.queue, instance.restart_cost_s
+    planned_s = queue.planned_s
     stopped = {} if instance.stopped is None else instance.stopped.held()
     if not len(tests) and not stopped:
         return Completed(start_s, placements, None)
-    until_s = now + max([test_s + cost_s, *(int(queue.expected_s[k]) for k in stopped)])
+    until_s = now + max([test_s + cost_s, *(int(planned_s[k]) for k in stopped)])
     profile = _left_by(instance, start_s, placements, until_s)
     start_s, places, bound_s = start_s.copy(), placements.as_dict(), None
     watts, starved = instance.job_power(queue), instance.starved()
@@ -289,11 +293,11 @@ def completed(
         begin_s, end_s = now, now + cost_s
         if here:
             begin_s = int(start_s[position])
-            end_s = min(begin_s + int(queue.expected_s[position]), until_s)
+            end_s = min(begin_s + int(planned_s[position]), until_s)
         now_held = entries(position, places[position]) if here else held
         if here or cost_s:
             plan.hold(profile, begin_s, end_s, *now_held, 1)
-        over_s = now + int(queue.expected_s[position])
+        over_s = now + int(planned_s[position])
         if plan.holdable(profile, now, over_s, *held):
             plan.hold(profile, now, over_s, *held, -1)
             start_s[position], places[position] = now, stopped[position][1]
@@ -323,7 +327,7 @@ def _left_by(
         instance.down,
         int((start_s[placements.position] < until_s).sum()) + stopped,
         running.jobs.block,
-        sealed(np.minimum(running.end_s, until_s)),
+        sealed(np.minimum(running.planned_end_s(), until_s)),
         running.offset,
         running.node,
         running.units,
@@ -338,6 +342,7 @@ def _left_by(
         profile,
         until_s,
         queue.block,
+        queue.planned_s,
         start_s,
         placements.position,
         placements.offset,
@@ -409,14 +414,22 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
         lengths.append(len(nodes))
     start_s = np.array([held[position][0] for position in killed], dtype=np.int64)
     until_s = np.full(len(killed), instance.now + instance.restart_cost_s, dtype=np.int64)
-    block = queue.block[:, list(killed)].copy()
-    block[[Column.REQUESTED, Column.EXPECTED]] += until_s - start_s + instance.restart_cost_s
+    block, longer_s = (
+        queue.block[:, list(killed)].copy(),
+        until_s - start_s + instance.restart_cost_s,
+    )
+    block[[Column.REQUESTED, Column.EXPECTED]] += longer_s
+    planned_s = (running.jobs.planned_s, queue.planned_s[list(killed)] + longer_s)
     more = np.cumsum(lengths, dtype=np.int64) + running.offset[-1]
     bound_s = running.bound_s
     if bound_s is None:
         bound_s = np.zeros(len(running), dtype=np.int64)
     busy = Running(
-        JobTable(np.concatenate((running.jobs.block, block), axis=1), running.jobs.labels),
+        JobTable(
+            np.concatenate((running.jobs.block, block), axis=1),
+            running.jobs.labels,
+            None if queue.planned_as_expected else np.concatenate(planned_s),
+        ),
         sealed(np.concatenate((running.start_s, start_s))),
         sealed(np.concatenate((running.end_s, until_s))),
         sealed(np.concatenate((running.overdue, np.zeros(len(killed), dtype=np.int64)))),

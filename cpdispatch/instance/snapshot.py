@@ -56,16 +56,30 @@ class Running:
     def __len__(self) -> int:
         return len(self.start_s)
 
-    def whole_end_s(self) -> IntArray:
-        """The expected ends if no job is stopped at its bound, shape (running,)."""
-        if self.bound_s is None:
+    def planned_end_s(self) -> IntArray:
+        """When plans take the jobs to end, shape (running,); no planned end is before the expected.
+
+        They are the expected ends unless there are planned durations, see `JobTable.planned_s`.
+        """
+        if self.jobs.planned_as_expected:
             return self.end_s
-        whole_s = np.maximum(self.end_s, self.start_s + self.jobs.expected_s)
-        return sealed(np.where(self.bound_s > 0, whole_s, self.end_s))
+        return self._end_s(self.jobs.planned_s)
+
+    def whole_end_s(self) -> IntArray:
+        """The planned ends if no job is stopped at its bound, shape (running,)."""
+        end_s = self.planned_end_s()
+        if self.bound_s is None:
+            return end_s
+        whole_s = np.maximum(end_s, self.start_s + self.jobs.planned_s)
+        return sealed(np.where(self.bound_s > 0, whole_s, end_s))
 
     def requested_end_s(self) -> IntArray:
         """The ends by the requested times, and by the bounds; none is before the expected end."""
-        end_s = np.maximum(self.end_s, self.start_s + self.jobs.requested_s)
+        return self._end_s(self.jobs.requested_s)
+
+    def _end_s(self, duration_s: IntArray) -> IntArray:
+        """The ends after these durations, and by the bounds; none is before the expected end."""
+        end_s = np.maximum(self.end_s, self.start_s + duration_s)
         return sealed(
             end_s if self.bound_s is None else np.where(self.bound_s > 0, self.end_s, end_s)
         )
@@ -236,7 +250,7 @@ class Dependencies:
         ).ending(end_s)
 
     def ending(self, end_s: IntArray) -> Dependencies:
-        """The same where these are the expected ends of the running jobs, shape (running,)."""
+        """The same where the running jobs are taken to end then, shape (running,)."""
         earliest_s = self.stated_s.copy()
         owner = np.repeat(np.arange(len(earliest_s)), np.diff(self.running_offset))
         ready_s = end_s[self.running_position] + self.think_s[owner]

@@ -184,7 +184,7 @@ def _classes(
     """The classes, and which one each job belongs to."""
     release = np.maximum(earliest_s - families.since_s[0], 0)
     free_until = np.maximum(weights.free_until_s - families.since_s[0], release)
-    facts = [jobs.expected_s, weights.per_s, release, free_until]
+    facts = [jobs.planned_s, weights.per_s, release, free_until]
     first, of = distinct([*families.demand, *facts])
     demand = families.demand[:, first].astype(np.float64, order="C")
     duration, weight, begins, ends = (fact[first].astype(np.float64) for fact in facts)

@@ -302,7 +302,7 @@ class BoxesModel:
         for unit in units:
             job = self.owner[unit]
             begin = int(start_s[job]) - now
-            end = begin + int(self.problem.jobs.expected_s[job])
+            end = begin + int(self.problem.duration_s[job])
             boxes.append(Box(begin, end, int(axis.height[job])))
         first = int(axis.first[node])
         positions = first + np.array(pack(boxes, int(axis.end[node]) - first), dtype=np.int64)

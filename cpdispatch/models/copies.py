@@ -78,7 +78,7 @@ class CopiesModel:
 
     def _intervals_of(self, job: int) -> dict[int, list[cp_model.IntervalVar]]:
         """The interval of each copy: it begins with its job."""
-        start, duration = self.timing.starts[job], int(self.problem.jobs.expected_s[job])
+        start, duration = self.timing.starts[job], int(self.problem.duration_s[job])
         new_interval = self.model.new_optional_fixed_size_interval_var
         return {
             node: [new_interval(start, duration, present, "") for present in here]

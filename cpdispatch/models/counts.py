@@ -104,7 +104,7 @@ class CountsModel:
         """
         problem = self.problem
         horizon = problem.horizon_s - problem.now
-        durations = problem.jobs.expected_s.tolist()
+        durations = problem.duration_s.tolist()
         spans = [
             (horizon - start - duration, duration)
             for start, duration in zip(self.timing.starts, durations, strict=True)

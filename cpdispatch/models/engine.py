@@ -4,8 +4,8 @@ select -> decompose -> incumbent (list schedules) -> bound -> [gap closed? answe
 postpone, all jobs of a small part -> CP-SAT on them -> local search over orders, and CP-SAT on what
 it can win -> verify -> answer
 
-Predictions say who is planned, in which order, and what a plan costs. What a plan may rest on is
-another matter, see `Engine.limits`.
+Expected durations say which jobs are planned, and what a plan costs. Planned durations say how long
+a plan keeps nodes for a job, see `Engine.limits`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Engine:
         What to minimise. The order in which jobs are selected goes with it: wait by what is
         expected in the queue, or slowdown; the site's priority first where it is a weight.
     limits : str
-        How long a plan takes jobs to last, see `cpdispatch.heuristics.limits.limited`.
+        The planned durations, see `cpdispatch.heuristics.limits.planned`.
     test_s : int
         How long a test run lasts; 0 for none. Tests are made beside a plan, see
         `cpdispatch.heuristics.test_runs`.
@@ -153,8 +153,10 @@ class Engine:
     Notes
     -----
     The value of a certificate is that of the plan by the expected durations. Its bound is that of
-    all plans of the selected jobs that fit if jobs last as long as the limits say, and that keep
+    all plans of the selected jobs that fit if jobs last for their planned durations, and that keep
     what is promised: the start of the reserved job, and the bounds of starved ones.
+
+    `answers`, `select`, `parts` and `decision` take the instance that `planned` makes.
     """
 
     model: str
@@ -193,7 +195,16 @@ class Engine:
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others that were selected."""
         budget = Budget(self.limit_s, self.live)
+        instance = self.planned(instance)
         return self.decision(instance, self.answers(instance, budget), budget)
+
+    def planned(self, instance: Instance) -> Instance:
+        """The instance with the planned durations.
+
+        While the starvation bound of a job has passed they are the requested times, so that what is
+        planned around it delays it by no error of a prediction.
+        """
+        return limits.planned(instance, "requested" if instance.overdue().any() else self.limits)
 
     def answers(self, instance: Instance, budget: Budget) -> list[Answer]:
         """The plan of each independent part that a budget allows."""
@@ -217,19 +228,7 @@ class Engine:
             order = waiting_priority(instance)
         else:
             order = slowdown_priority(instance, self.objective in objectives.BY_PRIORITY)
-        return select(self.limited(instance), order, self.m, self.reserve)
-
-    def limited(self, instance: Instance) -> Instance:
-        """The instance that plans must fit: by its durations, and beside what is being cleared."""
-        return self._lasting(test_runs.clearing(instance))
-
-    def _lasting(self, instance: Instance) -> Instance:
-        """The instance by whose durations plans must fit.
-
-        While the starvation bound of a job has passed these are the requested times, so that what
-        is planned around it delays it by no error of a prediction.
-        """
-        return limits.limited(instance, "requested" if instance.overdue().any() else self.limits)
+        return select(test_runs.clearing(instance), order, self.m, self.reserve)
 
     def parts(
         self, instance: Instance, selection: Selection, planned: Sequence[Answer] = ()
@@ -239,12 +238,12 @@ class Engine:
         What is planned already, of other jobs, stays as it is.
         """
         cost = objectives.of(self.objective, instance.queue)
-        seen = self.limited(instance)
-        held = held_in(seen)
+        instance = test_runs.clearing(instance)
+        held = held_in(instance)
         for answer in planned:
             held = held.and_(held_by(answer.part, answer.schedule, _NOBODY))
-            seen = after_planned(seen, answer.part, answer.schedule.start_s)
-        return parts_of(seen, selection, cost, held, around=bool(planned))
+            instance = after_planned(instance, answer.part, answer.schedule.start_s)
+        return parts_of(instance, selection, cost, held, around=bool(planned))
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
         """The best plan of a part that a share of what is left of the budget allows."""
@@ -265,9 +264,8 @@ class Engine:
         left = test_runs.WAYS["left"]
         tests = test_runs.candidates(instance, self.test_s, instance.starved(), left)
         start_s, placements, bound_s = test_runs.completed(
-            self._lasting(instance), start_s, Placements.of(placed), tests, self.test_s,
-            best_fit=True,
-        )  # fmt: skip
+            instance, start_s, Placements.of(placed), tests, self.test_s, best_fit=True
+        )
         cleared = instance.stopped is not None and instance.restart_cost_s > 0
         by_tier = np.argsort(-instance.queue.tier, kind="stable")
         reason = reasons(instance, by_tier, start_s)
@@ -426,9 +424,9 @@ class _PartSearch:
         part = self.part
         total = np.maximum(part.instance.system.total, 1)
         share = (part.jobs.units[:, None] * part.jobs.request / total).max(axis=1)
-        area = share * part.jobs.expected_s
+        area = share * part.jobs.planned_s
         per_s = np.maximum(part.weights.per_s, 1)
-        keys = (area / per_s, part.jobs.expected_s / 1.0, 1 / per_s, np.arange(len(part)) / 1.0)
+        keys = (area / per_s, part.jobs.planned_s / 1.0, 1 / per_s, np.arange(len(part)) / 1.0)
         orders: dict[bytes, IntArray] = {}
         for key in keys:
             order = part.feasible_order(np.argsort(key, kind="stable"))
@@ -686,6 +684,7 @@ class _Throwaway:
             self.model, limit_s=0.2, reserve=sys.maxsize, patience=0.2, test_s=self.test_s
         )
         budget = Budget(3600.0, live=False, work_s=engine.limit_s)
+        instance = engine.planned(instance)
         answers = engine.answers(instance, budget)
         for part in (answer.part for answer in answers):
             orders = OrderSearch(part.generator, part.first_order, part.weights.per_s, part.locked)

@@ -90,7 +90,7 @@ class Families:
 def families(instance: Instance, chosen: IntArray, without: BoolArray | None = None) -> Families:
     """The capacities that the jobs at these queue positions share and that can be short.
 
-    Running jobs hold theirs until their expected end. Nodes that are down have none, and no node
+    Running jobs hold theirs until their planned end. Nodes that are down have none, and no node
     has less than none where a reservation and a job meet.
 
     Three kinds of demand and capacity, each valid for any placement of units on nodes:
@@ -150,7 +150,7 @@ def _shapes(
     asked = request[first]
     usable = _usable_groups(instance, asked)
     share = (asked / np.maximum(capacity.max(axis=0), 1)).max(axis=1)
-    work = np.bincount(of, jobs.units * jobs.expected_s.astype(np.float64), len(first)) * share
+    work = np.bincount(of, jobs.units * jobs.planned_s.astype(np.float64), len(first)) * share
     by_work = np.argsort(-work, kind="stable").tolist()
     every = np.ones((1, len(system.groups)), dtype=np.bool_)
     sets = np.concatenate((every, usable[by_work]))
@@ -215,7 +215,7 @@ def _changes(
     A change is the segment, the node, and the amount of each resource. What is left may be below
     0 where a reservation and a job meet, and is never above 0 on a node that is down.
     """
-    running, now = instance.running, instance.now
+    running, now, end_s = instance.running, instance.now, instance.running.planned_end_s()
     counted = np.ones(len(running), dtype=np.bool_) if without is None else ~without
     owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
     some = counted[owner]
@@ -223,7 +223,7 @@ def _changes(
     amount = running.jobs.request[owner] * running.units[some, None]
     left = capacity.copy()
     np.subtract.at(left, node, amount)
-    times, nodes, amounts = [running.end_s[owner]], [node], [amount]
+    times, nodes, amounts = [end_s[owner]], [node], [amount]
     for reservation in instance.reservations:
         at = np.array(reservation.nodes, dtype=np.int64)
         held = np.repeat(np.array([reservation.capacity], dtype=np.int64), len(at), axis=0)
@@ -235,7 +235,7 @@ def _changes(
                 nodes.append(at)
                 amounts.append(back)
     when, where = np.concatenate(times), np.concatenate(nodes)
-    since = np.unique(np.concatenate(([now], when, running.end_s[counted])))
+    since = np.unique(np.concatenate(([now], when, end_s[counted])))
     order = np.lexsort((where, when))
     segment = np.searchsorted(since, when[order])
     return since, (segment, where[order], np.concatenate(amounts)[order]), left
@@ -250,7 +250,7 @@ def _power_over_time(instance: Instance, since: IntArray, without: BoolArray | N
         draws = np.where(without, 0, draws)
     last = len(since) - 1
     back = np.zeros(len(since), dtype=np.int64)
-    np.add.at(back, np.minimum(np.searchsorted(since, running.end_s), last), draws)
+    np.add.at(back, np.minimum(np.searchsorted(since, running.planned_end_s()), last), draws)
     left: IntArray = instance.power.cap - draws.sum() + np.cumsum(back)
     return np.maximum(left, 0)
 

@@ -295,6 +295,7 @@ class Hyper:
     def dispatch(self, instance: Instance) -> Decision:
         """Choose a model, let it decide, and learn from what came of it."""
         began = Budget(self.limit_s, live=False)
+        instance = self.engine(CHOICES[0]).planned(instance)
         features = Features.of(instance, self.engine(CHOICES[0]).select(instance))
         choice = self.record.best(features.kind)
         engine = self.engine(choice)
@@ -317,6 +318,7 @@ class Hyper:
 
     def explain(self, instance: Instance) -> dict[str, Any]:
         """Features, kind, and each choice's tries, mean reward and score; and the choice."""
+        instance = self.engine(CHOICES[0]).planned(instance)
         features = Features.of(instance, self.engine(CHOICES[0]).select(instance))
         known = self.record.kinds.get(features.kind, {})
         return {

@@ -248,7 +248,7 @@ class Neighbourhoods:
         if len(waits) == 0:
             return waits
         seed = int(self._random.choice(waits))
-        end_s = start_s + part.jobs.expected_s
+        end_s = start_s + part.jobs.planned_s
         rivals = movable[
             (start_s[movable] < end_s[seed])
             & (end_s[movable] > part.earliest_s[seed])
@@ -309,7 +309,7 @@ class Master:
             hint = schedule.start_s
         hint = hint[in_turn(hint, part.alike)]
         problem = PooledProblem(
-            pool_of(known.families, part.jobs.expected_s), part.cost, part.weights,
+            pool_of(known.families, part.jobs.planned_s), part.cost, part.weights,
             known.earliest_s, np.maximum(known.latest_s, hint), part.after, part.alike,
         )  # fmt: skip
         model = PooledModel(problem, hint)

@@ -88,8 +88,8 @@ class NodeProblem:
 
     @property
     def duration_s(self) -> IntArray:
-        """Expected duration of each job, shape (jobs,)."""
-        return self.jobs.expected_s
+        """Planned duration of each job, shape (jobs,)."""
+        return self.jobs.planned_s
 
     @property
     def now(self) -> int:
@@ -106,7 +106,7 @@ class NodeProblem:
         """A time by which every job can have ended, whatever their order."""
         return int(
             max(self.since_s[-1], 0 if self.early_s is None else self.early_s.max())
-            + self.jobs.expected_s.sum()
+            + self.duration_s.sum()
             + sum(after.think_s for after in self.after)
         )
 
@@ -123,7 +123,7 @@ class NodeProblem:
         start_s : int64 array, shape (jobs,), optional
             Starts of a known plan: a later start of a job alone makes any plan worse than it.
         """
-        last_s = self.horizon_s - self.jobs.expected_s
+        last_s = self.horizon_s - self.duration_s
         if start_s is not None:
             late_s = self.weights.latest(self.earliest_s, self.weights.sum(start_s), last_s)
             last_s = np.maximum(np.minimum(late_s, last_s), start_s)
@@ -156,7 +156,7 @@ class NodeProblem:
         digest = hashlib.blake2b(digest_size=16)
         for array in (
             self.since_s - self.now, self.free, self.watts_free, self.jobs.units,
-            self.jobs.request, self.jobs.expected_s, self.watts,
+            self.jobs.request, self.duration_s, self.watts,
             self.weights.free_until_s - self.now, self.weights.per_s,
             *(given - self.now for given in (self.early_s, self.latest_s) if given is not None),
             np.array(self.after, dtype=np.int64),
@@ -223,7 +223,7 @@ class NodePlan:
         start_s, units, jobs = self.start_s, self.units, problem.jobs
         if start_s.shape != jobs.units.shape or units.shape != problem.room.shape:
             return f"{start_s.shape} starts, {units.shape} units for {problem.room.shape}"
-        end_s = start_s + jobs.expected_s
+        end_s = start_s + problem.duration_s
         if (start_s < problem.now).any() or (end_s > problem.horizon_s).any():
             return "a job starts in the past or ends beyond the horizon"
         if problem.early_s is not None and (start_s < problem.early_s).any():

@@ -238,7 +238,7 @@ class Part:
         for after in self.after:
             related[[after.job, after.before]] = 1 + np.array([after.job, after.before])
         return distinct([
-            *jobs.request[:, ~own].T, limit, jobs.units, jobs.expected_s, weights.per_s,
+            *jobs.request[:, ~own].T, limit, jobs.units, jobs.planned_s, weights.per_s,
             free_until_s, self.early_s, self.latest_s, related,
         ])[1]  # fmt: skip
 
@@ -313,7 +313,7 @@ class Part:
         early_s, latest_s = self.early_s.copy(), self.latest_s.copy()
         within = []
         for job, before, think_s in self.after:
-            duration_s = int(self.jobs.expected_s[before])
+            duration_s = int(self.jobs.planned_s[before])
             if job in number and before in number:
                 within.append(After(number[job], number[before], think_s))
             elif job in number:
@@ -347,7 +347,7 @@ def held_by(part: Part, schedule: ListSchedule, but: IntArray) -> Held:
     stays = ~np.isin(owner, but)
     owner, jobs = owner[stays], part.jobs
     others = np.setdiff1d(np.arange(len(part)), but)
-    end_s = schedule.start_s + jobs.expected_s
+    end_s = schedule.start_s + jobs.planned_s
     return Held(
         schedule.start_s[owner], end_s[owner], schedule.node[stays],
         jobs.request[owner] * schedule.units[stays][:, None],
@@ -456,11 +456,11 @@ def _part(
     rest = np.setdiff1d(np.arange(len(position)), front)
     order = predecessors_first(np.concatenate((np.array(front, dtype=np.int64), rest)), pairs)
     end_s = int(held.end_s.max(initial=instance.now))
-    end_s = int(max(instance.running.end_s.max(initial=end_s), *(
+    end_s = int(max(instance.running.planned_end_s().max(initial=end_s), *(
         [instance.now, *(r.end_s for r in instance.reservations)]
     )))  # fmt: skip
     end_s = max(end_s, int(instance.earliest_s()[position].max(initial=0)))
-    horizon_s = end_s + int(jobs.expected_s.sum()) + sum(pair.think_s for pair in pairs)
+    horizon_s = end_s + int(jobs.planned_s.sum()) + sum(pair.think_s for pair in pairs)
     return Part(
         instance, position, jobs, nodes, len(front), order, pairs, cost, cost.weights(horizon_s),
         held, around,
@@ -495,7 +495,7 @@ def after_planned(instance: Instance, part: Part, start_s: IntArray) -> Instance
         return instance
     owner = np.repeat(np.arange(len(instance.queue)), np.diff(given.offset))
     end_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
-    end_s[part.position] = start_s + part.jobs.expected_s
+    end_s[part.position] = start_s + part.jobs.planned_s
     ready_s = end_s[given.position]
     known = ready_s != NO_START
     earliest_s = given.earliest_s.copy()

@@ -59,7 +59,7 @@ def relax(part: Part, start_s: IntArray, rounds: int = PRICE_ROUNDS) -> Known:
     rounds : int
         How often prices are changed.
     """
-    weights, duration_s = part.weights, part.jobs.expected_s
+    weights, duration_s = part.weights, part.jobs.planned_s
     upper = weights.sum(start_s)
     fixed = part.earliest_s == part.latest_s
     given = families(part.instance, part.position).beside(fixed, part.earliest_s, duration_s)

@@ -18,7 +18,7 @@ import numpy as np
 
 from cpdispatch import toys
 from cpdispatch.compile import is_kept
-from cpdispatch.heuristics.limits import limited
+from cpdispatch.heuristics.limits import planned
 from cpdispatch.heuristics.order_search import OrderSearch, improve
 from cpdispatch.heuristics.postpone_search import PostponeSearch
 from cpdispatch.heuristics.schedule_input import held_in
@@ -54,7 +54,7 @@ def play_search() -> None:
         PostponeSearch(part.generator, FOREVER_S, 0, part.latest_s, part.alike).run(_STEPS)
         part.generator.earliest()
         schedule = part.generator.schedule(part.first_order)
-        pool = pool_of(families(part.instance, part.position), part.jobs.expected_s)
+        pool = pool_of(families(part.instance, part.position), part.jobs.planned_s)
         start_s = schedule.start_s
         problem, *_ = part.pose(schedule, np.arange(len(part)), part.nodes)
         problem.earliest_s  # noqa: B018
@@ -76,9 +76,10 @@ def _parts() -> Iterator[Part]:
     """All jobs of each toy, in parts."""
     for toy in toys.every_kind():
         jobs = len(toy.queue)
-        seen = limited(toy, "upper")
-        selection = select(seen, np.arange(jobs), m=jobs, reserve=jobs)
-        yield from parts_of(seen, selection, objective.of("slowdown", toy.queue), held_in(seen))
+        instance = planned(toy, "upper")
+        selection = select(instance, np.arange(jobs), m=jobs, reserve=jobs)
+        cost = objective.of("slowdown", instance.queue)
+        yield from parts_of(instance, selection, cost, held_in(instance))
 
 
 @contextmanager

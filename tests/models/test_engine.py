@@ -857,12 +857,13 @@ def test_the_beginning_of_a_plan_is_sound_and_nothing_is_said_of_its_quality(
         one = engine(name, limit_s=1e-6)
         decision = one.dispatch(instance)
     assert wrong(instance, decision) == []
-    told, chosen = decision.certificate, one.select(instance)
+    planned = one.planned(instance)
+    told, chosen = decision.certificate, one.select(planned)
     if len(starts(decision)) < len(chosen.position):
         assert told.limit_hit
         assert told.bound is None
         assert told.status == "heuristic"
-    if len(one.parts(instance, chosen)) == 1:
+    if len(one.parts(planned, chosen)) == 1:
         assert set(chosen.first[:batch].tolist()) <= set(starts(decision))
 
 

@@ -42,9 +42,10 @@ def test_tests_are_the_plain_twins_and_move_no_planned_start(
     engine = Engine("hcp", cp=False, limits=limits, reserve=reserve)
     # The clock must not end one search sooner than the other: the plans are made once.
     budget = Budget(60.0, live=False, work_s=0.05)
-    answers = engine.answers(instance, budget)
+    planned = engine.planned(instance)
+    answers = engine.answers(planned, budget)
     plain, decision = (
-        one.decision(instance, answers, budget) for one in (engine, replace(engine, test_s=test_s))
+        one.decision(planned, answers, budget) for one in (engine, replace(engine, test_s=test_s))
     )
     for found in (plain, decision):
         assert verify.decision(instance, found) == []

@@ -56,9 +56,10 @@ class WithPrecedence(_Tree):
 
 def optimum(instance: Instance, one: Engine) -> float:
     """The least value of all plans of the jobs that are selected which keep what is promised."""
+    planned = one.planned(instance)
     latest_s = {
         position: latest
-        for part in one.parts(instance, one.select(instance))
+        for part in one.parts(planned, one.select(planned))
         for position, latest in zip(part.position.tolist(), part.latest_s.tolist(), strict=True)
     }
     kept = "requested" if instance.overdue().any() else one.limits

@@ -237,6 +237,7 @@ def test_models_and_files_see_limits_as_types_of_each_job() -> None:
 def test_tasks_of_an_array_are_alike_for_the_models_also_where_their_units_are_limited() -> None:
     seen = apart(first_instance(jobs(units=[2] * 4, units_per_node_max=[1, 1, 2, 1], array="7")))
     engine = Engine("hcp", reserve=4)
+    seen = engine.planned(seen)
     (part,) = engine.parts(seen, engine.select(seen))
     kind = dict(zip(part.jobs.id.tolist(), part.alike.tolist(), strict=True))
     assert kind[1] == kind[2] == kind[4] != kind[3]

@@ -119,8 +119,13 @@ class Log:
 
     @property
     def dispatchers(self) -> list[str]:
-        """Those that decided, in the order of their first cycles."""
-        return list(dict.fromkeys(line.dispatcher for line in self.lines if line.dispatcher))
+        """Those that decided on jobs, in the order of their first cycles.
+
+        Those of all cycles where none tells of jobs: cycles go on before and after them.
+        """
+        named = [line for line in self.lines if line.dispatcher]
+        deciding = [line for line in named if line.released or line.entered or line.promised]
+        return list(dict.fromkeys(line.dispatcher for line in deciding or named))
 
     @property
     def predictor(self) -> str:

@@ -1,18 +1,20 @@
 """What Slurm did, as a run: from its accounting, and from the log of a driver if there was one.
 
 The jobs are those of `cpdispatch.workloads.slurm`, on the nodes that they had. How the CPUs of a
-job were split over its nodes is not in the accounting: where its equal units cannot be split
-evenly, they lie where room is left.
+job were split over its nodes is not in the accounting: they are taken to lie evenly, and where that
+cannot be, where room is left.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -49,6 +51,8 @@ _RULES: dict[str, Any] = {
     POWER_CAP: None, ENERGY_PRICE: None, SWITCH_OFF: None,
 }  # fmt: skip
 """Those of a simulation without any options: what the run is put beside."""
+
+_START = attrgetter("start_s")
 
 Place: TypeAlias = tuple[IntArray, IntArray]
 """Nodes, and how many units are on each."""
@@ -307,12 +311,15 @@ def _placed(workload: Workload, system: System, imported: Imported) -> _Placed:
     stays.sort(key=lambda stay: stay.order)
     room, request = _Room(system.capacity), table.request
     lost: dict[int, tuple[_Stay, Place]] = {}
-    for evenly in (True, False):
-        for stay in stays:
-            units = table.units.item(stay.row)
-            if (units % len(stay.nodes) == 0) != evenly:
-                continue
-            place = (room.even if evenly else room.uneven)(stay, units, request[stay.row])
+    # The surest first: one node, then the same number of units on each, then how is not told.
+    groups: list[list[_Stay]] = [[], [], []]
+    for stay in stays:
+        many = len(stay.nodes)
+        groups[0 if many == 1 else 1 if table.units.item(stay.row) % many == 0 else 2] += [stay]
+    for group in groups:
+        room.rewind()
+        for stay in group:
+            place = room.take(stay, table.units.item(stay.row), request[stay.row])
             id = table.id.item(stay.row)
             if not stay.last and place is not None:
                 lost[id] = stay, place
@@ -321,7 +328,7 @@ def _placed(workload: Workload, system: System, imported: Imported) -> _Placed:
             elif place is None:
                 found.refused[id] = NO_ROOM
             else:
-                found.notes[SPLIT] += not evenly
+                found.notes[SPLIT] += int(place[1].min() < place[1].max())
                 found.places[id] = place
     found.lost = {
         id: (stay.start_s, stay.end_s, place)
@@ -352,11 +359,18 @@ def _earlier(
     return None
 
 
+class _Held(NamedTuple):
+    """What a run holds of a node."""
+
+    start_s: int
+    end_s: int
+    amount: IntArray
+
+
 class _Room:
     """What jobs hold of nodes over time.
 
-    Runs that are split evenly are taken in the order of their starts, then the others: these lie
-    where the even ones leave room.
+    Runs are taken in the order of their starts, again from the first one after `rewind`.
 
     Parameters
     ----------
@@ -365,50 +379,47 @@ class _Room:
 
     def __init__(self, capacity: IntArray) -> None:
         self._capacity = capacity
-        self._used = np.zeros_like(capacity)
-        self._ends: list[tuple[int, int]] = []
-        self._held: list[tuple[IntArray, IntArray]] = []
-        self._of_node: dict[int, list[tuple[int, int, IntArray]]] = {}
+        self._all: list[list[_Held]] = [[] for _ in capacity]
+        self.rewind()
 
-    def even(self, stay: _Stay, units: int, asked: IntArray) -> Place | None:
-        """Where equal numbers of units are on each node; None where there is no room."""
-        while self._ends and self._ends[0][0] <= stay.start_s:
-            nodes, amount = self._held[heapq.heappop(self._ends)[1]]
-            self._used[nodes] -= amount
-        each = units // len(stay.nodes)
-        amount = asked * each
-        if stay.end_s > stay.start_s:
-            if (self._used[stay.nodes] + amount > self._capacity[stay.nodes]).any():
-                return None
-            self._used[stay.nodes] += amount
-            heapq.heappush(self._ends, (stay.end_s, len(self._held)))
-            self._held.append((stay.nodes, amount))
-        for node in stay.nodes.tolist():
-            self._of_node.setdefault(node, []).append((stay.start_s, stay.end_s, amount))
-        return stay.nodes, np.full(len(stay.nodes), each, dtype=np.int64)
+    def rewind(self) -> None:
+        """Begin with the first start again."""
+        # Of each node, by start, what is not over when the run at hand starts.
+        self._not_over = [sorted(held, key=_START) for held in self._all]
 
-    def uneven(self, stay: _Stay, units: int, asked: IntArray) -> Place | None:
-        """Where at least a unit is on each node, and the others as evenly as there is room."""
+    def take(self, stay: _Stay, units: int, asked: IntArray) -> Place | None:
+        """The units on each node: equal numbers, or if need be as equal as there is room.
+
+        At least a unit is on each. None where there is no room.
+        """
         room = [self._units_that_fit(node, stay, asked, units) for node in stay.nodes.tolist()]
         if min(room) < 1 or sum(room) < units:
             return None
-        given = [0] * len(room)
-        fewest = [(0, k) for k in range(len(room))]
-        for _ in range(units):
+        each = min(*room, units // len(room)) if len(room) > 1 else units
+        given = [each] * len(room)
+        fewest = [(each, k) for k in range(len(room)) if each < room[k]]
+        for _ in range(units - each * len(room)):
             many, k = heapq.heappop(fewest)
             given[k] = many + 1
             if given[k] < room[k]:
                 heapq.heappush(fewest, (given[k], k))
         for node, many in zip(stay.nodes.tolist(), given, strict=True):
-            self._of_node.setdefault(node, []).append((stay.start_s, stay.end_s, asked * many))
+            held = _Held(stay.start_s, stay.end_s, asked * many)
+            self._all[node].append(held)
+            insort(self._not_over[node], held, key=_START)
         return stay.nodes, np.array(given, dtype=np.int64)
 
     def _units_that_fit(self, node: int, stay: _Stay, asked: IntArray, most: int) -> int:
         """How many units a node has room for as long as a run lasts, ``most`` at most."""
+        if stay.end_s == stay.start_s:
+            return most  # it holds nothing
+        held = self._not_over[node]
+        until = bisect_left(held, stay.end_s, key=_START)
+        meanwhile = [each for each in held[:until] if each.end_s > stay.start_s]
+        held[:until] = meanwhile
         changes = [
             change
-            for start_s, end_s, amount in self._of_node.get(node, ())
-            if start_s < stay.end_s and stay.start_s < end_s
+            for start_s, end_s, amount in meanwhile
             for change in ((max(start_s, stay.start_s), 1, amount), (end_s, 0, -amount))
         ]
         # What ends makes room for what starts then.

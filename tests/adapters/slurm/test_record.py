@@ -269,12 +269,14 @@ def test_what_became_of_test_runs_is_told(saved: Callable[..., Run]) -> None:
         job(1, 0, 5, 10, State="REQUEUED"), job(1, 10, 140, 200), job(2, 0, 5, 90, "n2"),
         job(3, 0, 5, 7, "n3"), job(4, 0, 5, 90, "n4"),
         log=[
+            cycle(-1, dispatcher="hcp"),  # just before the first job came
             cycle(4, "1", "2", "3", "4", tests={"1": 5, "2": 5, "3": 5}),
             cycle(10, went_on=["2"]), cycle(139, "1"),
         ],
     )  # fmt: skip
     assert run.jobs["test"].tolist() == ["killed", "went_on", "ended", "none"]
     assert run.about["test_s"] == 5
+    assert run.about["dispatcher"] == "best (driven)"
     assert run.metrics["tests"] == 3
 
 

@@ -12,8 +12,10 @@ file says, without the resource types that loading it makes of that.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ import pandas as pd
 
 from cpdispatch import dispatch, instance, solution, system, verify
 from cpdispatch.decision import Decision
+from cpdispatch.dispatch import Dispatcher
 from cpdispatch.verify.access import Stay, access
 from cpdispatch.verify.violation import Kind
 
@@ -157,20 +160,29 @@ def astray(file: dict[str, Any], decision: Decision) -> list[str]:
     return found
 
 
-def check(seed: int, names: list[str], limit_s: float) -> tuple[int, list[str]]:
-    """How many jobs the dispatchers start on one instance, and what is wrong with that."""
+def made(limit_s: float) -> dict[str, Dispatcher]:
+    """Every dispatcher, by name."""
+    settings = dispatch.Settings(limit_s, 0)
+    return {name: dispatch.make(name, settings) for name in NAMES}
+
+
+def check(seed: int, dispatchers: Mapping[str, Dispatcher]) -> tuple[int, list[str]]:
+    """How many jobs copies of these dispatchers start on one instance, and what is wrong with it.
+
+    Most of the time that one needs to be made goes by with first decisions on toys.
+    """
     file = file_of(seed)
     problem = instance.loads(json.dumps(file), f"instance {seed}")
     again = instance.to_json(problem)
     starts = 0
     found = [] if instance.to_json(instance.loads(again)) == again else ["changes when written"]
-    for name in names:
-        made = dispatch.make(name, dispatch.Settings(limit_s, 0))
-        decision = dispatch.answer_of(made, problem)
+    for name, prototype in dispatchers.items():
+        dispatcher = copy.deepcopy(prototype)
+        decision = dispatch.answer_of(dispatcher, problem)
         starts += int((decision.start_s == NOW).sum())
         wrong = verify.decision(problem, decision)
         wrong += verify.solution(problem, solution.from_decision(problem, decision))
-        if dispatch.keeps_starvation_bound(made) is False:
+        if dispatch.keeps_starvation_bound(dispatcher) is False:
             wrong = [each for each in wrong if each.kind != Kind.STARVATION]
         found += [f"{name}: {each}" for each in [*map(str, wrong), *astray(file, decision)]]
     return starts, found
@@ -182,9 +194,10 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--limit", type=float, default=0.05, help="of a decision, seconds")
     given = parser.parse_args()
+    dispatchers = made(given.limit)
     wrong = starts = 0
     for seed in range(given.first, given.first + given.instances):
-        started, found = check(seed, NAMES, given.limit)
+        started, found = check(seed, dispatchers)
         starts += started
         wrong += bool(found)
         for line in found:

@@ -135,6 +135,17 @@ class Site:
         before = len(self.rows())
         self.wait(lambda: len(self.rows()) > before, "no cycle")
 
+    def wait_for_rest(self) -> None:
+        """Wait until the controller knows of every job that ran, where nobody releases others.
+
+        It saves its state within 5 s, and one that is killed starts again what came later.
+        """
+        ran = -1
+        while ran < len(self.slurm.ran()):
+            ran = len(self.slurm.ran())
+            self.wait(lambda: not {"RUNNING", "COMPLETING"} & set(self.states()), "jobs run")
+            time.sleep(8)
+
     def alive(self) -> bool:
         return (self.state / guard.ALIVE).exists()
 
@@ -263,9 +274,7 @@ def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> N
             made.drivers[-1].kill()
             made.drivers[-1].wait()
             if kill == 2:
-                # It saves its state within 5 s, and forgets what came later: jobs that run end
-                # within 3 s, and nobody releases others.
-                time.sleep(9)
+                made.wait_for_rest()
                 made.slurm.kill("slurmctld")
             made.drive("-d", "best")
             if kill == 2:

@@ -14,8 +14,6 @@ of two such files.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,9 +23,9 @@ from time import perf_counter
 import corpus
 import msgspec
 import numpy as np
+from results import appending, write
 
 from cpdispatch import dispatch
-from cpdispatch.files import write_bytes
 from cpdispatch.heuristics.allocate import fits_now, start_in_order
 from cpdispatch.instance import Instance, dump, load
 from cpdispatch.jobs import Workload
@@ -36,7 +34,6 @@ from cpdispatch.system import System, find
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import EURORA, KIT, generate
 
-DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 GAIA, GAIA_JOBS = "UniLu-Gaia-2014-1.swf.gz", slice(9_000, 24_000)
 COUNT, LEAST, MOST = 200, 2, 100
 LIMITS_S = (0.05, 0.2, 1.0)
@@ -87,9 +84,7 @@ def answer(folder: Path, out: Path, dispatchers: Sequence[str], limits_s: Sequen
     """Have each instance answered; what is in the file is not asked again."""
     done = {(a.file, a.model, a.budget_s) for a in read(out)}
     dispatch.make(dispatchers[0])
-    cut_short = out.exists() and out.read_bytes()[-1:] not in (b"", b"\n")
-    with out.open("ab") as stream:
-        stream.write(b"\n" * cut_short)
+    with appending(out) as stream:
         for path in sorted(folder.glob("*.json.gz")):
             instance = load(path)
             for name in dispatchers:
@@ -206,11 +201,7 @@ def main() -> None:
     elif given.verb == "answer":
         answer(given.dumps, given.out, given.dispatchers, given.limits)
     else:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([HEAD, *rows(read(given.before), read(given.now))])
-        write_bytes(DATA / f"{given.name}.csv", text.getvalue().encode())
-        sys.stdout.write(text.getvalue())
+        write(given.name, [HEAD, *rows(read(given.before), read(given.now))])
 
 
 if __name__ == "__main__":

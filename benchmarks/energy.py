@@ -17,21 +17,17 @@ A line of the file is one replay; what is there is not replayed again. At the en
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+from results import Results, write
 
-from cpdispatch.campaign import Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
 from cpdispatch.energy import ENERGY_PRICE, Steps
-from cpdispatch.files import write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import NodeGroup, System
@@ -40,7 +36,6 @@ from cpdispatch.workloads.select import select
 from cpdispatch.workloads.shake import shaken
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT / "docs" / "data"
 sys.path.insert(0, str(ROOT / "examples"))
 
 NODES, CORE_W, IDLE_W = 100, 200, 60
@@ -79,12 +74,6 @@ class Case:
     value: float
     dispatcher: str
     draw: int
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    case: Case
-    figures: dict[str, float]
 
 
 def tariff(first_s: int, last_s: int) -> Steps:
@@ -132,16 +121,7 @@ def measure(log: Workload, case: Case) -> dict[str, float]:
     return {name: float(run.metrics[name]) for name in KEPT if name in run.metrics}
 
 
-def read(path: Path) -> dict[Case, dict[str, float]]:
-    """The replays that have been made."""
-    found = {}
-    for text in path.read_bytes().splitlines() if path.exists() else ():
-        line = msgspec.json.decode(text, type=Line)
-        found[line.case] = line.figures
-    return found
-
-
-def write(done: dict[Case, dict[str, float]]) -> None:
+def tell(done: Results[Case, dict[str, float]]) -> None:
     """Write the means over the draws, and their standard deviations."""
     for part in dict.fromkeys(case.part for case in done):
         groups: dict[tuple[float, str], list[dict[str, float]]] = {}
@@ -157,10 +137,7 @@ def write(done: dict[Case, dict[str, float]]) -> None:
             spread = [(np.mean(c), np.std(c, ddof=1) if len(c) > 1 else 0.0) for c in columns]
             cells = [f"{number:.6g}" for both in spread for number in both]
             rows.append([f"{value:g}", dispatcher, str(len(found)), *cells])
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([head, *rows])
-        write_bytes(DATA / f"energy_{part}.csv", text.getvalue().encode())
-        print(text.getvalue())
+        write(f"energy_{part}", [head, *rows])
 
 
 def main() -> None:
@@ -170,17 +147,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     log, _ = prepare(given.log, SYSTEM, filter="strong")
-    done = read(given.out)
-    todo = {str(case): case for case in cases() if case not in done}
-    tasks = [Task(key, (Shared("log"), case)) for key, case in todo.items()]
-    with given.out.open("ab") as stream:
-        for key, found in completed(
-            tasks, measure, shared={"log": log}, workers=Workers(given.workers)
-        ):
-            stream.write(msgspec.json.encode(Line(todo[key], found)) + b"\n")
-            stream.flush()
-            done[todo[key]] = found
-    write(done)
+    done = Results(given.out, Case, dict[str, float])
+    done.make(cases(), measure, {"log": log}, given.workers)
+    tell(done)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,13 @@ standard deviations are printed as CSV.
 from __future__ import annotations
 
 import argparse
-import csv
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
+from results import Results, table_of
 
-from cpdispatch.campaign import Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
 from cpdispatch.events import FAIL
 from cpdispatch.jobs import Workload
@@ -49,12 +46,6 @@ class Case:
 
     dispatcher: str
     draw: int
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    case: Case
-    figures: dict[str, float]
 
 
 def cases() -> Iterator[Case]:
@@ -102,16 +93,7 @@ def promises(run: Run) -> tuple[int, int, int]:
     return len(late), int(late.sum()), int((late & ~between).sum())
 
 
-def read(path: Path) -> dict[Case, dict[str, float]]:
-    """The replays that have been made."""
-    found = {}
-    for text in path.read_bytes().splitlines() if path.exists() else ():
-        line = msgspec.json.decode(text, type=Line)
-        found[line.case] = line.figures
-    return found
-
-
-def show(done: dict[Case, dict[str, float]]) -> None:
+def show(done: Results[Case, dict[str, float]]) -> None:
     """Print the means over the draws, and their standard deviations."""
     names = [*KEPT, "promised", "late"]
     rows = [["dispatcher", "draws", *(f"{n}{s}" for n in names for s in ("", "_sd"))]]
@@ -123,7 +105,7 @@ def show(done: dict[Case, dict[str, float]]) -> None:
             spread = (np.mean(values), np.std(values, ddof=1)) if len(values) > 1 else ()
             cells += [f"{number:.6g}" for number in spread] or ["", ""]
         rows.append([dispatcher, str(len(found)), *cells])
-    csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+    print(table_of(rows), end="")
 
 
 def main() -> None:
@@ -133,16 +115,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     log, _ = prepare(given.log, SYSTEM, filter="strong")
-    done = read(given.out)
-    todo = {str(case): case for case in cases() if case not in done}
-    tasks = [Task(key, (Shared("log"), case)) for key, case in todo.items()]
-    with given.out.open("ab") as stream:
-        for key, found in completed(
-            tasks, measure, shared={"log": log}, workers=Workers(given.workers)
-        ):
-            stream.write(msgspec.json.encode(Line(todo[key], found)) + b"\n")
-            stream.flush()
-            done[todo[key]] = found
+    done = Results(given.out, Case, dict[str, float])
+    done.make(cases(), measure, {"log": log}, given.workers)
     show(done)
 
 

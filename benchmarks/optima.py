@@ -12,17 +12,15 @@ value, and the excess over it, of all instances and of those with each extra.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from results import write
 
 from cpdispatch.campaign import Task, Workers, run
-from cpdispatch.files import write_bytes
 from cpdispatch.models.engine import MODELS, Engine, warm_up
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -31,7 +29,6 @@ from tests.models.test_exhaustive_plans import engine_of
 from tests.models.test_part import wrong
 from tests.oracles.exhaustive_plans import EXTRAS, contested, optimum
 
-DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 EXACT = 1e-6
 """Relative difference up to which a value is the least one: weights of the search are rounded."""
 CHUNK = 50
@@ -129,11 +126,7 @@ def main() -> None:
         tasks, measure, workers=Workers(given.workers), folder=given.folder,
         about={"engines": [str(engines(number)) for number in range(CHUNK)]},
     )  # fmt: skip
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([HEAD, *rows([line for chunk in chunks.values() for line in chunk])])
-    write_bytes(DATA / "optima.csv", text.getvalue().encode())
-    print(text.getvalue(), end="")
+    write("optima", [HEAD, *rows([line for chunk in chunks.values() for line in chunk])])
 
 
 if __name__ == "__main__":

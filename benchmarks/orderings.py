@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from results import DATA, table_of
 
 from cpdispatch import dispatch
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
@@ -37,7 +37,6 @@ from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
 
-DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 POLICIES = (
     "fcfs", "lcfs", "spf", "lpf", "sqf", "lqf", "saf", "laf", "lexp", "sexp", "srf", "lrf",
 )  # fmt: skip
@@ -211,12 +210,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = found[name]
         if given.write is None:
             rows = [row for row in rows if row[-1]]
-        written = io.StringIO()
-        csv.writer(written, lineterminator="\n").writerows([head, *rows])
+        text = table_of([head, *rows])
         if given.write is None:
-            print(written.getvalue())
+            print(text)
         else:
-            write_bytes(given.write / f"{name}.csv", written.getvalue().encode())
+            write_bytes(given.write / f"{name}.csv", text.encode())
     return 0
 
 

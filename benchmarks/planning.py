@@ -14,20 +14,15 @@ by SAF with requested times.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
+from results import Results, geometric, write
 
 from cpdispatch.arrays import FloatArray
-from cpdispatch.campaign import Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
-from cpdispatch.files import write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System, find
@@ -35,7 +30,6 @@ from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import EURORA, KIT, generate
 from cpdispatch.workloads.shake import shaken
 
-DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 LOADS = ("eurora", "gaia", "kit")
 GAIA, GAIA_JOBS = "UniLu-Gaia-2014-1.swf.gz", slice(9_000, 12_000)
 """Its first jobs do not wait."""
@@ -67,12 +61,6 @@ class Figures:
     decision_ms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    case: Case
-    figures: Figures
-
-
 def drawn(load: str, draw: int, gaia: Workload) -> tuple[Workload, System]:
     """A draw of a load."""
     system = find(load)
@@ -99,32 +87,10 @@ def measure(gaia: Workload, case: Case) -> Figures:
     )  # fmt: skip
 
 
-def read(path: Path) -> dict[Case, Figures]:
-    """The replays that have been made."""
-    found: dict[Case, Figures] = {}
-    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
-        try:
-            line = msgspec.json.decode(text, type=Line)
-        except msgspec.DecodeError as error:  # cut short when the command was interrupted
-            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
-        else:
-            found[line.case] = line.figures
-    return found
-
-
 HEAD = (
     "load", "predictor", "dispatcher", "draws", "slowdown", "slowdown_low", "slowdown_high",
     "best_rule", "best_rule_low", "best_rule_high", "wait_max", "decision_ms",
 )  # fmt: skip
-
-
-def geometric(ratios: FloatArray) -> list[str]:
-    """The geometric mean, and its 95 % interval."""
-    logs = np.log(ratios)
-    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
-    return [
-        f"{np.exp(value):.3f}" for value in (logs.mean(), logs.mean() - half, logs.mean() + half)
-    ]
 
 
 def rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
@@ -179,14 +145,6 @@ def predicted_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
                 yield [load, predictor, name, str(len(ratios)), *geometric(np.array(ratios))]
 
 
-def write(name: str, lines: Iterable[Sequence[str]]) -> None:
-    """Write a file of docs/data, and print it."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    write_bytes(DATA / name, text.getvalue().encode())
-    print(text.getvalue(), end="")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--traces", type=Path, required=True)
@@ -199,27 +157,17 @@ def main() -> None:
     given = parser.parse_args()
     gaia = prepare(given.traces / GAIA, "gaia")[0]
     gaia = gaia.take(np.arange(GAIA_JOBS.start, GAIA_JOBS.stop))
-    done = read(given.out)
-    todo = {
-        str(case): case
+    done = Results(given.out, Case, Figures)
+    cases = (
+        Case(load, draw, name, predictor)
         for draw in range(given.draws)
         for load in given.loads
         for predictor in given.predictors
         for name in (BELIEVING if predictor == PREDICTED else given.dispatchers)
-        if (case := Case(load, draw, name, predictor)) not in done
-    }
-    tasks = [Task(key, (Shared("gaia"), case)) for key, case in todo.items()]
-    cut_short = given.out.exists() and given.out.read_bytes()[-1:] not in (b"", b"\n")
-    with given.out.open("ab") as stream:
-        stream.write(b"\n" * cut_short)
-        for key, found in completed(
-            tasks, measure, shared={"gaia": gaia}, workers=Workers(given.workers)
-        ):
-            stream.write(msgspec.json.encode(Line(todo[key], found)) + b"\n")
-            stream.flush()
-            done[todo[key]] = found
-    write("planning.csv", [HEAD, *rows(done)])
-    write("planning_predicted.csv", [PREDICTED_HEAD, *predicted_rows(done)])
+    )
+    done.make(cases, measure, {"gaia": gaia}, given.workers)
+    write("planning", [HEAD, *rows(done)])
+    write("planning_predicted", [PREDICTED_HEAD, *predicted_rows(done)])
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ the best; ``search`` alone, ``cp`` alone, or both together.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +18,8 @@ from time import perf_counter
 
 import numpy as np
 from ortools.sat.python import cp_model_helper as cp_sat
+from results import write
 
-from cpdispatch.files import write_bytes
 from cpdispatch.heuristics.postpone_search import PostponeSearch
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import load
@@ -36,7 +34,6 @@ from cpdispatch.models.relaxation import Known, relax
 from cpdispatch.models.search import configure
 from cpdispatch.models.solver import shared
 
-DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 LIMITS_S = (0.02, 0.1, 1.0)
 GROUPS = ((1, 6), (7, 12), (13, SEARCHED))
 """Parts by their jobs."""
@@ -119,13 +116,11 @@ def main() -> None:
                 "search_wins": mine < theirs, "cp_wins": theirs < mine,
                 "proven_by_either": proven or closed,
             })  # fmt: skip
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEAD)
-    for (group, limit_s), count in counts.items():
-        writer.writerow([group, f"{limit_s:g}", *(count[name] for name in HEAD[2:])])
-    write_bytes(DATA / "postpone.csv", text.getvalue().encode())
-    print(text.getvalue(), end="")
+    rows = (
+        [group, f"{limit_s:g}", *(str(count[name]) for name in HEAD[2:])]
+        for (group, limit_s), count in counts.items()
+    )
+    write("postpone", [HEAD, *rows])
 
 
 if __name__ == "__main__":

@@ -10,19 +10,18 @@ or two in which the job begins and ends, and some samples that are far out. A no
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from results import DATA, table_of
 
 from cpdispatch.analyze import power
 from cpdispatch.analyze.power_plots import kinds
 from cpdispatch.files import write_bytes
 
-CSV = Path(__file__).resolve().parents[1] / "docs" / "data" / "power.csv"
+CSV = DATA / "power.csv"
 IDLE_W, FULL_W = 100.0, 400.0
 RANGE_W = FULL_W - IDLE_W
 SAMPLE_S = 10
@@ -106,13 +105,10 @@ def main() -> None:
     parser.add_argument("--write", type=Path, default=CSV, help="the CSV file")
     given = parser.parse_args()
     found = confusion(given.each)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["kind", "profiles", *KINDS])
-    for kind, said in found.items():
-        writer.writerow([kind, given.each, *(said[other] for other in KINDS)])
-    write_bytes(given.write, text.getvalue().encode())
-    print(text.getvalue(), end="")
+    rows = ([kind, str(given.each), *(str(of[k]) for k in KINDS)] for kind, of in found.items())
+    text = table_of([["kind", "profiles", *KINDS], *rows])
+    write_bytes(given.write, text.encode())
+    print(text, end="")
     if given.plot:
         rng = np.random.default_rng(1)
         some = {

@@ -11,20 +11,18 @@ cases are replaced in the CSV files, or added; other rows stay. With ``--jobs`` 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import numpy as np
+from results import DATA, Results, merged
 
 from cpdispatch.analyze import metrics
 from cpdispatch.arrays import IntArray
-from cpdispatch.campaign import CampaignError, Shared, Task, Workers, completed
+from cpdispatch.campaign import CampaignError
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import CpdispatchError, unknown
 from cpdispatch.files import write_bytes
@@ -35,8 +33,6 @@ from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import eurora_sample
 from cpdispatch.workloads.shake import shaken
-
-DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 
 EASY, SJBF = "easy", "easy-fcfs-spf"
 SAF, SPF = "easy-saf-saf:threshold=200000", "easy-spf-spf:threshold=200000"
@@ -372,44 +368,17 @@ PARTS = ("predictors", "draws", "small", "published", "models", "thesis")
 # ------------------------------------------------------------------------------------- the results
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    case: Case
-    figures: Figures
-
-
-def load(path: Path) -> dict[Case, Figures]:
-    """The results so far; the last one of a case counts."""
-    found = {}
-    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
-        try:
-            line = msgspec.json.decode(text, type=Line)
-        except msgspec.DecodeError as error:  # cut short when the run was interrupted
-            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
-        else:
-            found[line.case] = line.figures
-    return found
-
-
-def make(cases: Mapping[str, Case], traces: Path, path: Path, workers: int) -> None:
-    """Run cases, the longest first, and add a line for each to the results as it is done."""
-    logs = {name: find(name, traces) for name in dict.fromkeys(c.log for c in cases.values())}
+def make(done: Results[Case, Figures], cases: Iterable[Case], traces: Path, workers: int) -> None:
+    """Run the cases that are not done, the longest first."""
+    todo = [case for case in cases if case not in done]
+    logs = {name: find(name, traces) for name in dict.fromkeys(case.log for case in todo)}
     shared = {name: log for name, log in logs.items() if log is not None}
-    left = [(key, case) for key, case in cases.items() if case.log in shared]
-    left.sort(key=lambda item: -item[1].cost(len(shared[item[1].log][0])))
-    tasks = [Task(key, (Shared(case.log), case)) for key, case in left]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    outcomes = completed(tasks, measure, shared=shared, workers=Workers(workers))
-    cut_short = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
-    with path.open("ab") as stream:
-        stream.write(b"\n" * cut_short)
-        for number, (key, found) in enumerate(outcomes, 1):
-            stream.write(msgspec.json.encode(Line(cases[key], found)) + b"\n")
-            stream.flush()
-            print(
-                f"{number}/{len(tasks)} {key}: {found.slowdown:.2f}, {found.seconds:.1f} s",
-                file=sys.stderr,
-            )
+    todo = [case for case in todo if case.log in shared]
+    todo.sort(key=lambda case: -case.cost(len(shared[case.log][0])))
+    done.make(
+        todo, measure, shared, workers, needs=lambda case: case.log,
+        told=lambda found: f"{found.slowdown:.2f}, {found.seconds:.1f} s",
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------ the CSV files
@@ -530,16 +499,6 @@ def files(
     }
 
 
-def merged(text: str, head: tuple[str, ...], rows: Iterable[Sequence[str]]) -> str:
-    """A CSV file whose rows of the same case are replaced; new ones come last."""
-    _, *before = list(csv.reader(io.StringIO(text))) or [[]]
-    keys = KEYS[head]
-    found = {tuple(row[:keys]): row for row in (*before, *map(list, rows))}
-    written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([head, *found.values()])
-    return written.getvalue()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
@@ -559,30 +518,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not any(name.startswith(log) for name in names):
             raise unknown("log", log, names)
     path = given.out / "results.jsonl"
-    results = load(path)
+    done = Results(path, Case, Figures)
     cases = {
         key: case
         for key, case in all_cases(given.part, given.jobs, given.whole).items()
-        if case.log.startswith(tuple(given.logs))
-        and re.search(given.only, key)
-        and (given.again or case not in results)
+        if case.log.startswith(tuple(given.logs)) and re.search(given.only, key)
     }
+    if given.again:
+        for case in cases.values():
+            done.pop(case, None)
     if given.list:
-        print("\n".join(cases))
+        print("\n".join(key for key, case in cases.items() if case not in done))
         return 0
     failed = None
     try:
-        make(cases, given.traces, path, given.workers)
+        make(done, cases.values(), given.traces, given.workers)
     except KeyboardInterrupt:
         print("interrupted: the same command goes on", file=sys.stderr)
         return 130
     except CampaignError as error:
         failed = error
     folder = given.write or (DATA if given.jobs is None else None)
-    for name, (head, rows) in files(load(path), given.jobs).items():
+    for name, (head, rows) in files(done, given.jobs).items():
         target = folder and folder / f"{name}.csv"
         before = target.read_text() if target and target.exists() else ""
-        text = merged(before, head, rows)
+        text = merged(before, head, rows, KEYS[head])
         if target:
             write_bytes(target, text.encode())
         else:

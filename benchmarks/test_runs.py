@@ -24,22 +24,20 @@ with ``simulate --shake``. A draw of a generated load is another load.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import untuned
 from numpy.typing import NDArray
+from results import DATA, Results, merged
 
 from cpdispatch.analyze import metrics
-from cpdispatch.campaign import CampaignError, Shared, Task, Workers, completed
+from cpdispatch.campaign import CampaignError
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import CpdispatchError, unknown
 from cpdispatch.files import write_bytes
@@ -51,7 +49,7 @@ from cpdispatch.workloads.generate import MIXES, generate
 from cpdispatch.workloads.restarts import mark
 from cpdispatch.workloads.shake import shaken
 
-CSV = Path(__file__).resolve().parents[1] / "docs" / "data" / "test_runs.csv"
+CSV = DATA / "test_runs.csv"
 
 EASY, BEST, MODEL = "easy", "best", "hcp:limit=0.05"
 ACTUAL = "actual"
@@ -247,41 +245,6 @@ def cases(
 # ------------------------------------------------------------------------------------- the results
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    case: Case
-    figures: Figures
-
-
-def load(path: Path) -> dict[Case, Figures]:
-    """The results so far; the last one of a case counts."""
-    found = {}
-    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
-        try:
-            line = msgspec.json.decode(text, type=Line)
-        except msgspec.DecodeError as error:  # cut short when the run was interrupted
-            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
-        else:
-            found[line.case] = line.figures
-    return found
-
-
-def make(todo: Sequence[Case], log: tuple[Workload, System], path: Path, workers: int) -> None:
-    """Run cases of one log, and add a line for each to the results as it is done."""
-    of_key = {str(case): case for case in todo}
-    tasks = [Task(key, (Shared("log"), case)) for key, case in of_key.items()]
-    outcomes = completed(tasks, measure, shared={"log": log}, workers=Workers(workers))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    cut_short = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
-    with path.open("ab") as stream:
-        stream.write(b"\n" * cut_short)
-        for number, (key, found) in enumerate(outcomes, 1):
-            stream.write(msgspec.json.encode(Line(of_key[key], found)) + b"\n")
-            stream.flush()
-            told = f"{found.slowdown:.2f}, {found.seconds:.1f} s"
-            print(f"{number}/{len(tasks)} {key}: {told}", file=sys.stderr)
-
-
 # ------------------------------------------------------------------------------------ the CSV file
 
 HEAD = (
@@ -370,19 +333,11 @@ def interval(values: NDArray[np.float64], form: str, *, geometric: bool = False)
     return texts if several else [texts[0], "", ""]
 
 
-def merged(text: str, new: Iterable[Sequence[str]]) -> str:
-    """A CSV file whose rows of the same case are replaced, in the order of the logs."""
-    _, *before = list(csv.reader(io.StringIO(text))) or [[]]
-    found = {tuple(row[:KEYS]): row for row in (*before, *map(list, new))}
+def place(row: Sequence[str]) -> tuple[int, int, float, Sequence[str]]:
+    """Where a row of the file is, in the order of the logs."""
     logs = [*LOGS, CUTS, *untuned.LOGS, *LOADS]
-
-    def place(row: Sequence[str]) -> tuple[int, int, float, Sequence[str]]:
-        known = logs.index(row[0]) if row[0] in logs else len(logs)
-        return known, int(row[1]), -float(row[4]), row[2:KEYS]
-
-    written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([HEAD, *sorted(found.values(), key=place)])
-    return written.getvalue()
+    known = logs.index(row[0]) if row[0] in logs else len(logs)
+    return known, int(row[1]), -float(row[4]), row[2:KEYS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -402,6 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.logs:
         if name not in every:
             raise unknown("log", name, every)
+    done = Results(given.out, Case, Figures)
     failed = []
     for name in given.logs:
         log: list[tuple[Workload, System] | None] = []
@@ -412,7 +368,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 log.append(find(name, given.traces))
             return 0 if log[0] is None else len(log[0][0])
 
-        done = load(given.out)
         wanted = cases(name, given.part, given.draws, found, given.sizes)
         todo = [
             case for case in dict.fromkeys(wanted)
@@ -423,7 +378,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(case)
         elif todo and found() and log[0] is not None:
             try:
-                make(todo, log[0], given.out, given.jobs)
+                done.make(
+                    todo, measure, {"log": log[0]}, given.jobs,
+                    told=lambda found: f"{found.slowdown:.2f}, {found.seconds:.1f} s",
+                )  # fmt: skip
             except KeyboardInterrupt:
                 print("interrupted: the same command goes on", file=sys.stderr)
                 return 130
@@ -431,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 failed.append(error)
     if not given.list:
         before = given.write.read_text() if given.write.exists() else ""
-        write_bytes(given.write, merged(before, rows(load(given.out))).encode())
+        write_bytes(given.write, merged(before, HEAD, rows(done), KEYS, place).encode())
     for error in failed:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
     return 1 if failed else 0

@@ -16,26 +16,18 @@ under EASY on the same cut; cuts on which no job waits for ten minutes under EAS
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
+from results import Results, geometric, write
 
-from cpdispatch.arrays import FloatArray
-from cpdispatch.campaign import Shared, Task, Workers, completed
 from cpdispatch.dispatch import Settings
-from cpdispatch.files import write_bytes
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
-
-DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +87,6 @@ class Figures:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    case: Case
-    figures: Figures
-
-
-Results = dict[Case, Figures]
-
-
 def part(workload: Workload, size: int, cut: int) -> Workload:
     """A cut of a log, whose first job is submitted at time 0."""
     if not size:
@@ -138,19 +121,6 @@ def measure(log: tuple[Workload, System], case: Case) -> Figures:
     )  # fmt: skip
 
 
-def load(path: Path) -> Results:
-    """The replays that have been made; the last one of a case counts."""
-    found: Results = {}
-    for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
-        try:
-            line = msgspec.json.decode(text, type=Line)
-        except msgspec.DecodeError as error:  # cut short when the command was interrupted
-            print(f"{path}:{number} is left out: {error}", file=sys.stderr)
-        else:
-            found[line.case] = line.figures
-    return found
-
-
 def cases(name: str, jobs: int, dispatchers: list[str], sizes: list[int]) -> Iterator[Case]:
     """All replays of a log."""
     for size in sizes:
@@ -166,7 +136,7 @@ HEAD = (
 )  # fmt: skip
 
 
-def waited_for(results: Results) -> Iterator[tuple[Case, Figures, Figures]]:
+def waited_for(results: Mapping[Case, Figures]) -> Iterator[tuple[Case, Figures, Figures]]:
     """The replays of cuts on which jobs wait, each with EASY's of the same cut."""
     for case, got in results.items():
         easy = results.get(replace(case, dispatcher=EASY))
@@ -174,15 +144,7 @@ def waited_for(results: Results) -> Iterator[tuple[Case, Figures, Figures]]:
             yield case, got, easy
 
 
-def geometric(ratios: FloatArray) -> list[str]:
-    """The geometric mean, and its 95 % interval."""
-    logs = np.log(ratios)
-    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
-    mean = logs.mean()
-    return [f"{np.exp(value):.3f}" for value in (mean, mean - half, mean + half)]
-
-
-def rows(results: Results) -> Iterator[list[str]]:
+def rows(results: Mapping[Case, Figures]) -> Iterator[list[str]]:
     """Means over the cuts, each relative to EASY; logs and sizes by themselves and together."""
     groups: dict[tuple[str, str, str], list[tuple[float, float, float]]] = {}
     for case, got, easy in waited_for(results):
@@ -204,7 +166,7 @@ def rows(results: Results) -> Iterator[list[str]]:
 BEST_HEAD = ("log", "rule", "cuts", "slowdown", "slowdown_low", "slowdown_high")
 
 
-def best_rows(results: Results) -> Iterator[list[str]]:
+def best_rows(results: Mapping[Case, Figures]) -> Iterator[list[str]]:
     """The slowdown of `best` relative to each rule's, over the cuts of all sizes that both have."""
     groups: dict[tuple[str, str], list[float]] = {}
     for case, got, _ in waited_for(results):
@@ -223,7 +185,7 @@ KNOWN_HEAD = (
 )  # fmt: skip
 
 
-def known_rows(results: Results) -> Iterator[list[str]]:
+def known_rows(results: Mapping[Case, Figures]) -> Iterator[list[str]]:
     """`best` with requested times and with real runtimes, over the cuts that both have.
 
     Each relative to EASY, with the number of cuts on which the longest wait is above `AT_MOST`
@@ -253,15 +215,6 @@ def known_rows(results: Results) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def write(name: str, head: Sequence[str], table: Sequence[Sequence[str]]) -> None:
-    """Write a CSV file of the pages; one without rows stays as it is."""
-    if not table:
-        return
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *table])
-    write_bytes(DATA / f"{name}.csv", text.getvalue().encode())
-
-
 def size_of(text: str) -> int:
     """The size of a cut as it is given on the command line."""
     if text != WHOLE and not (text.isdecimal() and int(text)):
@@ -285,29 +238,15 @@ def main() -> None:
     parser.add_argument("--dispatchers", nargs="+", default=every)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    done = load(given.out)
+    done = Results(given.out, Case, Figures)
     for name in given.logs:
         log = LOGS[name]
         prepared = prepare(given.traces / log.file, log.system, filter=log.filter)
         todo = cases(name, len(prepared[0]), given.dispatchers, given.sizes)
-        tasks = [Task(str(c), (Shared("log"), c)) for c in todo if c not in done]
-        of_key = {str(c): c for c in cases(name, len(prepared[0]), given.dispatchers, given.sizes)}
-        outcomes = completed(
-            tasks, measure, shared={"log": prepared}, workers=Workers(given.workers)
-        )
-        cut_short = given.out.exists() and given.out.read_bytes()[-1:] not in (b"", b"\n")
-        with given.out.open("ab") as stream:
-            stream.write(b"\n" * cut_short)
-            for key, found in outcomes:
-                stream.write(msgspec.json.encode(Line(of_key[key], found)) + b"\n")
-                stream.flush()
-                done[of_key[key]] = found
-    table = list(rows(done))
-    write("untuned", HEAD, table)
-    write("untuned_best", BEST_HEAD, list(best_rows(done)))
-    write("untuned_known", KNOWN_HEAD, list(known_rows(done)))
-    for row in table:
-        print("  ".join(row))
+        done.make(todo, measure, {"log": prepared}, given.workers)
+    write("untuned", [HEAD, *rows(done)])
+    write("untuned_best", [BEST_HEAD, *best_rows(done)])
+    write("untuned_known", [KNOWN_HEAD, *known_rows(done)])
 
 
 if __name__ == "__main__":

@@ -470,6 +470,7 @@ UNTUNED = {
     "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`",
 }  # fmt: skip
 """The dispatchers on logs that nothing was chosen on: the rules have the bound of `best`."""
+UNTUNED_MODEL = "hcp:limit=0.05"
 TARGET = 0.85
 """How far `best` is to be below the best of the rules there."""
 
@@ -499,6 +500,19 @@ def untuned() -> list[str]:
             cells.append(f"{interval(row)}; {row['wait_max_worst']}")
         lines.append([log, jobs, "/".join(sorted(counts, key=int)), *cells])
     return markdown(["log", "jobs", "cuts", *named.values()], lines, texts=2)
+
+
+def untuned_model() -> list[str]:
+    """The engine beside the nearest rule and `best`, on the cuts that it was replayed on."""
+    lines = []
+    for row in sorted(rows("untuned", dispatcher=UNTUNED_MODEL), key=by_log_and_size):
+        of = {r["dispatcher"]: r for r in rows("untuned", log=row["log"], size=row["size"])}
+        beside = [of["easy-saf-saf:wait=0.6"], of["best"], row]
+        cells = [f"{interval(each)}; {each['wait_max_worst']}" for each in beside]
+        lines.append([row["log"], row["cuts"], *cells, row["above"], row["decision_ms"]])
+    head = ["log", "cuts", "`easy-saf-saf`", "`best`", "`hcp`, `forest`",
+            "longest wait above 1.3 under `hcp`", "ms a decision"]  # fmt: skip
+    return markdown(head, lines)
 
 
 def interval(row: Row) -> str:
@@ -973,6 +987,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "untuned_conclusions": untuned_conclusions,
     "untuned_gap": untuned_gap,
     "untuned_known": untuned_known,
+    "untuned_model": untuned_model,
     "orderings_whole": orderings_whole,
     "orderings": orderings,
     "orderings_fit": orderings_fit,

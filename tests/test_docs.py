@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pkgutil
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from cpdispatch import cli
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def load(name: str) -> ModuleType:
-    """A script of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-pages: Any = load("pages")
-tables: Any = load("tables")
+pages, tables = script("docs/pages.py"), script("docs/tables.py")
 NAMES = [str(path.relative_to(ROOT)) for path in pages.PAGES]
 
 

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "tests" / "corpus"
 INPUTS = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 
 
-def load_benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_fuzz", ROOT / "benchmarks" / "fuzz.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-FUZZ = load_benchmark()
+FUZZ = script("benchmarks/fuzz.py")
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: str(path.relative_to(CORPUS)))

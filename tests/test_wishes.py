@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, dump, load, loads, to_json
 from cpdispatch.solution import explain
 from cpdispatch.verify.violation import Kind
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ("easy", "conservative", "pcp:model=copies", "pcp:model=counts", "pcp:model=boxes", "hcp")
@@ -27,17 +25,7 @@ PLAIN = [{"name": "n", "nodes": 4, "capacity": [4, 0, 16]}]
 JOB: dict[str, Any] = {"id": 7, "submit": 900, "duration": 60, "units": 4, "unit": [1, 0, 1]}
 
 
-def load_benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_wishes", ROOT / "benchmarks" / "wishes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-WISHES = load_benchmark()
+WISHES = script("benchmarks/wishes.py")
 
 
 def file_of(*jobs: dict[str, Any], **more: Any) -> dict[str, Any]:

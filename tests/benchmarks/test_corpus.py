@@ -1,31 +1,19 @@
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 
 from cpdispatch import instance
+from tests.scripts import script
 
 ROOT = Path(__file__).resolve().parents[2]
 MOMENT = ROOT / "instances" / "eurora-0010-jobs.json.gz"
 
 
-def load_benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_corpus", ROOT / "benchmarks" / "corpus.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-bench: Any = load_benchmark()
+bench = script("benchmarks/corpus.py")
 
 
 def answer(file: str = "a-loaded-0010-01.json.gz", model: str = "one", **fields: Any) -> Any:

@@ -1,34 +1,20 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from cpdispatch.system import System
+from tests.scripts import script
 from tests.simulator.cases import workload
 
 ROOT = Path(__file__).resolve().parents[2]
 KTH = "KTH-SP2-1996-2"
 
 
-def load_benchmark() -> ModuleType:
-    path = ROOT / "benchmarks" / "orderings.py"
-    spec = importlib.util.spec_from_file_location("bench_orderings", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-bench: Any = load_benchmark()
+bench = script("benchmarks/orderings.py")
 
 
 def test_a_week_is_replayed_by_itself_and_jobs_that_cross_its_end_are_read_in_three_ways() -> None:

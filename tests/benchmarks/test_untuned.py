@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
 
-from benchmarks import untuned
-from benchmarks.untuned import BEST, EASY, REAL, REQUESTED, RULES, Case, Figures, Line
+from tests.scripts import script
+
+untuned = script("benchmarks/untuned.py")
+BEST, EASY, REAL, REQUESTED, RULES = (
+    getattr(untuned, name) for name in ("BEST", "EASY", "REAL", "REQUESTED", "RULES")
+)
 
 
-def results(slowdowns: dict[str, list[float]], waits: dict[str, list[int]]) -> untuned.Results:
+def results(slowdowns: dict[str, list[float]], waits: dict[str, list[int]]) -> Any:
     """Replays of one log's cuts of ten jobs."""
     return {
-        Case("KTH", 10, cut, name): Figures(10, slowdown, waits[name][cut], 1.0, 100, 0.2)
+        untuned.Case("KTH", 10, cut, name): untuned.Figures(
+            10, slowdown, waits[name][cut], 1.0, 100, 0.2
+        )
         for name, of in slowdowns.items()
         for cut, slowdown in enumerate(of)
     }
@@ -53,26 +58,6 @@ def test_real_runtimes_are_measured_against_requested_times() -> None:
     assert (cuts, plain, plain_above) == ("2", "0.632", "2")
     assert (real, above, ratio, higher) == ("0.316", "1", "0.500", "0")
     assert not list(untuned.rows(known))
-
-
-def test_a_table_without_rows_stays_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(untuned, "DATA", tmp_path)
-    untuned.write("made", ["a"], [["1"]])
-    untuned.write("made", ["a"], [])
-    assert (tmp_path / "made.csv").read_text() == "a\n1\n"
-
-
-def test_a_line_that_was_cut_short_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "untuned.jsonl"
-    lines = [msgspec.json.encode(Line(case, figures)) for case, figures in FOUND.items()]
-    path.write_bytes(b"\n".join([*lines, lines[0][:40]]))
-    assert untuned.load(path) == FOUND
-    assert f"{path}:10 is left out" in capsys.readouterr().err
-    assert untuned.load(tmp_path / "none") == {}
 
 
 def test_sizes_are_jobs_or_all() -> None:

@@ -1,0 +1,136 @@
+"""What came of many replays: kept in a file, a line as each is done, and put together for tables.
+
+A command that was interrupted goes on: what the file has is not replayed again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+from cpdispatch.arrays import FloatArray
+from cpdispatch.campaign import Shared, Task, Workers, completed
+from cpdispatch.files import write_bytes
+
+DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
+
+Case = TypeVar("Case")
+Figures = TypeVar("Figures")
+
+
+class _Line(msgspec.Struct):
+    case: msgspec.Raw
+    figures: msgspec.Raw
+
+
+class Results(dict[Case, Figures], Generic[Case, Figures]):
+    """The figures of each case that is done; the last line of a case counts.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it need not exist.
+    case, figures : type
+        What a replay is, hashable, with a text of its own; and what came of it.
+    """
+
+    def __init__(self, path: Path, case: type[Case], figures: type[Figures]) -> None:
+        super().__init__()
+        self._path = path
+        for number, text in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+            try:
+                line = msgspec.json.decode(text, type=_Line)
+                done = msgspec.json.decode(line.case, type=case)
+                self[done] = msgspec.json.decode(line.figures, type=figures)
+            except msgspec.DecodeError as error:  # cut short when the command was interrupted
+                print(f"{path}:{number} is left out: {error}", file=sys.stderr)
+
+    def make(
+        self,
+        cases: Iterable[Case],
+        measure: Callable[[Any, Case], Figures],
+        shared: Mapping[str, Any],
+        workers: int,
+        *,
+        needs: Callable[[Case], str] | None = None,
+        told: Callable[[Figures], str] = lambda figures: "done",
+    ) -> None:
+        """Measure the cases that are not done, in their order.
+
+        ``measure`` gets what ``shared`` has under the name that a case ``needs`` (its only one,
+        when left out), and the case. What is ``told`` of its figures goes to standard error.
+        """
+        todo = {str(case): case for case in cases if case not in self}
+        (only, *_) = shared or [""]
+        tasks = [
+            Task(key, (Shared(only if needs is None else needs(case)), case))
+            for key, case in todo.items()
+        ]
+        outcomes = completed(tasks, measure, shared=shared, workers=Workers(workers))
+        with appending(self._path) as stream:
+            for number, (key, found) in enumerate(outcomes, 1):
+                line = {"case": todo[key], "figures": found}
+                stream.write(msgspec.json.encode(line) + b"\n")
+                stream.flush()
+                self[todo[key]] = found
+                print(f"{number}/{len(tasks)} {key}: {told(found)}", file=sys.stderr)
+
+
+@contextmanager
+def appending(path: Path) -> Iterator[BinaryIO]:
+    """A file of lines to add to; a last line that was cut short stays one of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cut_short = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
+    with path.open("ab") as stream:
+        stream.write(b"\n" * cut_short)
+        yield stream
+
+
+def geometric(ratios: FloatArray) -> list[str]:
+    """The geometric mean, and its 95 % interval."""
+    logs = np.log(ratios)
+    half = 1.96 * logs.std(ddof=1) / len(logs) ** 0.5 if len(logs) > 1 else 0.0
+    mean = logs.mean()
+    return [f"{np.exp(value):.3f}" for value in (mean, mean - half, mean + half)]
+
+
+def merged(
+    text: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    keys: int,
+    place: Callable[[Sequence[str]], Any] | None = None,
+) -> str:
+    """A CSV file with the rows of the same case replaced, and new ones added.
+
+    The first so many columns, ``keys``, say which case it is. Rows are put in the order of
+    ``place``; new ones come last, when left out.
+    """
+    _, *before = list(csv.reader(io.StringIO(text))) or [[]]
+    found = {tuple(row[:keys]): list(row) for row in (*before, *rows)}
+    every = list(found.values())
+    return table_of([head, *(every if place is None else sorted(every, key=place))])
+
+
+def table_of(lines: Iterable[Sequence[str]]) -> str:
+    """Lines as a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def write(name: str, lines: Iterable[Sequence[str]]) -> None:
+    """Write a CSV file of the pages, and print it; one with no line but its head stays as it is."""
+    head, *table = lines
+    if table:
+        text = table_of([head, *table])
+        write_bytes(DATA / f"{name}.csv", text.encode())
+        print(text, end="")

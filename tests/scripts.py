@@ -1,0 +1,24 @@
+"""The scripts of the repository, in benchmarks/ and docs/, as modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def script(path: str) -> Any:
+    """The module that a script is; it finds those beside it, as when it is run."""
+    file = ROOT / path
+    spec = importlib.util.spec_from_file_location(f"{file.parent.name}_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    with mock.patch.object(sys, "path", [str(file.parent), *sys.path]):
+        spec.loader.exec_module(module)
+    return module

@@ -68,8 +68,17 @@ def taken_from_pool(sweep: Sweep, amount: IntArray, capacity: IntArray) -> IntAr
 
 def units_that_fit(capacity: IntArray, request: IntArray) -> int:
     """How many units of a request fit into what the nodes have, shape (nodes, resources)."""
-    asked, limits = request > 0, -request[request < 0]
-    if not asked.any():
+    if not (request > 0).any():
         return int(np.iinfo(np.int64).max)
-    on_node = (capacity[:, asked] // request[asked]).min(axis=1)
-    return int(np.minimum(on_node, limits.min(initial=np.iinfo(np.int64).max)).sum())
+    return int(units_on_nodes(capacity, request).sum())
+
+
+def units_on_nodes(capacity: IntArray, request: IntArray) -> IntArray:
+    """How many units of a request, which asks for something, fit on each node; shape (..., nodes).
+
+    The shape of ``capacity`` is (..., nodes, resources).
+    """
+    asked, limits = request > 0, -request[request < 0]
+    on_node = (capacity[..., asked] // request[asked]).min(axis=-1)
+    fit: IntArray = np.minimum(on_node, limits.min(initial=np.iinfo(np.int64).max))
+    return fit

@@ -10,9 +10,12 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.verify.dependencies import released
-from cpdispatch.verify.levels import Sweep, taken_from_pool, units_that_fit
+from cpdispatch.verify.levels import Sweep, taken_from_pool, units_on_nodes, units_that_fit
 from cpdispatch.verify.plan import Planned, held_by_running, held_entries
 from cpdispatch.verify.violation import Kind, Violation
+
+_AT_ONCE = 64
+"""At so many instants the free capacity of all nodes is kept at once."""
 
 
 def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -> list[Violation]:
@@ -37,7 +40,7 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
     whole_s = rule.threshold_s + rule.bound_s
     due = {j.position: submit_s[j.position] + whole_s * kept[j.position] // 1000 for j in starved}
     late = [job for job in starved if job.start_s > max(due[job.position], now)]
-    beside = _Beside(instance, starved + clearing) if late else None
+    beside = _Beside(instance, starved + clearing, late) if late else None
     found = []
     for job in late:
         assert beside is not None
@@ -87,7 +90,7 @@ class _Beside:
     ones it would lie, nobody has said.
     """
 
-    def __init__(self, instance: Instance, plan: list[Planned]) -> None:
+    def __init__(self, instance: Instance, plan: list[Planned], late: list[Planned]) -> None:
         self.instance = instance
         kinds = len(instance.system.resources)
         rows = [
@@ -117,6 +120,7 @@ class _Beside:
                 self.planned[self.during(job)] += job.units * np.array(job.request)
         self.pool = self._pool() - self.planned
         self.watts = self._watts(plan)
+        self.room = self._room({tuple(job.request) for job in late})
 
     def during(self, job: Planned) -> BoolArray:
         """The instants at which a planned job runs."""
@@ -133,6 +137,46 @@ class _Beside:
             np.add.at(taken[:, r], instant, change)
         pool: IntArray = self.capacity.sum(axis=0) - np.cumsum(taken, axis=0)
         return pool
+
+    def _room(self, requests: set[tuple[int, ...]]) -> dict[tuple[int, ...], IntArray]:
+        """How many units of each request fit on the nodes at each instant, shape (instants,).
+
+        Nodes that hold the same all the time are looked at once.
+        """
+        alike: dict[bytes, list[int]] = {}
+        held, of_node = self.held, np.argsort(self.held.node, kind="stable")
+        ends = np.cumsum(np.bincount(held.node, minlength=len(self.capacity)))
+        for node, (capacity, part) in enumerate(
+            zip(self.capacity, np.split(of_node, ends[:-1]), strict=True)
+        ):
+            rows = np.column_stack((held.start_s[part], held.end_s[part], held.amount[part]))
+            rows = rows[np.lexsort(rows.T)]
+            alike.setdefault(capacity.tobytes() + rows.tobytes(), []).append(node)
+        one = [nodes[0] for nodes in alike.values()]
+        many = np.array([len(nodes) for nodes in alike.values()])
+        room = {
+            request: np.empty(len(self.times), dtype=np.int64)
+            for request in requests
+            if max(request) > 0
+        }
+        mine = np.isin(held.node, one)
+        place = np.searchsorted(np.array(one), held.node[mine])
+        began, over = (
+            np.searchsorted(self.times, at) for at in (held.start_s[mine], held.end_s[mine])
+        )
+        free, amount = self.capacity[one], held.amount[mine]
+        for low in range(0, len(self.times), _AT_ONCE):
+            high = min(low + _AT_ONCE, len(self.times))
+            change = np.zeros((high - low, *free.shape), dtype=np.int64)
+            for at, sign in ((began, -1), (over, 1)):
+                now = (low <= at) & (at < high)
+                np.add.at(change, (at[now] - low, place[now]), sign * amount[now])
+            levels = free + np.cumsum(change, axis=0)
+            free = levels[-1]
+            for request, units in room.items():
+                fit = units_on_nodes(np.maximum(levels, 0), np.array(request))
+                units[low:high] = (fit * many).sum(axis=1)
+        return room
 
     def _watts(self, plan: list[Planned]) -> IntArray:
         """What is left under the power cap, shape (instants,)."""
@@ -169,6 +213,8 @@ class _Beside:
         tight = ((left < need) & (need > 0)).any(axis=1)
         if watts := self.draw(job):
             tight |= self.watts + own * watts < watts
+        if (room := self.room.get(tuple(job.request))) is not None:
+            tight |= (room < job.units) & ~own
         before = np.concatenate(([0], np.cumsum(tight)))
         closed = -1
         for k in (before[low] == before[high]).nonzero()[0].tolist():

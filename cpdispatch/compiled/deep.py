@@ -11,14 +11,10 @@ from cpdispatch.compile import kernel
 from cpdispatch.compiled.layout import (
     COUNT,
     DUE,
-    ENTRIES,
     FIRST,
     JOB,
-    LASTS,
-    NOW,
-    QUEUED,
-    RUNNING,
     WHO,
+    State,
 )
 from cpdispatch.compiled.nodes import Nodes, give_back
 from cpdispatch.compiled.running import begin
@@ -82,16 +78,16 @@ def _entries(
 
 @kernel
 def _profile(
-    at: IntArray, fate: IntArray, run: IntArray, nodes: Nodes, deep: Deep, queued: int, ended: int
+    state: State, fate: IntArray, run: IntArray, nodes: Nodes, deep: Deep, queued: int, ended: int
 ) -> plan.Profile:
     """Free capacity over time as the running jobs' expected ends have it."""
-    jobs = run[JOB, ended : at[RUNNING]].copy()
+    jobs = run[JOB, ended : state.running].copy()
     offset, node, units = _entries(fate[FIRST][jobs], fate[COUNT][jobs], nodes.node, nodes.units)
     none = np.empty(0, dtype=np.int64)
     kinds = nodes.capacity.shape[1]
     return plan.expected_profile(
-        at[NOW], nodes.capacity, none, queued, _gathered(deep, fate, jobs, at[LASTS]),
-        run[DUE, ended : at[RUNNING]].copy(), offset, node, units,
+        state.now, nodes.capacity, none, queued, _gathered(deep, fate, jobs, state.duration_row),
+        run[DUE, ended : state.running].copy(), offset, node, units,
         none, none, none, np.empty((0, kinds), dtype=np.int64),
         np.zeros(kinds, dtype=np.int64), 0,
     )  # fmt: skip
@@ -105,20 +101,20 @@ def _positions(waiting: IntArray, queue: IntArray) -> IntArray:
 
 @kernel
 def dispatch_deep(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, first: IntArray,
-    second: IntArray, nodes: Nodes, deep: Deep, care: Any, depth: int, best_fit: bool, ended: int,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, first: IntArray, second: IntArray,
+    nodes: Nodes, deep: Deep, caution: Any, depth: int, best_fit: bool, ended: int,
 ) -> None:  # fmt: skip
     """One pass with promises, see `cpdispatch.heuristics.plan.plan`."""
-    now, queued, none = at[NOW], at[QUEUED], np.empty(0, dtype=np.int64)
+    now, queued, none = state.now, state.queued, np.empty(0, dtype=np.int64)
     waiting = np.sort(first[WHO, :queued].copy())
     offset, node, units = _entries(
         deep.promise[1][waiting], deep.promise[2][waiting], deep.node, deep.units
     )
     start, reason, placed = plan.plan(
         now,
-        _profile(at, fate, run, nodes, deep, queued, ended),
+        _profile(state, fate, run, nodes, deep, queued, ended),
         nodes.capacity,
-        _gathered(deep, fate, waiting, at[LASTS]),
+        _gathered(deep, fate, waiting, state.duration_row),
         _positions(waiting, first),
         _positions(waiting, second),
         depth,
@@ -135,14 +131,14 @@ def dispatch_deep(
         low, high = placed.offset[k], placed.offset[k + 1]
         count = high - low
         if start[placed.position[k]] == now:
-            at_entry = at[ENTRIES]
+            at_entry = state.entries
             for e in range(count):
                 nodes.node[at_entry + e] = placed.node[low + e]
                 nodes.units[at_entry + e] = placed.units[low + e]
             fate[FIRST, job], fate[COUNT, job] = at_entry, count
-            at[ENTRIES] += count
-            give_back(at, fate, given, nodes, job, -1)
-            begin(at, given, fate, run, care, job, reason[placed.position[k]])
+            state.entries += count
+            give_back(state, fate, given, nodes, job, -1)
+            begin(state, given, fate, run, caution, job, reason[placed.position[k]])
         else:
             deep.promise[0, job] = start[placed.position[k]]
             deep.promise[1, job], deep.promise[2, job] = used, count

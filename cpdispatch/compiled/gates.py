@@ -17,13 +17,23 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
+from cpdispatch.compiled import fields
+from cpdispatch.compiled.fields import Record
 
 # Of each kind: the first and the last job in line, -1 when there is none; the next kind that waits
 # for the same counter, -1 after the last; how much it needs of that counter.
 FRONT, BACK, BESIDE, NEEDS = range(4)
 
-# How many jobs are behind the gate, how many kinds are to be tried, how many jobs passed last.
-BEHIND, TRIED, PASSED = range(3)
+
+class GateState(Record):
+    """The scalars of a gate."""
+
+    behind: int
+    """How many jobs are behind the gate."""
+    tried: int
+    """How many kinds are to be tried; 0 once `let_pass` is over."""
+    passed: int
+    """How many jobs `let_pass` let pass the last time."""
 
 
 class Claims(NamedTuple):
@@ -63,7 +73,7 @@ class Gate(NamedTuple):
     """The kinds that are to be tried."""
     passed: IntArray
     """The jobs that passed last, ascending."""
-    book: IntArray
+    state: GateState
 
 
 def gate_of(claims: Claims) -> Gate:
@@ -81,21 +91,21 @@ def gate_of(claims: Claims) -> Gate:
         np.full(len(claims.capacity), -1, dtype=np.int64),
         np.zeros(kinds, dtype=np.int64),
         np.zeros(jobs, dtype=np.int64),
-        np.zeros(PASSED + 1, dtype=np.int64),
+        fields.fresh(GateState),
     )
 
 
 @kernel
 def come(gate: Gate, job: int) -> None:
     """Put a job behind the gate."""
-    line, after, book, kind = gate.line, gate.after, gate.book, gate.kind[job]
-    book[BEHIND] += 1
+    line, after, state, kind = gate.line, gate.after, gate.state, gate.kind[job]
+    state.behind += 1
     front, back = line[FRONT, kind], line[BACK, kind]
     if front < 0:
         line[FRONT, kind] = line[BACK, kind] = job
         after[job] = -1
-        gate.tried[book[TRIED]] = kind
-        book[TRIED] += 1
+        gate.tried[state.tried] = kind
+        state.tried += 1
     elif job > back:
         after[back], after[job] = job, -1
         line[BACK, kind] = job
@@ -112,7 +122,7 @@ def come(gate: Gate, job: int) -> None:
 @kernel
 def give_back(gate: Gate, job: int) -> None:
     """Give back what a job that had passed has taken."""
-    line, left, book = gate.line, gate.left, gate.book
+    line, left, state = gate.line, gate.left, gate.state
     kind = gate.kind[job]
     for k in range(gate.offset[kind], gate.offset[kind + 1]):
         counter = gate.counter[k]
@@ -121,8 +131,8 @@ def give_back(gate: Gate, job: int) -> None:
         while waiting >= 0:
             beside = line[BESIDE, waiting]
             if line[NEEDS, waiting] <= left[counter]:
-                gate.tried[book[TRIED]] = waiting
-                book[TRIED] += 1
+                gate.tried[state.tried] = waiting
+                state.tried += 1
             else:
                 line[BESIDE, waiting] = gate.waits[counter]
                 gate.waits[counter] = waiting
@@ -132,8 +142,8 @@ def give_back(gate: Gate, job: int) -> None:
 @kernel
 def let_pass(gate: Gate) -> int:
     """Let jobs pass, and take what they claim; how many, see `Gate.passed`."""
-    line, left, tried, book = gate.line, gate.left, gate.tried, gate.book
-    count, many, front = 0, book[TRIED], line[FRONT]
+    line, left, tried, state = gate.line, gate.left, gate.tried, gate.state
+    count, many, front = 0, state.tried, line[FRONT]
     for k in range(1, many):
         _rise(tried, front, k)
     while many > 0:
@@ -155,9 +165,9 @@ def let_pass(gate: Gate) -> int:
             many -= 1
             tried[0] = tried[many]
         _sink(tried, front, many)
-    book[TRIED] = 0
-    book[PASSED] = count
-    book[BEHIND] -= count
+    state.tried = 0
+    state.passed = count
+    state.behind -= count
     return count
 
 

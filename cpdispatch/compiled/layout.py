@@ -1,7 +1,8 @@
-"""Where compiled replays keep what: a bundle of int64 arrays, passed one by one.
+"""Where compiled replays keep what: records of scalars with named fields, and arrays of int64.
 
-Taking arrays out of tuples counts references, which made a replay four times as slow. A replay can
-be left after any number of events, looked at, saved, and gone on with.
+Kernels take the arrays one by one: taking them out of tuples counts references, which made a replay
+four times as slow. Records are passed by address. A replay can be left after any number of events,
+looked at, saved, and gone on with.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.compiled import fields
+from cpdispatch.compiled.fields import Record
 from cpdispatch.decision import Reason
 
 NEVER, ALWAYS = int(np.iinfo(np.int64).max), int(np.iinfo(np.int64).min)
@@ -22,35 +25,151 @@ REJECTED, WAS_LATE = int(Reason.REJECTED), int(Reason.LATE)
 REJECT = -1
 """The reservation depth of the dispatcher that refuses every job."""
 
-# Scalars: the clock; jobs submitted, queued, running and started so far (the serial number of the
-# next completion); completions to come; free processors of a pool; the first job that has not
-# passed the threshold; dispatches so far; the job whose key is being computed; entries of
-# placements so far; changes of nodes so far.
-NOW, NEXT, QUEUED, RUNNING, SERIAL, PENDING, FREE, LATE, DISPATCHES, CURRENT = range(10)
-ENTRIES, CHANGES = 10, 11
 
-# What stands of the last dispatch: the job that was blocked, -1 when nothing does; its shadow time,
-# and whether that is up to date; whether ``both`` is; the first job that had not been
-# submitted then.
-BLOCKED, SHADOW, RESERVED, COMPARED, SEEN = 12, 13, 21, 14, 15
+class Marks(Record):
+    """Where a queue begins and ends in its arrays, and which of its jobs may be late."""
 
-# Where the first waiting job may be in the queue in the primary order, and where both queues end.
-# Jobs that have started stay in them until there are too many of them.
-HEAD, FIRST_SIZE, SECOND_SIZE = range(16, 19)
+    head: int
+    """No job waits before this place. Brought up to date by each dispatch in the primary queue; 0
+    in the secondary one, and where gaps have been closed."""
+    tail: int
+    """The place behind its last job. Jobs that have started stay in it until there are many of
+    them, see `queue.tidy`."""
+    first_on_time: int
+    """The first job that has not passed the fixed threshold; the primary queue's alone. All jobs
+    before it have been moved to the front, or do not wait."""
 
-# The job for which the capacity at its shadow time is kept up to date, -1 for none, and how many of
-# its units fit then.
-AHEAD_JOB, AHEAD_ROOMS = range(19, 21)
 
-# Whether the shadow time may be sooner than when it was found; changes of ``both`` so far.
-SOONER, COMPARISONS = range(22, 24)
+class State(Record):
+    """The scalars of a replay. Unless said otherwise, they are up to date between two kernels."""
 
-# The row of ``fate`` that says how long jobs are taken to last now; the first job that may wait;
-# how many jobs have been predicted, beyond which the loop is left to ask; what is still to be done
-# of the event in which it has been left; up to when no job passes a threshold that is EASY's;
-# how many jobs the replay of EASY beside it has been told of; whether jobs are of several tiers.
-LASTS, OLDEST, PREDICTED, PAUSED, NONE_LATE, TURNS, TIERED = range(24, 31)
-SCALARS = 31
+    now: int
+    """The clock, seconds. It is set when an event begins."""
+    submitted: int
+    """How many jobs have been submitted: the number of the next one. Behind a gate they count."""
+    queued: int
+    """How many jobs wait in the queues; jobs behind the gate are not in them. A dispatch takes off
+    what it has started when it ends."""
+    running: int
+    """How many jobs run: the length of the list of running jobs."""
+    next_serial: int
+    """The serial number of the next completion to come. Each start takes one, and so does the
+    clearing of nodes after a kill."""
+    pending: int
+    """How many completions are to come: the size of their heap."""
+    free: int
+    """Free processors; on nodes, of the first resource type."""
+    dispatches: int
+    """How many dispatches there have been."""
+    current_job: int
+    """The job whose key was computed last: the one to name when a user's policy fails."""
+    entries: int
+    """How many entries of placements are in use. Entries of ended jobs are not used again."""
+    node_changes: int
+    """How often the free capacity of a node has changed; see `nodes.Nodes.log`."""
+    blocked: int
+    """The job that was blocked at the last dispatch, -1 if that says nothing any more: since then
+    a job has ended or started, or an expected end or the order has changed. While it stands, no
+    job that waited then can start now."""
+    shadow_time: int
+    """When the blocked job can start. On nodes alone, and only if `shadow_time_known`."""
+    shadow_time_known: bool
+    """Whether the shadow time is that of the blocked job and up to date. `nodes` sets it."""
+    both_known: bool
+    """Whether `nodes.Nodes.both` is up to date. `nodes` sets it."""
+    submitted_before: int
+    """What `submitted` was at the last dispatch."""
+    ahead_job: int
+    """The job for which `nodes.Nodes.ahead` is kept up to date, -1 for none. It outlives
+    dispatches: while the same job is blocked, its shadow time is only moved."""
+    ahead_rooms: int
+    """How many units of that job fit at the shadow time."""
+    shadow_may_be_sooner: bool
+    """Whether a job has ended since that was expected to end at the shadow time or later. Then the
+    shadow time is looked for before where it was, too."""
+    both_changes: int
+    """How often `nodes.Nodes.both` has changed."""
+    duration_row: int
+    """The row of the outcome that says how long jobs are taken to last now: `EXPECTED`, `UPPER` or
+    `LIMIT`. Set at the start, and at each dispatch if there is a `Caution`."""
+    oldest_waiting: int
+    """No job before this one waits in a queue. Kept only where there is a `Caution`."""
+    predicted: int
+    """How many jobs have been predicted. Before the next one is submitted, the loop is left."""
+    left_to_do: int
+    """What is still to be done of the event in which the loop was left, see `NOTHING_LEFT`."""
+    none_late_until: int
+    """Up to this time no job on time becomes late under a wait bound. `NEVER` if none waits."""
+    easy_numbers: int
+    """How many numbers have been given to jobs in the replay of EASY beside this one."""
+    tiered: bool
+    """Whether jobs are of several tiers. Constant."""
+    primary: Marks
+    secondary: Marks
+
+
+class Threshold(Record):
+    """After which wait a job is late, see `queue.late_after`."""
+
+    seconds: int
+    """The wait of a job that asks for next to nothing; `NO_THRESHOLD` if no job is ever late."""
+    wide: int
+    """For a job that asks for the whole system it is shorter by so many thousandths."""
+
+
+class QueueRule(Record):
+    """The order of a queue."""
+
+    policy: int
+    """One of `cpdispatch.heuristics.policies.Policy`. Constant."""
+    changes: bool
+    """Whether keys change while jobs wait. Constant. Then they are computed at each dispatch."""
+    threshold: Threshold
+    """After which wait a job comes before all that are not late. Under a wait bound each dispatch
+    sets it anew, else it is constant."""
+
+
+class Rule(Record):
+    """What kernels need of the dispatcher and of the simulation's rules. Constant."""
+
+    primary: QueueRule
+    secondary: QueueRule
+    one_queue: bool
+    """Whether both orders are the same: then the primary queue serves as the secondary one."""
+    depth: int
+    """How many blocked jobs get a reservation; `REJECT` refuses every job."""
+    best_fit: bool
+    """Whether nodes are taken by best fit instead of first fit."""
+    by_event: bool
+    """Whether the dispatcher is called at each event instead of once an instant."""
+    correction: int
+    """One of `correction.CORRECTIONS`."""
+    in_turn_after: int
+    """The primary threshold under a wait bound, in thousandths of the longest wait under EASY; 0
+    where thresholds are fixed."""
+
+
+class Caution(Record):
+    """How long jobs are taken to last, where that is not their expected duration.
+
+    Constant, apart from the thresholds under a wait bound, which follow the primary one.
+    """
+
+    duration_row: int
+    """The row of the outcome that says it as a rule: `UPPER` or `LIMIT`."""
+    strict_after_s: int
+    """Once a job has waited longer, all jobs are taken to last as requested."""
+    keeps_free: bool
+    """Whether long jobs have to leave capacity free when they start."""
+    long_s: int
+    """Jobs with a longer expected duration are long."""
+    patience: Threshold
+    """After which wait a long job need leave nothing free."""
+    spare: int
+    """How many processors of a pool are left free; nodes have `nodes.Nodes.spare`."""
+    total: int
+    """How many processors the pool has."""
+
 
 # Why the loop has been left: all its events have been used up, the replay is over, the next jobs
 # have to be predicted, the shadow has no room for more jobs, jobs have outlived their tests.
@@ -99,25 +218,11 @@ CLEARED = ALWAYS
 # the job, and its processors on a pool, on nodes what `nodes.wanted` says of it.
 WHO, WANTS = range(2)
 
-# Rules: the orders and whether their keys change while jobs wait, whether one queue serves both,
-# the threshold, the reservation depth, best fit, the trigger, the correction; the threshold of the
-# second queue, by how much thresholds are shorter for wide jobs, and the first threshold as
-# thousandths of the longest wait under EASY, 0 where it is fixed; see `Backfill.bounded`.
-PRIMARY, PRIMARY_CHANGES, SECONDARY, SECONDARY_CHANGES, SAME = range(5)
-THRESHOLD, DEPTH, BEST_FIT, BY_EVENT, CORRECTION = range(5, 10)
-SECOND_THRESHOLD, WIDE, IN_TURN_AFTER = range(10, 13)
 
-# Care, where jobs are not taken to last as expected: the row of ``fate`` that says how long they
-# are, and after which wait of a job all are taken to last as requested; whether long jobs leave
-# capacity free, from which expected duration on, and up to which wait; on a pool, how many
-# processors, and how many it has; by how much that wait is shorter for wide jobs.
-USUAL, STRICT, KEEPS, LONG, PATIENCE, SPARE, TOTAL, WIDE_ONES = range(8)
-
-
-class State(NamedTuple):
+class Tables(NamedTuple):
     """The state of a replay, in the order in which `loop.go` takes it."""
 
-    at: IntArray
+    state: State
     given: IntArray
     fate: IntArray
     first: IntArray
@@ -140,28 +245,30 @@ def fresh(
     *,
     recorded: bool,
     same: bool,
-    lasts: int,
+    duration_row: int,
+    tiered: bool,
     followed: bool,
     asked: bool,
     completions: int = 1,
     bounded: bool = False,
-) -> State:
+) -> Tables:
     """The state before the first event. What is never touched costs no memory.
 
     ``completions`` is how many a job may have: ends, tests that it outlives, nodes cleared.
     """
     jobs = given.shape[1]
     starts = completions * jobs
-    at = np.zeros(SCALARS, dtype=np.int64)
-    at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
-    at[LASTS], at[PREDICTED] = lasts, 0 if asked else jobs
-    rows = TURN + 1 if bounded else COUNT + 1 if lasts == EXPECTED else LIMIT + 1
+    state = fields.fresh(
+        State, free=processors, blocked=-1, ahead_job=-1, duration_row=duration_row,
+        predicted=0 if asked else jobs, tiered=tiered,
+    )  # fmt: skip
+    rows = TURN + 1 if bounded else COUNT + 1 if duration_row == EXPECTED else LIMIT + 1
     fate = np.zeros((rows, jobs), dtype=np.int64)
     fate[START] = fate[END] = -1
     fate[REASON] = WAITS
     others = 0 if same else jobs
-    return State(
-        at,
+    return Tables(
+        state,
         given,
         fate,
         np.empty((2, jobs), dtype=np.int64),

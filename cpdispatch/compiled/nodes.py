@@ -9,55 +9,33 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
-    AHEAD_JOB,
-    AHEAD_ROOMS,
     BACKFILLED,
-    BLOCKED,
     BY_SERIAL,
-    CHANGES,
-    COMPARED,
-    COMPARISONS,
     COUNT,
     DUE,
     DUE_OF,
-    ENTRIES,
     EXPECTED,
     FIRST,
-    FIRST_SIZE,
-    HEAD,
     IN_TURN,
     JOB,
-    KEEPS,
     KIND,
     LIMIT,
-    LONG,
     NEED,
-    NEXT,
-    NOW,
-    PATIENCE,
-    RESERVED,
-    RUNNING,
     RUNTIME,
-    SEEN,
-    SERIAL,
-    SHADOW,
     SHAPE,
-    SOONER,
     START,
     UNITS,
     WANTS,
     WHO,
-    WIDE_ONES,
+    Rule,
+    State,
 )
 from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin_until, lasts, leave, place_of, run_until
 from cpdispatch.compiled.test_runs import (
     BEGAN,
-    COST,
-    LENGTH,
     MOVED,
     TESTING,
-    WAY,
     Trials,
     choose,
     due_of,
@@ -201,7 +179,7 @@ def waits_no_more(nodes: Nodes, kind: int) -> None:
 
 @kernel
 def take_anew(
-    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, trials: Any,
+    state: State, given: IntArray, fate: IntArray, caution: Any, nodes: Nodes, trials: Any,
     queue: IntArray, size: int,
 ) -> None:  # fmt: skip
     """Note anew how long the waiting jobs of a queue take from now on."""
@@ -209,22 +187,22 @@ def take_anew(
     for k in range(size):
         job = queue[WHO, k]
         if fate[START, job] < 0:
-            kind, duration = given[KIND, job], due_of(at, fate, care, trials, job) - at[NOW]
+            kind, duration = given[KIND, job], due_of(state, fate, caution, trials, job) - state.now
             queue[WANTS, k] = wanted(kind, max(duration, 1))
             kinds[_LEAST, kind] = min(kinds[_LEAST, kind], max(duration, 1))
 
 
 @inlined
 def give_back(
-    at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
+    state: State, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
 ) -> None:
     """Give back (sign 1) or take (sign -1) what a job holds."""
     free, node, units, log = nodes.free, nodes.node, nodes.units, nodes.log
     ask, pool = nodes.asks[given[SHAPE, job]], nodes.pool
     low = fate[FIRST, job]
     for e in range(low, low + fate[COUNT, job]):
-        log[at[CHANGES] & (_LOG - 1)] = node[e]
-        at[CHANGES] += 1
+        log[state.node_changes & (_LOG - 1)] = node[e]
+        state.node_changes += 1
         for r in range(ask.shape[0]):
             free[node[e], r] += sign * units[e] * ask[r]
     for r in range(ask.shape[0]):
@@ -233,11 +211,11 @@ def give_back(
 
 @kernel
 def _count_rooms(
-    at: IntArray, free: IntArray, row: IntArray, rooms: IntArray, known: IntArray, log: IntArray,
+    state: State, free: IntArray, row: IntArray, rooms: IntArray, known: IntArray, log: IntArray,
     ask: IntArray, most: int, shape: int,
 ) -> None:  # fmt: skip
     """Count how many units of a shape fit what is free: only nodes that changed are looked at."""
-    total, changes, since = rooms[shape], at[CHANGES], known[shape]
+    total, changes, since = rooms[shape], state.node_changes, known[shape]
     if since < 0 or changes - since > min(_LOG, row.shape[0]):
         total = 0
         for node in range(row.shape[0]):
@@ -253,11 +231,11 @@ def _count_rooms(
 
 
 @inlined
-def rooms_of(at: IntArray, nodes: Nodes, shape: int) -> int:
+def rooms_of(state: State, nodes: Nodes, shape: int) -> int:
     """How many units of a shape fit what is free."""
-    if nodes.known[shape] != at[CHANGES]:
+    if nodes.known[shape] != state.node_changes:
         _count_rooms(
-            at, nodes.free, nodes.room[shape], nodes.rooms, nodes.known, nodes.log,
+            state, nodes.free, nodes.room[shape], nodes.rooms, nodes.known, nodes.log,
             nodes.asks[shape], nodes.most[shape], shape,
         )  # fmt: skip
     return int(nodes.rooms[shape])
@@ -265,11 +243,11 @@ def rooms_of(at: IntArray, nodes: Nodes, shape: int) -> int:
 
 @inlined
 def _look_ahead(
-    at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
+    state: State, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
 ) -> None:
     """Give back or take what a job holds of the capacity at the shadow time."""
     ahead, row, node, units = nodes.ahead, nodes.ahead_room, nodes.node, nodes.units
-    shape = given[SHAPE, at[AHEAD_JOB]]
+    shape = given[SHAPE, state.ahead_job]
     asks, wanted, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
     low = fate[FIRST, job]
     for r in range(asks.shape[1]):
@@ -278,51 +256,51 @@ def _look_ahead(
         for r in range(asks.shape[1]):
             ahead[node[e], r] += sign * units[e] * asks[given[SHAPE, job], r]
         here = room(ahead, node[e], wanted, most)
-        at[AHEAD_ROOMS] += here - row[node[e]]
+        state.ahead_rooms += here - row[node[e]]
         row[node[e]] = here
 
 
 @inlined
-def end(at: IntArray, fate: IntArray, given: IntArray, nodes: Nodes, job: int) -> None:
+def end(state: State, fate: IntArray, given: IntArray, nodes: Nodes, job: int) -> None:
     """Give back what a job that has ended held."""
-    give_back(at, fate, given, nodes, job, 1)
-    if at[AHEAD_JOB] >= 0 and fate[DUE_OF, job] >= at[SHADOW]:
-        at[SOONER] = 1
-        if fate[DUE_OF, job] > at[SHADOW]:
-            _look_ahead(at, fate, given, nodes, job, 1)
+    give_back(state, fate, given, nodes, job, 1)
+    if state.ahead_job >= 0 and fate[DUE_OF, job] >= state.shadow_time:
+        state.shadow_may_be_sooner = True
+        if fate[DUE_OF, job] > state.shadow_time:
+            _look_ahead(state, fate, given, nodes, job, 1)
 
 
 @inlined
 def lend(
-    at: IntArray, fate: IntArray, given: IntArray, run: IntArray, nodes: Nodes, ended: int,
+    state: State, fate: IntArray, given: IntArray, run: IntArray, nodes: Nodes, ended: int,
     sign: int,
 ) -> None:  # fmt: skip
     """Count the jobs that end now as ended, for one dispatch."""
     for k in range(ended):
-        give_back(at, fate, given, nodes, run[JOB, k], sign)
+        give_back(state, fate, given, nodes, run[JOB, k], sign)
 
 
 @inlined
-def job_fits(at: IntArray, given: IntArray, nodes: Nodes, job: int) -> bool:
+def job_fits(state: State, given: IntArray, nodes: Nodes, job: int) -> bool:
     """Whether a job fits what is free."""
     return given[NEED, job] <= nodes.pool[0] and bool(
-        rooms_of(at, nodes, given[SHAPE, job]) >= given[UNITS, job]
+        rooms_of(state, nodes, given[SHAPE, job]) >= given[UNITS, job]
     )
 
 
 @inlined
 def leaves_room(
-    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, pool: IntArray,
+    state: State, given: IntArray, fate: IntArray, caution: Any, nodes: Nodes, pool: IntArray,
     job: int,
 ) -> bool:  # fmt: skip
     """Whether a job leaves free what it has to, where so much is free of the whole system."""
-    if care is None:
+    if caution is None:
         return True
-    if not care[KEEPS]:
+    if not caution.keeps_free:
         return True
     ask, units = nodes.asks[given[SHAPE, job]], given[UNITS, job]
-    has_to = fate[EXPECTED, job] > care[LONG]
-    has_to = has_to and not is_late(given, job, at[NOW], care[PATIENCE], care[WIDE_ONES])
+    has_to = fate[EXPECTED, job] > caution.long_s
+    has_to = has_to and not is_late(given, job, state.now, caution.patience)
     enough = True
     for r in range(ask.shape[0]):
         has_to = has_to and units * ask[r] <= nodes.most_beside[r]
@@ -332,24 +310,24 @@ def leaves_room(
 
 @inlined
 def settle(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, nodes: Any, trials: Any,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, nodes: Any, trials: Any,
     serial: int,
 ) -> None:  # fmt: skip
     """Take the jobs that have just started, from a serial number on, to end as requested.
 
     Tests end after their length.
     """
-    for number in range(serial, at[SERIAL]):
+    for number in range(serial, state.next_serial):
         job = run[BY_SERIAL, number]
         if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
             if trials.of[TESTING, job]:
                 continue
         before, due = fate[DUE_OF, job], fate[START, job] + fate[LIMIT, job]
         if due > before:
-            leave(run, at[RUNNING], place_of(run, at[RUNNING], job, before))
-            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], due)
-            if nodes is not None and at[AHEAD_JOB] >= 0 and before <= at[SHADOW] < due:
-                _look_ahead(at, fate, given, nodes, job, -1)
+            leave(run, state.running, place_of(run, state.running, job, before))
+            run_until(run, fate, state.running - 1, job, given[NEED, job], due)
+            if nodes is not None and state.ahead_job >= 0 and before <= state.shadow_time < due:
+                _look_ahead(state, fate, given, nodes, job, -1)
 
 
 @kernel
@@ -369,11 +347,11 @@ def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray
 
 @inlined
 def _put(
-    at: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, outlives: bool, job: int,
+    state: State, given: IntArray, fate: IntArray, nodes: Nodes, outlives: bool, job: int,
     best_fit: bool,
 ) -> None:  # fmt: skip
     """Take nodes for a job that fits ``free``, or if it outlives the shadow time ``both``."""
-    low, shape, units = at[ENTRIES], given[SHAPE, job], given[UNITS, job]
+    low, shape, units = state.entries, given[SHAPE, job], given[UNITS, job]
     node, many = nodes.node[low:], nodes.units[low:]
     if outlives or best_fit:
         usable = nodes.both if outlives else nodes.free
@@ -381,7 +359,7 @@ def _put(
     else:
         count = first_fit(nodes.room[shape], units, node, many)
     fate[FIRST, job], fate[COUNT, job] = low, count
-    at[ENTRIES] = low + count
+    state.entries = low + count
 
 
 @inlined
@@ -401,86 +379,86 @@ def _is_home_free(
 
 @kernel
 def begin_on(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
     trials: Any, outlives: bool, job: int, reason: int, best_fit: bool, testing: bool,
 ) -> None:  # fmt: skip
     """Start a job, or its test, that fits ``free``, or if it outlives the shadow time ``both``.
 
     One that has just been stopped goes on where it is, if it can go on there.
     """
-    since, due = at[NOW], at[NOW] + lasts(at, fate, care, job)
+    since, due = state.now, state.now + lasts(state, fate, caution, job)
     stays = False
     if trials is not None:
         usable = nodes.both if outlives else nodes.free
         stays = _is_home_free(usable, given, fate, nodes, trials, job)
         if stays:
             since = trials.of[BEGAN, job]
-            due = max(since + lasts(at, fate, care, job), at[NOW] + 1)
+            due = max(since + lasts(state, fate, caution, job), state.now + 1)
         elif testing:
-            due = at[NOW] + trials.rule[LENGTH] + trials.rule[COST]
+            due = state.now + trials.state.length_s + trials.state.restart_cost_s
         elif trials.of[BEGAN, job] >= 0:
             trials.of[MOVED, job] = 1
     if not stays:
-        _put(at, given, fate, nodes, outlives, job, best_fit)
+        _put(state, given, fate, nodes, outlives, job, best_fit)
     waits_no_more(nodes, given[KIND, job])
-    give_back(at, fate, given, nodes, job, -1)
-    if at[AHEAD_JOB] >= 0 and due > at[SHADOW]:
-        _look_ahead(at, fate, given, nodes, job, -1)
+    give_back(state, fate, given, nodes, job, -1)
+    if state.ahead_job >= 0 and due > state.shadow_time:
+        _look_ahead(state, fate, given, nodes, job, -1)
     end = since + given[RUNTIME, job]
     if trials is None:
-        begin_until(at, given, fate, run, job, reason, due, end)
+        begin_until(state, given, fate, run, job, reason, due, end)
     elif testing:
-        test(at, given, fate, run, trials, job, reason)
+        test(state, given, fate, run, trials, job, reason)
     else:
-        begin_until(at, given, fate, run, job, reason, due, end)
+        begin_until(state, given, fate, run, job, reason, due, end)
 
 
 @inlined
 def start_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, first: IntArray,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, first: IntArray,
     nodes: Nodes, trials: Any, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
-    while at[HEAD] < at[FIRST_SIZE]:
-        job = first[WHO, at[HEAD]]
+    while state.primary.head < state.primary.tail:
+        job = first[WHO, state.primary.head]
         if fate[START, job] < 0:
             testing = is_tested_in_turn(trials, job)
             if not starts_in_turn(
-                at, given, fate, run, care, nodes, trials, job, best_fit, testing
+                state, given, fate, run, caution, nodes, trials, job, best_fit, testing
             ):
                 break
-        at[HEAD] += 1
+        state.primary.head += 1
 
 
 @inlined
 def starts_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
     trials: Any, job: int, best_fit: bool, testing: bool,
 ) -> bool:  # fmt: skip
     """Start a job whose turn it is, or its test, if it fits; whether it does."""
-    fits = job_fits(at, given, nodes, job)
+    fits = job_fits(state, given, nodes, job)
     if fits and not testing:
-        fits = leaves_room(at, given, fate, care, nodes, nodes.pool, job)
+        fits = leaves_room(state, given, fate, caution, nodes, nodes.pool, job)
     if fits:
         begin_on(
-            at, given, fate, run, care, nodes, trials, False, job, IN_TURN, best_fit, testing
+            state, given, fate, run, caution, nodes, trials, False, job, IN_TURN, best_fit, testing
         )  # fmt: skip
-        at[BLOCKED] = -1
+        state.blocked = -1
     return bool(fits)
 
 
 @inlined
 def _fits_ahead(
-    at: IntArray, given: IntArray, fate: IntArray, care: Any, nodes: Nodes, job: int
+    state: State, given: IntArray, fate: IntArray, caution: Any, nodes: Nodes, job: int
 ) -> bool:
     """Whether the job that is blocked may start at the shadow time."""
-    fits = at[AHEAD_ROOMS] >= given[UNITS, job]
-    return bool(fits) and leaves_room(at, given, fate, care, nodes, nodes.ahead_pool, job)
+    fits = state.ahead_rooms >= given[UNITS, job]
+    return bool(fits) and leaves_room(state, given, fate, caution, nodes, nodes.ahead_pool, job)
 
 
 @kernel
 def _reserve(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
     ended: int,
 ) -> None:  # fmt: skip
     """Bring the shadow time of the job that is blocked up to date.
@@ -489,36 +467,36 @@ def _reserve(
     dispatch, and the time is moved from where it was: back only if something was given back by
     a job that was expected to end then or later.
     """
-    at[RESERVED], at[COMPARED] = 1, 0
-    job = at[BLOCKED]
-    if at[AHEAD_JOB] != job:
+    state.shadow_time_known, state.both_known = True, False
+    job = state.blocked
+    if state.ahead_job != job:
         shape = given[SHAPE, job]
-        at[AHEAD_JOB], at[SHADOW], at[SOONER] = job, at[NOW], 0
-        at[AHEAD_ROOMS] = rooms_of(at, nodes, shape)
+        state.ahead_job, state.shadow_time, state.shadow_may_be_sooner = job, state.now, False
+        state.ahead_rooms = rooms_of(state, nodes, shape)
         for node in range(nodes.free.shape[0]):
             nodes.ahead_room[node] = nodes.room[shape, node]
             for r in range(nodes.free.shape[1]):
                 nodes.ahead[node, r] = nodes.free[node, r]
         for r in range(nodes.pool.shape[0]):
             nodes.ahead_pool[r] = nodes.pool[r]
-    k = int(np.searchsorted(run[DUE, : at[RUNNING]], at[SHADOW], side="right"))
-    while not _fits_ahead(at, given, fate, care, nodes, job) and k < at[RUNNING]:
-        at[SHADOW], at[SOONER] = run[DUE, k], 0
-        while k < at[RUNNING] and run[DUE, k] == at[SHADOW]:
-            _look_ahead(at, fate, given, nodes, run[JOB, k], 1)
+    k = int(np.searchsorted(run[DUE, : state.running], state.shadow_time, side="right"))
+    while not _fits_ahead(state, given, fate, caution, nodes, job) and k < state.running:
+        state.shadow_time, state.shadow_may_be_sooner = run[DUE, k], False
+        while k < state.running and run[DUE, k] == state.shadow_time:
+            _look_ahead(state, fate, given, nodes, run[JOB, k], 1)
             k += 1
-    while at[SOONER] and k > ended:
+    while state.shadow_may_be_sooner and k > ended:
         due, last = run[DUE, k - 1], k
         fits = True
         while fits and k > ended and run[DUE, k - 1] == due:
             k -= 1
-            _look_ahead(at, fate, given, nodes, run[JOB, k], -1)
-            fits = _fits_ahead(at, given, fate, care, nodes, job)
+            _look_ahead(state, fate, given, nodes, run[JOB, k], -1)
+            fits = _fits_ahead(state, given, fate, caution, nodes, job)
         if not fits:
-            at[SHADOW], at[SOONER] = due, 0
+            state.shadow_time, state.shadow_may_be_sooner = due, False
             for back in range(k, last):
-                _look_ahead(at, fate, given, nodes, run[JOB, back], 1)
-    at[SOONER] = 0
+                _look_ahead(state, fate, given, nodes, run[JOB, back], 1)
+    state.shadow_may_be_sooner = False
 
 
 @inlined
@@ -531,17 +509,17 @@ def _compare_on(
 
 
 @kernel
-def _compare(at: IntArray, given: IntArray, nodes: Nodes, best_fit: bool) -> None:
+def _compare(state: State, given: IntArray, nodes: Nodes, best_fit: bool) -> None:
     """What is free both now and beside the job that is blocked, once that starts."""
     free, ahead, both, row = nodes.free, nodes.ahead, nodes.both, nodes.ahead_room
-    ask, units = nodes.asks[given[SHAPE, at[BLOCKED]]], given[UNITS, at[BLOCKED]]
+    ask, units = nodes.asks[given[SHAPE, state.blocked]], given[UNITS, state.blocked]
     kept, pool, some, common = nodes.kept, nodes.both_pool, nodes.some, nodes.common
     node, many = np.empty_like(row), np.empty_like(row)
     if best_fit:
         count = place(ahead, nodes.capacity, ask, units, best_fit, node, many)
     else:
         count = first_fit(row, units, node, many)
-    at[COMPARISONS] += 1
+    state.both_changes += 1
     kept[:] = 0
     for k in range(count):
         kept[node[k]] = many[k]
@@ -567,24 +545,24 @@ def _count_beside(both: IntArray, some: IntArray, ask: IntArray, most: int) -> i
 
 @inlined
 def _fits_both(
-    at: IntArray, given: IntArray, nodes: Nodes, shape: int, units: int, best_fit: bool
+    state: State, given: IntArray, nodes: Nodes, shape: int, units: int, best_fit: bool
 ) -> bool:
     """Whether a job that outlives the shadow time fits beside the reserved one."""
-    if not at[COMPARED]:
-        at[COMPARED] = 1
-        _compare(at, given, nodes, best_fit)
+    if not state.both_known:
+        state.both_known = True
+        _compare(state, given, nodes, best_fit)
     beside, ask = nodes.beside, nodes.asks[shape]
-    if beside[1, shape] != at[COMPARISONS]:
+    if beside[1, shape] != state.both_changes:
         if not pool_has(nodes.both_pool, ask, units):
             return False
         beside[0, shape] = _count_beside(nodes.both, nodes.some, ask, nodes.most[shape])
-        beside[1, shape] = at[COMPARISONS]
+        beside[1, shape] = state.both_changes
     return bool(beside[0, shape] >= units)
 
 
 @kernel
 def _open_kinds(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
     ended: int, best_fit: bool,
 ) -> int:  # fmt: skip
     """How long a job of each kind may take to start; of how many kinds one may.
@@ -601,16 +579,16 @@ def _open_kinds(
         if kinds[_WAITING, kind] == 0:
             continue
         shape, units = kinds[0, kind], kinds[1, kind]
-        if known[shape] != at[CHANGES]:
+        if known[shape] != state.node_changes:
             if units * nodes.asks[shape, 0] > pool[0]:
                 continue
-            rooms_of(at, nodes, shape)
+            rooms_of(state, nodes, shape)
         if rooms[shape] < units:
             continue
-        if not at[RESERVED]:
-            _reserve(at, given, fate, run, care, nodes, ended)
-        longest = at[SHADOW] - at[NOW]
-        if _fits_both(at, given, nodes, shape, units, best_fit):
+        if not state.shadow_time_known:
+            _reserve(state, given, fate, run, caution, nodes, ended)
+        longest = state.shadow_time - state.now
+        if _fits_both(state, given, nodes, shape, units, best_fit):
             longest = _ENDLESS
         if longest >= kinds[_LEAST, kind]:
             kinds[_LONGEST, kind] = min(longest, _ENDLESS - 1)
@@ -643,39 +621,40 @@ def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
 
 @kernel
 def _start_beside(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, nodes: Nodes,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
     trials: Any, job: int, ended: int, best_fit: bool, testing: bool,
 ) -> None:  # fmt: skip
     """Start a job, or its test, that fits now if it does not delay the one that is blocked."""
     shape, units = given[SHAPE, job], given[UNITS, job]
-    if rooms_of(at, nodes, shape) < units:
+    if rooms_of(state, nodes, shape) < units:
         return
-    if not testing and not leaves_room(at, given, fate, care, nodes, nodes.pool, job):
+    if not testing and not leaves_room(state, given, fate, caution, nodes, nodes.pool, job):
         return
-    if not at[RESERVED]:
-        _reserve(at, given, fate, run, care, nodes, ended)
-    due = at[NOW] + lasts(at, fate, care, job)
+    if not state.shadow_time_known:
+        _reserve(state, given, fate, run, caution, nodes, ended)
+    due = state.now + lasts(state, fate, caution, job)
     if trials is not None:
         if testing:
-            due = at[NOW] + trials.rule[LENGTH] + trials.rule[COST]
+            due = state.now + trials.state.length_s + trials.state.restart_cost_s
         elif _is_home_free(nodes.free, given, fate, nodes, trials, job):
-            due = due_of(at, fate, care, trials, job)
-    outlives = due > at[SHADOW]
-    if outlives and not _fits_both(at, given, nodes, shape, units, best_fit):
+            due = due_of(state, fate, caution, trials, job)
+    outlives = due > state.shadow_time
+    if outlives and not _fits_both(state, given, nodes, shape, units, best_fit):
         return
     begin_on(
-        at, given, fate, run, care, nodes, trials, outlives, job, BACKFILLED, best_fit, testing
+        state, given, fate, run, caution, nodes, trials, outlives, job, BACKFILLED, best_fit,
+        testing
     )  # fmt: skip
-    if at[COMPARED]:
-        at[COMPARISONS] += 1
-        ask = nodes.asks[given[SHAPE, at[BLOCKED]]]
-        for e in range(fate[FIRST, job], at[ENTRIES]):
+    if state.both_known:
+        state.both_changes += 1
+        ask = nodes.asks[given[SHAPE, state.blocked]]
+        for e in range(fate[FIRST, job], state.entries):
             _compare_on(nodes.free, nodes.ahead, nodes.both, ask, nodes.kept, nodes.node[e])
 
 
 @kernel
 def backfill(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, queue: IntArray,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, queue: IntArray,
     nodes: Nodes, low: int, size: int, blocked: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
@@ -683,36 +662,39 @@ def backfill(
     While nothing has ended or started since the last dispatch and the same job is blocked, those
     that could not start then cannot now: a single one submitted since is looked at alone.
     """
-    if at[BLOCKED] == blocked and ended == 0:
-        if at[NEXT] == at[SEEN] + 1:
-            if fate[START, at[SEEN]] < 0:  # else it is behind a gate
+    if state.blocked == blocked and ended == 0:
+        if state.submitted == state.submitted_before + 1:
+            if fate[START, state.submitted_before] < 0:  # else it is behind a gate
                 _start_beside(
-                    at, given, fate, run, care, nodes, None, at[SEEN], ended, best_fit, False
+                    state, given, fate, run, caution, nodes, None, state.submitted_before, ended,
+                    best_fit, False
                 )  # fmt: skip
             return
     else:
-        at[BLOCKED], at[RESERVED] = blocked, 0
-    _backfill_all(at, given, fate, run, care, queue, nodes, None, low, size, ended, best_fit)
+        state.blocked, state.shadow_time_known = blocked, False
+    _backfill_all(state, given, fate, run, caution, queue, nodes, None, low, size, ended, best_fit)
 
 
 @kernel
 def _backfill_all(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, queue: IntArray,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, queue: IntArray,
     nodes: Nodes, trials: Any, low: int, size: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Go through the kinds of jobs that have room as long as there are some."""
     kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
     longest[:] = 0
-    left, k = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit), low
+    left, k = _open_kinds(state, given, fate, run, caution, nodes, ended, best_fit), low
     while left > 0:
         k = _next(queue, longest, k, size)
         if k == size:
             _note_least(queue, kinds, low, size)
             return
         job = queue[WHO, k]
-        if fate[START, job] < 0 and job != at[BLOCKED]:
-            _start_beside(at, given, fate, run, care, nodes, trials, job, ended, best_fit, False)
-            left = _open_kinds(at, given, fate, run, care, nodes, ended, best_fit)
+        if fate[START, job] < 0 and job != state.blocked:
+            _start_beside(
+                state, given, fate, run, caution, nodes, trials, job, ended, best_fit, False
+            )
+            left = _open_kinds(state, given, fate, run, caution, nodes, ended, best_fit)
         if fate[START, job] >= 0:
             queue[WANTS, k] |= _ENDLESS
         k += 1
@@ -720,35 +702,37 @@ def _backfill_all(
 
 @kernel
 def backfill_and_test(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Trials,
     first: IntArray, queue: IntArray, nodes: Nodes, low: int, size: int, blocked: int,
-    best_fit: bool, rule: IntArray,
+    best_fit: bool, rule: Rule,
 ) -> None:  # fmt: skip
     """Backfill, and test jobs where they do not delay the one that is blocked.
 
     A single job that has been submitted is looked at alone where `backfill` does so, if besides no
     test is expected to end at another time.
     """
-    changed = expect_ends(at, given, fate, run, care, trials, rule, blocked)
+    changed = expect_ends(state, given, fate, run, caution, trials, rule, blocked)
     alone = -1
-    if changed or at[BLOCKED] != blocked:
-        at[BLOCKED], at[RESERVED], at[AHEAD_JOB] = blocked, 0, -1
-    elif at[NEXT] == at[SEEN] + 1:
-        alone = at[SEEN]
-    for testing in (trials.rule[WAY] != LEFT, trials.rule[WAY] == LEFT):
+    if changed or state.blocked != blocked:
+        state.blocked, state.shadow_time_known, state.ahead_job = blocked, False, -1
+    elif state.submitted == state.submitted_before + 1:
+        alone = state.submitted_before
+    for testing in (trials.state.way != LEFT, trials.state.way == LEFT):
         if alone >= 0:
-            if testing and not may_be_tested(at, given, fate, trials, alone, rule):
+            if testing and not may_be_tested(state, given, fate, trials, alone, rule):
                 continue
             if fate[START, alone] < 0:
                 _start_beside(
-                    at, given, fate, run, care, nodes, trials, alone, 0, best_fit, testing
+                    state, given, fate, run, caution, nodes, trials, alone, 0, best_fit, testing
                 )  # fmt: skip
         elif testing:
             room = nodes.pool[0]
-            for k in range(choose(at, given, fate, first, nodes, trials, blocked, room, rule)):
+            for k in range(choose(state, given, fate, first, nodes, trials, blocked, room, rule)):
                 job = trials.chosen[k]
-                _start_beside(at, given, fate, run, care, nodes, trials, job, 0, best_fit, True)
+                _start_beside(
+                    state, given, fate, run, caution, nodes, trials, job, 0, best_fit, True
+                )
         else:
             _backfill_all(
-                at, given, fate, run, care, queue, nodes, trials, low, size, 0, best_fit
+                state, given, fate, run, caution, queue, nodes, trials, low, size, 0, best_fit
             )  # fmt: skip

@@ -8,37 +8,21 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BACKFILLED,
-    BLOCKED,
     DUE,
     EXPECTED,
-    FIRST_SIZE,
-    FREE,
-    HEAD,
     HELD,
     IN_TURN,
-    KEEPS,
-    LONG,
     NEED,
     NEVER,
-    NEXT,
-    NOW,
-    PATIENCE,
-    RUNNING,
-    SEEN,
-    SERIAL,
-    SPARE,
     START,
-    TOTAL,
     WANTS,
     WHO,
-    WIDE_ONES,
+    Rule,
+    State,
 )
 from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin
 from cpdispatch.compiled.test_runs import (
-    COST,
-    LENGTH,
-    WAY,
     Trials,
     choose,
     due_of,
@@ -52,63 +36,63 @@ from cpdispatch.heuristics.kernels import LEFT
 
 
 @inlined
-def _leaves(at: IntArray, given: IntArray, fate: IntArray, care: Any, job: int) -> int:
+def _leaves(state: State, given: IntArray, fate: IntArray, caution: Any, job: int) -> int:
     """How many processors of a pool a job leaves free when it starts."""
-    if care is None:
+    if caution is None:
         return 0
-    if not care[KEEPS]:
+    if not caution.keeps_free:
         return 0
-    short = fate[EXPECTED, job] <= care[LONG]
-    late = is_late(given, job, at[NOW], care[PATIENCE], care[WIDE_ONES])
-    wide = given[NEED, job] + care[SPARE] > care[TOTAL]
-    return 0 if short or late or wide else care[SPARE]
+    short = fate[EXPECTED, job] <= caution.long_s
+    late = is_late(given, job, state.now, caution.patience)
+    wide = given[NEED, job] + caution.spare > caution.total
+    return 0 if short or late or wide else caution.spare
 
 
 @inlined
 def start_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Any,
     first: IntArray, ending: int,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
-    while at[HEAD] < at[FIRST_SIZE]:
-        job = first[WHO, at[HEAD]]
+    while state.primary.head < state.primary.tail:
+        job = first[WHO, state.primary.head]
         if fate[START, job] < 0:
-            need, testing = first[WANTS, at[HEAD]], is_tested_in_turn(trials, job)
+            need, testing = first[WANTS, state.primary.head], is_tested_in_turn(trials, job)
             if not starts_in_turn(
-                at, given, fate, run, care, trials, job, need, ending, testing
+                state, given, fate, run, caution, trials, job, need, ending, testing
             ):  # fmt: skip
                 break
-        at[HEAD] += 1
+        state.primary.head += 1
 
 
 @inlined
 def starts_in_turn(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Any,
     job: int, need: int, ending: int, testing: bool,
 ) -> bool:  # fmt: skip
     """Start a job whose turn it is, or its test, if it fits; whether it does."""
     if not testing:
-        need += _leaves(at, given, fate, care, job)
-    if need > at[FREE] + ending:
+        need += _leaves(state, given, fate, caution, job)
+    if need > state.free + ending:
         return False
     if trials is None:
-        begin(at, given, fate, run, care, job, IN_TURN)
+        begin(state, given, fate, run, caution, job, IN_TURN)
     elif testing:
-        test(at, given, fate, run, trials, job, IN_TURN)
+        test(state, given, fate, run, trials, job, IN_TURN)
     else:
-        start(at, given, fate, run, care, trials, job, IN_TURN)
+        start(state, given, fate, run, caution, trials, job, IN_TURN)
     return True
 
 
 @inlined
 def _shadow(
-    at: IntArray, run: IntArray, ended: int, free: int, need: int, spare: int
+    state: State, run: IntArray, ended: int, free: int, need: int, spare: int
 ) -> tuple[int, int]:
     """When a job that does not fit beside what it leaves free will, and what is then left."""
     k = ended
-    while k < at[RUNNING]:
+    while k < state.running:
         due = run[DUE, k]
-        while k < at[RUNNING] and run[DUE, k] == due:
+        while k < state.running and run[DUE, k] == due:
             free += run[HELD, k]
             k += 1
         if free >= need + spare:
@@ -118,7 +102,7 @@ def _shadow(
 
 @inlined
 def backfill(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Any,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Any,
     queue: IntArray, size: int, blocked: int, ended: int, ending: int, shadow: int, extra: int,
 ) -> int:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
@@ -127,42 +111,42 @@ def backfill(
     then left. Returns what is left afterwards.
     """
     for k in range(size):
-        if at[FREE] + ending == 0:
+        if state.free + ending == 0:
             return extra
         need = queue[WANTS, k]
-        if need > at[FREE] + ending:
+        if need > state.free + ending:
             continue
         job = queue[WHO, k]
         if job == blocked or fate[START, job] >= 0:
             continue
-        if need + _leaves(at, given, fate, care, job) > at[FREE] + ending:
+        if need + _leaves(state, given, fate, caution, job) > state.free + ending:
             continue
         if shadow < 0:
-            wanted, spare = given[NEED, blocked], _leaves(at, given, fate, care, blocked)
-            shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
-        if due_of(at, fate, care, trials, job) > shadow:
+            wanted, spare = given[NEED, blocked], _leaves(state, given, fate, caution, blocked)
+            shadow, extra = _shadow(state, run, ended, state.free + ending, wanted, spare)
+        if due_of(state, fate, caution, trials, job) > shadow:
             if need > extra:
                 continue
             extra -= need
-        start(at, given, fate, run, care, trials, job, BACKFILLED)
+        start(state, given, fate, run, caution, trials, job, BACKFILLED)
     return extra
 
 
 @inlined
 def _delays(
-    at: IntArray, fate: IntArray, care: Any, trials: Trials, job: int, testing: bool, shadow: int
+    state: State, fate: IntArray, caution: Any, trials: Trials, job: int, testing: bool, shadow: int
 ) -> bool:
     """Whether a job, or its test, still runs when the one that is blocked is to start."""
     if testing:
-        return bool(at[NOW] + trials.rule[LENGTH] + trials.rule[COST] > shadow)
-    return due_of(at, fate, care, trials, job) > shadow
+        return bool(state.now + trials.state.length_s + trials.state.restart_cost_s > shadow)
+    return due_of(state, fate, caution, trials, job) > shadow
 
 
 @kernel
 def backfill_and_test(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, trials: Trials,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Trials,
     first: IntArray, queue: IntArray, size: int, blocked: int, ended: int, ending: int,
-    rule: IntArray, serial: int,
+    rule: Rule, serial: int,
 ) -> None:  # fmt: skip
     """Backfill, and test jobs where they do not delay the one that is blocked.
 
@@ -170,41 +154,41 @@ def backfill_and_test(
     is expected to end at another time, what could not start then cannot now: a single job submitted
     since is looked at alone. ``serial`` is how many jobs had started before this dispatch.
     """
-    if at[FREE] + ending == 0:
+    if state.free + ending == 0:
         return
     wanted = given[NEED, blocked]
-    changed = expect_ends(at, given, fate, run, care, trials, rule, blocked)
-    same = at[BLOCKED] == blocked and ended == 0 and at[SERIAL] == serial and not changed
-    alone = at[SEEN] if same and at[NEXT] == at[SEEN] + 1 else -1
-    at[BLOCKED] = blocked
-    if alone >= 0 and (fate[START, alone] >= 0 or given[NEED, alone] > at[FREE]):
+    changed = expect_ends(state, given, fate, run, caution, trials, rule, blocked)
+    same = state.blocked == blocked and ended == 0 and state.next_serial == serial and not changed
+    alone = state.submitted_before if same and state.submitted == state.submitted_before + 1 else -1
+    state.blocked = blocked
+    if alone >= 0 and (fate[START, alone] >= 0 or given[NEED, alone] > state.free):
         return
-    spare = _leaves(at, given, fate, care, blocked)
-    shadow, extra = _shadow(at, run, ended, at[FREE] + ending, wanted, spare)
-    for testing in (trials.rule[WAY] != LEFT, trials.rule[WAY] == LEFT):
+    spare = _leaves(state, given, fate, caution, blocked)
+    shadow, extra = _shadow(state, run, ended, state.free + ending, wanted, spare)
+    for testing in (trials.state.way != LEFT, trials.state.way == LEFT):
         count = 1
         if alone < 0 and not testing:
             extra = backfill(
-                at, given, fate, run, care, trials, queue, size, blocked, ended, ending, shadow,
-                extra,
+                state, given, fate, run, caution, trials, queue, size, blocked, ended, ending,
+                shadow, extra,
             )  # fmt: skip
             continue
         if alone < 0:
-            room = at[FREE] + ending
-            count = choose(at, given, fate, first, None, trials, blocked, room, rule)
-        elif testing and not may_be_tested(at, given, fate, trials, alone, rule):
+            room = state.free + ending
+            count = choose(state, given, fate, first, None, trials, blocked, room, rule)
+        elif testing and not may_be_tested(state, given, fate, trials, alone, rule):
             continue
         for k in range(count):
             job = trials.chosen[k] if alone < 0 else alone
             need = given[NEED, job]
-            leaves = 0 if testing else _leaves(at, given, fate, care, job)
-            if fate[START, job] >= 0 or need + leaves > at[FREE] + ending:
+            leaves = 0 if testing else _leaves(state, given, fate, caution, job)
+            if fate[START, job] >= 0 or need + leaves > state.free + ending:
                 continue
-            if _delays(at, fate, care, trials, job, testing, shadow):
+            if _delays(state, fate, caution, trials, job, testing, shadow):
                 if need > extra:
                     continue
                 extra -= need
             if testing:
-                test(at, given, fate, run, trials, job, BACKFILLED)
+                test(state, given, fate, run, trials, job, BACKFILLED)
             else:
-                start(at, given, fate, run, care, trials, job, BACKFILLED)
+                start(state, given, fate, run, caution, trials, job, BACKFILLED)

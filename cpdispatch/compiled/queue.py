@@ -12,26 +12,21 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
-    CURRENT,
     EXPECTED,
-    FIRST_SIZE,
-    HEAD,
-    LATE,
     NEED,
-    NEXT,
-    NONE_LATE,
-    NOW,
     PRIORITY,
-    QUEUED,
     REQUESTED,
     SHARE,
     START,
     SUBMIT,
     TIER,
-    TIERED,
     UPPER,
     WANTS,
     WHO,
+    Marks,
+    QueueRule,
+    State,
+    Threshold,
 )
 from cpdispatch.heuristics.policies import FIRST_KEY, NO_THRESHOLD, Policy, key_of, risk_of
 
@@ -40,10 +35,10 @@ _RISK, _PRIORITY = int(Policy.RISK), int(Policy.PRIORITY)
 
 @inlined
 def goes_before(
-    at: IntArray, given: IntArray, key: float, job: int, other_key: float, other: int
+    state: State, given: IntArray, key: float, job: int, other_key: float, other: int
 ) -> bool:
     """Whether a job comes before another in a queue: it is late, of a higher tier, by its key."""
-    if at[TIERED] and key != -np.inf and other_key != -np.inf:
+    if state.tiered and key != -np.inf and other_key != -np.inf:
         tier, other_tier = given[TIER, job], given[TIER, other]
         if tier != other_tier:
             return bool(tier > other_tier)
@@ -52,15 +47,15 @@ def goes_before(
 
 @inlined
 def insert(
-    at: IntArray, given: IntArray, queue: IntArray, keys: FloatArray, low: int, size: int,
+    state: State, given: IntArray, queue: IntArray, keys: FloatArray, low: int, size: int,
     key: float, job: int, need: int,
 ) -> None:  # fmt: skip
     """Put a job where it belongs."""
-    high, tiered = size, at[TIERED] != 0
+    high, tiered = size, state.tiered
     while low < high:
         middle = (low + high) // 2
         if tiered:  # else it is what `goes_before` says of jobs of one tier, sooner
-            before = goes_before(at, given, keys[middle], queue[WHO, middle], key, job)
+            before = goes_before(state, given, keys[middle], queue[WHO, middle], key, job)
         else:
             before = keys[middle] < key or (keys[middle] == key and queue[WHO, middle] < job)
         if before:
@@ -76,16 +71,16 @@ def insert(
 
 @inlined
 def key_under(
-    at: IntArray, given: IntArray, fate: IntArray, policy: int, weights: FloatArray, job: int,
+    state: State, given: IntArray, fate: IntArray, order: QueueRule, weights: FloatArray, job: int,
     own: Any,
 ) -> float:  # fmt: skip
     """Key of a job under a policy now."""
-    at[CURRENT] = job
-    if policy == _PRIORITY:
+    state.current_job = job
+    if order.policy == _PRIORITY:
         return -float(given[PRIORITY, job])
     expected, need = float(fate[EXPECTED, job]), float(max(given[NEED, job], 1))
     submit, requested = given[SUBMIT, job], given[REQUESTED, job]
-    key = key_of(policy, weights, at[NOW], submit, expected, need, requested, own)
+    key = key_of(order.policy, weights, state.now, submit, expected, need, requested, own)
     if np.isnan(key):
         raise ValueError("returned nan")
     return max(key, FIRST_KEY)
@@ -93,72 +88,72 @@ def key_under(
 
 @kernel
 def sort_anew(
-    at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    policy: int, weights: FloatArray, threshold_s: int, wide: int, own: Any, size_at: int,
+    state: State, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
+    marks: Marks, order: QueueRule, weights: FloatArray, own: Any,
 ) -> None:  # fmt: skip
     """Compute keys anew and sort."""
-    without_started(at, fate, queue, keys, size_at)
-    now, size = at[NOW], at[size_at]
+    without_started(fate, queue, keys, marks)
+    now, size = state.now, marks.tail
     for k in range(size):
         job = queue[WHO, k]
-        late = is_late(given, job, now, threshold_s, wide)
-        keys[k] = -np.inf if late else key_under(at, given, fate, policy, weights, job, own)
-    _sort(at, given, queue, keys, 0, size)
+        late = is_late(given, job, now, order.threshold)
+        keys[k] = -np.inf if late else key_under(state, given, fate, order, weights, job, own)
+    _sort(state, given, queue, keys, 0, size)
 
 
 @inlined
-def shortened(seconds: int, wide: int, share: int) -> int:
-    """A threshold for a job that asks for a share of the system, see `Starvation.shortened_s`."""
-    return seconds * (1000 - wide * share // 1000) // 1000
+def late_after(given: IntArray, job: int, threshold: Threshold) -> int:
+    """The time after which a job is late. Wide jobs are so sooner."""
+    shorter = 1000 - threshold.wide * given[SHARE, job] // 1000
+    return int(given[SUBMIT, job] + threshold.seconds * shorter // 1000)
 
 
 @inlined
-def is_late(given: IntArray, job: int, now: int, threshold_s: int, wide: int) -> bool:
+def is_late(given: IntArray, job: int, now: int, threshold: Threshold) -> bool:
     """Whether a job has passed a threshold."""
-    if threshold_s == NO_THRESHOLD:
+    if threshold.seconds == NO_THRESHOLD:
         return False
-    return bool(now - given[SUBMIT, job] > shortened(threshold_s, wide, given[SHARE, job]))
+    return bool(now > late_after(given, job, threshold))
 
 
 @kernel
 def let_late_ones_first_now(
-    at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    policy: int, weights: FloatArray, threshold_s: int, wide: int, own: Any, care: Any,
-    size_at: int,
+    state: State, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
+    marks: Marks, order: QueueRule, weights: FloatArray, own: Any, caution: Any,
 ) -> bool:  # fmt: skip
     """Move jobs that are late now to the front of a queue with lasting keys, others back.
 
     The threshold may have become longer. Returns whether any job has moved.
     """
-    low = at[HEAD] if size_at == FIRST_SIZE else 0
-    moved, size, now = False, at[size_at], at[NOW]
+    low = marks.head
+    moved, size, now = False, marks.tail, state.now
     for k in range(low, size):
         job = queue[WHO, k]
         if fate[START, job] >= 0:
             continue
-        late = is_late(given, job, now, threshold_s, wide)
+        late = is_late(given, job, now, order.threshold)
         if late != (keys[k] == -np.inf):
             moved = True
             keys[k] = -np.inf
             if not late:
-                keys[k] = lasting_key(at, given, fate, policy, weights, job, own, care)
+                keys[k] = lasting_key(state, given, fate, order, weights, job, own, caution)
         if not late:
-            due = given[SUBMIT, job] + shortened(threshold_s, wide, given[SHARE, job])
-            at[NONE_LATE] = min(at[NONE_LATE], due)
+            after = late_after(given, job, order.threshold)
+            state.none_late_until = min(state.none_late_until, after)
     if moved:
-        _sort(at, given, queue, keys, low, size)
+        _sort(state, given, queue, keys, low, size)
     return moved
 
 
 @inlined
 def lasting_key(
-    at: IntArray, given: IntArray, fate: IntArray, policy: int, weights: FloatArray, job: int,
-    own: Any, care: Any,
+    state: State, given: IntArray, fate: IntArray, order: QueueRule, weights: FloatArray, job: int,
+    own: Any, caution: Any,
 ) -> float:  # fmt: skip
     """Key of a job under a policy by which keys do not change."""
-    if care is not None and policy == _RISK:
+    if caution is not None and order.policy == _RISK:
         return _risk_under(given, fate, weights, job)
-    return key_under(at, given, fate, policy, weights, job, own)
+    return key_under(state, given, fate, order, weights, job, own)
 
 
 @inlined
@@ -169,15 +164,15 @@ def _risk_under(given: IntArray, fate: IntArray, weights: FloatArray, job: int) 
 
 @inlined
 def _sort(
-    at: IntArray, given: IntArray, queue: IntArray, keys: FloatArray, low: int, size: int
+    state: State, given: IntArray, queue: IntArray, keys: FloatArray, low: int, size: int
 ) -> None:
     """Sort what is between two places by insertion: the order hardly changes."""
-    tiered = at[TIERED] != 0
+    tiered = state.tiered
     for k in range(low + 1, size):
         job, need, key = queue[WHO, k], queue[WANTS, k], keys[k]
         i = k
         while i > low and (
-            goes_before(at, given, key, job, keys[i - 1], queue[WHO, i - 1])
+            goes_before(state, given, key, job, keys[i - 1], queue[WHO, i - 1])
             if tiered
             else keys[i - 1] > key or (keys[i - 1] == key and queue[WHO, i - 1] > job)
         ):
@@ -188,71 +183,71 @@ def _sort(
 
 
 @kernel
-def without_started(
-    at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_at: int
-) -> None:
+def without_started(fate: IntArray, queue: IntArray, keys: FloatArray, marks: Marks) -> None:
     """Close the gaps of the jobs that have started."""
     to = 0
-    for k in range(at[size_at]):
+    for k in range(marks.tail):
         job = queue[WHO, k]
         if fate[START, job] < 0:
             queue[WHO, to], queue[WANTS, to], keys[to] = job, queue[WANTS, k], keys[k]
             to += 1
-    at[size_at] = to
-    if size_at == FIRST_SIZE:
-        at[HEAD] = 0
+    marks.tail = to
+    marks.head = 0
 
 
 @inlined
-def tidy(at: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, size_at: int) -> None:
+def tidy(state: State, fate: IntArray, queue: IntArray, keys: FloatArray, marks: Marks) -> None:
     """Close the gaps once a fifth of a queue is gaps."""
-    if 4 * at[size_at] > 5 * at[QUEUED] + 128:
-        without_started(at, fate, queue, keys, size_at)
+    if 4 * marks.tail > 5 * state.queued + 128:
+        without_started(fate, queue, keys, marks)
 
 
 @kernel
 def let_late_ones_first(
-    at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
-    threshold_s: int,
+    state: State, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray,
+    marks: Marks, threshold_s: int,
 ) -> bool:  # fmt: skip
     """Move jobs that have passed the threshold to the front of a queue with lasting keys.
 
     Returns whether there were any.
     """
     moved = False
-    while at[LATE] < at[NEXT] and at[NOW] - given[SUBMIT, at[LATE]] > threshold_s:
-        job = at[LATE]
-        at[LATE] += 1
+    while (
+        marks.first_on_time < state.submitted
+        and state.now - given[SUBMIT, marks.first_on_time] > threshold_s
+    ):
+        job = marks.first_on_time
+        marks.first_on_time += 1
         if fate[START, job] >= 0:
             continue
-        k = at[HEAD]
+        k = marks.head
         while queue[WHO, k] != job:
             k += 1
-        size, wants = at[FIRST_SIZE] - 1, queue[WANTS, k]
+        size, wants = marks.tail - 1, queue[WANTS, k]
         for i in range(k, size):
             queue[WHO, i], queue[WANTS, i] = queue[WHO, i + 1], queue[WANTS, i + 1]
             keys[i] = keys[i + 1]
-        insert(at, given, queue, keys, at[HEAD], size, -np.inf, job, wants)
+        insert(state, given, queue, keys, marks.head, size, -np.inf, job, wants)
         moved = True
     return moved
 
 
 @inlined
 def enqueue(
-    at: IntArray, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, job: int,
-    policy: int, weights: FloatArray, changes: int, own: Any, size_at: int, wants: int, care: Any,
+    state: State, given: IntArray, fate: IntArray, queue: IntArray, keys: FloatArray, job: int,
+    wants: int, marks: Marks, order: QueueRule, weights: FloatArray, own: Any, caution: Any,
 ) -> None:  # fmt: skip
     """Put a job into a queue; keys that change are computed when they are needed.
 
     A job that was behind a gate may have passed the threshold there.
     """
-    size = at[size_at]
-    at[size_at] += 1
-    if changes:
+    size = marks.tail
+    marks.tail += 1
+    if order.changes:
         queue[WHO, size], queue[WANTS, size] = job, wants
     else:
-        key = lasting_key(at, given, fate, policy, weights, job, own, care)
-        if size_at == FIRST_SIZE and job < at[LATE]:
+        key = lasting_key(state, given, fate, order, weights, job, own, caution)
+        if job < marks.first_on_time:
             key = -np.inf
-        low = at[HEAD] if size_at == FIRST_SIZE else 0
-        insert(at, given, queue, keys, low, size, key, job, wants)
+        low = marks.head
+        insert(state, given, queue, keys, low, size, key, job, wants)

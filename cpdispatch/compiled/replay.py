@@ -13,11 +13,11 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compile import uncached
-from cpdispatch.compiled import layout, loop, test_runs
+from cpdispatch.compiled import fields, layout, loop, test_runs
 from cpdispatch.compiled import shadow as easy
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
-from cpdispatch.compiled.gates import PASSED, Claims, Gate, gate_of
+from cpdispatch.compiled.gates import Claims, Gate, gate_of
 from cpdispatch.compiled.memory import Memory, given
 from cpdispatch.compiled.nodes import Nodes, nodes_of
 from cpdispatch.compiled.test_runs import Trials, trials_of
@@ -158,11 +158,11 @@ class Replays:
         memory = self.walltime if expected_s is None else given(expected_s[self.rows])
         replay = Replay(self, dispatcher, memory)
         if upper_s is not None and replay.careful:
-            replay.state.fate[layout.UPPER] = upper_s[self.rows]
+            replay.tables.fate[layout.UPPER] = upper_s[self.rows]
         while replay.go(_EVENTS) != layout.OVER:
             pass
         start = np.full(len(self.workload), -1, dtype=np.int64)
-        start[self.rows] = replay.state.fate[layout.START]
+        start[self.rows] = replay.tables.fate[layout.START]
         return start
 
 
@@ -243,7 +243,7 @@ class Replay:
             dispatcher = Backfill(depth=layout.REJECT)
         self.dispatcher = dispatcher
         self.memory = memory
-        self._run_as = trigger == "event", CORRECTIONS[correction]
+        self._by_event, self._correction = trigger == "event", CORRECTIONS[correction]
         self.wide = 0 if bound is None else bound.wide
         self.in_turn_after = 0 if bound is None else bound.in_turn_after
         self.rule = self._rule()
@@ -252,23 +252,23 @@ class Replay:
         assert self.careful or Policy.RISK not in (
             dispatcher.primary.policy, dispatcher.secondary.policy
         ), "this order needs upper durations"  # fmt: skip
-        self.care = self._care()
+        self.caution = self._caution()
         total = prepared.system.total
         restartable = prepared.workload.table.restartable
         tests = dispatcher.test_s > 0 and bool(restartable.any())
-        self.state = layout.fresh(
+        self.tables = layout.fresh(
             prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
-            lasts=layout.LASTING[dispatcher.limits], followed=followed or bound is not None,
+            duration_row=layout.LASTING[dispatcher.limits], tiered=prepared.is_tiered,
+            followed=followed or bound is not None,
             asked=asked, completions=1 + tests * (1 + (restart_cost_s > 0)),
             bounded=bound is not None,
         )  # fmt: skip
-        self.state.at[layout.TIERED] = prepared.is_tiered
         self.shadow: easy.Shadow | None = None
         if bound is not None:
             prepared.bound_waits()
             self.shadow = easy.fresh(int(total[0]))
         if self.careful:
-            self.state.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
+            self.tables.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
         self.gate: Gate | None = None if prepared.claims is None else gate_of(prepared.claims)
         self.trials: Trials | None = None
         if tests:
@@ -289,29 +289,35 @@ class Replay:
             block = np.ascontiguousarray(prepared.workload.table.block[:, prepared.rows])
             self.deep = deep_of(sealed(block[:]), prepared.entries_max)
 
-    def _rule(self) -> IntArray:
-        """What kernels need of the dispatcher, see `layout.PRIMARY` and what follows it there."""
+    def _rule(self) -> layout.Rule:
+        """What kernels need of the dispatcher."""
         ours = self.dispatcher
-        first, second = ours.primary, ours.secondary
-        return np.array(
-            [
-                first.policy, first.changes, second.policy, second.changes, ours.one_order,
-                ours.threshold_s, min(ours.depth, layout.NEVER), ours.best_fit, *self._run_as,
-                ours.threshold_s if ours.late_first else NO_THRESHOLD, self.wide,
-                self.in_turn_after,
-            ],
-            dtype=np.int64,
+        rule = fields.fresh(
+            layout.Rule, one_queue=ours.one_order, depth=min(ours.depth, layout.NEVER),
+            best_fit=ours.best_fit, by_event=self._by_event, correction=self._correction,
+            in_turn_after=self.in_turn_after,
         )  # fmt: skip
+        secondary_s = ours.threshold_s if ours.late_first else NO_THRESHOLD
+        for queue, order, threshold_s in (
+            (rule.primary, ours.primary, ours.threshold_s),
+            (rule.secondary, ours.secondary, secondary_s),
+        ):
+            queue.policy, queue.changes = order.policy, order.changes
+            queue.threshold.seconds, queue.threshold.wide = threshold_s, self.wide
+        return rule
 
-    def _care(self) -> IntArray | None:
-        """What kernels need where jobs are not taken to last as expected, see `layout.USUAL`."""
+    def _caution(self) -> layout.Caution | None:
+        """What kernels need where jobs are not taken to last as expected."""
+        if not self.careful:
+            return None
         ours, total = self.dispatcher, int(self.prepared.system.total[0])
-        spare = int(ours.keep * total)
-        care = [
-            layout.LASTING[ours.limits], ours.strict_s, ours.keep > 0, ours.long_s,
-            ours.threshold_s, spare, total, self.wide,
-        ]  # fmt: skip
-        return np.array(care, dtype=np.int64) if self.careful else None
+        caution = fields.fresh(
+            layout.Caution, duration_row=layout.LASTING[ours.limits],
+            strict_after_s=ours.strict_s, keeps_free=ours.keep > 0, long_s=ours.long_s,
+            spare=int(ours.keep * total), total=total,
+        )  # fmt: skip
+        caution.patience.seconds, caution.patience.wide = ours.threshold_s, self.wide
+        return caution
 
     def predicted(self, expected_s: IntArray, upper_s: IntArray) -> None:
         """Go on with what the next jobs probably last, and probably do not run longer than.
@@ -321,12 +327,12 @@ class Replay:
         expected_s, upper_s : int64 array, shape (jobs,)
             Seconds, 1 at least.
         """
-        at, fate = self.state.at, self.state.fate
-        low, high = at[layout.NEXT], at[layout.NEXT] + len(expected_s)
+        state, fate = self.tables.state, self.tables.fate
+        low, high = state.submitted, state.submitted + len(expected_s)
         fate[layout.EXPECTED, low:high] = expected_s
         if self.careful:
             fate[layout.UPPER, low:high] = upper_s
-        at[layout.PREDICTED] = high
+        state.predicted = high
 
     def outlived(self, job: int, expected_s: int, upper_s: int, again_s: int) -> None:
         """Go on with what a job that has outlived its test lasts, see `predicted`.
@@ -334,9 +340,9 @@ class Replay:
         ``again_s`` is what it probably does not run longer than if it starts anew.
         """
         assert self.trials is not None
-        self.state.fate[layout.EXPECTED, job] = expected_s
+        self.tables.fate[layout.EXPECTED, job] = expected_s
         if self.careful:
-            self.state.fate[layout.UPPER, job] = upper_s
+            self.tables.fate[layout.UPPER, job] = upper_s
             self.trials.of[test_runs.UPPER_AGAIN, job] = again_s
 
     def go(self, events: int) -> int:
@@ -356,43 +362,43 @@ class Replay:
             with uncached(*loop.WITH_OWN):
                 return self._go(events)
         except Exception as error:
-            row = self.prepared.row(int(self.state.at[layout.CURRENT]))
+            row = self.prepared.row(int(self.tables.state.current_job))
             what = str(error) if str(error) == "returned nan" else f"raised {error!r}"
             job = int(self.prepared.workload.table.id[row])
             raise (first if first.own is not None else second).failed(job, what) from error
 
     def saved(self) -> dict[str, Any]:
         """What a checkpoint needs to go on: of each array the part that is in use."""
-        state, at = self.state, self.state.at
-        started = max(int(at[layout.SERIAL]), int(at[layout.RUNNING]), int(at[layout.PENDING]))
-        count, used = int(at[layout.DISPATCHES]), int(at[layout.ENTRIES])
+        tables, state = self.tables, self.tables.state
+        started = int(max(state.next_serial, state.running, state.pending))
+        primary, secondary = int(state.primary.tail), int(state.secondary.tail)
         parts: dict[str, Any] = {
-            "at": at,
-            "fate": state.fate[:, : at[layout.PREDICTED] if self.asked else at[layout.NEXT]],
-            "first": state.first[:, : at[layout.FIRST_SIZE]],
-            "first_key": state.first_key[: at[layout.FIRST_SIZE]],
-            "second": state.second[:, : at[layout.SECOND_SIZE]],
-            "second_key": state.second_key[: at[layout.SECOND_SIZE]],
-            "run": state.run[:, :started],
-            "times": state.times[:count],
-            "counts": state.counts[:, :count],
+            "state": state,
+            "fate": tables.fate[:, : state.predicted if self.asked else state.submitted],
+            "first": tables.first[:, :primary],
+            "first_key": tables.first_key[:primary],
+            "second": tables.second[:, :secondary],
+            "second_key": tables.second_key[:secondary],
+            "run": tables.run[:, :started],
+            "times": tables.times[: state.dispatches],
+            "counts": tables.counts[:, : state.dispatches],
             "memory": (self.memory.last, self.memory.before),
         }
         if self.nodes is not None:
-            nodes = self.nodes
+            nodes, used = self.nodes, int(state.entries)
             parts["nodes"] = (
                 nodes.free, nodes.pool, nodes.kinds, nodes.node[:used], nodes.units[:used]
             )  # fmt: skip
         if self.trials is not None:
-            parts["trials"] = (self.trials.rule, self.trials.of)
+            parts["trials"] = (self.trials.state, self.trials.of)
         if self.gate is not None:
-            gate, count = self.gate, int(at[layout.NEXT])
-            parts["gate"] = (
-                gate.left, gate.line, gate.after[:count], gate.waits, gate.tried,
-                gate.passed[: gate.book[PASSED]], gate.book,
+            gate = self.gate
+            parts["gate"] = gate.state, (
+                gate.left, gate.line, gate.after[: state.submitted], gate.waits, gate.tried,
+                gate.passed[: gate.state.passed],
             )  # fmt: skip
         if self.shadow is not None:
-            parts["shadow"] = self.shadow, self.rule, self.care
+            parts["shadow"] = self.shadow, self.rule, self.caution
         if self.deep is not None:
             _, first, many = self.deep.promise
             end = int((first + many)[many > 0].max(initial=0))
@@ -401,11 +407,12 @@ class Replay:
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on from what was saved."""
-        state = self.state
-        for name in ("at", "times", "first_key", "second_key"):
-            getattr(state, name)[: len(saved[name])] = saved[name]
+        tables, state = self.tables, self.tables.state
+        fields.assign(state, saved["state"])
+        for name in ("times", "first_key", "second_key"):
+            getattr(tables, name)[: len(saved[name])] = saved[name]
         for name in ("fate", "first", "second", "run", "counts"):
-            getattr(state, name)[:, : saved[name].shape[1]] = saved[name]
+            getattr(tables, name)[:, : saved[name].shape[1]] = saved[name]
         for mine, theirs in zip(
             (self.memory.last, self.memory.before), saved["memory"], strict=True
         ):
@@ -416,18 +423,21 @@ class Replay:
             for array, part in zip(arrays, saved["nodes"], strict=True):
                 array[: len(part)] = part
             # What is derived of them is computed anew.
-            state.at[[layout.BLOCKED, layout.AHEAD_JOB]] = -1
+            state.blocked = state.ahead_job = -1
         if self.trials is not None:
-            self.trials.rule[:], self.trials.of[:] = saved["trials"]
+            fields.assign(self.trials.state, saved["trials"][0])
+            self.trials.of[:] = saved["trials"][1]
             anew = test_runs.starts_anew(self.trials)
-            state.given[[[layout.REQUESTED], [layout.RUNTIME]], anew] += self.trials.rule[
-                test_runs.COST
-            ]
+            cost_s = self.trials.state.restart_cost_s
+            tables.given[[[layout.REQUESTED], [layout.RUNTIME]], anew] += cost_s
         if self.gate is not None:
-            for array, part in zip(self.gate[-len(saved["gate"]) :], saved["gate"], strict=True):
+            gate, (of_gate, parts) = self.gate, saved["gate"]
+            fields.assign(gate.state, of_gate)
+            of_jobs = (gate.left, gate.line, gate.after, gate.waits, gate.tried, gate.passed)
+            for array, part in zip(of_jobs, parts, strict=True):
                 array[..., : part.shape[-1]] = part
         if self.shadow is not None:
-            self.shadow, self.rule, self.care = saved["shadow"]
+            self.shadow, self.rule, self.caution = saved["shadow"]
         if self.deep is not None:
             deep = (self.deep.promise, self.deep.node, self.deep.units)
             for array, part in zip(deep, saved["deep"], strict=True):
@@ -438,12 +448,12 @@ class Replay:
         while True:
             why = int(
                 loop.go(
-                    *self.state, self.memory, self.rule, first.vector, second.vector, events,
-                    first.own, second.own, self.nodes, self.deep, self.care, self.trials,
+                    *self.tables, self.memory, self.rule, first.vector, second.vector, events,
+                    first.own, second.own, self.nodes, self.deep, self.caution, self.trials,
                     self.shadow, self.gate,
                 )
             )  # fmt: skip
             if why != layout.NO_ROOM:
                 return why
             assert self.shadow is not None
-            self.shadow = easy.grown(self.shadow, loop.queued_anew(self.state.at, self.gate))
+            self.shadow = easy.grown(self.shadow, loop.queued_anew(self.tables.state, self.gate))

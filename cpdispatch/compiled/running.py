@@ -8,32 +8,24 @@ from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined
 from cpdispatch.compiled.correction import corrected
 from cpdispatch.compiled.layout import (
-    AHEAD_JOB,
     BEFORE,
-    BLOCKED,
     BY_SERIAL,
     COMPLETED,
     DUE,
     DUE_OF,
     END,
     EXPECTED,
-    FREE,
     HEAP_END,
     HEAP_SERIAL,
     HELD,
     JOB,
-    LASTS,
     NEED,
-    NOW,
-    PENDING,
     REASON,
     REQUESTED,
-    RUNNING,
     RUNTIME,
-    SERIAL,
-    SHADOW,
     START,
     STEP,
+    State,
 )
 from cpdispatch.compiled.memory import Memory, remember
 
@@ -116,16 +108,16 @@ def pop(run: IntArray, size: int) -> int:
 
 @inlined
 def correct(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, correction: int
+    state: State, given: IntArray, fate: IntArray, run: IntArray, correction: int
 ) -> tuple[int, int]:
     """Correct expected ends that have passed.
 
     Returns how many jobs end now as expected, which a dispatch counts as ended, and their
     processors; they come first in ``run``.
     """
-    now = at[NOW]
+    now = state.now
     ended = ending = k = 0
-    while k < at[RUNNING] and run[DUE, k] <= now:
+    while k < state.running and run[DUE, k] <= now:
         job, due = run[JOB, k], run[DUE, k]
         start = fate[START, job]
         if start + given[RUNTIME, job] <= now:
@@ -137,63 +129,69 @@ def correct(
             continue
         limit = start + given[REQUESTED, job]
         later, fate[STEP, job] = corrected(now, correction, due, limit, fate[STEP, job])
-        at[BLOCKED] = -1
-        if due <= at[SHADOW] < later:
-            at[AHEAD_JOB] = -1
+        state.blocked = -1
+        if due <= state.shadow_time < later:
+            state.ahead_job = -1
         if later == now + 1:  # all others end later: it may stay where it is
             run[DUE, k] = fate[DUE_OF, job] = later
             k += 1
         else:
-            leave(run, at[RUNNING], k)
-            run_until(run, fate, at[RUNNING] - 1, job, given[NEED, job], later)
+            leave(run, state.running, k)
+            run_until(run, fate, state.running - 1, job, given[NEED, job], later)
     return ended, ending
 
 
 @inlined
-def lasts(at: IntArray, fate: IntArray, care: Any, job: int) -> int:
+def lasts(state: State, fate: IntArray, caution: Any, job: int) -> int:
     """How long a job is taken to last if it starts now."""
-    if care is None:
+    if caution is None:
         return int(fate[EXPECTED, job])
-    return int(fate[at[LASTS], job])
+    return int(fate[state.duration_row, job])
 
 
 @inlined
 def begin(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, care: Any, job: int, reason: int
+    state: State,
+    given: IntArray,
+    fate: IntArray,
+    run: IntArray,
+    caution: Any,
+    job: int,
+    reason: int,
 ) -> None:
     """Start a job: it holds its processors until it ends."""
-    due, end = at[NOW] + lasts(at, fate, care, job), at[NOW] + given[RUNTIME, job]
-    begin_until(at, given, fate, run, job, reason, due, end)
+    due, end = state.now + lasts(state, fate, caution, job), state.now + given[RUNTIME, job]
+    begin_until(state, given, fate, run, job, reason, due, end)
 
 
 @inlined
 def begin_until(
-    at: IntArray, given: IntArray, fate: IntArray, run: IntArray, job: int, reason: int, due: int,
+    state: State, given: IntArray, fate: IntArray, run: IntArray, job: int, reason: int, due: int,
     end: int,
 ) -> None:  # fmt: skip
     """Start a job that is expected to end when it is due, and ends at its end."""
     need = given[NEED, job]
-    fate[START, job], fate[REASON, job] = at[NOW], reason
-    run_until(run, fate, at[RUNNING], job, need, due)
-    at[RUNNING] += 1
-    run[BY_SERIAL, at[SERIAL]] = job
-    push(run, at[PENDING], end, at[SERIAL])
-    at[SERIAL] += 1
-    at[PENDING] += 1
-    at[FREE] -= need
+    fate[START, job], fate[REASON, job] = state.now, reason
+    run_until(run, fate, state.running, job, need, due)
+    state.running += 1
+    run[BY_SERIAL, state.next_serial] = job
+    push(run, state.pending, end, state.next_serial)
+    state.next_serial += 1
+    state.pending += 1
+    state.free -= need
 
 
 @inlined
-def complete(at: IntArray, given: IntArray, fate: IntArray, run: IntArray, memory: Memory) -> int:
+def complete(state: State, given: IntArray, fate: IntArray, run: IntArray, memory: Memory) -> int:
     """End the job whose completion comes first; which one."""
-    job = run[BY_SERIAL, pop(run, at[PENDING])]
-    at[PENDING] -= 1
-    leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
-    at[RUNNING] -= 1
-    at[FREE] += given[NEED, job]
-    fate[END, job] = at[NOW]
+    job = run[BY_SERIAL, pop(run, state.pending)]
+    state.pending -= 1
+    leave(run, state.running, place_of(run, state.running, job, fate[DUE_OF, job]))
+    state.running -= 1
+    state.free += given[NEED, job]
+    fate[END, job] = state.now
     if run.shape[0] > BEFORE:
-        count = at[SERIAL] - at[PENDING] - 1
-        run[COMPLETED, count], run[BEFORE, count] = job, at[SERIAL]
+        count = state.next_serial - state.pending - 1
+        run[COMPLETED, count], run[BEFORE, count] = job, state.next_serial
     remember(memory, job, given[RUNTIME, job])
     return int(job)

@@ -11,42 +11,34 @@ decision in reality.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import inlined, kernel
+from cpdispatch.compiled import fields
 from cpdispatch.compiled.correction import MINIMAL
+from cpdispatch.compiled.fields import Record
 from cpdispatch.compiled.layout import (
-    AHEAD_JOB,
-    BLOCKED,
     BY_SERIAL,
     DUE_OF,
     END,
     EXPECTED,
-    FIRST_SIZE,
-    FREE,
-    HEAD,
     HEAP_END,
     HEAP_SERIAL,
     JOB,
     NEED,
     NEVER,
-    NEXT,
-    NOW,
-    PENDING,
     REQUESTED,
-    RUNNING,
     RUNTIME,
-    SCALARS,
-    SEEN,
-    SERIAL,
     START,
     STEP,
     SUBMIT,
     WANTS,
     WHO,
+    State,
 )
 from cpdispatch.compiled.pool import backfill, start_in_turn
 from cpdispatch.compiled.queue import without_started
@@ -56,9 +48,19 @@ from cpdispatch.compiled.running import correct, leave, place_of, pop, push
 # whether its runtime is known; its number, by which others call it: numbers ascend.
 REAL, KNOWN, NUMBER = range(4, 7)
 
-# The longest wait so far; the work of the jobs that have ended in reality, processors times
-# seconds, and what it was by their requested times; ends that have been told.
-LONGEST, WORKED, ASKED, TOLD = range(4)
+
+class Totals(Record):
+    """What is summed up over the jobs so far."""
+
+    longest_wait_s: int
+    """The longest wait here. It never falls."""
+    work_done: int
+    """Processors times seconds of the jobs that have ended in reality."""
+    work_requested: int
+    """The same by their requested times."""
+    ends_told: int
+    """How many ends in reality `ends` was told of."""
+
 
 FIRST_ROOM = 1 << 12
 _AT_FIRST_S, _USED = 3600, 0.3
@@ -66,100 +68,109 @@ _AT_FIRST_S, _USED = 3600, 0.3
 
 
 class Shadow(NamedTuple):
-    """The jobs that wait or run here, and some that have ended; arrays as in `layout.State`."""
+    """The jobs that wait or run here, and some that have ended; arrays as in `layout.Tables`."""
 
-    at: IntArray
+    state: State
     given: IntArray
     fate: IntArray
     first: IntArray
     first_key: FloatArray
     run: IntArray
-    book: IntArray
+    totals: Totals
 
 
 def fresh(processors: int, room: int = 0) -> Shadow:
     """A shadow that knows no jobs, with room for so many; `FIRST_ROOM` when 0."""
     room = room or FIRST_ROOM
-    at = np.zeros(SCALARS, dtype=np.int64)
-    at[FREE], at[BLOCKED], at[AHEAD_JOB] = processors, -1, -1
-    book = np.zeros(TOLD + 1, dtype=np.int64)
-    book[ASKED] = _AT_FIRST_S * processors
-    book[WORKED] = int(_USED * book[ASKED])
+    state = fields.fresh(State, free=processors, blocked=-1, ahead_job=-1)
+    requested = _AT_FIRST_S * processors
+    totals = fields.fresh(Totals, work_requested=requested, work_done=int(_USED * requested))
     return Shadow(
-        at,
+        state,
         np.zeros((NUMBER + 1, room), dtype=np.int64),
         np.zeros((STEP + 1, room), dtype=np.int64),
         np.zeros((WANTS + 1, room), dtype=np.int64),
         np.zeros(room),
         np.zeros((BY_SERIAL + 1, room), dtype=np.int64),
-        book,
+        totals,
     )
 
 
 def grown(shadow: Shadow, jobs: int) -> Shadow:
     """The same with room for so many more jobs, and at least twice as much."""
     larger = fresh(0, 2 * (shadow.first_key.size + jobs))
-    for mine, theirs in zip(larger, shadow, strict=True):
+    for mine, theirs in zip(_arrays(larger), _arrays(shadow), strict=True):
         mine[..., : theirs.shape[-1]] = theirs
+    fields.assign(larger.state, shadow.state)
+    fields.assign(larger.totals, shadow.totals)
     return larger
 
 
+def _arrays(shadow: Shadow) -> tuple[NDArray[Any], ...]:
+    """The parts that are arrays, not records."""
+    return shadow.given, shadow.fate, shadow.first, shadow.first_key, shadow.run
+
+
 def used(shadow: Shadow) -> list[list[list[float]]]:
-    """The arrays as lists of rows, without the columns that nothing is in; see `restored`."""
-    at = shadow.at
-    columns = int(max(at[NEXT], at[SERIAL], at[PENDING], at[RUNNING], at[FIRST_SIZE]))
-    whole = (shadow.at, shadow.book)
-    return [
-        np.atleast_2d(array if any(array is each for each in whole) else array[..., :columns])
-        .tolist()
-        for array in shadow
-    ]  # fmt: skip
+    """All of it as lists of rows, without the columns that nothing is in; see `restored`."""
+    state = shadow.state
+    columns = int(
+        max(state.submitted, state.next_serial, state.pending, state.running, state.primary.tail)
+    )
+    arrays = (np.atleast_2d(array[..., :columns]).tolist() for array in _arrays(shadow))
+    return [[fields.flat(state)], [fields.flat(shadow.totals)], *arrays]
 
 
-def restored(arrays: list[list[list[float]]]) -> Shadow:
+def restored(parts: list[list[list[float]]]) -> Shadow:
     """A shadow of what `used` gave.
 
     Raises
     ------
     ValueError
-        When the arrays are not of these shapes.
+        When it is of another shape.
     """
-    columns = len(arrays[1][0]) if len(arrays) > 1 and arrays[1] else 0
+    columns = len(parts[2][0]) if len(parts) > 2 and parts[2] else 0
     shadow = fresh(0, max(2 * columns, FIRST_ROOM))
-    for mine, rows in zip(shadow, arrays, strict=True):
-        given = np.array(rows)
-        if mine is shadow.at or mine is shadow.book:
-            mine[:] = given.reshape(mine.shape)
+    mine: tuple[Any, ...] = (shadow.state, shadow.totals, *_arrays(shadow))
+    for each, rows in zip(mine, parts, strict=True):
+        if isinstance(each, Record):
+            fields.refill(each, rows[0])
         else:
-            mine[..., :columns] = given.reshape(*mine.shape[:-1], columns)
+            each[..., :columns] = np.array(rows).reshape(*each.shape[:-1], columns)
     return shadow
 
 
 @inlined
 def _slot(shadow: Shadow, number: int) -> int:
     """Where the job of a number is; -1 when it has ended here and was forgotten."""
-    low, high = 0, shadow.at[NEXT]
+    low, high = 0, shadow.state.submitted
     while low < high:
         middle = (low + high) // 2
         if shadow.given[NUMBER, middle] < number:
             low = middle + 1
         else:
             high = middle
-    found = low < shadow.at[NEXT] and shadow.given[NUMBER, low] == number
+    found = low < shadow.state.submitted and shadow.given[NUMBER, low] == number
     return low if found else -1
 
 
 @kernel
 def has_room(shadow: Shadow, jobs: int) -> bool:
     """Whether so many more jobs can be submitted, once those are forgotten that have ended."""
-    at, given, fate, first, run = shadow.at, shadow.given, shadow.fate, shadow.first, shadow.run
+    state, given, fate, first, run = (
+        shadow.state,
+        shadow.given,
+        shadow.fate,
+        shadow.first,
+        shadow.run,
+    )
     room = shadow.first_key.size
-    if at[NEXT] + jobs <= room:
+    if state.submitted + jobs <= room:
         return True
-    without_started(at, fate, first, shadow.first_key, FIRST_SIZE)
-    kept = np.full(at[NEXT], -1, dtype=np.int64)
+    without_started(fate, first, shadow.first_key, state.primary)
+    kept = np.full(state.submitted, -1, dtype=np.int64)
     to = 0
-    for job in range(at[NEXT]):
+    for job in range(state.submitted):
         if fate[END, job] < 0:
             kept[job] = to
             for row in range(given.shape[0]):
@@ -167,19 +178,19 @@ def has_room(shadow: Shadow, jobs: int) -> bool:
             for row in range(fate.shape[0]):
                 fate[row, to] = fate[row, job]
             to += 1
-    at[SEEN] -= at[NEXT] - to
-    at[NEXT] = to
-    for k in range(at[FIRST_SIZE]):
+    state.submitted_before -= state.submitted - to
+    state.submitted = to
+    for k in range(state.primary.tail):
         first[WHO, k] = kept[first[WHO, k]]
-    for k in range(at[RUNNING]):
+    for k in range(state.running):
         run[JOB, k] = kept[run[JOB, k]]
-    serials = np.sort(run[HEAP_SERIAL, : at[PENDING]])
-    for k in range(at[PENDING]):
+    serials = np.sort(run[HEAP_SERIAL, : state.pending])
+    for k in range(state.pending):
         run[HEAP_SERIAL, k] = np.searchsorted(serials, run[HEAP_SERIAL, k])
-    for k in range(at[PENDING]):
+    for k in range(state.pending):
         run[BY_SERIAL, k] = kept[run[BY_SERIAL, serials[k]]]
-    at[SERIAL] = at[PENDING]
-    return bool(2 * (at[NEXT] + jobs) <= room)
+    state.next_serial = state.pending
+    return bool(2 * (state.submitted + jobs) <= room)
 
 
 @kernel
@@ -188,9 +199,9 @@ def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int
 
     There must be room for it.
     """
-    at, given, fate = shadow.at, shadow.given, shadow.fate
-    job = at[NEXT]
-    at[NEXT] += 1
+    state, given, fate = shadow.state, shadow.given, shadow.fate
+    job = state.submitted
+    state.submitted += 1
     given[NUMBER, job], given[SUBMIT, job] = number, submit_s
     given[NEED, job], given[REQUESTED, job] = need, requested
     given[RUNTIME, job] = requested
@@ -211,17 +222,17 @@ def starts(shadow: Shadow, number: int, start_s: int) -> None:
 @kernel
 def ends(shadow: Shadow, number: int, runtime: int, need: int, requested: int) -> None:
     """Take note of how long a job ran in reality."""
-    book = shadow.book
-    book[TOLD] += 1
-    book[WORKED] += need * runtime
-    book[ASKED] += need * requested
+    totals = shadow.totals
+    totals.ends_told += 1
+    totals.work_done += need * runtime
+    totals.work_requested += need * requested
     forget(shadow, number, runtime)
 
 
 @inlined
 def forget(shadow: Shadow, number: int, runtime: int) -> None:
     """Let a job run no longer than this."""
-    at, given, fate, run = shadow.at, shadow.given, shadow.fate, shadow.run
+    state, given, fate, run = shadow.state, shadow.given, shadow.fate, shadow.run
     job = _slot(shadow, number)
     if job < 0:
         return
@@ -232,7 +243,7 @@ def forget(shadow: Shadow, number: int, runtime: int) -> None:
     k = 0
     while run[BY_SERIAL, run[HEAP_SERIAL, k]] != job:
         k += 1
-    serial, end = run[HEAP_SERIAL, k], max(fate[START, job] + runtime, at[NOW])
+    serial, end = run[HEAP_SERIAL, k], max(fate[START, job] + runtime, state.now)
     while k > 0:
         up = (k - 1) // 2
         above = run[HEAP_END, up]
@@ -278,15 +289,15 @@ def _runs_longer(shadow: Shadow, job: int, ran: int, until: int) -> int:
 @inlined
 def _queue_new(shadow: Shadow, running: int) -> None:
     """Let the jobs queue that were submitted, and say how long they are taken to run."""
-    at, given, first, book = shadow.at, shadow.given, shadow.first, shadow.book
-    share = min(1.0, (book[WORKED] + running) / book[ASKED]) ** 0.5
-    while at[SEEN] < at[NEXT]:
-        place, job = at[FIRST_SIZE], at[SEEN]
+    state, given, first, totals = shadow.state, shadow.given, shadow.first, shadow.totals
+    share = min(1.0, (totals.work_done + running) / totals.work_requested) ** 0.5
+    while state.submitted_before < state.submitted:
+        place, job = state.primary.tail, state.submitted_before
         first[WHO, place], first[WANTS, place] = job, given[NEED, job]
         if not given[KNOWN, job]:
             given[RUNTIME, job] = max(1, int(given[REQUESTED, job] * share))
-        at[FIRST_SIZE] += 1
-        at[SEEN] += 1
+        state.primary.tail += 1
+        state.submitted_before += 1
 
 
 @kernel
@@ -295,45 +306,49 @@ def follow(shadow: Shadow, until: int, running: int) -> int:
 
     ``running`` is the work so far of the jobs that run in reality, processors times seconds.
     """
-    at, given, fate = shadow.at, shadow.given, shadow.fate
-    first, run, book = shadow.first, shadow.run, shadow.book
+    state, given, fate = shadow.state, shadow.given, shadow.fate
+    first, run, totals = shadow.first, shadow.run, shadow.totals
     now = -1
     while now < until:
-        now = min(run[HEAP_END, 0] if at[PENDING] > 0 else NEVER, until)
-        at[NOW] = now
+        now = min(run[HEAP_END, 0] if state.pending > 0 else NEVER, until)
+        state.now = now
         decides = now == until
-        while at[PENDING] > 0 and run[HEAP_END, 0] <= now:
-            serial = pop(run, at[PENDING])
-            at[PENDING] -= 1
+        while state.pending > 0 and run[HEAP_END, 0] <= now:
+            serial = pop(run, state.pending)
+            state.pending -= 1
             job = run[BY_SERIAL, serial]
             longer = _runs_longer(shadow, job, now - fate[START, job], until)
             if longer > 0:
                 given[RUNTIME, job] = longer
-                push(run, at[PENDING], fate[START, job] + longer, serial)
-                at[PENDING] += 1
+                push(run, state.pending, fate[START, job] + longer, serial)
+                state.pending += 1
                 continue
-            leave(run, at[RUNNING], place_of(run, at[RUNNING], job, fate[DUE_OF, job]))
-            at[RUNNING] -= 1
-            at[FREE] += given[NEED, job]
+            leave(run, state.running, place_of(run, state.running, job, fate[DUE_OF, job]))
+            state.running -= 1
+            state.free += given[NEED, job]
             fate[END, job] = now
             decides = True
         if not decides:
             continue
         if now == until:
             _queue_new(shadow, running)
-        serial = at[SERIAL]
-        gone, ending = correct(at, given, fate, run, MINIMAL)
-        start_in_turn(at, given, fate, run, None, None, first, ending)
-        if at[HEAD] < at[FIRST_SIZE]:
-            blocked = first[WHO, at[HEAD]]
+        serial = state.next_serial
+        gone, ending = correct(state, given, fate, run, MINIMAL)
+        start_in_turn(state, given, fate, run, None, None, first, ending)
+        if state.primary.head < state.primary.tail:
+            blocked = first[WHO, state.primary.head]
             backfill(
-                at, given, fate, run, None, None, first, at[FIRST_SIZE], blocked, gone, ending, -1,
-                0,
+                state, given, fate, run, None, None, first, state.primary.tail, blocked, gone,
+                ending, -1, 0,
             )  # fmt: skip
-        for k in range(serial, at[SERIAL]):
-            book[LONGEST] = max(book[LONGEST], now - given[SUBMIT, run[BY_SERIAL, k]])
-        if at[SERIAL] > serial:
-            without_started(at, fate, first, shadow.first_key, FIRST_SIZE)
-    if at[HEAD] < at[FIRST_SIZE]:
-        book[LONGEST] = max(book[LONGEST], until - given[SUBMIT, first[WHO, at[HEAD]]])
-    return int(book[LONGEST])
+        for k in range(serial, state.next_serial):
+            totals.longest_wait_s = max(
+                totals.longest_wait_s, now - given[SUBMIT, run[BY_SERIAL, k]]
+            )
+        if state.next_serial > serial:
+            without_started(fate, first, shadow.first_key, state.primary)
+    if state.primary.head < state.primary.tail:
+        totals.longest_wait_s = max(
+            totals.longest_wait_s, until - given[SUBMIT, first[WHO, state.primary.head]]
+        )
+    return int(totals.longest_wait_s)

@@ -5,8 +5,6 @@ Jobs that wait or run when a window is used up are the first ones of the next.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cpdispatch.arrays import IntArray
@@ -14,43 +12,29 @@ from cpdispatch.compiled.layout import (
     BY_SERIAL,
     COUNT,
     DUE,
-    ENTRIES,
     FIRST,
-    FIRST_SIZE,
-    FREE,
     HEAP_END,
     HEAP_SERIAL,
     HELD,
     JOB,
     KIND,
-    LASTS,
-    LATE,
-    NEXT,
-    NOW,
-    OLDEST,
-    PENDING,
-    QUEUED,
-    RUNNING,
-    SECOND_SIZE,
-    SEEN,
-    SERIAL,
     START,
     WANTS,
     WHO,
-    State,
+    Tables,
 )
 from cpdispatch.compiled.nodes import Nodes, count_waiting, wanted_all
 from cpdispatch.compiled.replay import Replay
 
-_STAYS = (NOW, QUEUED, RUNNING, PENDING, FREE, LASTS)
+_STAYS = ("now", "queued", "running", "pending", "free", "duration_row")
 
 
 def staying(replay: Replay) -> IntArray:
     """The jobs that wait or run, in ascending order."""
-    state, at = replay.state, replay.state.at
-    queued = state.first[WHO, : at[FIRST_SIZE]]
-    waiting = queued[state.fate[START, queued] < 0]
-    return np.sort(np.concatenate((waiting, state.run[JOB, : at[RUNNING]])))
+    tables, state = replay.tables, replay.tables.state
+    queued = tables.first[WHO, : state.primary.tail]
+    waiting = queued[tables.fate[START, queued] < 0]
+    return np.sort(np.concatenate((waiting, tables.run[JOB, : state.running])))
 
 
 def go_on(old: Replay, new: Replay, jobs: IntArray) -> None:
@@ -67,61 +51,67 @@ def go_on(old: Replay, new: Replay, jobs: IntArray) -> None:
     jobs : int64 array
         Which jobs of the old one stay, see `staying`.
     """
-    state, to = old.state, new.state
-    number = np.full(state.given.shape[1], -1, dtype=np.int64)
+    tables, to = old.tables, new.tables
+    was, state = tables.state, to.state
+    number = np.full(tables.given.shape[1], -1, dtype=np.int64)
     number[jobs] = np.arange(len(jobs))
-    at = to.at
-    at[list(_STAYS)] = state.at[list(_STAYS)]
-    at[NEXT], at[SERIAL] = len(jobs), state.at[PENDING]
-    at[[LATE, OLDEST, SEEN]] = np.searchsorted(jobs, state.at[[LATE, OLDEST, SEEN]])
-    to.fate[:, : len(jobs)] = state.fate[:, jobs]
-    _run_on(state, to, number)
-    _queue_on(state, to, number)
+    for name in _STAYS:
+        setattr(state, name, getattr(was, name))
+    state.submitted, state.next_serial = len(jobs), was.pending
+    state.oldest_waiting = int(np.searchsorted(jobs, was.oldest_waiting))
+    state.submitted_before = int(np.searchsorted(jobs, was.submitted_before))
+    first_on_time = np.searchsorted(jobs, was.primary.first_on_time)
+    state.primary.first_on_time = int(first_on_time)
+    to.fate[:, : len(jobs)] = tables.fate[:, jobs]
+    _run_on(tables, to, number)
+    _queue_on(tables, to, number)
     if old.nodes is not None and new.nodes is not None:
         _hold_on(old.nodes, new.nodes, to)
 
 
-def _run_on(state: State, to: State, number: IntArray) -> None:
+def _run_on(tables: Tables, to: Tables, number: IntArray) -> None:
     """Take over the running jobs, and number the completions to come anew, in their order."""
-    running, pending = int(state.at[RUNNING]), int(state.at[PENDING])
-    to.run[JOB, :running] = number[state.run[JOB, :running]]
-    to.run[[DUE, HELD], :running] = state.run[[DUE, HELD], :running]
-    serial = state.run[HEAP_SERIAL, :pending]
+    running, pending = int(tables.state.running), int(tables.state.pending)
+    to.run[JOB, :running] = number[tables.run[JOB, :running]]
+    to.run[[DUE, HELD], :running] = tables.run[[DUE, HELD], :running]
+    serial = tables.run[HEAP_SERIAL, :pending]
     in_order = np.sort(serial)
-    to.run[HEAP_END, :pending] = state.run[HEAP_END, :pending]
+    to.run[HEAP_END, :pending] = tables.run[HEAP_END, :pending]
     to.run[HEAP_SERIAL, :pending] = np.searchsorted(in_order, serial)
-    to.run[BY_SERIAL, :pending] = number[state.run[BY_SERIAL, in_order]]
+    to.run[BY_SERIAL, :pending] = number[tables.run[BY_SERIAL, in_order]]
 
 
-def _queue_on(state: State, to: State, number: IntArray) -> None:
+def _queue_on(tables: Tables, to: Tables, number: IntArray) -> None:
     """Take over the waiting jobs, in their order."""
-    for queue, keys, size_at, into, into_keys in (
-        (state.first, state.first_key, FIRST_SIZE, to.first, to.first_key),
-        (state.second, state.second_key, SECOND_SIZE, to.second, to.second_key),
+    was, now = tables.state, to.state
+    for queue, keys, marks, into, into_keys, into_marks in (
+        (tables.first, tables.first_key, was.primary, to.first, to.first_key, now.primary),
+        (tables.second, tables.second_key, was.secondary, to.second, to.second_key, now.secondary),
     ):
-        size = int(state.at[size_at])
-        waits = state.fate[START, queue[WHO, :size]] < 0
+        size = int(marks.tail)
+        waits = tables.fate[START, queue[WHO, :size]] < 0
         count = int(np.count_nonzero(waits))
         into[WHO, :count] = number[queue[WHO, :size][waits]]
         into[WANTS, :count] = queue[WANTS, :size][waits]
         into_keys[:count] = keys[:size][waits]
-        to.at[size_at] = count
+        into_marks.tail = count
 
 
-def _hold_on(was: Nodes, nodes: Nodes, state: State) -> None:
+def _hold_on(was: Nodes, nodes: Nodes, tables: Tables) -> None:
     """Take over what is free and who holds what, and count anew who waits for what."""
-    at, fate, given = state.at, state.fate, state.given
+    state, fate, given = tables.state, tables.fate, tables.given
     nodes.free[:], nodes.pool[:] = was.free, was.pool
-    running = state.run[JOB, : at[RUNNING]]
+    running = tables.run[JOB, : state.running]
     count = fate[COUNT, running]
     first = np.cumsum(count) - count
     pick = np.repeat(fate[FIRST, running] - first, count) + np.arange(count.sum())
     nodes.node[: len(pick)], nodes.units[: len(pick)] = was.node[pick], was.units[pick]
-    fate[FIRST, running], at[ENTRIES] = first, len(pick)
-    queues: list[tuple[Any, int]] = [(state.first, FIRST_SIZE), (state.second, SECOND_SIZE)]
-    for queue, size_at in queues:
-        job = queue[WHO, : at[size_at]]
-        kind, lasts_s = given[KIND, job], fate[at[LASTS], job]
-        queue[WANTS, : at[size_at]] = wanted_all(kind, lasts_s)
-        if size_at == FIRST_SIZE:
-            count_waiting(nodes, kind, lasts_s)
+    fate[FIRST, running], state.entries = first, len(pick)
+    for queue, size in (
+        (tables.second, int(state.secondary.tail)),
+        (tables.first, int(state.primary.tail)),
+    ):
+        job = queue[WHO, :size]
+        kind, lasts_s = given[KIND, job], fate[state.duration_row, job]
+        queue[WANTS, :size] = wanted_all(kind, lasts_s)
+    count_waiting(nodes, kind, lasts_s)

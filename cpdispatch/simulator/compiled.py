@@ -11,7 +11,6 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.compiled import layout, test_runs
-from cpdispatch.compiled.gates import BEHIND
 from cpdispatch.compiled.memory import take
 from cpdispatch.compiled.replay import Replay, Replays
 from cpdispatch.decision import Reason
@@ -151,7 +150,7 @@ class CompiledSimulation:
         )
         if self._cautious:
             requested_s = prepared.given[layout.REQUESTED]
-            self._replay.state.fate[layout.UPPER] = wary_s(requested_s, requested_s)
+            self._replay.tables.fate[layout.UPPER] = wary_s(requested_s, requested_s)
         self._replay.go(0)  # compiles, before any clock runs
 
     def go(self, events: int) -> bool:
@@ -190,14 +189,14 @@ class CompiledSimulation:
         They request so much ``more_s``.
         """
         assert self._replay is not None
-        requested_s = self._replay.state.given[layout.REQUESTED, jobs] + more_s
+        requested_s = self._replay.tables.given[layout.REQUESTED, jobs] + more_s
         return wary_s(upper_s, requested_s) if self._cautious else upper_s
 
     def _predict(self, replay: Replay) -> None:
         """Have the jobs predicted that are submitted now."""
         assert self._told is not None
-        at, submit_s = replay.state.at, replay.state.given[layout.SUBMIT]
-        job, now = int(at[layout.NEXT]), int(at[layout.NOW])
+        state, submit_s = replay.tables.state, replay.tables.given[layout.SUBMIT]
+        job, now = int(state.submitted), int(state.now)
         count = 1 if self._one_by_one else int(np.searchsorted(submit_s[job:], now, side="right"))
         self._catch_up(replay)
         said = [self._told.ask(replay, each, now) for each in range(job, job + count)]
@@ -220,20 +219,20 @@ class CompiledSimulation:
         """What it is like between two events, for those who look on; None when it is over."""
         if self._replay is None:
             return None
-        state, nodes = self._replay.state, self._replay.nodes
-        at, held = state.at, np.zeros_like(self.system.capacity)
+        tables, nodes = self._replay.tables, self._replay.nodes
+        state, held = tables.state, np.zeros_like(self.system.capacity)
         if nodes is None:
-            held[0, 0] = self.system.total[0] - at[layout.FREE]
+            held[0, 0] = self.system.total[0] - state.free
         else:
             held = self.system.capacity - nodes.free
-        count = int(at[layout.DISPATCHES])
+        count = int(state.dispatches)
         recent = slice(max(count - LAST, 0), count)
-        queue, _, started = state.counts[:3, recent].tolist()
+        queue, _, started = tables.counts[:3, recent].tolist()
         gate = self._replay.gate
-        behind = 0 if gate is None else int(gate.book[BEHIND])
-        last = zip(state.times[recent].tolist(), queue, started, strict=True)
+        behind = 0 if gate is None else int(gate.state.behind)
+        last = zip(tables.times[recent].tolist(), queue, started, strict=True)
         return Now(
-            int(at[layout.NOW]), int(at[layout.QUEUED]) + behind, int(at[layout.RUNNING]), count,
+            int(state.now), int(state.queued) + behind, int(state.running), count,
             held, tuple(Dispatched(*each, None) for each in last),
         )  # fmt: skip
 
@@ -242,8 +241,8 @@ class CompiledSimulation:
         """Share of the jobs that have been submitted so far."""
         if self._replay is None:
             return 1.0
-        state = self._replay.state
-        return float(state.at[layout.NEXT] / max(state.given.shape[1], 1))
+        tables = self._replay.tables
+        return float(tables.state.submitted / max(tables.given.shape[1], 1))
 
     def _record(self) -> None:
         """Make the records of what was replayed, the largest thing in memory, which goes."""
@@ -279,7 +278,7 @@ def records_so_far(
     saved = state["saved"]
     return (
         records_of(saved, workload, runnable, **state["about"]),
-        int(saved["at"][layout.NOW]),
+        int(saved["state"].now),
     )
 
 
@@ -382,8 +381,9 @@ class _Told:
 
         Returns the expected and upper duration, s, of each job that has been stopped just now.
         """
-        at, run, runtime_s = replay.state.at, replay.state.run, replay.state.given[layout.RUNTIME]
-        ends = int(at[layout.SERIAL] - at[layout.PENDING])
+        tables, state = replay.tables, replay.tables.state
+        run, runtime_s = tables.run, tables.given[layout.RUNTIME]
+        ends = int(state.next_serial - state.pending)
         new = run[[layout.COMPLETED, layout.BEFORE], self._ends : ends].T.tolist()
         again_s = {}
         self._killed(replay)
@@ -397,13 +397,13 @@ class _Told:
                 self._upper_s.pop(job, None)
                 self.guard.learn(self._live.pop(job), int(runtime_s[job]))
         self._ends = ends
-        self._started(replay, int(at[layout.SERIAL]))
+        self._started(replay, int(state.next_serial))
         return again_s
 
     def _started(self, replay: Replay, count: int) -> None:
         """Tell the predictor of starts until it knows so many."""
-        start_s, trials = replay.state.fate[layout.START], replay.trials
-        for job in replay.state.run[layout.BY_SERIAL, self._starts : count].tolist():
+        start_s, trials = replay.tables.fate[layout.START], replay.trials
+        for job in replay.tables.run[layout.BY_SERIAL, self._starts : count].tolist():
             if trials is None or (job >= 0 and trials.of[test_runs.FATE, job] != test_runs.WENT_ON):
                 self.guard.start(self._live[job], int(start_s[job]))
         self._starts = count
@@ -412,7 +412,7 @@ class _Told:
         """Expected and upper duration of a job whose test is over, seconds."""
         assert replay.trials is not None
         self._stopped.append(job)
-        elapsed_s = int(replay.trials.rule[test_runs.LENGTH])
+        elapsed_s = int(replay.trials.state.length_s)
         said_s = int(replay.trials.of[test_runs.SAID, job])
         return self.guard.outlived(self._live[job], elapsed_s, said_s, self._upper_s.pop(job))
 
@@ -426,6 +426,6 @@ class _Told:
             return
         for job in sorted(self._stopped):
             if fate[job] == test_runs.KILLED:
-                now = int(lost_end_s[job] - replay.trials.rule[test_runs.COST])
+                now = int(lost_end_s[job] - replay.trials.state.restart_cost_s)
                 self.guard.restart(self._live[job], now)
         self._stopped.clear()

@@ -14,8 +14,6 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.compiled.gates import (
-    BEHIND,
-    TRIED,
     Claims,
     come,
     gate_of,
@@ -131,7 +129,7 @@ class Gates:
     @property
     def behind(self) -> int:
         """How many jobs are behind the gate."""
-        return int(self._gate.book[BEHIND])
+        return int(self._gate.state.behind)
 
     def submit(self, row: int) -> None:
         """Put a job behind the gate."""
@@ -143,7 +141,7 @@ class Gates:
 
     def passing(self) -> list[int]:
         """Let jobs pass, and take their room; their rows, ascending."""
-        if not self._gate.book[TRIED]:
+        if not self._gate.state.tried:
             return []
         passed: list[int] = self._gate.passed[: let_pass(self._gate)].tolist()
         return passed

@@ -167,7 +167,7 @@ class _Part:
 
     def ended(self, rows: IntArray, replay: Replay, jobs: IntArray) -> None:
         """Take note of what became of jobs of a replay, which are these rows of the part."""
-        fate, nodes = replay.state.fate, replay.nodes
+        fate, nodes = replay.tables.fate, replay.nodes
         self.left -= len(rows)
         self.start_s[rows], self.end_s[rows] = fate[layout.START, jobs], fate[layout.END, jobs]
         self.expected_s[rows] = fate[layout.EXPECTED, jobs]
@@ -176,7 +176,7 @@ class _Part:
         rows, jobs = rows[started], jobs[started]
         if nodes is None:
             count = np.ones(len(jobs), dtype=np.int64)
-            node, units = np.zeros_like(jobs), replay.state.given[layout.UNITS, jobs]
+            node, units = np.zeros_like(jobs), replay.tables.given[layout.UNITS, jobs]
         else:
             count = fate[layout.COUNT, jobs]
             begins = np.cumsum(count) - count
@@ -263,16 +263,16 @@ class _Windows:
         if before.replay is not None:
             go_on(before.replay, replay, before.stay)
         last = len(window.rows)
-        replay.state.at[layout.PREDICTED] = last
+        replay.tables.state.predicted = last
         going = True
         while going:
             if self._stop():
                 raise InterruptedRunError("interrupted; a replay by windows begins anew")
             going = replay.go(_EVENTS) == layout.USED_UP
-        at, state = replay.state.at, replay.state
-        count = int(at[layout.DISPATCHES])
-        self._times.append(state.times[:count].copy())
-        self._counts.append(state.counts[:, :count].copy())
+        tables = replay.tables
+        count = int(tables.state.dispatches)
+        self._times.append(tables.times[:count].copy())
+        self._counts.append(tables.counts[:, :count].copy())
         if after is not None:
             window.stay = staying(replay)
         ended = np.ones(last, dtype=np.bool_)

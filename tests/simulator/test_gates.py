@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch import cli, verify
-from cpdispatch.compiled.gates import BEHIND, Claims, come, gate_of, give_back, let_pass
+from cpdispatch.compiled.gates import Claims, come, gate_of, give_back, let_pass
 from cpdispatch.compiled.replay import Replays
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.events import FAIL, REPAIR, Events, Row
@@ -241,7 +241,7 @@ def test_gate_lets_pass_what_a_scan_of_all_jobs_would(data: st.DataObject):
         passed = plain.let_pass()
         assert gate.passed[: let_pass(gate)].tolist() == passed
         assert gate.left.tolist() == plain.left
-        assert gate.book[BEHIND] == len(plain.behind)
+        assert gate.state.behind == len(plain.behind)
         inside.update(passed)
 
 

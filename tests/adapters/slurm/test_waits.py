@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from cpdispatch import dispatch
@@ -127,9 +126,9 @@ def test_a_shadow_of_another_shape_is_refused() -> None:
     from cpdispatch.compiled import shadow
 
     arrays = shadow.used(shadow.fresh(8))
-    assert np.array_equal(shadow.restored(arrays).at, shadow.fresh(8).at)
+    assert shadow.used(shadow.restored(arrays)) == arrays
     with pytest.raises(ValueError, match="zip"):
         shadow.restored(arrays[:-1])
     arrays[0][0] = arrays[0][0][:-1]
-    with pytest.raises(ValueError, match="reshape"):
+    with pytest.raises(ValueError, match="zip"):
         shadow.restored(arrays)

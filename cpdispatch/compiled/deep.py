@@ -21,6 +21,7 @@ from cpdispatch.compiled.running import begin
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.heuristics import plan
 from cpdispatch.heuristics.kernels import Homes
+from cpdispatch.heuristics.profiles.per_node import NodeProfile, expected_profile
 from cpdispatch.jobs import Column
 
 _EXPECTED_ROW, _REQUEST_ROW = int(Column.EXPECTED), int(Column.REQUEST)
@@ -79,13 +80,13 @@ def _entries(
 @kernel
 def _profile(
     state: State, fate: IntArray, run: IntArray, nodes: Nodes, deep: Deep, queued: int, ended: int
-) -> plan.Profile:
+) -> NodeProfile:
     """Free capacity over time as the running jobs' expected ends have it."""
     jobs = run[JOB, ended : state.running].copy()
     offset, node, units = _entries(fate[FIRST][jobs], fate[COUNT][jobs], nodes.node, nodes.units)
     none = np.empty(0, dtype=np.int64)
     kinds = nodes.capacity.shape[1]
-    return plan.expected_profile(
+    return expected_profile(
         state.now, nodes.capacity, none, queued, _gathered(deep, fate, jobs, state.duration_row),
         run[DUE, ended : state.running].copy(), offset, node, units,
         none, none, none, np.empty((0, kinds), dtype=np.int64),

@@ -16,6 +16,8 @@ from cpdispatch.heuristics.allocate import as_placements, from_packed, holds, po
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.limits import planned
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
+from cpdispatch.heuristics.profiles import per_node
+from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
@@ -268,7 +270,7 @@ class Backfill:
         ends = [r.end_s for r in instance.reservations for _ in r.nodes]
         running, jobs = instance.running, len(instance.queue)
         ids, block, planned_s = self._promised_to(instance)
-        profile = plan.expected_profile(
+        profile = per_node.expected_profile(
             instance.now,
             instance.system.capacity,
             instance.down,
@@ -345,7 +347,7 @@ class Backfill:
         )
 
     def _with_tests(
-        self, instance: Instance, profile: plan.Profile, found: _Pass, tests: IntArray
+        self, instance: Instance, profile: NodeProfile, found: _Pass, tests: IntArray
     ) -> _Pass:
         """What a pass comes to with tests beside its plan; what it promises stays promised."""
         ids, cost_s = instance.queue.id, instance.restart_cost_s
@@ -370,7 +372,7 @@ class Backfill:
         return _Pass(start_s, reason, bound_s, both, promises)
 
     def _is_longer(
-        self, instance: Instance, profile: plan.Profile, found: _Pass, position: int
+        self, instance: Instance, profile: NodeProfile, found: _Pass, position: int
     ) -> bool:
         """Make the promise to a job longer by what a restart costs; whether that is possible."""
         promise = found.promises.get(int(instance.queue.id[position]))
@@ -384,9 +386,9 @@ class Backfill:
             np.array(list(promise.nodes.values()), dtype=np.int64),
             int(instance.queue.units[position] * (ask @ power_unit(instance))),
         )  # fmt: skip
-        possible = bool(plan.holdable(profile, *more))
+        possible = bool(per_node.holdable(profile, *more))
         if possible:
-            plan.hold(profile, *more, -1)
+            per_node.hold(profile, *more, -1)
         return possible
 
 

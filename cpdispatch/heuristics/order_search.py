@@ -12,8 +12,17 @@ import numpy as np
 from cpdispatch.arrays import IntArray, UintArray
 from cpdispatch.compile import kernel
 from cpdispatch.decision import NO_START
+from cpdispatch.heuristics.profiles.per_class import (
+    OVERFLOW,
+    Slices,
+    Timelines,
+    Window,
+    copy,
+    room_for_states,
+    size_bytes,
+    state,
+)
 from cpdispatch.heuristics.schedule_generation import Jobs, ScheduleGenerator, cost_of, put
-from cpdispatch.heuristics.timelines import OVERFLOW, Slices, Timelines, Window, copy
 from cpdispatch.instance import NO_LATEST_S
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -44,16 +53,6 @@ class Trail(NamedTuple):
 
 
 @kernel
-def at_position(trail: Trail, k: int) -> Timelines:
-    """The k-th of the kept states: timelines that are changed in place, too."""
-    lines = trail.lines
-    return Timelines(
-        lines.size[k], lines.first[k], lines.last[k], lines.segments[k], lines.capacity[k],
-        lines.time[k], lines.free[k], lines.power_time[k], lines.power_free[k],
-    )  # fmt: skip
-
-
-@kernel
 def resume(
     trail: Trail,
     stride: int,
@@ -80,14 +79,14 @@ def resume(
     """
     jobs_left = order.shape[0]
     k = begin // stride
-    copy(at_position(trail, k), lines)
+    copy(state(trail.lines, k), lines)
     cost, at, work = trail.cost[k], trail.entries[k], lines.size[0]
     rest = 0
     for p in range(k * stride, jobs_left):
         rest += least[order[p]]
     for p in range(k * stride, jobs_left):
         if keep and p % stride == 0 and p > begin:
-            copy(lines, at_position(trail, p // stride))
+            copy(lines, state(trail.lines, p // stride))
             work += lines.size[0]
             trail.cost[p // stride], trail.entries[p // stride] = cost, at
         j = order[p]
@@ -298,16 +297,15 @@ class OrderSearch:
     def _keep_states(self) -> None:
         """Make room for the states on the way through an order."""
         lines, jobs = self._search._lines, len(self._search)
-        size = sum(array.nbytes for array in lines)
-        self._stride = max(1, -(-jobs // max(1, TRAIL_BYTES // size)))
+        self._stride = max(1, -(-jobs // max(1, TRAIL_BYTES // size_bytes(lines))))
         kept = max(1, -(-jobs // self._stride))
         self._trail = Trail(
-            Timelines(*(np.empty((kept, *array.shape), dtype=np.int64) for array in lines)),
+            room_for_states(lines, kept),
             np.zeros(kept, dtype=np.int64),
             np.zeros(kept, dtype=np.int64),
             np.zeros(jobs + 1, dtype=np.int64),
         )
-        copy(self._search.base, at_position(self._trail, 0))
+        copy(self._search.base, state(self._trail.lines, 0))
 
     def restart(self, order: IntArray) -> None:
         """Go on from another order; the best one is kept.
@@ -328,7 +326,7 @@ class OrderSearch:
         search = self._search
         self._start = np.full(len(search), NO_START, dtype=np.int64)
         while True:
-            if search._lines.time.shape[1] != self._trail.lines.time.shape[2]:
+            if search._lines.nodes.time.shape[1] != self._trail.lines.nodes.time.shape[2]:
                 self._keep_states()
             self.cost, _ = resume(
                 self._trail, self._stride, 0, search._lines, search._window, search.jobs,
@@ -363,7 +361,7 @@ class OrderSearch:
         search = self._search
         if len(self._order) - self._locked < 2:  # there is nothing to move
             self.idle, steps = self.idle + steps, 0
-        if search._lines.time.shape[1] != self._trail.lines.time.shape[2]:
+        if search._lines.nodes.time.shape[1] != self._trail.lines.nodes.time.shape[2]:
             self._follow()  # the states no longer take what the rows do
         while steps > 0:
             before = self.cost

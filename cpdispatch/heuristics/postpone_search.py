@@ -24,18 +24,10 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
-from cpdispatch.heuristics.order_search import Trail, at_position
-from cpdispatch.heuristics.schedule_generation import (
-    Jobs,
-    ListSchedule,
-    ScheduleGenerator,
-    cost_of,
-    ready_from,
-)
-from cpdispatch.heuristics.timelines import (
+from cpdispatch.heuristics.order_search import Trail
+from cpdispatch.heuristics.profiles import profile
+from cpdispatch.heuristics.profiles.per_class import (
     CLASSES,
-    FOREVER,
-    POWER,
     Slices,
     Timelines,
     Window,
@@ -46,8 +38,17 @@ from cpdispatch.heuristics.timelines import (
     fullness,
     hold_power,
     look,
-    power_from,
+    room_for_states,
+    state,
     take,
+)
+from cpdispatch.heuristics.profiles.profile import FOREVER
+from cpdispatch.heuristics.schedule_generation import (
+    Jobs,
+    ListSchedule,
+    ScheduleGenerator,
+    cost_of,
+    ready_from,
 )
 
 SPLITS = 1024
@@ -100,8 +101,8 @@ class Best(NamedTuple):
 
 
 @kernel
-def _fits_power(lines: Timelines, watts: int, duration: int, start: int) -> bool:
-    return watts == 0 or power_from(lines, watts, duration, start) == start
+def _fits_power(lines: Timelines, watts: IntArray, duration: int, start: int) -> bool:
+    return watts[0] == 0 or profile.earliest(lines.power, 0, watts, duration, start)[0] == start
 
 
 @kernel
@@ -120,10 +121,10 @@ def next_growth(lines: Timelines, window: Window, jobs: Jobs, j: int, mark: int)
         following = FOREVER
         for c in range(classes):
             following = min(following, window.until[c])
-        if watts > 0:
-            for k in range(lines.size[POWER]):
-                if lines.power_time[k] > at:
-                    following = min(following, lines.power_time[k])
+        if watts[0] > 0:
+            for k in range(lines.power.segments[0]):
+                if lines.power.time[0, k] > at:
+                    following = min(following, lines.power.time[0, k])
                     break
         if following >= FOREVER:
             return FOREVER, looked
@@ -334,8 +335,8 @@ def _schedule(tree: Tree, jobs: Jobs, slices: Slices, depth: int) -> None:
     """Place the chosen job, one depth below."""
     j = tree.chosen[depth]
     trail, start = tree.trail, tree.time[depth, j]
-    lines = at_position(trail, depth + 1)
-    copy(at_position(trail, depth), lines)
+    lines = state(trail.lines, depth + 1)
+    copy(state(trail.lines, depth), lines)
     at = trail.entries[depth]
     for p in range(tree.splits[depth]):
         if tree.taken[depth, p] > 0:
@@ -343,7 +344,7 @@ def _schedule(tree: Tree, jobs: Jobs, slices: Slices, depth: int) -> None:
                 lines, tree.of[depth, p], tree.taken[depth, p], tree.size[depth, p], jobs.ask[j],
                 start, jobs.duration[j], slices, at,
             )  # fmt: skip
-    if jobs.watts[j] > 0:
+    if jobs.watts[j, 0] > 0:
         hold_power(lines, start, start + jobs.duration[j], jobs.watts[j])
     trail.entries[depth + 1] = at
     trail.cost[depth + 1] = trail.cost[depth] + cost_of(jobs, j, start)
@@ -392,7 +393,7 @@ def search(
     """
     trail, n, depth = tree.trail, tree.start.shape[0], tree.depth[0]
     while depth != NONE and steps > 0:
-        lines = at_position(trail, depth)
+        lines = state(trail.lines, depth)
         j = tree.chosen[depth]
         if j == NONE:
             j, looked = _choose(tree, lines, window, jobs, before, latest, depth, best_cost)
@@ -424,7 +425,7 @@ def search(
         if depth + 1 < n:
             depth += 1
             tree.chosen[depth] = NONE
-            steps -= _when(tree, at_position(trail, depth), window, jobs, before, depth)
+            steps -= _when(tree, state(trail.lines, depth), window, jobs, before, depth)
         elif trail.cost[n] < best_cost:
             best_cost = int(trail.cost[n])
             for k in range(n):
@@ -446,14 +447,11 @@ def _slices(entries: int) -> Slices:
 
 def _trail(base: Timelines, jobs: int, classes: int) -> Trail:
     """States of so many classes with 0 to all of the jobs."""
-    _, columns, resources = base.free.shape
-    power = base.power_time.shape[0]
+    _, columns, resources = base.nodes.free.shape
+    power = base.power.time.shape[1]
     lines = empty_timelines(classes, columns + 2 * jobs, resources, power + 2 * jobs * (power > 0))
     zeros = np.zeros(jobs + 1, dtype=np.int64)
-    return Trail(
-        Timelines(*(np.empty((jobs + 1, *array.shape), dtype=np.int64) for array in lines)),
-        zeros, zeros.copy(), zeros.copy(),
-    )  # fmt: skip
+    return Trail(room_for_states(lines, jobs + 1), zeros, zeros.copy(), zeros.copy())
 
 
 class PostponeSearch:
@@ -511,7 +509,7 @@ class PostponeSearch:
         self._before = np.array([
             max(np.flatnonzero(alike[:j] == alike[j]), default=NONE) for j in range(n)
         ])  # fmt: skip
-        lines = at_position(self._tree.trail, 0)
+        lines = state(self._tree.trail.lines, 0)
         copy(base, lines)
         _when(self._tree, lines, self._window, jobs, self._before, 0)
 

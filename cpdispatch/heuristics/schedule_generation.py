@@ -21,7 +21,7 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.decision import NO_START
-from cpdispatch.heuristics.timelines import (
+from cpdispatch.heuristics.profiles.per_class import (
     OVERFLOW,
     Slices,
     Timelines,
@@ -48,6 +48,7 @@ class Jobs(NamedTuple):
     units: IntArray
     duration: IntArray
     watts: IntArray
+    """Power that each draws while it runs, shape (jobs, 1)."""
     early: IntArray
     """No job starts before this, whatever the others do."""
     free_until: IntArray
@@ -114,7 +115,7 @@ def put(
     )  # fmt: skip
     start[j] = begin
     at = place(lines, window, jobs.ask[j], jobs.units[j], jobs.duration[j], begin, slices, at)
-    if jobs.watts[j] > 0:
+    if jobs.watts[j, 0] > 0:
         hold_power(lines, begin, begin + jobs.duration[j], jobs.watts[j])
     return at, looked
 
@@ -200,8 +201,8 @@ class ScheduleGenerator:
 
     def _copy(self, spare: int) -> Timelines:
         """The base with longer rows."""
-        nodes, columns, resources = self.base.free.shape
-        power = self.base.power_time.shape[0]
+        nodes, columns, resources = self.base.nodes.free.shape
+        power = self.base.power.time.shape[1]
         lines = empty_timelines(
             nodes, columns + spare, resources, power + 2 * len(self) if power else 0
         )
@@ -210,7 +211,7 @@ class ScheduleGenerator:
 
     def _grow(self) -> None:
         """Make the rows longer: some class has more segments than they can take."""
-        spare = 2 * (self._lines.time.shape[1] - self.base.time.shape[1])
+        spare = 2 * (self._lines.nodes.time.shape[1] - self.base.nodes.time.shape[1])
         self._lines = self._copy(spare)
 
     def earliest(self) -> IntArray:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.heuristics.profiles.per_class import Timelines, classes_of, joined, of_nodes
+from cpdispatch.heuristics.profiles.profile import one_row
 from cpdispatch.heuristics.schedule_generation import Jobs
-from cpdispatch.heuristics.timelines import POWER, Timelines, classes_of, joined, of_nodes
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
@@ -80,9 +81,8 @@ def _with_power(instance: Instance, lines: Timelines, held: Held) -> Timelines:
     start_s, end_s = held.power_start_s, held.power_end_s
     time = np.unique(np.concatenate((start_s, end_s, [instance.now])))
     runs = (start_s <= time[:, None]) & (time[:, None] < end_s)
-    lines.size[POWER] = len(time)
     free = instance.power.cap - runs.astype(np.int64) @ held.watts
-    return lines._replace(power_time=time, power_free=np.maximum(free, 0))
+    return lines._replace(power=one_row(time, np.maximum(free, 0)[:, None]))
 
 
 def jobs_of(
@@ -113,7 +113,7 @@ def jobs_of(
         np.array(table.request, order="C"),
         np.array(table.units),
         np.array(table.planned_s),
-        np.array(watts),
+        np.array(watts).reshape(-1, 1),
         np.array(early_s),
         np.array(free_until_s),
         np.array(per_s),

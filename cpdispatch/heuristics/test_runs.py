@@ -22,10 +22,12 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Placements
-from cpdispatch.heuristics import kernels, plan
+from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import NO_HOLDS, as_placements, holds, power_unit
 from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
 from cpdispatch.heuristics.policies import Order, Policy, by_tier
+from cpdispatch.heuristics.profiles import per_node
+from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
 
@@ -180,7 +182,7 @@ def turns(
 
 def beside(
     instance: Instance,
-    profile: plan.Profile,
+    profile: NodeProfile,
     start_s: IntArray,
     tests: IntArray,
     test_s: int,
@@ -195,7 +197,7 @@ def beside(
     Parameters
     ----------
     instance : Instance
-    profile : Profile
+    profile : NodeProfile
         What running jobs, reservations and all planned starts leave free from now on.
     start_s : int64 array, shape (queued,)
         The planned starts, seconds; `NO_START` for none.
@@ -207,7 +209,7 @@ def beside(
         Fullest feasible node first, instead of nodes by index.
     """
     over_s = instance.now + test_s + instance.restart_cost_s
-    free, watts_free = plan.left_until(profile, over_s)
+    free, watts_free = per_node.left_until(profile, over_s)
     planned_s = start_s[tests]
     tests = tests[(planned_s == NO_START) | (planned_s >= over_s)]
     return as_placements(
@@ -285,7 +287,7 @@ def completed(
     busy = {position: entries(position, nodes) for position, (_, nodes) in stopped.items()}
     if cost_s:
         for held in busy.values():
-            plan.hold(profile, now, now + cost_s, *held, -1)
+            per_node.hold(profile, now, now + cost_s, *held, -1)
     for position, held in busy.items():
         if position in places and starved[position] and later.sum() > later[position]:
             continue
@@ -296,13 +298,13 @@ def completed(
             end_s = min(begin_s + int(planned_s[position]), until_s)
         now_held = entries(position, places[position]) if here else held
         if here or cost_s:
-            plan.hold(profile, begin_s, end_s, *now_held, 1)
+            per_node.hold(profile, begin_s, end_s, *now_held, 1)
         over_s = now + int(planned_s[position])
-        if plan.holdable(profile, now, over_s, *held):
-            plan.hold(profile, now, over_s, *held, -1)
+        if per_node.holdable(profile, now, over_s, *held):
+            per_node.hold(profile, now, over_s, *held, -1)
             start_s[position], places[position] = now, stopped[position][1]
         elif here or cost_s:
-            plan.hold(profile, begin_s, end_s, *now_held, -1)
+            per_node.hold(profile, begin_s, end_s, *now_held, -1)
     if len(tests):
         tested = beside(instance, profile, start_s, tests, test_s, best_fit)
         if len(tested):
@@ -315,13 +317,13 @@ def completed(
 
 def _left_by(
     instance: Instance, start_s: IntArray, placements: Placements, until_s: int
-) -> plan.Profile:
+) -> NodeProfile:
     """What running jobs, reservations and a plan leave free from now until then."""
     now, running, queue = instance.now, instance.running, instance.queue
     hold_start, hold_node, hold_capacity = holds(instance)
     hold_end = np.array([r.end_s for r in instance.reservations for _ in r.nodes], dtype=np.int64)
     stopped = 0 if instance.stopped is None else len(instance.stopped.position)
-    profile = plan.expected_profile(
+    profile = per_node.expected_profile(
         now,
         instance.system.capacity,
         instance.down,
@@ -338,7 +340,7 @@ def _left_by(
         power_unit(instance),
         instance.power_free(),
     )
-    plan.hold_plan(
+    per_node.hold_plan(
         profile,
         until_s,
         queue.block,

@@ -15,9 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.heuristics.profiles.per_class import of_common_times
+from cpdispatch.heuristics.profiles.profile import one_row
 from cpdispatch.heuristics.schedule_generation import ScheduleGenerator
 from cpdispatch.heuristics.schedule_input import jobs_of
-from cpdispatch.heuristics.timelines import POWER, of_profile
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.objective import Cost, Weights
 from cpdispatch.models.timing import After
@@ -166,10 +167,9 @@ class NodeProblem:
 
     @cached_property
     def _generator(self) -> ScheduleGenerator:
-        lines = of_profile(self.since_s, self.free)
+        lines = of_common_times(self.since_s, self.free)
         if self.watts.any():
-            lines.size[POWER] = len(self.since_s)
-            lines = lines._replace(power_time=self.since_s, power_free=self.watts_free)
+            lines = lines._replace(power=one_row(self.since_s, self.watts_free[:, None]))
         early_s = np.full(len(self.jobs), self.now) if self.early_s is None else self.early_s
         return ScheduleGenerator(
             lines,

@@ -17,9 +17,10 @@ from cpdispatch.access import SPREAD
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START
 from cpdispatch.heuristics.allocate import fits_now
+from cpdispatch.heuristics.profiles.per_class import CLASSES, Timelines
+from cpdispatch.heuristics.profiles.profile import Profile, sampled, times
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
 from cpdispatch.heuristics.schedule_input import Held, jobs_of, timelines
-from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.families import distinct
@@ -283,17 +284,16 @@ class Part:
             lines, member, np.unique(schedule.node[mine]), int(self.jobs.units[free].sum())
         )
         since_s = np.unique(np.concatenate([
-            *(lines.time[c, : lines.segments[c]] for c in range(lines.size[CLASSES])),
-            lines.power_time[: lines.size[POWER]],
+            *(times(lines.nodes, c) for c in range(lines.size[CLASSES])), times(lines.power, 0),
         ]))  # fmt: skip
-        seen = {int(c): _over(since_s, lines, c) for c in np.unique(rows)}
+        seen = {int(c): sampled(lines.nodes, int(c), since_s) for c in np.unique(rows)}
         number = {int(job): k for k, job in enumerate(free)}
         early_s, latest_s, after = self._limits(schedule, number)
         jobs = self.jobs.take(free)
         asked = np.flatnonzero(jobs.request.any(axis=0))
         problem = NodeProblem(
             self.position[free], jobs, self.watts[free], since_s,
-            np.stack([seen[int(c)] for c in rows], axis=1), _power_over(since_s, lines),
+            np.stack([seen[int(c)] for c in rows], axis=1), _power_at(since_s, lines.power),
             tuple(asked.tolist()), self.cost.take(free),
             self.weights.take(free),
             early_s[free], latest_s[free], after, self.alike[free],
@@ -369,20 +369,11 @@ def _representatives(
     return np.concatenate(rows), np.concatenate(nodes)
 
 
-def _over(since_s: IntArray, lines: Timelines, c: int) -> IntArray:
-    """What a node of a class has free in other segments, shape (segments, resources)."""
-    time = lines.time[c, : lines.segments[c]]
-    free: IntArray = lines.free[c, np.searchsorted(time, since_s, side="right") - 1]
-    return free
-
-
-def _power_over(since_s: IntArray, lines: Timelines) -> IntArray:
-    """The power that is left in other segments; plenty without a cap."""
-    count = lines.size[POWER]
-    if count == 0:
+def _power_at(since_s: IntArray, power: Profile) -> IntArray:
+    """The power that is left at some times; plenty without a cap."""
+    if power.segments[0] == 0:
         return np.full(len(since_s), np.iinfo(np.int64).max // 4)
-    at = np.searchsorted(lines.power_time[:count], since_s, side="right") - 1
-    return lines.power_free[at]
+    return sampled(power, 0, since_s)[:, 0]
 
 
 # ------------------------------------------------------------------------------ decomposition

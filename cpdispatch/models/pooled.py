@@ -15,6 +15,13 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
+from cpdispatch.heuristics.profiles.profile import (
+    Profile,
+    copy_row,
+    earliest,
+    empty,
+    hold,
+)
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.objective import Weights
@@ -197,84 +204,25 @@ def _reserved_free(
 
 
 @kernel
-def _earliest(
-    since: IntArray,
-    free: IntArray,
-    segments: int,
-    demand: IntArray,
-    duration: int,
-    not_before: int,
-) -> tuple[int, int]:
-    """First start from which a demand fits for its whole duration, and the segments looked at.
-
-    The last segment must have room for the demand.
-    """
-    k = np.searchsorted(since[:segments], not_before, side="right") - 1
-    start, looked = not_before, 1
-    while True:
-        enough = True
-        for r in range(demand.shape[0]):
-            if free[k, r] < demand[r]:
-                enough = False
-                break
-        k += 1
-        looked += 1
-        if not enough:
-            start = since[k]
-        if k == segments or since[k] >= start + duration:
-            return start, looked
-
-
-@kernel
-def _cut(since: IntArray, free: IntArray, segments: int, time: int) -> int:
-    """Begin a segment at this time if none does; return how many there are then."""
-    k = np.searchsorted(since[:segments], time)
-    if k < segments and since[k] == time:
-        return segments
-    for i in range(segments, k, -1):
-        since[i] = since[i - 1]
-        for r in range(free.shape[1]):
-            free[i, r] = free[i - 1, r]
-    since[k] = time
-    for r in range(free.shape[1]):
-        free[k, r] = free[k - 1, r]
-    return segments + 1
-
-
-@kernel
-def _hold(
-    since: IntArray, free: IntArray, segments: int, demand: IntArray, start: int, end: int
-) -> int:
-    """Take a demand out of the profile over [start, end); return the number of segments then."""
-    segments = _cut(since, free, _cut(since, free, segments, start), end)
-    for k in range(np.searchsorted(since[:segments], start), segments):
-        if since[k] >= end:
-            break
-        for r in range(demand.shape[0]):
-            free[k, r] -= demand[r]
-    return segments
-
-
-@kernel
-def _with_room(since: IntArray, free: IntArray, jobs: int) -> tuple[IntArray, IntArray]:
-    """Copies that can take two more segments for each job."""
-    size = since.shape[0] + 2 * jobs
-    times = np.empty(size, dtype=np.int64)
-    left = np.empty((size, free.shape[1]), dtype=np.int64)
+def _rows(since: IntArray, free: IntArray, rows: int, jobs: int) -> Profile:
+    """A profile whose rows can take two more segments for each job; the first is the pool's."""
+    profile = empty(rows, since.shape[0] + 2 * jobs, free.shape[1])
+    profile.segments[0] = since.shape[0]
     for k in range(since.shape[0]):
-        times[k] = since[k]
+        profile.time[0, k] = since[k]
         for r in range(free.shape[1]):
-            left[k, r] = free[k, r]
-    return times, left
+            profile.free[0, k, r] = free[k, r]
+    return profile
 
 
 @kernel
 def _each_earliest(
     since: IntArray, free: IntArray, demand: IntArray, duration: IntArray
 ) -> IntArray:
+    profile = _rows(since, free, 1, 0)
     start = np.empty(duration.shape[0], dtype=np.int64)
     for j in range(duration.shape[0]):
-        start[j] = _earliest(since, free, since.shape[0], demand[j], duration[j], since[0])[0]
+        start[j], _ = earliest(profile, 0, demand[j], duration[j], since[0])
     return start
 
 
@@ -283,8 +231,7 @@ def _schedule(
     since: IntArray, free: IntArray, demand: IntArray, duration: IntArray, order: IntArray
 ) -> IntArray:
     jobs = duration.shape[0]
-    times, left = _with_room(since, free, jobs)
-    segments = since.shape[0]
+    left = _rows(since, free, 1, jobs)
     start = np.full(jobs, since[0])
     todo = order.copy()
     for count in range(jobs, 0, -1):
@@ -295,11 +242,11 @@ def _schedule(
                 if start[todo[k]] < start[todo[first]]:
                     first = k
             j = todo[first]
-            found, _ = _earliest(times, left, segments, demand[j], duration[j], start[j])
+            found, _ = earliest(left, 0, demand[j], duration[j], start[j])
             if found == start[j]:
                 break
             start[j] = found
-        segments = _hold(times, left, segments, demand[j], start[j], start[j] + duration[j])
+        hold(left, 0, start[j], start[j] + duration[j], demand[j], 1)
         for k in range(first, count - 1):
             todo[k] = todo[k + 1]
     return start
@@ -310,15 +257,14 @@ def _holds(
     since: IntArray, free: IntArray, demand: IntArray, duration: IntArray, start: IntArray
 ) -> bool:
     jobs = duration.shape[0]
-    times, left = _with_room(since, free, jobs)
-    segments = since.shape[0]
+    left = _rows(since, free, 1, jobs)
     for j in range(jobs):
         if start[j] < since[0]:
             return False
-        segments = _hold(times, left, segments, demand[j], start[j], start[j] + duration[j])
-    for k in range(segments):
-        for r in range(free.shape[1]):
-            if left[k, r] < 0:
+        hold(left, 0, start[j], start[j] + duration[j], demand[j], 1)
+    for k in range(left.segments[0]):
+        for r in range(left.free.shape[2]):
+            if left.free[0, k, r] < 0:
                 return False
     return True
 
@@ -326,9 +272,8 @@ def _holds(
 class _Tree(NamedTuple):
     """The path of the branch and bound, one row a depth; at depth k, k jobs have a start."""
 
-    since: IntArray
-    free: IntArray
-    segments: IntArray
+    profile: Profile
+    """What the jobs with a start leave free."""
     early: IntArray
     """Earliest start of each job that has none yet."""
     cutoff: IntArray
@@ -344,11 +289,9 @@ class _Tree(NamedTuple):
 
 @kernel
 def _root(since: IntArray, free: IntArray, jobs: int) -> _Tree:
-    depths, size = jobs + 1, since.shape[0] + 2 * jobs
-    tree = _Tree(
-        np.empty((depths, size), dtype=np.int64),
-        np.empty((depths, size, free.shape[1]), dtype=np.int64),
-        np.empty(depths, dtype=np.int64),
+    depths = jobs + 1
+    return _Tree(
+        _rows(since, free, depths, jobs),
         np.full((depths, jobs), since[0]),
         np.zeros(depths, dtype=np.int64),
         np.zeros(depths, dtype=np.int64),
@@ -356,12 +299,6 @@ def _root(since: IntArray, free: IntArray, jobs: int) -> _Tree:
         np.full(depths, -1),
         np.full(jobs, -1),
     )
-    tree.segments[0] = since.shape[0]
-    for k in range(since.shape[0]):
-        tree.since[0, k] = since[k]
-        for r in range(free.shape[1]):
-            tree.free[0, k, r] = free[k, r]
-    return tree
 
 
 @kernel
@@ -379,10 +316,9 @@ def _look(
     tree.cutoff[depth] = np.iinfo(np.int64).max
     for j in range(duration.shape[0]):
         if tree.start[j] < 0:
-            found, looked = _earliest(
-                tree.since[depth], tree.free[depth], tree.segments[depth],
-                demand[j], duration[j], tree.early[depth, j],
-            )  # fmt: skip
+            found, looked = earliest(
+                tree.profile, depth, demand[j], duration[j], tree.early[depth, j]
+            )
             steps += looked
             tree.early[depth, j] = found
             tree.cutoff[depth] = min(tree.cutoff[depth], found + duration[j])
@@ -416,16 +352,11 @@ def _descend(
     per_s: IntArray,
 ) -> None:
     """Start a job as early as it can; the others start no earlier."""
-    begin, used = tree.early[depth, job], tree.segments[depth]
+    begin = tree.early[depth, job]
     tree.start[job] = begin
     tree.last[depth + 1] = job
-    for k in range(used):
-        tree.since[depth + 1, k] = tree.since[depth, k]
-        for r in range(demand.shape[1]):
-            tree.free[depth + 1, k, r] = tree.free[depth, k, r]
-    tree.segments[depth + 1] = _hold(
-        tree.since[depth + 1], tree.free[depth + 1], used, demand[job], begin, begin + duration[job]
-    )
+    copy_row(tree.profile, depth, tree.profile, depth + 1)
+    hold(tree.profile, depth + 1, begin, begin + duration[job], demand[job], 1)
     tree.cost[depth + 1] = tree.cost[depth] + per_s[job] * max(0, begin - free_until[job])
     for j in range(duration.shape[0]):
         tree.early[depth + 1, j] = max(tree.early[depth, j], begin)

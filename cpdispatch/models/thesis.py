@@ -23,7 +23,6 @@ import numpy as np
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
-from cpdispatch.heuristics import plan as planning
 from cpdispatch.heuristics.allocate import (
     fits_empty,
     fits_now,
@@ -32,6 +31,7 @@ from cpdispatch.heuristics.allocate import (
     start_in_order,
 )
 from cpdispatch.heuristics.priority_rule import highest_first, reasons, waiting_priority
+from cpdispatch.heuristics.profiles.per_node import expected_profile
 from cpdispatch.instance import Instance, with_own_limits
 from cpdispatch.models import objective as objectives
 from cpdispatch.models import pooled
@@ -220,7 +220,7 @@ def pose_on_nodes(
         end_s = sealed(np.where(running.overdue == 1, instance.now, end_s))
     hold_start, hold_node, hold_capacity = holds(instance)
     hold_end = [r.end_s for r in instance.reservations for _ in r.nodes]
-    profile = planning.expected_profile(
+    profile = expected_profile(
         instance.now, instance.system.capacity, instance.down, 0,
         running.jobs.block, end_s, running.offset, running.node, running.units,
         hold_start, sealed(np.array(hold_end, dtype=np.int64)), hold_node, hold_capacity,
@@ -231,10 +231,11 @@ def pose_on_nodes(
     if variant.filtered:
         resources = [resource for resource in resources if jobs.request[:, resource].any()]
     cost = objectives.of(objective, instance.queue).take(chosen)
-    latest_s = int(profile.time[-1] + jobs.expected_s.sum())
+    since_s = profile.line.time[0]
+    latest_s = int(since_s[-1] + jobs.expected_s.sum())
     return NodeProblem(
         chosen, jobs, instance.job_power(jobs),
-        profile.time, profile.free, np.maximum(profile.watts, 0),
+        since_s, profile.free, np.maximum(profile.watts, 0),
         tuple(resources), cost, cost.weights(latest_s),
     )  # fmt: skip
 

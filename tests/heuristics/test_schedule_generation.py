@@ -27,14 +27,14 @@ from cpdispatch.heuristics.order_search import (
     LATE,
     NEVER,
     OrderSearch,
-    at_position,
     resume,
     shuffle,
 )
 from cpdispatch.heuristics.postpone_search import PostponeSearch
+from cpdispatch.heuristics.profiles.per_class import CLASSES, Timelines, size_bytes, state
+from cpdispatch.heuristics.profiles.profile import Profile
 from cpdispatch.heuristics.schedule_generation import ListSchedule, ScheduleGenerator
 from cpdispatch.heuristics.schedule_input import Held, held_in, jobs_of, timelines
-from cpdispatch.heuristics.timelines import CLASSES, POWER, Timelines
 from cpdispatch.instance import NO_LATEST_S, Instance, to_json
 from tests.models.cases import EXAMPLES, job, queued, running
 from tests.models.exhaustive import possible
@@ -293,7 +293,7 @@ def held_by(case: Case, schedule: ListSchedule, jobs: IntArray) -> Held:
     return Held(
         schedule.start_s[owner], end_s[owner], schedule.node[entry],
         search.ask[owner] * schedule.units[entry][:, None],
-        schedule.start_s[jobs], end_s[jobs], search.watts[jobs],
+        schedule.start_s[jobs], end_s[jobs], search.watts[jobs, 0],
     )  # fmt: skip
 
 
@@ -369,13 +369,13 @@ def test_rows_grow_only_when_they_must() -> None:
     case = case_of(queued(*(job(k, 5 + k, 1, 1, 0) for k in range(8))))
     with setting(SPARE_COLUMNS=1):
         search = case.again()
-        columns = search._lines.time.shape[1]
+        columns = search._lines.nodes.time.shape[1]
         search.starts(case.order[:1])
-        assert search._lines.time.shape[1] == columns
+        assert search._lines.nodes.time.shape[1] == columns
         search.starts(case.order)
-        grown = search._lines.time.shape[1]
+        grown = search._lines.nodes.time.shape[1]
         search.starts(case.order)
-        assert columns < grown == search._lines.time.shape[1]
+        assert columns < grown == search._lines.nodes.time.shape[1]
 
 
 def queue_of_seventy() -> Case:
@@ -424,7 +424,9 @@ def test_the_kernels_see_arrays_of_one_kind_whatever_the_instance(
     )  # fmt: skip
     case, held = case_of(instance), held_in(instance)
     entries = (held.start_s, held.end_s, held.node, held.amount)
-    for array in (*case.search.jobs, *case.search.base, *entries):
+    base = case.search.base
+    lines = (base.size, base.first, base.last, base.capacity, *base.nodes, *base.power)
+    for array in (*case.search.jobs, *lines, *entries):
         assert array.flags.c_contiguous
         assert array.flags.writeable
 
@@ -551,8 +553,8 @@ def test_a_job_that_draws_nothing_is_not_put_off_by_the_cap_on_power() -> None:
     over = queued(job(1, 5, 1, 4, 0), running=busy, power={"cap": 2, "unit": [0, 3]})
     case = case_of(over)
     assert case.search.starts(case.order).tolist() == [100]
-    assert case.search.base.power_time.tolist() == [100, 110]
-    assert case.search.base.power_free.tolist() == [0, 2]
+    assert case.search.base.power.time.tolist() == [[100, 110]]
+    assert case.search.base.power.free.tolist() == [[[0], [2]]]
 
 
 def test_a_job_comes_its_think_time_after_the_last_of_those_before_it() -> None:
@@ -581,12 +583,8 @@ def scratch(case: Case, order: IntArray) -> int:
 
 def with_stride(case: Case, stride: int, **settings: Any) -> OrderSearch:
     """A search for orders that keeps the state before every so many positions."""
-    with setting(TRAIL_BYTES=-(-len(case.order) // stride) * size_of(case.search._lines)):
+    with setting(TRAIL_BYTES=-(-len(case.order) // stride) * size_bytes(case.search._lines)):
         return case.orders(**settings)
-
-
-def size_of(lines: Timelines) -> int:
-    return sum(array.nbytes for array in lines)
 
 
 def again_from(
@@ -611,15 +609,19 @@ def work(case: Case) -> int:
     return again_from(case.orders(), 0, case.order)[1]
 
 
-def state(lines: Timelines) -> list[Any]:
+def segments(profile: Profile, row: int) -> tuple[Any, Any]:
+    """When the segments of a row begin, and what is free in each."""
+    k = profile.segments[row]
+    return profile.time[row, :k].tolist(), profile.free[row, :k].tolist()
+
+
+def content(lines: Timelines) -> list[Any]:
     """What there is in timelines, without what is only room."""
     found: list[Any] = [lines.size.tolist()]
     for c in range(lines.size[CLASSES]):
-        k = lines.segments[c]
         found.append((lines.first[c], lines.last[c], lines.capacity[c].tolist()))
-        found.append((lines.time[c, :k].tolist(), lines.free[c, :k].tolist()))
-    k = lines.size[POWER]
-    return [*found, lines.power_time[:k].tolist(), lines.power_free[:k].tolist()]
+        found.append(segments(lines.nodes, c))
+    return [*found, segments(lines.power, 0)]
 
 
 def check(case: Case, orders: OrderSearch) -> None:
@@ -632,7 +634,7 @@ def check(case: Case, orders: OrderSearch) -> None:
     for k in range(len(orders._trail.cost)):
         search, front = case.again(), order[: k * orders._stride]
         start_s, ends = search._place(front, lambda: False)
-        assert state(at_position(orders._trail, k)) == state(search._lines)
+        assert content(state(orders._trail.lines, k)) == content(search._lines)
         assert orders._trail.cost[k] == cost(search, start_s)
         assert orders._trail.entries[k] == ends[-1]
 
@@ -729,7 +731,7 @@ def test_the_best_order_costs_what_is_said_and_no_more_than_the_first_one(
 def test_short_rows_grow_during_the_search_for_orders_and_between_two_runs(
     case: Case, seed: int, stride: int
 ) -> None:
-    size = len(case.order) * size_of(case.search._lines)
+    size = len(case.order) * size_bytes(case.search._lines)
     with setting(SPARE_COLUMNS=1, TRAIL_BYTES=size // stride):
         short = Case(case.instance, case.position, case.again(), case.order)
         orders = short.orders(seed=seed)
@@ -752,10 +754,10 @@ def test_states_become_as_long_as_the_rows_have_become_for_other_orders() -> Non
     with setting(SPARE_COLUMNS=1):
         case = Case(case.instance, case.position, case.again(), case.order)
         orders = case.orders()
-    columns, cost = case.search._lines.time.shape[1], orders.cost
+    columns, cost = case.search._lines.nodes.time.shape[1], orders.cost
     case.search._grow()
     orders.run(20_000)
-    assert max(case.search._lines.segments[: case.search._lines.size[CLASSES]]) > columns
+    assert max(case.search._lines.nodes.segments[: case.search._lines.size[CLASSES]]) > columns
     assert orders.best_cost < cost
     check(case, orders)
 
@@ -766,7 +768,7 @@ def test_the_states_that_are_kept_take_no_more_room_than_they_may(case: Case, mo
     with setting(TRAIL_BYTES=most):
         orders = case.orders()
     kept = len(orders._trail.cost)
-    assert kept == 1 or kept * size_of(case.search._lines) <= most
+    assert kept == 1 or kept * size_bytes(case.search._lines) <= most
     assert kept * orders._stride >= len(case.order) > (kept - 1) * orders._stride
 
 

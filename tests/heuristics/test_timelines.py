@@ -12,12 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.heuristics import timelines
-from cpdispatch.heuristics.timelines import (
+from cpdispatch.heuristics.profiles import per_class
+from cpdispatch.heuristics.profiles.per_class import (
     CLASSES,
-    FOREVER,
     OVERFLOW,
-    POWER,
     Slices,
     Timelines,
     Window,
@@ -29,10 +27,11 @@ from cpdispatch.heuristics.timelines import (
     hold,
     hold_power,
     joined,
+    of_common_times,
     of_nodes,
-    of_profile,
     place,
 )
+from cpdispatch.heuristics.profiles.profile import FOREVER, empty
 from tests.models.cases import EXAMPLES
 
 NOW, SECONDS = 50, 60
@@ -41,6 +40,9 @@ NOW, SECONDS = 50, 60
 
 def ints(*values: Any) -> IntArray:
     return np.array(values, dtype=np.int64)
+
+
+NO_WATTS = ints(0)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def classes_with(
     each = nodes_with(capacity, holds, nodes)
     member, begin = classes_of(each)
     lines = joined(each, member, begin)
-    longer = empty_timelines(len(nodes), each.time.shape[1] + spare, len(capacity[0]), 0)
+    longer = empty_timelines(len(nodes), each.nodes.time.shape[1] + spare, len(capacity[0]), 0)
     copy(lines, longer)
     return longer, ints(*nodes)[member]
 
@@ -87,11 +89,11 @@ def by_second(capacity: Capacity, holds: Sequence[Hold]) -> IntArray:
 
 def seconds_of(lines: Timelines, c: int) -> IntArray:
     """What a node of a class has free at every second, shape (seconds, resources)."""
-    time = lines.time[c, : lines.segments[c]].tolist()
+    time = lines.nodes.time[c, : lines.nodes.segments[c]].tolist()
     assert time == sorted(set(time))
     assert time[0] == NOW
     rows = [max(k for k, begin in enumerate(time) if begin <= NOW + t) for t in range(SECONDS)]
-    return lines.free[c, rows]
+    return lines.nodes.free[c, rows]
 
 
 def check(lines: Timelines, member: IntArray, free: IntArray) -> None:
@@ -140,7 +142,7 @@ def test_each_node_has_free_what_is_not_held_of_it(
 ) -> None:
     capacity, holds, nodes = system
     lines = nodes_with(capacity, holds, nodes)
-    assert lines.size.tolist() == [len(nodes), 0, 0]
+    assert lines.size.tolist() == [len(nodes), 0]
     check(lines, ints(*nodes), by_second(capacity, holds))
     assert lines.capacity.tolist() == [list(capacity[node]) for node in nodes]
 
@@ -177,14 +179,14 @@ def test_nodes_are_alike_whatever_pieces_the_same_is_held_in() -> None:
     lines, member = classes_with(((4,), (4,)), whole + pieces, range(2))
     assert member.tolist() == [0, 1]
     assert lines.size[CLASSES] == 1
-    assert lines.time[0, : lines.segments[0]].tolist() == [50, 55, 65]
+    assert lines.nodes.time[0, : lines.nodes.segments[0]].tolist() == [50, 55, 65]
 
 
 def test_nothing_that_is_held_makes_no_difference() -> None:
     holds = [Hold(0, 55, 65, (0,)), Hold(1, 55, 55, (3,))]
     lines, _ = classes_with(((4,), (4,), (4,)), holds, range(3))
     assert lines.size[CLASSES] == 1
-    assert lines.segments[0] == 1
+    assert lines.nodes.segments[0] == 1
 
 
 def test_more_than_there_is_cannot_be_held() -> None:
@@ -192,7 +194,7 @@ def test_more_than_there_is_cannot_be_held() -> None:
              Hold(1, 55, 60, (9,)), Hold(1, 60, 65, (3,))]  # fmt: skip
     lines, _ = classes_with(((4,), (4,)), holds, range(2))
     assert lines.size[CLASSES] == 1
-    assert lines.free[0, : lines.segments[0], 0].tolist() == [1, 0, 1, 4]
+    assert lines.nodes.free[0, : lines.nodes.segments[0], 0].tolist() == [1, 0, 1, 4]
 
 
 @pytest.mark.parametrize(
@@ -202,21 +204,22 @@ def test_one_difference_is_enough_for_nodes_not_to_be_alike(
     array: str, index: tuple[int, ...]
 ) -> None:
     lines = nodes_with(((4, 2), (4, 2)), [Hold(k, 55, 60, (1, 1)) for k in range(2)], range(2))
-    assert timelines._alike(lines, 0, 1)
-    assert timelines._mark(lines, 0) == timelines._mark(lines, 1)
-    getattr(lines, array)[index] -= 1
-    assert not timelines._alike(lines, 0, 1)
-    assert timelines._mark(lines, 0) != timelines._mark(lines, 1)
-    getattr(lines, array)[index] += 1
-    lines.segments[1] -= 1
-    assert not timelines._alike(lines, 0, 1)
-    assert timelines._mark(lines, 0) != timelines._mark(lines, 1)
+    table = lines.capacity if array == "capacity" else getattr(lines.nodes, array)
+    assert per_class._alike(lines, 0, 1)
+    assert per_class._mark(lines, 0) == per_class._mark(lines, 1)
+    table[index] -= 1
+    assert not per_class._alike(lines, 0, 1)
+    assert per_class._mark(lines, 0) != per_class._mark(lines, 1)
+    table[index] += 1
+    lines.nodes.segments[1] -= 1
+    assert not per_class._alike(lines, 0, 1)
+    assert per_class._mark(lines, 0) != per_class._mark(lines, 1)
 
 
 def test_thousands_of_nodes_have_marks_of_their_own() -> None:
     holds = [Hold(k, 50, 51 + k // 50, (1 + k % 50,)) for k in range(2500)]
     lines = nodes_with(((60,),) * 2500, holds, range(2500))
-    assert len({timelines._mark(lines, c) for c in range(2500)}) == 2500
+    assert len({per_class._mark(lines, c) for c in range(2500)}) == 2500
 
 
 @many
@@ -226,15 +229,15 @@ def test_a_profile_of_all_nodes_gives_the_same_timelines(
 ) -> None:
     capacity, holds, _ = system
     nodes = range(len(capacity))
-    lines = of_profile(NOW + np.arange(SECONDS), by_second(capacity, holds))
+    lines = of_common_times(NOW + np.arange(SECONDS), by_second(capacity, holds))
     expected = nodes_with(capacity, holds, nodes)
     assert lines.size.tolist() == expected.size.tolist()
     for c in nodes:
-        k = lines.segments[c]
-        assert (lines.first[c], lines.last[c], k) == (c, c + 1, expected.segments[c])
+        k = lines.nodes.segments[c]
+        assert (lines.first[c], lines.last[c], k) == (c, c + 1, expected.nodes.segments[c])
         assert lines.capacity[c].tolist() == expected.capacity[c].tolist()
-        assert lines.time[c, :k].tolist() == expected.time[c, :k].tolist()
-        assert lines.free[c, :k].tolist() == expected.free[c, :k].tolist()
+        assert lines.nodes.time[c, :k].tolist() == expected.nodes.time[c, :k].tolist()
+        assert lines.nodes.free[c, :k].tolist() == expected.nodes.free[c, :k].tolist()
 
 
 # ------------------------------------------------------------------------- one timeline
@@ -242,60 +245,64 @@ def test_a_profile_of_all_nodes_gives_the_same_timelines(
 
 def test_a_row_that_is_too_short_says_so_and_stays_as_it_was() -> None:
     lines, _ = classes_with(((4,),), [], [0], spare=0)
-    assert lines.time.shape[1] == 3
+    assert lines.nodes.time.shape[1] == 3
     hold(lines, 0, 52, 54, ints(1), 2)
-    before = lines.time.tolist(), lines.free.tolist(), lines.segments.tolist()
+    before = [array.tolist() for array in lines.nodes]
     assert lines.size[OVERFLOW] == 0
-    assert lines.free[0, :3, 0].tolist() == [4, 2, 4]
+    assert lines.nodes.free[0, :3, 0].tolist() == [4, 2, 4]
     hold(lines, 0, 53, 54, ints(1), 2)
     assert lines.size[OVERFLOW] == 1
-    assert (lines.time.tolist(), lines.free.tolist(), lines.segments.tolist()) == before
+    assert [array.tolist() for array in lines.nodes] == before
 
 
 def with_power(lines: Timelines, *segments: tuple[int, int], columns: int = 9) -> Timelines:
     """The timelines with a cap: from when on how much power is left."""
-    time, free = np.zeros(columns, dtype=np.int64), np.zeros(columns, dtype=np.int64)
-    time[: len(segments)] = [since for since, _ in segments]
-    free[: len(segments)] = [watts for _, watts in segments]
-    lines.size[POWER] = len(segments)
-    return lines._replace(power_time=time, power_free=free)
+    power = empty(1, columns, 1)
+    power.segments[0] = len(segments)
+    power.time[0, : len(segments)] = [since for since, _ in segments]
+    power.free[0, : len(segments), 0] = [watts for _, watts in segments]
+    return lines._replace(power=power)
+
+
+def power_of(lines: Timelines) -> list[tuple[int, int]]:
+    """From when on how much power is left."""
+    k = lines.power.segments[0]
+    time, free = lines.power.time[0, :k].tolist(), lines.power.free[0, :k, 0].tolist()
+    return list(zip(time, free, strict=True))
 
 
 def test_power_is_taken_while_a_job_runs() -> None:
     lines = with_power(classes_with(((4,),), [], [0])[0], (50, 3), (60, 9))
-    hold_power(lines, 55, 65, 2)
-    assert lines.power_time[: lines.size[POWER]].tolist() == [50, 55, 60, 65]
-    assert lines.power_free[: lines.size[POWER]].tolist() == [3, 1, 7, 9]
-    hold_power(lines, 55, 60, 1)
-    assert lines.power_time[: lines.size[POWER]].tolist() == [50, 55, 60, 65]
-    assert lines.power_free[: lines.size[POWER]].tolist() == [3, 0, 7, 9]
+    hold_power(lines, 55, 65, ints(2))
+    assert power_of(lines) == [(50, 3), (55, 1), (60, 7), (65, 9)]
+    hold_power(lines, 55, 60, ints(1))
+    assert power_of(lines) == [(50, 3), (55, 0), (60, 7), (65, 9)]
     assert lines.size[OVERFLOW] == 0
 
 
 def test_a_timeline_of_the_power_that_is_too_short_says_so() -> None:
     lines = with_power(classes_with(((4,),), [], [0])[0], (50, 3), (60, 9), columns=3)
-    hold_power(lines, 55, 65, 2)
-    assert lines.size.tolist() == [1, 1, 2]
-    assert lines.power_free.tolist() == [3, 9, 0]
+    hold_power(lines, 55, 65, ints(2))
+    assert lines.size.tolist() == [1, 1]
+    assert power_of(lines) == [(50, 3), (60, 9)]
 
 
 def test_a_copy_is_equal_and_independent() -> None:
     source, _ = classes_with(((4, 1), (2, 1)), [Hold(0, 55, 60, (1, 0))], range(2))
     source = with_power(source, (50, 3), (60, 9))
-    target = empty_timelines(2, source.time.shape[1] + 5, 2, 20)
+    target = empty_timelines(2, source.nodes.time.shape[1] + 5, 2, 20)
     copy(source, target)
     hold(source, 0, 50, 52, ints(1, 1), 1)
-    hold_power(source, 50, 52, 3)
-    assert target.size.tolist() == [2, 0, 2]
+    hold_power(source, 50, 52, ints(3))
+    assert target.size.tolist() == [2, 0]
     assert target.first[:2].tolist() == [0, 1]
     assert target.last[:2].tolist() == [1, 2]
     assert target.capacity.tolist() == [[4, 1], [2, 1]]
-    assert target.segments.tolist() == [3, 1]
-    assert target.time[0, :3].tolist() == [50, 55, 60]
-    assert target.free[0, :3].tolist() == [[4, 1], [3, 1], [4, 1]]
-    assert target.free[1, 0].tolist() == [2, 1]
-    assert target.power_time[:2].tolist() == [50, 60]
-    assert target.power_free[:2].tolist() == [3, 9]
+    assert target.nodes.segments.tolist() == [3, 1]
+    assert target.nodes.time[0, :3].tolist() == [50, 55, 60]
+    assert target.nodes.free[0, :3].tolist() == [[4, 1], [3, 1], [4, 1]]
+    assert target.nodes.free[1, 0].tolist() == [2, 1]
+    assert power_of(target) == [(50, 3), (60, 9)]
 
 
 # ------------------------------------------------------------------------- where a job fits
@@ -334,7 +341,7 @@ def test_a_job_starts_at_the_first_second_from_which_it_fits(
 
     expected = next((s for s in range(not_before, NOW + SECONDS - 15) if fits(s)), FOREVER)
     window = empty_window(len(nodes))
-    given = (ask, units, watts, duration, not_before)
+    given = (ask, units, ints(watts), duration, not_before)
     start, work = earliest(lines, window, *given, True)
     assert start == expected
     for c in range(lines.size[CLASSES]):
@@ -347,13 +354,13 @@ def test_a_job_starts_at_the_first_second_from_which_it_fits(
 
 def test_without_nodes_a_job_never_fits() -> None:
     lines = empty_timelines(0, 3, 1, 0)
-    assert earliest(lines, empty_window(0), ints(1), 1, 0, 5, NOW, True)[0] == FOREVER
+    assert earliest(lines, empty_window(0), ints(1), 1, NO_WATTS, 5, NOW, True)[0] == FOREVER
 
 
 def test_where_nothing_changes_nothing_is_looked_at_again() -> None:
     holds = [Hold(k, 50, 51 + k, (4,)) for k in range(7)]
     lines, _ = classes_with(((4,),) * 8, holds, range(8))
-    start, work = earliest(lines, empty_window(8), ints(4), 8, 0, 5, NOW, True)
+    start, work = earliest(lines, empty_window(8), ints(4), 8, NO_WATTS, 5, NOW, True)
     # All classes at first, those with a job again when its end comes into sight and when it has
     # ended; each of the 8 starts costs 1 more.
     assert start == 57
@@ -364,14 +371,14 @@ def test_where_nothing_changes_nothing_is_looked_at_again() -> None:
 def test_what_a_class_held_from_an_earlier_start_on_does_not_count(whole: bool) -> None:
     holds = [Hold(0, 50, 55, (4,)), Hold(1, 55, 60, (4,))]
     lines, _ = classes_with(((4,), (4,)), holds, range(2))
-    assert earliest(lines, empty_window(2), ints(4), 2, 0, 5, NOW, whole)[0] == 60
+    assert earliest(lines, empty_window(2), ints(4), 2, NO_WATTS, 5, NOW, whole)[0] == 60
 
 
 def test_starts_from_which_the_job_can_be_seen_not_to_fit_are_not_tried() -> None:
     holds = [Hold(0, 50, 70, (3,)), *(Hold(0, s, s + 1, (1,)) for s in range(50, 70, 2))]
     lines, _ = classes_with(((4,),), holds, [0])
-    assert lines.segments[0] == 21
-    assert earliest(lines, empty_window(1), ints(2), 1, 0, 20, NOW, True) == (70, 2)
+    assert lines.nodes.segments[0] == 21
+    assert earliest(lines, empty_window(1), ints(2), 1, NO_WATTS, 20, NOW, True) == (70, 2)
 
 
 def test_the_search_ends_with_the_first_classes_that_hold_the_job_if_that_is_all_it_is_for() -> (
@@ -379,8 +386,8 @@ def test_the_search_ends_with_the_first_classes_that_hold_the_job_if_that_is_all
 ):
     capacity = tuple((k + 1,) for k in range(6))
     lines, _ = classes_with(capacity, [], range(6))
-    whole = earliest(lines, empty_window(6), ints(1), 3, 0, 5, NOW, True)
-    assert earliest(lines, empty_window(6), ints(1), 3, 0, 5, NOW, False) == (NOW, 2)
+    whole = earliest(lines, empty_window(6), ints(1), 3, NO_WATTS, 5, NOW, True)
+    assert earliest(lines, empty_window(6), ints(1), 3, NO_WATTS, 5, NOW, False) == (NOW, 2)
     assert whole == (NOW, 6)
 
 
@@ -410,7 +417,7 @@ def test_what_a_job_is_given_is_held_of_its_nodes_and_of_no_others(
     for _ in range(data.draw(st.integers(1, 4))):
         ask = data.draw(asks(len(capacity[0])))
         units, duration = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
-        start, _ = earliest(lines, window, ask, units, 0, duration, NOW, True)
+        start, _ = earliest(lines, window, ask, units, NO_WATTS, duration, NOW, True)
         if start == FOREVER:
             continue
         found = placed(lines, window, ask, units, duration, start)
@@ -423,7 +430,7 @@ def test_what_a_job_is_given_is_held_of_its_nodes_and_of_no_others(
 
 def placement(lines: Timelines, ask: int, units: int, duration: int) -> list[tuple[int, int, int]]:
     window = empty_window(len(lines.first))
-    start, _ = earliest(lines, window, ints(ask), units, 0, duration, NOW, True)
+    start, _ = earliest(lines, window, ints(ask), units, NO_WATTS, duration, NOW, True)
     return placed(lines, window, ints(ask), units, duration, start)
 
 
@@ -433,14 +440,14 @@ def test_a_class_splits_into_nodes_that_are_full_one_with_the_rest_and_those_not
     assert lines.size[CLASSES] == 3
     assert lines.first[:3].tolist() == [3, 0, 2]
     assert lines.last[:3].tolist() == [5, 2, 3]
-    assert lines.free[:3, 0, 0].tolist() == [4, 0, 2]
+    assert lines.nodes.free[:3, 0, 0].tolist() == [4, 0, 2]
 
 
 def test_a_class_that_is_used_to_its_last_node_does_not_split() -> None:
     lines, _ = classes_with(((4,),) * 3, [], range(3))
     assert placement(lines, 2, 6, 9) == [(0, 3, 2)]
     assert lines.size[CLASSES] == 1
-    assert lines.time[0, : lines.segments[0]].tolist() == [50, 59]
+    assert lines.nodes.time[0, : lines.nodes.segments[0]].tolist() == [50, 59]
     lines, _ = classes_with(((4,),) * 3, [], range(3))
     assert placement(lines, 2, 5, 9) == [(0, 2, 2), (2, 3, 1)]
     assert lines.size[CLASSES] == 2

@@ -1,8 +1,12 @@
 """What nodes have free over time, kept once for all nodes that are alike: compiled kernels.
 
 Nodes of the same capacity that have the same free capacity at every time form a class; a class
-has one timeline, a row of segments. A job that takes some nodes of a class splits it. Classes are
-slices of one permutation of the nodes (see `classes_of`), which splitting never changes.
+has one timeline, a row of a resource profile. A job that takes some nodes of a class splits it.
+Classes are slices of one permutation of the nodes (see `classes_of`), which splitting never
+changes.
+
+The kernel `look` is compiled into its callers: as a call it makes list schedules take twice as
+long.
 """
 
 from __future__ import annotations
@@ -12,30 +16,27 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import inlined, kernel
+from cpdispatch.heuristics.profiles import profile
+from cpdispatch.heuristics.profiles.profile import FOREVER, Profile, copy_row, segment_at
 
-FOREVER = int(np.iinfo(np.int64).max // 2)
-CLASSES, OVERFLOW, POWER = 0, 1, 2
+CLASSES, OVERFLOW = 0, 1
 
 
 class Timelines(NamedTuple):
     """The timelines of all classes, and that of the power cap; changed in place."""
 
     size: IntArray
-    """Number of classes; whether a row was too short; segments of the power's timeline."""
+    """Number of classes; whether a row was too short."""
     first: IntArray
     """The nodes of class c are members ``first[c]`` to ``last[c] - 1``; shape (nodes,)."""
     last: IntArray
-    segments: IntArray
-    """Number of segments of each class, shape (nodes,)."""
     capacity: IntArray
     """Of a node of each class, shape (nodes, resources)."""
-    time: IntArray
-    """When each segment begins, shape (nodes, columns); the last one never ends."""
-    free: IntArray
-    """Free on a node of the class during the segment, shape (nodes, columns, resources)."""
-    power_time: IntArray
-    power_free: IntArray
+    nodes: Profile
+    """Free on a node of each class: one row a class."""
+    power: Profile
+    """Power left under the cap: one row, without segments where there is no cap."""
 
 
 class Window(NamedTuple):
@@ -54,16 +55,41 @@ class Window(NamedTuple):
 def empty_timelines(nodes: int, columns: int, resources: int, power_columns: int) -> Timelines:
     """Room for so many classes, segments of each, and segments of the power's timeline."""
     return Timelines(
-        np.zeros(3, dtype=np.int64),
-        np.empty(nodes, dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
         np.empty(nodes, dtype=np.int64),
         np.empty(nodes, dtype=np.int64),
         np.empty((nodes, resources), dtype=np.int64),
-        np.empty((nodes, columns), dtype=np.int64),
-        np.empty((nodes, columns, resources), dtype=np.int64),
-        np.empty(power_columns, dtype=np.int64),
-        np.empty(power_columns, dtype=np.int64),
+        profile.empty(nodes, columns, resources),
+        profile.empty(1, power_columns, 1),
     )
+
+
+def room_for_states(lines: Timelines, states: int) -> Timelines:
+    """Room for so many states of some timelines: every array with one dimension more in front."""
+
+    def more(array: IntArray) -> IntArray:
+        return np.empty((states, *array.shape), dtype=np.int64)
+
+    return Timelines(
+        more(lines.size), more(lines.first), more(lines.last), more(lines.capacity),
+        Profile(*map(more, lines.nodes)), Profile(*map(more, lines.power)),
+    )  # fmt: skip
+
+
+@kernel
+def state(states: Timelines, k: int) -> Timelines:
+    """The k-th of some states: timelines that are changed in place, too."""
+    nodes, power = states.nodes, states.power
+    return Timelines(
+        states.size[k], states.first[k], states.last[k], states.capacity[k],
+        Profile(nodes.segments[k], nodes.time[k], nodes.free[k]),
+        Profile(power.segments[k], power.time[k], power.free[k]),
+    )  # fmt: skip
+
+
+def size_bytes(lines: Timelines) -> int:
+    """How much memory the arrays take."""
+    return sum(array.nbytes for array in (*lines[:4], *lines.nodes, *lines.power))
 
 
 @kernel
@@ -84,100 +110,46 @@ def copy(source: Timelines, target: Timelines) -> None:
         target.size[k] = source.size[k]
     for c in range(source.size[CLASSES]):
         target.first[c], target.last[c] = source.first[c], source.last[c]
-        _copy_row(source, c, target, c)
-    for k in range(source.size[POWER]):
-        target.power_time[k], target.power_free[k] = source.power_time[k], source.power_free[k]
+        _copy_class(source, c, target, c)
+    copy_row(source.power, 0, target.power, 0)
 
 
 @kernel
-def _copy_row(source: Timelines, c: int, target: Timelines, d: int) -> None:
+def _copy_class(source: Timelines, c: int, target: Timelines, d: int) -> None:
     """What the nodes of a class have, and have free, becomes that of the nodes of another."""
-    target.segments[d] = source.segments[c]
     for r in range(source.capacity.shape[1]):
         target.capacity[d, r] = source.capacity[c, r]
-    for k in range(source.segments[c]):
-        target.time[d, k] = source.time[c, k]
-        for r in range(source.free.shape[2]):
-            target.free[d, k, r] = source.free[c, k, r]
-
-
-# ------------------------------------------------------------------------------- one timeline
-
-
-@kernel
-def _segment(time: IntArray, segments: int, at: int) -> int:
-    """The segment of a row that an instant lies in: the last one that begins no later."""
-    low, high = 0, segments
-    while high - low > 1:
-        middle = (low + high) // 2
-        if time[middle] <= at:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-@kernel
-def _cut(time: IntArray, free: IntArray, segments: int, at: int) -> int:
-    """Begin a segment of a row at this time if none does; return how many there are then."""
-    k = segments
-    while k > 0 and time[k - 1] >= at:
-        k -= 1
-    if k < segments and time[k] == at:
-        return segments
-    for i in range(segments, k, -1):
-        time[i] = time[i - 1]
-        for r in range(free.shape[1]):
-            free[i, r] = free[i - 1, r]
-    time[k] = at
-    for r in range(free.shape[1]):
-        free[k, r] = free[k - 1, r]
-    return segments + 1
+    copy_row(source.nodes, c, target.nodes, d)
 
 
 @kernel
 def hold(lines: Timelines, c: int, start: int, end: int, ask: IntArray, units: int) -> None:
     """Take units of a job from every node of a class over [start, end)."""
-    time, free, segments = lines.time[c], lines.free[c], lines.segments[c]
-    if segments + 2 > time.shape[0]:
+    if lines.nodes.segments[c] + 2 > lines.nodes.time.shape[1]:
         lines.size[OVERFLOW] = 1
-        return
-    segments = _cut(time, free, segments, start)
-    segments = _cut(time, free, segments, end)
-    lines.segments[c] = segments
-    for k in range(_segment(time, segments, start), segments):
-        if time[k] >= end:
-            break
-        for r in range(ask.shape[0]):
-            free[k, r] -= units * ask[r]
+    else:
+        profile.hold(lines.nodes, c, start, end, ask, units)
 
 
 @kernel
-def hold_power(lines: Timelines, start: int, end: int, watts: int) -> None:
+def hold_power(lines: Timelines, start: int, end: int, watts: IntArray) -> None:
     """Take power over [start, end)."""
-    time, free, segments = lines.power_time, lines.power_free, lines.size[POWER]
-    if segments + 2 > time.shape[0]:
+    if lines.power.segments[0] + 2 > lines.power.time.shape[1]:
         lines.size[OVERFLOW] = 1
-        return
-    column = free.reshape((free.shape[0], 1))
-    segments = _cut(time, column, segments, start)
-    segments = _cut(time, column, segments, end)
-    lines.size[POWER] = segments
-    for k in range(segments):
-        if start <= time[k] < end:
-            free[k] -= watts
+    else:
+        profile.hold(lines.power, 0, start, end, watts, 1)
 
 
 # ------------------------------------------------------------------------- where a job fits
 
 
-@kernel
+@inlined
 def look(
     lines: Timelines, window: Window, c: int, ask: IntArray, units: int, duration: int, start: int
 ) -> None:
     """Room for a job on a node of a class from ``start`` on, and for how long that is known."""
-    time, free, segments = lines.time[c], lines.free[c], lines.segments[c]
-    k = _segment(time, segments, start)
+    time, free, segments = lines.nodes.time[c], lines.nodes.free[c], lines.nodes.segments[c]
+    k = segment_at(time, segments, start)
     room, grows = units, FOREVER
     while k < segments and time[k] < start + duration:
         here = units
@@ -194,24 +166,12 @@ def look(
 
 
 @kernel
-def power_from(lines: Timelines, watts: int, duration: int, start: int) -> int:
-    """First instant, ``start`` at the earliest, from which so much power is left all the time."""
-    time, free, segments = lines.power_time, lines.power_free, lines.size[POWER]
-    for k in range(segments):
-        if time[k] >= start + duration:
-            break
-        if free[k] < watts and (k + 1 == segments or time[k + 1] > start):
-            start = time[k + 1] if k + 1 < segments else FOREVER
-    return start
-
-
-@kernel
 def earliest(
     lines: Timelines,
     window: Window,
     ask: IntArray,
     units: int,
-    watts: int,
+    watts: IntArray,
     duration: int,
     not_before: int,
     whole: bool,
@@ -226,8 +186,8 @@ def earliest(
     window.room[:classes] = 0
     start, total, looked, first = not_before, 0, 0, True
     while True:
-        if watts > 0:
-            start = power_from(lines, watts, duration, start)
+        if watts[0] > 0:
+            start, _ = profile.earliest(lines.power, 0, watts, duration, start)
         following = FOREVER
         looked += classes // 8  # what it takes to pass over those that need no look
         for c in range(classes):
@@ -295,8 +255,8 @@ def place(
 @kernel
 def fullness(lines: Timelines, c: int, duration: int, start: int) -> float:
     """Sum over the resource types that a node has of free / capacity, the least in the window."""
-    time, free, segments = lines.time[c], lines.free[c], lines.segments[c]
-    low = _segment(time, segments, start)
+    time, free, segments = lines.nodes.time[c], lines.nodes.free[c], lines.nodes.segments[c]
+    low = segment_at(time, segments, start)
     high = low + 1
     while high < segments and time[high] < start + duration:
         high += 1
@@ -329,7 +289,7 @@ def take(
         d = lines.size[CLASSES]
         lines.size[CLASSES] = d + 1
         lines.first[d], lines.last[d] = first, first + nodes
-        _copy_row(lines, c, lines, d)
+        _copy_class(lines, c, lines, d)
         lines.first[c] = first + nodes
         c = d
     hold(lines, c, start, start + duration, ask, units)
@@ -368,10 +328,10 @@ def of_nodes(
     lines.size[CLASSES] = len(nodes)
     for c in range(len(nodes)):
         row[nodes[c]] = c
-        lines.first[c], lines.last[c], lines.segments[c] = c, c + 1, 1
-        lines.time[c, 0] = now
+        lines.first[c], lines.last[c], lines.nodes.segments[c] = c, c + 1, 1
+        lines.nodes.time[c, 0] = now
         for r in range(capacity.shape[1]):
-            lines.capacity[c, r] = lines.free[c, 0, r] = capacity[nodes[c], r]
+            lines.capacity[c, r] = lines.nodes.free[c, 0, r] = capacity[nodes[c], r]
     for k in range(len(held_node)):
         if row[held_node[k]] >= 0:
             hold(lines, row[held_node[k]], held_start[k], held_end[k], held[k], 1)
@@ -383,8 +343,8 @@ def of_nodes(
 @kernel
 def _settle(lines: Timelines, c: int) -> None:
     """Leave nothing below 0, and no segment in which as much is free as in the one before it."""
-    time, free, count = lines.time[c], lines.free[c], 0
-    for k in range(lines.segments[c]):
+    time, free, count = lines.nodes.time[c], lines.nodes.free[c], 0
+    for k in range(lines.nodes.segments[c]):
         same = count > 0
         for r in range(free.shape[1]):
             free[k, r] = max(free[k, r], 0)
@@ -394,7 +354,7 @@ def _settle(lines: Timelines, c: int) -> None:
             for r in range(free.shape[1]):
                 free[count, r] = free[k, r]
             count += 1
-    lines.segments[c] = count
+    lines.nodes.segments[c] = count
 
 
 @kernel
@@ -403,10 +363,10 @@ def _mark(lines: Timelines, c: int) -> int:
     mark = np.uint64(88172645463325252)
     for r in range(lines.capacity.shape[1]):
         mark = _mixed(mark, lines.capacity[c, r])
-    for k in range(lines.segments[c]):
-        mark = _mixed(mark, lines.time[c, k])
-        for r in range(lines.free.shape[2]):
-            mark = _mixed(mark, lines.free[c, k, r])
+    for k in range(lines.nodes.segments[c]):
+        mark = _mixed(mark, lines.nodes.time[c, k])
+        for r in range(lines.nodes.free.shape[2]):
+            mark = _mixed(mark, lines.nodes.free[c, k, r])
     return int(mark >> np.uint64(1))
 
 
@@ -423,16 +383,16 @@ def _mixed(mark: np.uint64, value: int) -> np.uint64:
 @kernel
 def _alike(lines: Timelines, c: int, d: int) -> bool:
     """Whether nodes of two classes have the same capacity, and the same free at every time."""
-    if lines.segments[c] != lines.segments[d]:
+    if lines.nodes.segments[c] != lines.nodes.segments[d]:
         return False
     for r in range(lines.capacity.shape[1]):
         if lines.capacity[c, r] != lines.capacity[d, r]:
             return False
-    for k in range(lines.segments[c]):
-        if lines.time[c, k] != lines.time[d, k]:
+    for k in range(lines.nodes.segments[c]):
+        if lines.nodes.time[c, k] != lines.nodes.time[d, k]:
             return False
-        for r in range(lines.free.shape[2]):
-            if lines.free[c, k, r] != lines.free[d, k, r]:
+        for r in range(lines.nodes.free.shape[2]):
+            if lines.nodes.free[c, k, r] != lines.nodes.free[d, k, r]:
                 return False
     return True
 
@@ -464,19 +424,19 @@ def classes_of(lines: Timelines) -> tuple[IntArray, IntArray]:
 @kernel
 def joined(lines: Timelines, member: IntArray, begin: IntArray) -> Timelines:
     """The timelines of classes instead of nodes; see `classes_of`."""
-    nodes, columns = lines.time.shape
-    joint = empty_timelines(nodes, columns, lines.free.shape[2], 0)
+    nodes, columns = lines.nodes.time.shape
+    joint = empty_timelines(nodes, columns, lines.nodes.free.shape[2], 0)
     joint.size[CLASSES] = len(begin)
     for c in range(len(begin)):
         d = member[begin[c]]
         joint.first[c] = begin[c]
         joint.last[c] = begin[c + 1] if c + 1 < len(begin) else nodes
-        _copy_row(lines, d, joint, c)
+        _copy_class(lines, d, joint, c)
     return joint
 
 
 @kernel
-def of_profile(since: IntArray, free: IntArray) -> Timelines:
+def of_common_times(since: IntArray, free: IntArray) -> Timelines:
     """One class a node, from what every node has free in segments that are the same for all.
 
     Parameters
@@ -493,7 +453,7 @@ def of_profile(since: IntArray, free: IntArray) -> Timelines:
         count = 0
         for k in range(free.shape[0]):
             if k == 0 or (free[k, c] != free[k - 1, c]).any():
-                lines.time[c, count], lines.free[c, count] = since[k], free[k, c]
+                lines.nodes.time[c, count], lines.nodes.free[c, count] = since[k], free[k, c]
                 count += 1
-        lines.segments[c] = count
+        lines.nodes.segments[c] = count
     return lines

@@ -1,0 +1,255 @@
+"""What every node has free over time, with segments that all nodes have in common: kernels.
+
+The profile starts from the ends of running jobs and the system's reservations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpdispatch.arrays import IntArray
+from cpdispatch.compile import kernel
+from cpdispatch.heuristics.kernels import change, fits, pool_has, watts_of
+from cpdispatch.heuristics.profiles import profile as profiles
+from cpdispatch.heuristics.profiles.profile import Profile
+from cpdispatch.jobs import Column
+
+_UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
+# A job splits two segments at most when its promise is checked, when it is moved, when it is placed
+# anew and when its promise is made longer for a test. Slots that are not needed are never touched,
+# so they cost no memory.
+_SPLITS = 8
+
+
+class NodeProfile(NamedTuple):
+    """Segments of all nodes; a number in place of what is free says where that is kept.
+
+    Inserting a segment moves two integers a later segment, never a matrix.
+    """
+
+    line: Profile
+    """One row; the amount of each segment is its slot."""
+    free: IntArray
+    """Free capacity by slot, shape (slots, nodes, resources)."""
+    pool: IntArray
+    """The same summed over the nodes, shape (slots, resources)."""
+    watts: IntArray
+    """Power left under the cap by slot, shape (slots,)."""
+
+
+@kernel
+def _split(profile: NodeProfile, time: int) -> int:
+    """Index of the segment that begins at ``time``, made if need be."""
+    line = profile.line
+    size = line.segments[0]
+    k = profiles.split(line, 0, time)
+    if line.segments[0] > size:
+        before = line.free[0, k, 0]
+        line.free[0, k, 0] = size
+        profile.free[size] = profile.free[before]
+        profile.pool[size] = profile.pool[before]
+        profile.watts[size] = profile.watts[before]
+    return k
+
+
+@kernel
+def hold(
+    profile: NodeProfile,
+    start: int,
+    end: int,
+    ask: IntArray,
+    node: IntArray,
+    units: IntArray,
+    watts: int,
+    sign: int,
+) -> None:
+    """Take (sign -1) or give back (sign 1) a job's capacity from ``start`` to ``end``."""
+    first = _split(profile, start)
+    last = _split(profile, end)
+    total = units.sum()
+    for k in range(first, last):
+        slot = profile.line.free[0, k, 0]
+        change(profile.free[slot], ask, node, units, sign)
+        profile.pool[slot] += sign * total * ask
+        profile.watts[slot] += sign * watts
+
+
+@kernel
+def hold_plan(
+    profile: NodeProfile,
+    until: int,
+    block: IntArray,
+    planned_s: IntArray,
+    start: IntArray,
+    position: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    power_unit: IntArray,
+) -> None:
+    """Take what planned jobs hold until then; the profile has room for them.
+
+    The last four but one say where the jobs at some positions of the block are placed, see
+    `cpdispatch.decision.Placements`.
+    """
+    for k in range(position.shape[0]):
+        j = position[k]
+        if start[j] < until:
+            ask, entries = block[_REQUEST:, j], slice(offset[k], offset[k + 1])
+            end = min(start[j] + planned_s[j], until)
+            watts = watts_of(ask, block[_UNITS, j], power_unit)
+            hold(profile, start[j], end, ask, node[entries], units[entries], watts, -1)
+
+
+@kernel
+def holdable(
+    profile: NodeProfile,
+    start: int,
+    end: int,
+    ask: IntArray,
+    node: IntArray,
+    units: IntArray,
+    watts: int,
+) -> bool:
+    """Whether those very nodes have the capacity from ``start`` to ``end``."""
+    first = _split(profile, start)
+    last = _split(profile, end)
+    for k in range(first, last):
+        slot = profile.line.free[0, k, 0]
+        if watts > profile.watts[slot]:
+            return False
+        for e in range(node.shape[0]):
+            for r in range(ask.shape[0]):
+                if units[e] * ask[r] > profile.free[slot, node[e], r]:
+                    return False
+    return True
+
+
+@kernel
+def earliest(
+    profile: NodeProfile,
+    ask: IntArray,
+    units: int,
+    watts: int,
+    duration: int,
+    latest: int,
+    M: IntArray,
+) -> int:
+    """First instant, ``latest`` at most, from which a job fits for its whole duration; else -1.
+
+    ``M`` becomes the elementwise minimum of the free capacity over that time.
+    """
+    size, time, slots = profile.line.segments[0], profile.line.time[0], profile.line.free[0]
+    k = looked = 0
+    while k < size and time[k] <= latest:
+        end = time[k] + duration
+        last = looked = max(looked, k)
+        while last < size and time[last] < end:
+            slot = slots[last, 0]
+            if watts > profile.watts[slot] or not pool_has(profile.pool[slot], ask, units):
+                break
+            if not fits(profile.free[slot], ask, units):
+                break
+            last += 1
+        looked = last
+        if last < size and time[last] < end:
+            k = last + 1  # no start whose time takes in this segment is any good
+            continue
+        M[:] = profile.free[slots[k, 0]]
+        fitting = True
+        for later in range(k + 1, last):
+            _lower(M, profile.free[slots[later, 0]])
+            fitting = fits(M, ask, units)
+            if not fitting:
+                break
+        if fitting:
+            return int(time[k])
+        k += 1
+    return -1
+
+
+@kernel
+def _lower(M: IntArray, free: IntArray) -> None:
+    """Make ``M`` the elementwise minimum of both."""
+    for node in range(M.shape[0]):
+        for r in range(M.shape[1]):
+            M[node, r] = min(M[node, r], free[node, r])
+
+
+@kernel
+def left_until(profile: NodeProfile, until: int) -> tuple[IntArray, int]:
+    """What is free on each node, and in watts, at every instant from now until then."""
+    time, slots = profile.line.time[0], profile.line.free[0]
+    M = profile.free[slots[0, 0]].copy()
+    watts = profile.watts[slots[0, 0]]
+    for k in range(1, profile.line.segments[0]):
+        if time[k] >= until:
+            break
+        _lower(M, profile.free[slots[k, 0]])
+        watts = min(watts, profile.watts[slots[k, 0]])
+    return M, watts
+
+
+@kernel
+def expected_profile(
+    now: int,
+    capacity: IntArray,
+    down: IntArray,
+    jobs: int,
+    run_block: IntArray,
+    run_end: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    hold_start: IntArray,
+    hold_end: IntArray,
+    hold_node: IntArray,
+    hold_capacity: IntArray,
+    power_unit: IntArray,
+    watts_free: int,
+) -> NodeProfile:
+    """The profile of running jobs and reservations, with room for the plans of ``jobs`` more."""
+    running, holds = run_end.shape[0], hold_start.shape[0]
+    instants = np.empty(1 + running + 2 * holds, dtype=np.int64)
+    instants[0] = now
+    instants[1 : 1 + running] = run_end
+    instants[1 + running : 1 + running + holds] = np.maximum(hold_start, now)
+    instants[1 + running + holds :] = np.maximum(hold_end, now)
+    instants = np.unique(instants)
+    size, slots = instants.shape[0], instants.shape[0] + _SPLITS * jobs
+    nodes, kinds = capacity.shape
+    profile = NodeProfile(
+        profiles.empty(1, slots, 1),
+        np.empty((slots, nodes, kinds), dtype=np.int64),
+        np.empty((slots, kinds), dtype=np.int64),
+        np.empty(slots, dtype=np.int64),
+    )
+    line = profile.line
+    line.segments[0] = size
+    left = capacity.copy()
+    for i in range(running):
+        entries = slice(offset[i], offset[i + 1])
+        change(left, run_block[_REQUEST:, i], node[entries], units[entries], -1)
+    by_end = np.argsort(run_end, kind="mergesort")
+    ended = 0
+    for k in range(size):
+        time = instants[k]
+        while ended < running and run_end[by_end[ended]] <= time:
+            i = by_end[ended]
+            ask, entries = run_block[_REQUEST:, i], slice(offset[i], offset[i + 1])
+            change(left, ask, node[entries], units[entries], 1)
+            watts_free += watts_of(ask, run_block[_UNITS, i], power_unit)
+            ended += 1
+        line.time[0, k], line.free[0, k, 0], profile.watts[k] = time, k, watts_free
+        here = profile.free[k]
+        here[:] = left
+        for h in range(holds):
+            if hold_start[h] <= time < hold_end[h]:
+                here[hold_node[h]] -= hold_capacity[h]
+        for d in range(down.shape[0]):
+            here[down[d]] = 0
+        here[:] = np.maximum(here, 0)
+        profile.pool[k] = here.sum(axis=0)
+    return profile

@@ -61,7 +61,7 @@ def _put(
     One that has just been stopped and would start now goes on where it is, if it can.
     """
     ask = block[_REQUEST:, job]
-    if begin == profile.line.time[0, 0] and is_home_free(M, ask, homes, job):
+    if begin == profile.time[0] and is_home_free(M, ask, homes, job):
         placed = place_at_home(placed, job, homes)
     else:
         placed = place_next(placed, job, M, capacity, ask, block[_UNITS, job], best_fit)
@@ -123,7 +123,7 @@ def _compressed(
         entries = slice(promises.offset[j], promises.offset[j + 1])
         node, units = promises.node[entries], promises.units[entries]
         hold(profile, start[j], start[j] + lasts, ask, node, units, watts[j], 1)
-        anew = homes.of.shape[0] > 0 and homes.of[j] >= 0 and start[j] == profile.line.time[0, 0]
+        anew = homes.of.shape[0] > 0 and homes.of[j] >= 0 and start[j] == profile.time[0]
         latest = start[j] if anew else start[j] - 1
         begin = earliest(profile, ask, need, watts[j], lasts, latest, M)
         if begin >= 0:

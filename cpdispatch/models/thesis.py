@@ -231,7 +231,7 @@ def pose_on_nodes(
     if variant.filtered:
         resources = [resource for resource in resources if jobs.request[:, resource].any()]
     cost = objectives.of(objective, instance.queue).take(chosen)
-    since_s = profile.line.time[0]
+    since_s = profile.time
     latest_s = int(since_s[-1] + jobs.expected_s.sum())
     return NodeProblem(
         chosen, jobs, instance.job_power(jobs),

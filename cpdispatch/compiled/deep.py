@@ -9,11 +9,10 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.compiled.layout import (
-    COUNT,
     DUE,
-    FIRST,
+    ENTRIES,
+    FIRST_ENTRY,
     JOB,
-    WHO,
     State,
 )
 from cpdispatch.compiled.nodes import Nodes, give_back
@@ -24,109 +23,110 @@ from cpdispatch.heuristics.kernels import Homes
 from cpdispatch.heuristics.profiles.per_node import NodeProfile, expected_profile
 from cpdispatch.jobs import Column
 
-_EXPECTED_ROW, _REQUEST_ROW = int(Column.EXPECTED), int(Column.REQUEST)
+_EXPECTED_ROW = int(Column.EXPECTED)
+_PROMISED, _FIRST, _COUNT = range(3)
+"""Rows of `Deep.promise`."""
 
 
 class Deep(NamedTuple):
-    """What is promised, and what planning needs of the jobs."""
+    """What is promised, and what planning needs of the jobs. `dispatch_deep` writes it."""
 
     block: IntArray
-    """The jobs' block, see `cpdispatch.jobs.Column`."""
+    """The jobs' block, see `cpdispatch.jobs.Column`. Constant."""
     promise: IntArray
-    """Promised start of each job, and its first entry and how many; shape (3, jobs)."""
+    """Of each waiting job: its promised start, `NO_START` if there is none; where its placement
+    begins in ``node``, and how many entries it has. Shape (3, jobs)."""
     node: IntArray
     units: IntArray
-    """Entries of the promises."""
+    """Entries of the promises of the last dispatch: which node, and how many units there."""
 
 
 def deep_of(block: IntArray, entries: int) -> Deep:
     """Nothing promised yet."""
     jobs = block.shape[1]
     promise = np.empty((3, jobs), dtype=np.int64)
-    promise[0], promise[2] = _NO_START, 0
+    promise[_PROMISED], promise[_COUNT] = _NO_START, 0
     room = (np.empty(entries, dtype=np.int64) for _ in range(2))
     return Deep(block, promise, *room)
 
 
 @kernel
-def _gathered(deep: Deep, fate: IntArray, jobs: IntArray, lasts: int) -> IntArray:
+def _gathered(deep: Deep, outcome: IntArray, chosen: IntArray, lasts: int) -> IntArray:
     """The block of some jobs; row ``lasts`` says how long they are taken to last."""
-    block = np.empty((deep.block.shape[0], jobs.shape[0]), dtype=np.int64)
+    block = np.empty((deep.block.shape[0], chosen.shape[0]), dtype=np.int64)
     for r in range(block.shape[0]):
-        for k in range(jobs.shape[0]):
-            block[r, k] = deep.block[r, jobs[k]]
-    for k in range(jobs.shape[0]):
-        block[_EXPECTED_ROW, k] = fate[lasts, jobs[k]]
+        for k in range(chosen.shape[0]):
+            block[r, k] = deep.block[r, chosen[k]]
+    for k in range(chosen.shape[0]):
+        block[_EXPECTED_ROW, k] = outcome[lasts, chosen[k]]
     return block
 
 
 @kernel
 def _entries(
-    first: IntArray, count: IntArray, node: IntArray, units: IntArray
+    low: IntArray, count: IntArray, node: IntArray, units: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Offset, node and units of runs of entries, put one after the other."""
-    offset = np.zeros(first.shape[0] + 1, dtype=np.int64)
-    for k in range(first.shape[0]):
+    offset = np.zeros(low.shape[0] + 1, dtype=np.int64)
+    for k in range(low.shape[0]):
         offset[k + 1] = offset[k] + count[k]
     to_node = np.empty(offset[-1], dtype=np.int64)
     to_units = np.empty(offset[-1], dtype=np.int64)
-    for k in range(first.shape[0]):
+    for k in range(low.shape[0]):
         for e in range(count[k]):
-            to_node[offset[k] + e] = node[first[k] + e]
-            to_units[offset[k] + e] = units[first[k] + e]
+            to_node[offset[k] + e] = node[low[k] + e]
+            to_units[offset[k] + e] = units[low[k] + e]
     return offset, to_node, to_units
 
 
 @kernel
 def _profile(
-    state: State, fate: IntArray, run: IntArray, nodes: Nodes, deep: Deep, queued: int, ended: int
-) -> NodeProfile:
+    state: State, outcome: IntArray, running: IntArray, nodes: Nodes, deep: Deep, queued: int,
+    ended: int,
+) -> NodeProfile:  # fmt: skip
     """Free capacity over time as the running jobs' expected ends have it."""
-    jobs = run[JOB, ended : state.running].copy()
-    offset, node, units = _entries(fate[FIRST][jobs], fate[COUNT][jobs], nodes.node, nodes.units)
+    chosen = running[JOB, ended : state.running].copy()
+    offset, node, units = _entries(
+        outcome[FIRST_ENTRY][chosen], outcome[ENTRIES][chosen], nodes.node, nodes.units
+    )
     none = np.empty(0, dtype=np.int64)
     kinds = nodes.capacity.shape[1]
     return expected_profile(
-        state.now, nodes.capacity, none, queued, _gathered(deep, fate, jobs, state.duration_row),
-        run[DUE, ended : state.running].copy(), offset, node, units,
-        none, none, none, np.empty((0, kinds), dtype=np.int64),
-        np.zeros(kinds, dtype=np.int64), 0,
+        state.now, nodes.capacity, none, queued,
+        _gathered(deep, outcome, chosen, state.duration_row),
+        running[DUE, ended : state.running].copy(), offset, node, units, none, none, none,
+        np.empty((0, kinds), dtype=np.int64), np.zeros(kinds, dtype=np.int64), 0,
     )  # fmt: skip
 
 
 @kernel
 def _positions(waiting: IntArray, queue: IntArray) -> IntArray:
     """Where the jobs of a queue are in the order of submission."""
-    return np.searchsorted(waiting, queue[WHO, : waiting.shape[0]].copy())
+    return np.searchsorted(waiting, queue[JOB, : waiting.shape[0]].copy())
 
 
 @kernel
 def dispatch_deep(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, first: IntArray, second: IntArray,
-    nodes: Nodes, deep: Deep, caution: Any, depth: int, best_fit: bool, ended: int,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, primary: IntArray,
+    secondary: IntArray, nodes: Nodes, deep: Deep, caution: Any, depth: int, best_fit: bool,
+    ended: int,
 ) -> None:  # fmt: skip
     """One pass with promises, see `cpdispatch.heuristics.plan.plan`."""
     now, queued, none = state.now, state.queued, np.empty(0, dtype=np.int64)
-    waiting = np.sort(first[WHO, :queued].copy())
+    waiting = np.sort(primary[JOB, :queued].copy())
     offset, node, units = _entries(
-        deep.promise[1][waiting], deep.promise[2][waiting], deep.node, deep.units
+        deep.promise[_FIRST][waiting], deep.promise[_COUNT][waiting], deep.node, deep.units
     )
     start, reason, placed = plan.plan(
-        now,
-        _profile(state, fate, run, nodes, deep, queued, ended),
-        nodes.capacity,
-        _gathered(deep, fate, waiting, state.duration_row),
-        _positions(waiting, first),
-        _positions(waiting, second),
-        depth,
-        best_fit,
-        plan.Promises(deep.promise[0][waiting], offset, node, units),
-        np.zeros(nodes.capacity.shape[1], dtype=np.int64),
-        Homes(none, none, none, none, none),
-    )
+        now, _profile(state, outcome, running, nodes, deep, queued, ended), nodes.capacity,
+        _gathered(deep, outcome, waiting, state.duration_row), _positions(waiting, primary),
+        _positions(waiting, secondary), depth, best_fit,
+        plan.Promises(deep.promise[_PROMISED][waiting], offset, node, units),
+        np.zeros(nodes.capacity.shape[1], dtype=np.int64), Homes(none, none, none, none, none),
+    )  # fmt: skip
     used = 0
-    deep.promise[0][waiting] = _NO_START
-    deep.promise[2][waiting] = 0
+    deep.promise[_PROMISED][waiting] = _NO_START
+    deep.promise[_COUNT][waiting] = 0
     for k in range(placed.jobs):
         job = waiting[placed.position[k]]
         low, high = placed.offset[k], placed.offset[k + 1]
@@ -136,13 +136,13 @@ def dispatch_deep(
             for e in range(count):
                 nodes.node[at_entry + e] = placed.node[low + e]
                 nodes.units[at_entry + e] = placed.units[low + e]
-            fate[FIRST, job], fate[COUNT, job] = at_entry, count
+            outcome[FIRST_ENTRY, job], outcome[ENTRIES, job] = at_entry, count
             state.entries += count
-            give_back(state, fate, given, nodes, job, -1)
-            begin(state, given, fate, run, caution, job, reason[placed.position[k]])
+            give_back(state, outcome, jobs, nodes, job, -1)
+            begin(state, jobs, outcome, running, caution, job, reason[placed.position[k]])
         else:
-            deep.promise[0, job] = start[placed.position[k]]
-            deep.promise[1, job], deep.promise[2, job] = used, count
+            deep.promise[_PROMISED, job] = start[placed.position[k]]
+            deep.promise[_FIRST, job], deep.promise[_COUNT, job] = used, count
             for e in range(count):
                 deep.node[used + e] = placed.node[low + e]
                 deep.units[used + e] = placed.units[low + e]

@@ -20,9 +20,9 @@ from cpdispatch.compile import kernel
 from cpdispatch.compiled import fields
 from cpdispatch.compiled.fields import Record
 
-# Of each kind: the first and the last job in line, -1 when there is none; the next kind that waits
-# for the same counter, -1 after the last; how much it needs of that counter.
-FRONT, BACK, BESIDE, NEEDS = range(4)
+FRONT, BACK, NEXT_KIND, NEEDS = range(4)
+"""Rows of `Gate.line`. Of each kind: the first and the last job in line, -1 when there is none; the
+next kind that waits for the same counter, -1 after the last; how much it needs of that counter."""
 
 
 class GateState(Record):
@@ -30,8 +30,8 @@ class GateState(Record):
 
     behind: int
     """How many jobs are behind the gate."""
-    tried: int
-    """How many kinds are to be tried; 0 once `let_pass` is over."""
+    trying: int
+    """How many kinds are to be tried: the length of `Gate.to_try`. 0 after `let_pass`."""
     passed: int
     """How many jobs `let_pass` let pass the last time."""
 
@@ -61,18 +61,20 @@ class Gate(NamedTuple):
     offset: IntArray
     counter: IntArray
     amount: IntArray
+    """As in `Claims`. Constant."""
     left: IntArray
-    """What each counter has left."""
+    """How much each counter has left: its capacity without the claims of the jobs that have passed
+    and have not ended."""
     line: IntArray
-    """Rows from `FRONT` on, shape (rows, kinds)."""
+    """The line of each kind; rows from `FRONT` on, shape (rows, kinds)."""
     after: IntArray
     """The next job in line after each job behind the gate, -1 after the last."""
-    waits: IntArray
+    first_waiting: IntArray
     """The first kind that waits for each counter, -1 when none does."""
-    tried: IntArray
-    """The kinds that are to be tried."""
+    to_try: IntArray
+    """The kinds that are to be tried; ``state.trying`` of them."""
     passed: IntArray
-    """The jobs that passed last, ascending."""
+    """The jobs that passed last, ascending; ``state.passed`` of them."""
     state: GateState
 
 
@@ -104,8 +106,8 @@ def come(gate: Gate, job: int) -> None:
     if front < 0:
         line[FRONT, kind] = line[BACK, kind] = job
         after[job] = -1
-        gate.tried[state.tried] = kind
-        state.tried += 1
+        gate.to_try[state.trying] = kind
+        state.trying += 1
     elif job > back:
         after[back], after[job] = job, -1
         line[BACK, kind] = job
@@ -127,27 +129,27 @@ def give_back(gate: Gate, job: int) -> None:
     for k in range(gate.offset[kind], gate.offset[kind + 1]):
         counter = gate.counter[k]
         left[counter] += gate.amount[k]
-        waiting, gate.waits[counter] = gate.waits[counter], -1
+        waiting, gate.first_waiting[counter] = gate.first_waiting[counter], -1
         while waiting >= 0:
-            beside = line[BESIDE, waiting]
+            next_kind = line[NEXT_KIND, waiting]
             if line[NEEDS, waiting] <= left[counter]:
-                gate.tried[state.tried] = waiting
-                state.tried += 1
+                gate.to_try[state.trying] = waiting
+                state.trying += 1
             else:
-                line[BESIDE, waiting] = gate.waits[counter]
-                gate.waits[counter] = waiting
-            waiting = beside
+                line[NEXT_KIND, waiting] = gate.first_waiting[counter]
+                gate.first_waiting[counter] = waiting
+            waiting = next_kind
 
 
 @kernel
 def let_pass(gate: Gate) -> int:
     """Let jobs pass, and take what they claim; how many, see `Gate.passed`."""
-    line, left, tried, state = gate.line, gate.left, gate.tried, gate.state
-    count, many, front = 0, state.tried, line[FRONT]
+    line, left, to_try, state = gate.line, gate.left, gate.to_try, gate.state
+    count, many, front = 0, state.trying, line[FRONT]
     for k in range(1, many):
-        _rise(tried, front, k)
+        _rise(to_try, front, k)
     while many > 0:
-        kind = tried[0]
+        kind = to_try[0]
         low, high = gate.offset[kind], gate.offset[kind + 1]
         while low < high and left[gate.counter[low]] >= gate.amount[low]:
             low += 1
@@ -159,13 +161,13 @@ def let_pass(gate: Gate) -> int:
             front[kind] = gate.after[front[kind]]
         else:
             counter = gate.counter[low]
-            line[BESIDE, kind], line[NEEDS, kind] = gate.waits[counter], gate.amount[low]
-            gate.waits[counter] = kind
+            line[NEXT_KIND, kind], line[NEEDS, kind] = gate.first_waiting[counter], gate.amount[low]
+            gate.first_waiting[counter] = kind
         if low < high or front[kind] < 0:
             many -= 1
-            tried[0] = tried[many]
-        _sink(tried, front, many)
-    state.tried = 0
+            to_try[0] = to_try[many]
+        _sink(to_try, front, many)
+    state.trying = 0
     state.passed = count
     state.behind -= count
     return count

@@ -1,8 +1,8 @@
-"""Where compiled replays keep what: records of scalars with named fields, and arrays of int64.
+"""The state of a compiled replay: records of scalars with named fields, and arrays.
 
 Kernels take the arrays one by one: taking them out of tuples counts references, which made a replay
-four times as slow. Records are passed by address. A replay can be left after any number of events,
-looked at, saved, and gone on with.
+four times as slow. Records are passed by address. A replay can stop after any number of events, be
+looked at, be saved, and go on.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class State(Record):
     """When the blocked job can start. On nodes alone, and only if `shadow_time_known`."""
     shadow_time_known: bool
     """Whether the shadow time is that of the blocked job and up to date. `nodes` sets it."""
-    both_known: bool
-    """Whether `nodes.Nodes.both` is up to date. `nodes` sets it."""
+    beside_known: bool
+    """Whether `nodes.Nodes.beside` is up to date. `nodes` sets it."""
     submitted_before: int
     """What `submitted` was at the last dispatch."""
     ahead_job: int
@@ -87,8 +87,8 @@ class State(Record):
     shadow_may_be_sooner: bool
     """Whether a job has ended since that was expected to end at the shadow time or later. Then the
     shadow time is looked for before where it was, too."""
-    both_changes: int
-    """How often `nodes.Nodes.both` has changed."""
+    beside_changes: int
+    """How often `nodes.Nodes.beside` has changed."""
     duration_row: int
     """The row of the outcome that says how long jobs are taken to last now: `EXPECTED`, `UPPER` or
     `LIMIT`. Set at the start, and at each dispatch if there is a `Caution`."""
@@ -171,76 +171,102 @@ class Caution(Record):
     """How many processors the pool has."""
 
 
-# Why the loop has been left: all its events have been used up, the replay is over, the next jobs
-# have to be predicted, the shadow has no room for more jobs, jobs have outlived their tests.
 USED_UP, OVER, UNPREDICTED, NO_ROOM, OUTLIVED = range(5)
+"""Why `loop.go` has returned: it has dealt with as many events as it was called for; the replay is
+over; the next jobs have to be predicted; `shadow.Shadow` has no room for more jobs; jobs have
+outlived their test runs, and somebody has to say how long they last."""
 
-# What is still to be done of the event in which the loop has been left: nothing that the next one
-# does not see, the dispatch, everything after the completions.
 NOTHING_LEFT, DISPATCH_LEFT, QUEUE_LEFT = range(3)
+"""What is left to do of the event at which `loop.go` returned: nothing that the next event does
+not do; the dispatch; everything after the completions."""
 
-# What is known of the jobs, in the order of submission: submission, processors (units times the
-# request of the first resource type), requested time, runtime (cut at the limit, if there is
-# one), units, which vector of requests a unit has, and which pair of these two the job is.
+# Rows of `Tables.jobs`.
 SUBMIT, NEED, REQUESTED, RUNTIME, UNITS, SHAPE, KIND = range(7)
-
-# Where waits are bounded also the share of the system that it asks for, in thousandths, and its
-# processors on a pool; see `cpdispatch.jobs.largest_share` and `on_pool`.
+"""Of each job: submission; processors (units times the request of the first resource type);
+requested time; runtime, cut at the limit if there is one; units; its shape, which is the number of
+its vector of requests; its kind, which is the number of its shape and units together."""
 SHARE, ON_POOL = 7, 8
-
-# The site's priority, and the tier if jobs are of several ones; higher first.
+"""Only where waits are bounded: the largest share of a resource type that the job asks for, in
+thousandths of the system; its processors on a pool. See `cpdispatch.jobs.largest_share` and
+`on_pool`."""
 PRIORITY, TIER = 9, 10
+"""The site's priority; the tier, only where there are several. Higher ones come first."""
 
-# What becomes of the jobs: expected duration at submission, start (`NEVER` while a job is behind
-# the gate of a system with limits), end (both -1 until known), reason,
-# expected end while it runs and how often that was corrected, its first placement entry and
-# how many there are. Where jobs are not taken to last as expected, also how long they probably
-# last at most, which is written before they are submitted, and their requested time; neither is
-# less than the expected duration. Then running jobs end at their requested times, which is what
-# their expected end is.
-EXPECTED, START, END, REASON, DUE_OF, STEP, FIRST, COUNT, UPPER, LIMIT = range(10)
+# Rows of `Tables.outcome`.
+EXPECTED, START, END, REASON, EXPECTED_END, CORRECTED, FIRST_ENTRY, ENTRIES, UPPER, LIMIT = range(
+    10
+)
+"""Of each job: expected duration, 0 before it is known; start, -1 while the job waits and `NEVER`
+while it is behind a gate; end, -1 before it has ended; reason; expected end, while it runs; how
+often that was corrected; on nodes, where its placement begins in `nodes.Nodes.node`, and how many
+entries it has.
 
-# Where waits are bounded also by which number the replay of EASY beside it knows the job.
-TURN = 10
+Only where there is a `Caution`: a bound that the runtime probably does not pass, and the requested
+time. Neither is less than the expected duration. The bound is written before the job is submitted.
+Then running jobs are expected to end at their requested times."""
+EASY_NUMBER = 10
+"""Only where waits are bounded: the job's number in `shadow.Shadow`."""
 
-LASTING = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
-"""The row that says how long jobs are taken to last, by `Backfill.limits`."""
+DURATION_ROWS = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
+"""The row of the outcome by which jobs are planned, for each value of `Backfill.limits`."""
 
-# The running jobs by ascending expected end (job, that end, processors); a binary heap of the
-# completions to come (end, serial number); the job of each serial number, or -1 - job where a
-# completion is that of the nodes of a killed job being cleared. Where someone follows the replay,
-# also the jobs in the order of their completions, and how many had started before each: -1 - job
-# where a job was stopped, `CLEARED` where nodes had been cleared.
-JOB, DUE, HELD, HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, BEFORE = range(8)
+# Rows of the queues and of `Tables.running`.
+JOB, DEMAND = range(2)
+"""Of each place in a queue: the job; on a pool its processors, on nodes its kind and duration as
+`nodes.demand_of` packs them."""
+DUE, HELD = 1, 2
+"""Of each running job, beside `JOB`: its expected end; its processors."""
+HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, STARTED_BEFORE = range(3, 8)
+"""Completions, see `Tables.running`."""
 CLEARED = ALWAYS
-
-# A queue by ascending (key, job), or as `queue.goes_before` says where jobs are of several tiers:
-# the job, and its processors on a pool, on nodes what `nodes.wanted` says of it.
-WHO, WANTS = range(2)
+"""What `COMPLETED` says where the nodes of a killed job had been cleared."""
 
 
 class Tables(NamedTuple):
     """The state of a replay, in the order in which `loop.go` takes it."""
 
     state: State
-    given: IntArray
-    fate: IntArray
-    first: IntArray
-    """The queue in the primary order."""
-    first_key: FloatArray
-    second: IntArray
-    """The queue in the secondary order, unless one serves both."""
-    second_key: FloatArray
-    run: IntArray
-    times: IntArray
-    """When each dispatch was; without room nothing is recorded."""
-    counts: NDArray[np.int32]
-    """Jobs queued, running and started at each dispatch, and where waits are bounded the longest
-    wait under EASY so far, seconds; shape (3 or 4, dispatches)."""
+    jobs: IntArray
+    """What is known of the jobs, in the order of submission; rows from `SUBMIT` on, shape
+    (rows, jobs). Constant, but for test runs: clearing the nodes of a killed job adds its cost to
+    the requested time and the runtime of that job (`stopped.outlives`)."""
+    outcome: IntArray
+    """What has become of the jobs so far; rows from `EXPECTED` on, shape (rows, jobs). Columns up
+    to ``state.submitted`` are in use, predictions go up to ``state.predicted``. `running` writes
+    starts, ends and expected ends, `stopped` those of jobs that wait again, `nodes` and `deep`
+    entries, `loop.go` and `replay.Replay.predicted` durations."""
+    primary: IntArray
+    """The queue in the primary order: ascending by key, then by number, unless `queue.goes_before`
+    says otherwise. Rows `JOB` and `DEMAND`. ``state.primary`` says where it begins and ends. Jobs
+    that have started stay until `queue.tidy`. Where keys change, new jobs are put at its end, and
+    each dispatch sorts it. `queue` writes it."""
+    primary_key: FloatArray
+    """The key of each place of the primary queue, -infinity for jobs that are late. Where keys
+    change, they are those of the last dispatch."""
+    secondary: IntArray
+    """The queue in the secondary order, likewise; empty where one order serves as both."""
+    secondary_key: FloatArray
+    running: IntArray
+    """Who runs, and which completions are to come. `running` and `stopped` write it.
+
+    Rows `JOB`, `DUE` and `HELD`: the running jobs by ascending expected end, ``state.running`` of
+    them. Rows `HEAP_END` and `HEAP_SERIAL`: end and serial number of each completion to come, a
+    binary heap of ``state.pending``. Row `BY_SERIAL`: the job of each serial number below
+    ``state.next_serial``, or -1 - job for the clearing of the nodes of a killed job.
+
+    Only where completions are followed: row `COMPLETED` has the jobs in the order of their
+    completions, -1 - job where a job was stopped, or `CLEARED`; row `STARTED_BEFORE` says how many
+    starts there had been by then. ``state.next_serial - state.pending`` of them are in use."""
+    dispatch_s: IntArray
+    """The time of each dispatch so far, ``state.dispatches`` of them; without room where nothing is
+    recorded. `loop.dispatch` writes it."""
+    dispatch_counts: NDArray[np.int32]
+    """Jobs queued before, running before and started at each dispatch, and where waits are bounded
+    the longest wait under EASY so far, seconds; shape (3 or 4, dispatches)."""
 
 
 def fresh(
-    given: IntArray,
+    jobs: IntArray,
     processors: int,
     *,
     recorded: bool,
@@ -256,26 +282,26 @@ def fresh(
 
     ``completions`` is how many a job may have: ends, tests that it outlives, nodes cleared.
     """
-    jobs = given.shape[1]
-    starts = completions * jobs
+    count = jobs.shape[1]
+    starts = completions * count
     state = fields.fresh(
         State, free=processors, blocked=-1, ahead_job=-1, duration_row=duration_row,
-        predicted=0 if asked else jobs, tiered=tiered,
+        predicted=0 if asked else count, tiered=tiered,
     )  # fmt: skip
-    rows = TURN + 1 if bounded else COUNT + 1 if duration_row == EXPECTED else LIMIT + 1
-    fate = np.zeros((rows, jobs), dtype=np.int64)
-    fate[START] = fate[END] = -1
-    fate[REASON] = WAITS
-    others = 0 if same else jobs
+    rows = EASY_NUMBER + 1 if bounded else ENTRIES + 1 if duration_row == EXPECTED else LIMIT + 1
+    outcome = np.zeros((rows, count), dtype=np.int64)
+    outcome[START] = outcome[END] = -1
+    outcome[REASON] = WAITS
+    others = 0 if same else count
     return Tables(
         state,
-        given,
-        fate,
-        np.empty((2, jobs), dtype=np.int64),
-        np.empty(jobs),
+        jobs,
+        outcome,
+        np.empty((2, count), dtype=np.int64),
+        np.empty(count),
         np.empty((2, others), dtype=np.int64),
         np.empty(others),
-        np.empty((BEFORE + 1 if followed else BY_SERIAL + 1, starts), dtype=np.int64),
-        np.empty(jobs + starts if recorded else 0, dtype=np.int64),
-        np.empty((3 + bounded, jobs + starts if recorded else 0), dtype=np.int32),
+        np.empty((STARTED_BEFORE + 1 if followed else BY_SERIAL + 1, starts), dtype=np.int64),
+        np.empty(count + starts if recorded else 0, dtype=np.int64),
+        np.empty((3 + bounded, count + starts if recorded else 0), dtype=np.int32),
     )

@@ -10,7 +10,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compile import kernel
 from cpdispatch.jobs import UNKNOWN
 
-GIVEN, MEAN_OF_TWO, FIRST_MATCH, UNLESS_USED_UP = range(4)
+BEFOREHAND, MEAN_OF_TWO, FIRST_MATCH, UNLESS_USED_UP = range(4)
 SHARE_OF = 1_000_000
 USED_UP = 3 * 800_000
 """Sum of three shares of requested times, in millionths, from which on these are used up."""
@@ -21,7 +21,7 @@ class Memory(NamedTuple):
     """What a predictor of this kind knows at a moment of a replay."""
 
     kind: int
-    given: IntArray
+    seconds: IntArray
     """Prediction of each job, shape (jobs,), where it is known beforehand; `UNLESS_USED_UP`: its
     requested time."""
     key: IntArray
@@ -34,10 +34,10 @@ class Memory(NamedTuple):
     """Runtime of the one before it."""
 
 
-def given(seconds: IntArray) -> Memory:
+def beforehand(seconds: IntArray) -> Memory:
     """Predictions that are known beforehand, such as requested times."""
     none = np.empty(0, dtype=np.int64)
-    return Memory(GIVEN, _known(seconds), none.reshape(0, 0), none, none.copy())
+    return Memory(BEFOREHAND, _known(seconds), none.reshape(0, 0), none, none.copy())
 
 
 def by_key(kind: int, columns: list[list[IntArray]], known: IntArray) -> Memory:
@@ -80,9 +80,9 @@ def unless_used_up(matches: Memory, user: IntArray, requested_s: IntArray) -> Me
 
 def take(memory: Memory, rows: IntArray | slice) -> Memory:
     """The memory of these jobs alone."""
-    given = _known(memory.given[rows]) if len(memory.given) else memory.given
+    seconds = _known(memory.seconds[rows]) if len(memory.seconds) else memory.seconds
     key = np.ascontiguousarray(memory.key[:, rows]) if memory.key.size else memory.key
-    return memory._replace(given=given, key=key)
+    return memory._replace(seconds=seconds, key=key)
 
 
 def _known(seconds: IntArray) -> IntArray:
@@ -100,8 +100,8 @@ def expect(memory: Memory, job: int, requested: int) -> int:
         three = user >= 0 and memory.last[user + 1] >= 0
         if three and memory.last[user] + memory.before[user] + memory.last[user + 1] >= USED_UP:
             return max(1, requested)
-    if memory.kind == GIVEN:
-        seconds = memory.given[job]
+    if memory.kind == BEFOREHAND:
+        seconds = memory.seconds[job]
     else:
         for k in range(keys):
             key = memory.key[k, job]
@@ -124,6 +124,6 @@ def remember(memory: Memory, job: int, runtime: int) -> None:
         if key >= 0:
             if memory.kind == UNLESS_USED_UP and k == keys - 1:
                 memory.last[key + 1] = memory.before[key]
-                runtime = runtime * SHARE_OF // max(1, memory.given[job])
+                runtime = runtime * SHARE_OF // max(1, memory.seconds[job])
             memory.before[key] = memory.last[key]
             memory.last[key] = runtime

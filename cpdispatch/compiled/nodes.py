@@ -11,11 +11,12 @@ from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BACKFILLED,
     BY_SERIAL,
-    COUNT,
+    DEMAND,
     DUE,
-    DUE_OF,
+    ENTRIES,
     EXPECTED,
-    FIRST,
+    EXPECTED_END,
+    FIRST_ENTRY,
     IN_TURN,
     JOB,
     KIND,
@@ -25,18 +26,16 @@ from cpdispatch.compiled.layout import (
     SHAPE,
     START,
     UNITS,
-    WANTS,
-    WHO,
     Rule,
     State,
 )
 from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin_until, lasts, leave, place_of, run_until
 from cpdispatch.compiled.test_runs import (
-    BEGAN,
     MOVED,
+    STOPPED_START,
     TESTING,
-    Trials,
+    Tests,
     choose,
     due_of,
     expect_ends,
@@ -46,9 +45,10 @@ from cpdispatch.compiled.test_runs import (
 )
 from cpdispatch.heuristics.kernels import LEFT, place, pool_has, room
 
-_WAITING, _LEAST, _LONGEST = 2, 3, 4
+_SHAPE, _UNITS, _WAITING, _LEAST, _LONGEST = range(5)
+"""Rows of `Nodes.kinds`."""
 _BITS = 40
-"""Bits for the duration in what a queue holds of a job, see `wanted`."""
+"""Bits for the duration in what a queue holds of a job, see `demand_of`."""
 _ENDLESS = (1 << _BITS) - 1
 """This duration there marks a job that has started."""
 _INT32_MAX = int(np.iinfo(np.int32).max)
@@ -60,51 +60,65 @@ class Nodes(NamedTuple):
     """What a replay on nodes keeps beside its `State`."""
 
     capacity: IntArray
+    """Shape (nodes, resources). Constant."""
     free: IntArray
-    """Shape (nodes, resources), like the capacity."""
+    """What is free on each node, shape (nodes, resources). `give_back` alone writes it, at each
+    start and each end; a dispatch lends the jobs that end now as expected, see `lend`."""
     pool: IntArray
-    """The same summed over the nodes, shape (resources,)."""
+    """The sum of ``free`` over the nodes, shape (resources,)."""
     asks: IntArray
-    """Requests of a unit, shape (shapes, resources)."""
+    """Requests of a unit, shape (shapes, resources). Constant."""
     most: IntArray
-    """The most units that a job of each shape has."""
+    """The most units that a job of each shape has. Constant."""
     node: IntArray
     units: IntArray
-    """Entries of placements in the order of the starts: of int32, where the largest job allows."""
+    """Entries of placements in the order of the starts, ``state.entries`` of them: which node, and
+    how many units there. Those of ended jobs stay. int32, where the largest job allows it."""
     log: IntArray
-    """Nodes whose free capacity changed last: a ring."""
+    """The nodes whose free capacity changed last: a ring, into which ``state.node_changes``
+    points."""
     room: IntArray
-    """Units of each shape that fit on each node, shape (shapes, nodes)."""
+    """Units of each shape that fit on each node, shape (shapes, nodes). Up to date once `rooms_of`
+    has been asked for the shape."""
     rooms: IntArray
-    """The same summed over the nodes."""
+    """The sum of ``room`` over the nodes, shape (shapes,)."""
     known: IntArray
-    """Changes that these two rows of a shape take in, -1 before they are first needed."""
+    """How many changes of nodes are taken into ``room`` and ``rooms`` of each shape; -1 before
+    they are first needed."""
     ahead: IntArray
-    """What is free at the shadow time of the job that is blocked."""
+    """What is free on each node at the shadow time: what the running jobs leave that are expected
+    to end later. Up to date while ``state.ahead_job`` is a job. `_reserve` makes it, and
+    `_look_ahead` changes it."""
     ahead_pool: IntArray
-    """The same summed over the nodes."""
+    """The sum of ``ahead`` over the nodes."""
     ahead_room: IntArray
-    """Units of it that fit there on each node."""
+    """Units of the job that is blocked that fit ``ahead`` on each node."""
     kept: IntArray
-    """Units of it that it will have on each node."""
-    both: IntArray
-    """What is free now and, beside that job, at its shadow time: the elementwise minimum."""
-    both_pool: IntArray
-    """No less than its sum over the nodes."""
-    some: IntArray
-    """How many nodes, and which, were of use to any job when ``both`` was made."""
+    """Units of the job that is blocked that are reserved on each node at the shadow time. Written
+    with ``beside``."""
     beside: IntArray
-    """Units of each shape that fit ``both``, and after which change of it they were counted."""
+    """What is free on each node now and, beside the reserved job, at the shadow time: the
+    elementwise minimum, and 0 on nodes that are not among ``beside_nodes``. Up to date if
+    ``state.beside_known``. `_compare` makes it, and `_start_beside` changes it."""
+    beside_pool: IntArray
+    """What ``beside`` summed up to when it was made: an upper bound on its sum since then."""
+    beside_nodes: IntArray
+    """How many nodes had anything of the ``common`` resource type free when ``beside`` was made,
+    and which: all nodes where there is no such type."""
+    beside_rooms: IntArray
+    """Units of each shape that fit ``beside``, and the value of ``state.beside_changes`` when they
+    were counted, shape (2, shapes)."""
     common: int
-    """A type of resource that every job asks for, -1 if there is none."""
+    """A resource type that every job asks for, -1 if there is none. Constant."""
     kinds: IntArray
-    """Shape and units of each kind of jobs, how many of it wait, a lower bound on their expected
-    durations, and how long one of it may take to start in this dispatch, -1 if none may; shape
-    (5, kinds)."""
+    """Of each kind of jobs, shape (5, kinds): its shape and its units (constant); how many of it
+    wait; a lower bound on their durations; how long one of it may take to start in this dispatch,
+    -1 if none may. See `_SHAPE` and what follows it."""
     spare: IntArray
-    """What a long job leaves free of the whole system when it starts, shape (resources,)."""
-    most_beside: IntArray
-    """What a job that leaves this free asks for at most, shape (resources,)."""
+    """What a long job leaves free of the whole system when it starts, shape (resources,).
+    Constant."""
+    most_sparing: IntArray
+    """The most that a job can ask for and leave ``spare`` free, shape (resources,). Constant."""
 
 
 def nodes_of(
@@ -113,7 +127,7 @@ def nodes_of(
     """An empty system; of room for entries and shapes only what is used costs memory."""
     shapes, count = len(asks), len(capacity)
     most = np.zeros(shapes, dtype=np.int64)
-    np.maximum.at(most, kinds[0], kinds[1])
+    np.maximum.at(most, kinds[_SHAPE], kinds[_UNITS])
     entry: Any = np.int32 if most.max(initial=0) <= _INT32_MAX else np.int64
     common = np.flatnonzero((asks > 0).all(axis=0))
     return Nodes(
@@ -144,12 +158,12 @@ def nodes_of(
 
 
 @inlined
-def wanted(kind: int, duration: int) -> int:
+def demand_of(kind: int, duration: int) -> int:
     """What a queue holds of a waiting job: its kind and how long it lasts, in one number."""
     return (kind << _BITS) | min(duration, _ENDLESS - 1)
 
 
-def wanted_all(kind: IntArray, duration: IntArray) -> IntArray:
+def demands_of(kind: IntArray, duration: IntArray) -> IntArray:
     """The same of many jobs."""
     return (kind << _BITS) | np.minimum(duration, _ENDLESS - 1)
 
@@ -179,34 +193,35 @@ def waits_no_more(nodes: Nodes, kind: int) -> None:
 
 @kernel
 def take_anew(
-    state: State, given: IntArray, fate: IntArray, caution: Any, nodes: Nodes, trials: Any,
+    state: State, jobs: IntArray, outcome: IntArray, caution: Any, nodes: Nodes, tests: Any,
     queue: IntArray, size: int,
 ) -> None:  # fmt: skip
-    """Note anew how long the waiting jobs of a queue take from now on."""
+    """Write into a queue how long its waiting jobs are taken to last from now on."""
     kinds = nodes.kinds
     for k in range(size):
-        job = queue[WHO, k]
-        if fate[START, job] < 0:
-            kind, duration = given[KIND, job], due_of(state, fate, caution, trials, job) - state.now
-            queue[WANTS, k] = wanted(kind, max(duration, 1))
+        job = queue[JOB, k]
+        if outcome[START, job] < 0:
+            kind = jobs[KIND, job]
+            duration = due_of(state, outcome, caution, tests, job) - state.now
+            queue[DEMAND, k] = demand_of(kind, max(duration, 1))
             kinds[_LEAST, kind] = min(kinds[_LEAST, kind], max(duration, 1))
 
 
 @inlined
 def give_back(
-    state: State, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
+    state: State, outcome: IntArray, jobs: IntArray, nodes: Nodes, job: int, sign: int
 ) -> None:
     """Give back (sign 1) or take (sign -1) what a job holds."""
     free, node, units, log = nodes.free, nodes.node, nodes.units, nodes.log
-    ask, pool = nodes.asks[given[SHAPE, job]], nodes.pool
-    low = fate[FIRST, job]
-    for e in range(low, low + fate[COUNT, job]):
+    ask, pool = nodes.asks[jobs[SHAPE, job]], nodes.pool
+    low = outcome[FIRST_ENTRY, job]
+    for e in range(low, low + outcome[ENTRIES, job]):
         log[state.node_changes & (_LOG - 1)] = node[e]
         state.node_changes += 1
         for r in range(ask.shape[0]):
             free[node[e], r] += sign * units[e] * ask[r]
     for r in range(ask.shape[0]):
-        pool[r] += sign * given[UNITS, job] * ask[r]
+        pool[r] += sign * jobs[UNITS, job] * ask[r]
 
 
 @kernel
@@ -243,91 +258,91 @@ def rooms_of(state: State, nodes: Nodes, shape: int) -> int:
 
 @inlined
 def _look_ahead(
-    state: State, fate: IntArray, given: IntArray, nodes: Nodes, job: int, sign: int
+    state: State, outcome: IntArray, jobs: IntArray, nodes: Nodes, job: int, sign: int
 ) -> None:
-    """Give back or take what a job holds of the capacity at the shadow time."""
+    """Give back (sign 1) or take (sign -1) what a job holds, at the shadow time."""
     ahead, row, node, units = nodes.ahead, nodes.ahead_room, nodes.node, nodes.units
-    shape = given[SHAPE, state.ahead_job]
-    asks, wanted, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
-    low = fate[FIRST, job]
+    shape = jobs[SHAPE, state.ahead_job]
+    asks, ask, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
+    low = outcome[FIRST_ENTRY, job]
     for r in range(asks.shape[1]):
-        nodes.ahead_pool[r] += sign * given[UNITS, job] * asks[given[SHAPE, job], r]
-    for e in range(low, low + fate[COUNT, job]):
+        nodes.ahead_pool[r] += sign * jobs[UNITS, job] * asks[jobs[SHAPE, job], r]
+    for e in range(low, low + outcome[ENTRIES, job]):
         for r in range(asks.shape[1]):
-            ahead[node[e], r] += sign * units[e] * asks[given[SHAPE, job], r]
-        here = room(ahead, node[e], wanted, most)
+            ahead[node[e], r] += sign * units[e] * asks[jobs[SHAPE, job], r]
+        here = room(ahead, node[e], ask, most)
         state.ahead_rooms += here - row[node[e]]
         row[node[e]] = here
 
 
 @inlined
-def end(state: State, fate: IntArray, given: IntArray, nodes: Nodes, job: int) -> None:
+def end(state: State, outcome: IntArray, jobs: IntArray, nodes: Nodes, job: int) -> None:
     """Give back what a job that has ended held."""
-    give_back(state, fate, given, nodes, job, 1)
-    if state.ahead_job >= 0 and fate[DUE_OF, job] >= state.shadow_time:
+    give_back(state, outcome, jobs, nodes, job, 1)
+    if state.ahead_job >= 0 and outcome[EXPECTED_END, job] >= state.shadow_time:
         state.shadow_may_be_sooner = True
-        if fate[DUE_OF, job] > state.shadow_time:
-            _look_ahead(state, fate, given, nodes, job, 1)
+        if outcome[EXPECTED_END, job] > state.shadow_time:
+            _look_ahead(state, outcome, jobs, nodes, job, 1)
 
 
 @inlined
 def lend(
-    state: State, fate: IntArray, given: IntArray, run: IntArray, nodes: Nodes, ended: int,
+    state: State, outcome: IntArray, jobs: IntArray, running: IntArray, nodes: Nodes, ended: int,
     sign: int,
 ) -> None:  # fmt: skip
-    """Count the jobs that end now as ended, for one dispatch."""
+    """Give back (sign 1) or take again (sign -1) what the jobs hold that end now as expected."""
     for k in range(ended):
-        give_back(state, fate, given, nodes, run[JOB, k], sign)
+        give_back(state, outcome, jobs, nodes, running[JOB, k], sign)
 
 
 @inlined
-def job_fits(state: State, given: IntArray, nodes: Nodes, job: int) -> bool:
+def job_fits(state: State, jobs: IntArray, nodes: Nodes, job: int) -> bool:
     """Whether a job fits what is free."""
-    return given[NEED, job] <= nodes.pool[0] and bool(
-        rooms_of(state, nodes, given[SHAPE, job]) >= given[UNITS, job]
+    return jobs[NEED, job] <= nodes.pool[0] and bool(
+        rooms_of(state, nodes, jobs[SHAPE, job]) >= jobs[UNITS, job]
     )
 
 
 @inlined
 def leaves_room(
-    state: State, given: IntArray, fate: IntArray, caution: Any, nodes: Nodes, pool: IntArray,
+    state: State, jobs: IntArray, outcome: IntArray, caution: Any, nodes: Nodes, pool: IntArray,
     job: int,
 ) -> bool:  # fmt: skip
-    """Whether a job leaves free what it has to, where so much is free of the whole system."""
+    """Whether a job leaves enough free when it starts, if so much of the whole system is free."""
     if caution is None:
         return True
     if not caution.keeps_free:
         return True
-    ask, units = nodes.asks[given[SHAPE, job]], given[UNITS, job]
-    has_to = fate[EXPECTED, job] > caution.long_s
-    has_to = has_to and not is_late(given, job, state.now, caution.patience)
+    ask, units = nodes.asks[jobs[SHAPE, job]], jobs[UNITS, job]
+    has_to = outcome[EXPECTED, job] > caution.long_s
+    has_to = has_to and not is_late(jobs, job, state.now, caution.patience)
     enough = True
     for r in range(ask.shape[0]):
-        has_to = has_to and units * ask[r] <= nodes.most_beside[r]
+        has_to = has_to and units * ask[r] <= nodes.most_sparing[r]
         enough = enough and (ask[r] == 0 or units * ask[r] + nodes.spare[r] <= pool[r])
     return enough or not has_to
 
 
 @inlined
 def settle(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, nodes: Any, trials: Any,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, nodes: Any, tests: Any,
     serial: int,
 ) -> None:  # fmt: skip
-    """Take the jobs that have just started, from a serial number on, to end as requested.
+    """Expect the jobs that have just started to end at their requested times, but not the tests.
 
-    Tests end after their length.
+    These jobs have the serial numbers from ``serial`` on.
     """
     for number in range(serial, state.next_serial):
-        job = run[BY_SERIAL, number]
-        if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
-            if trials.of[TESTING, job]:
+        job = running[BY_SERIAL, number]
+        if tests is not None:  # noqa: SIM102 - numba drops only what stands alone
+            if tests.table[TESTING, job]:
                 continue
-        before, due = fate[DUE_OF, job], fate[START, job] + fate[LIMIT, job]
+        before, due = outcome[EXPECTED_END, job], outcome[START, job] + outcome[LIMIT, job]
         if due > before:
-            leave(run, state.running, place_of(run, state.running, job, before))
-            run_until(run, fate, state.running - 1, job, given[NEED, job], due)
+            leave(running, state.running, place_of(running, state.running, job, before))
+            run_until(running, outcome, state.running - 1, job, jobs[NEED, job], due)
             if nodes is not None and state.ahead_job >= 0 and before <= state.shadow_time < due:
-                _look_ahead(state, fate, given, nodes, job, -1)
+                _look_ahead(state, outcome, jobs, nodes, job, -1)
 
 
 @kernel
@@ -347,30 +362,30 @@ def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray
 
 @inlined
 def _put(
-    state: State, given: IntArray, fate: IntArray, nodes: Nodes, outlives: bool, job: int,
+    state: State, jobs: IntArray, outcome: IntArray, nodes: Nodes, outlives: bool, job: int,
     best_fit: bool,
 ) -> None:  # fmt: skip
-    """Take nodes for a job that fits ``free``, or if it outlives the shadow time ``both``."""
-    low, shape, units = state.entries, given[SHAPE, job], given[UNITS, job]
+    """Take nodes for a job that fits ``free``, or if it outlives the shadow time ``beside``."""
+    low, shape, units = state.entries, jobs[SHAPE, job], jobs[UNITS, job]
     node, many = nodes.node[low:], nodes.units[low:]
     if outlives or best_fit:
-        usable = nodes.both if outlives else nodes.free
+        usable = nodes.beside if outlives else nodes.free
         count = place(usable, nodes.capacity, nodes.asks[shape], units, best_fit, node, many)
     else:
         count = first_fit(nodes.room[shape], units, node, many)
-    fate[FIRST, job], fate[COUNT, job] = low, count
+    outcome[FIRST_ENTRY, job], outcome[ENTRIES, job] = low, count
     state.entries = low + count
 
 
 @inlined
 def _is_home_free(
-    usable: IntArray, given: IntArray, fate: IntArray, nodes: Nodes, trials: Trials, job: int
+    usable: IntArray, jobs: IntArray, outcome: IntArray, nodes: Nodes, tests: Tests, job: int
 ) -> bool:
     """Whether a job has just been stopped and can go on where it is."""
-    if trials.of[BEGAN, job] < 0:
+    if tests.table[STOPPED_START, job] < 0:
         return False
-    ask, low = nodes.asks[given[SHAPE, job]], fate[FIRST, job]
-    for e in range(low, low + fate[COUNT, job]):
+    ask, low = nodes.asks[jobs[SHAPE, job]], outcome[FIRST_ENTRY, job]
+    for e in range(low, low + outcome[ENTRIES, job]):
         for r in range(ask.shape[0]):
             if nodes.units[e] * ask[r] > usable[nodes.node[e], r]:
                 return False
@@ -379,52 +394,52 @@ def _is_home_free(
 
 @kernel
 def begin_on(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
-    trials: Any, outlives: bool, job: int, reason: int, best_fit: bool, testing: bool,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
+    tests: Any, outlives: bool, job: int, reason: int, best_fit: bool, testing: bool,
 ) -> None:  # fmt: skip
-    """Start a job, or its test, that fits ``free``, or if it outlives the shadow time ``both``.
+    """Start a job, or its test, that fits ``free``, or if it outlives the shadow time ``beside``.
 
     One that has just been stopped goes on where it is, if it can go on there.
     """
-    since, due = state.now, state.now + lasts(state, fate, caution, job)
+    since, due = state.now, state.now + lasts(state, outcome, caution, job)
     stays = False
-    if trials is not None:
-        usable = nodes.both if outlives else nodes.free
-        stays = _is_home_free(usable, given, fate, nodes, trials, job)
+    if tests is not None:
+        usable = nodes.beside if outlives else nodes.free
+        stays = _is_home_free(usable, jobs, outcome, nodes, tests, job)
         if stays:
-            since = trials.of[BEGAN, job]
-            due = max(since + lasts(state, fate, caution, job), state.now + 1)
+            since = tests.table[STOPPED_START, job]
+            due = max(since + lasts(state, outcome, caution, job), state.now + 1)
         elif testing:
-            due = state.now + trials.state.length_s + trials.state.restart_cost_s
-        elif trials.of[BEGAN, job] >= 0:
-            trials.of[MOVED, job] = 1
+            due = state.now + tests.state.length_s + tests.state.restart_cost_s
+        elif tests.table[STOPPED_START, job] >= 0:
+            tests.table[MOVED, job] = 1
     if not stays:
-        _put(state, given, fate, nodes, outlives, job, best_fit)
-    waits_no_more(nodes, given[KIND, job])
-    give_back(state, fate, given, nodes, job, -1)
+        _put(state, jobs, outcome, nodes, outlives, job, best_fit)
+    waits_no_more(nodes, jobs[KIND, job])
+    give_back(state, outcome, jobs, nodes, job, -1)
     if state.ahead_job >= 0 and due > state.shadow_time:
-        _look_ahead(state, fate, given, nodes, job, -1)
-    end = since + given[RUNTIME, job]
-    if trials is None:
-        begin_until(state, given, fate, run, job, reason, due, end)
+        _look_ahead(state, outcome, jobs, nodes, job, -1)
+    end = since + jobs[RUNTIME, job]
+    if tests is None:
+        begin_until(state, jobs, outcome, running, job, reason, due, end)
     elif testing:
-        test(state, given, fate, run, trials, job, reason)
+        test(state, jobs, outcome, running, tests, job, reason)
     else:
-        begin_until(state, given, fate, run, job, reason, due, end)
+        begin_until(state, jobs, outcome, running, job, reason, due, end)
 
 
 @inlined
 def start_in_turn(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, first: IntArray,
-    nodes: Nodes, trials: Any, best_fit: bool,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any,
+    primary: IntArray, nodes: Nodes, tests: Any, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start jobs in the primary order until one does not fit: the head."""
     while state.primary.head < state.primary.tail:
-        job = first[WHO, state.primary.head]
-        if fate[START, job] < 0:
-            testing = is_tested_in_turn(trials, job)
+        job = primary[JOB, state.primary.head]
+        if outcome[START, job] < 0:
+            testing = is_tested_in_turn(tests, job)
             if not starts_in_turn(
-                state, given, fate, run, caution, nodes, trials, job, best_fit, testing
+                state, jobs, outcome, running, caution, nodes, tests, job, best_fit, testing
             ):
                 break
         state.primary.head += 1
@@ -432,16 +447,17 @@ def start_in_turn(
 
 @inlined
 def starts_in_turn(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
-    trials: Any, job: int, best_fit: bool, testing: bool,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
+    tests: Any, job: int, best_fit: bool, testing: bool,
 ) -> bool:  # fmt: skip
     """Start a job whose turn it is, or its test, if it fits; whether it does."""
-    fits = job_fits(state, given, nodes, job)
+    fits = job_fits(state, jobs, nodes, job)
     if fits and not testing:
-        fits = leaves_room(state, given, fate, caution, nodes, nodes.pool, job)
+        fits = leaves_room(state, jobs, outcome, caution, nodes, nodes.pool, job)
     if fits:
         begin_on(
-            state, given, fate, run, caution, nodes, trials, False, job, IN_TURN, best_fit, testing
+            state, jobs, outcome, running, caution, nodes, tests, False, job, IN_TURN, best_fit,
+            testing,
         )  # fmt: skip
         state.blocked = -1
     return bool(fits)
@@ -449,16 +465,16 @@ def starts_in_turn(
 
 @inlined
 def _fits_ahead(
-    state: State, given: IntArray, fate: IntArray, caution: Any, nodes: Nodes, job: int
+    state: State, jobs: IntArray, outcome: IntArray, caution: Any, nodes: Nodes, job: int
 ) -> bool:
     """Whether the job that is blocked may start at the shadow time."""
-    fits = state.ahead_rooms >= given[UNITS, job]
-    return bool(fits) and leaves_room(state, given, fate, caution, nodes, nodes.ahead_pool, job)
+    fits = state.ahead_rooms >= jobs[UNITS, job]
+    return bool(fits) and leaves_room(state, jobs, outcome, caution, nodes, nodes.ahead_pool, job)
 
 
 @kernel
 def _reserve(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
     ended: int,
 ) -> None:  # fmt: skip
     """Bring the shadow time of the job that is blocked up to date.
@@ -467,10 +483,10 @@ def _reserve(
     dispatch, and the time is moved from where it was: back only if something was given back by
     a job that was expected to end then or later.
     """
-    state.shadow_time_known, state.both_known = True, False
+    state.shadow_time_known, state.beside_known = True, False
     job = state.blocked
     if state.ahead_job != job:
-        shape = given[SHAPE, job]
+        shape = jobs[SHAPE, job]
         state.ahead_job, state.shadow_time, state.shadow_may_be_sooner = job, state.now, False
         state.ahead_rooms = rooms_of(state, nodes, shape)
         for node in range(nodes.free.shape[0]):
@@ -479,93 +495,96 @@ def _reserve(
                 nodes.ahead[node, r] = nodes.free[node, r]
         for r in range(nodes.pool.shape[0]):
             nodes.ahead_pool[r] = nodes.pool[r]
-    k = int(np.searchsorted(run[DUE, : state.running], state.shadow_time, side="right"))
-    while not _fits_ahead(state, given, fate, caution, nodes, job) and k < state.running:
-        state.shadow_time, state.shadow_may_be_sooner = run[DUE, k], False
-        while k < state.running and run[DUE, k] == state.shadow_time:
-            _look_ahead(state, fate, given, nodes, run[JOB, k], 1)
+    k = int(np.searchsorted(running[DUE, : state.running], state.shadow_time, side="right"))
+    while not _fits_ahead(state, jobs, outcome, caution, nodes, job) and k < state.running:
+        state.shadow_time, state.shadow_may_be_sooner = running[DUE, k], False
+        while k < state.running and running[DUE, k] == state.shadow_time:
+            _look_ahead(state, outcome, jobs, nodes, running[JOB, k], 1)
             k += 1
     while state.shadow_may_be_sooner and k > ended:
-        due, last = run[DUE, k - 1], k
+        due, last = running[DUE, k - 1], k
         fits = True
-        while fits and k > ended and run[DUE, k - 1] == due:
+        while fits and k > ended and running[DUE, k - 1] == due:
             k -= 1
-            _look_ahead(state, fate, given, nodes, run[JOB, k], -1)
-            fits = _fits_ahead(state, given, fate, caution, nodes, job)
+            _look_ahead(state, outcome, jobs, nodes, running[JOB, k], -1)
+            fits = _fits_ahead(state, jobs, outcome, caution, nodes, job)
         if not fits:
             state.shadow_time, state.shadow_may_be_sooner = due, False
             for back in range(k, last):
-                _look_ahead(state, fate, given, nodes, run[JOB, back], 1)
+                _look_ahead(state, outcome, jobs, nodes, running[JOB, back], 1)
     state.shadow_may_be_sooner = False
 
 
 @inlined
 def _compare_on(
-    free: IntArray, ahead: IntArray, both: IntArray, ask: IntArray, kept: IntArray, here: int
+    free: IntArray, ahead: IntArray, beside: IntArray, ask: IntArray, kept: IntArray, here: int
 ) -> None:
-    """What a node has free both now and at the shadow time beside the job that is blocked."""
+    """Compute what a node has free both now and, beside that job, at the shadow time."""
     for r in range(free.shape[1]):
-        both[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
+        beside[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
 
 
 @kernel
-def _compare(state: State, given: IntArray, nodes: Nodes, best_fit: bool) -> None:
-    """What is free both now and beside the job that is blocked, once that starts."""
-    free, ahead, both, row = nodes.free, nodes.ahead, nodes.both, nodes.ahead_room
-    ask, units = nodes.asks[given[SHAPE, state.blocked]], given[UNITS, state.blocked]
-    kept, pool, some, common = nodes.kept, nodes.both_pool, nodes.some, nodes.common
+def _compare(state: State, jobs: IntArray, nodes: Nodes, best_fit: bool) -> None:
+    """Compute what is free both now and, beside the job that is blocked, at the shadow time."""
+    free, ahead, beside, row = nodes.free, nodes.ahead, nodes.beside, nodes.ahead_room
+    ask, units = nodes.asks[jobs[SHAPE, state.blocked]], jobs[UNITS, state.blocked]
+    kept, pool = nodes.kept, nodes.beside_pool
+    beside_nodes, common = nodes.beside_nodes, nodes.common
     node, many = np.empty_like(row), np.empty_like(row)
     if best_fit:
         count = place(ahead, nodes.capacity, ask, units, best_fit, node, many)
     else:
         count = first_fit(row, units, node, many)
-    state.both_changes += 1
+    state.beside_changes += 1
     kept[:] = 0
     for k in range(count):
         kept[node[k]] = many[k]
-    both[:] = 0
-    pool[:] = some[0] = 0
+    beside[:] = 0
+    pool[:] = beside_nodes[0] = 0
     for here in range(free.shape[0]):
         if common < 0 or free[here, common] > 0:
-            _compare_on(free, ahead, both, ask, kept, here)
-            some[0] += 1
-            some[some[0]] = here
+            _compare_on(free, ahead, beside, ask, kept, here)
+            beside_nodes[0] += 1
+            beside_nodes[beside_nodes[0]] = here
             for r in range(free.shape[1]):
-                pool[r] += both[here, r]
+                pool[r] += beside[here, r]
 
 
 @kernel
-def _count_beside(both: IntArray, some: IntArray, ask: IntArray, most: int) -> int:
+def _count_beside(beside: IntArray, beside_nodes: IntArray, ask: IntArray, most: int) -> int:
     """How many units of a shape fit beside the reserved job."""
     total = 0
-    for k in range(1, some[0] + 1):
-        total += room(both, some[k], ask, most)
+    for k in range(1, beside_nodes[0] + 1):
+        total += room(beside, beside_nodes[k], ask, most)
     return total
 
 
 @inlined
-def _fits_both(
-    state: State, given: IntArray, nodes: Nodes, shape: int, units: int, best_fit: bool
+def _fits_beside(
+    state: State, jobs: IntArray, nodes: Nodes, shape: int, units: int, best_fit: bool
 ) -> bool:
     """Whether a job that outlives the shadow time fits beside the reserved one."""
-    if not state.both_known:
-        state.both_known = True
-        _compare(state, given, nodes, best_fit)
-    beside, ask = nodes.beside, nodes.asks[shape]
-    if beside[1, shape] != state.both_changes:
-        if not pool_has(nodes.both_pool, ask, units):
+    if not state.beside_known:
+        state.beside_known = True
+        _compare(state, jobs, nodes, best_fit)
+    beside_rooms, ask = nodes.beside_rooms, nodes.asks[shape]
+    if beside_rooms[1, shape] != state.beside_changes:
+        if not pool_has(nodes.beside_pool, ask, units):
             return False
-        beside[0, shape] = _count_beside(nodes.both, nodes.some, ask, nodes.most[shape])
-        beside[1, shape] = state.both_changes
-    return bool(beside[0, shape] >= units)
+        beside_rooms[0, shape] = _count_beside(
+            nodes.beside, nodes.beside_nodes, ask, nodes.most[shape]
+        )
+        beside_rooms[1, shape] = state.beside_changes
+    return bool(beside_rooms[0, shape] >= units)
 
 
 @kernel
 def _open_kinds(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
     ended: int, best_fit: bool,
 ) -> int:  # fmt: skip
-    """How long a job of each kind may take to start; of how many kinds one may.
+    """Find how long a job of each kind may last to be started; return of how many kinds one may.
 
     A kind of which none may has no room, or only longer jobs than fit before the shadow time: it
     stays closed for the rest of the dispatch, and is passed over.
@@ -578,7 +597,7 @@ def _open_kinds(
         kinds[_LONGEST, kind] = -1
         if kinds[_WAITING, kind] == 0:
             continue
-        shape, units = kinds[0, kind], kinds[1, kind]
+        shape, units = kinds[_SHAPE, kind], kinds[_UNITS, kind]
         if known[shape] != state.node_changes:
             if units * nodes.asks[shape, 0] > pool[0]:
                 continue
@@ -586,9 +605,9 @@ def _open_kinds(
         if rooms[shape] < units:
             continue
         if not state.shadow_time_known:
-            _reserve(state, given, fate, run, caution, nodes, ended)
+            _reserve(state, jobs, outcome, running, caution, nodes, ended)
         longest = state.shadow_time - state.now
-        if _fits_both(state, given, nodes, shape, units, best_fit):
+        if _fits_beside(state, jobs, nodes, shape, units, best_fit):
             longest = _ENDLESS
         if longest >= kinds[_LEAST, kind]:
             kinds[_LONGEST, kind] = min(longest, _ENDLESS - 1)
@@ -600,8 +619,8 @@ def _open_kinds(
 def _next(queue: IntArray, longest: IntArray, k: int, size: int) -> int:
     """Where in a queue, from a place on, the next job is that may start."""
     while k < size:
-        wants = queue[WANTS, k]
-        if wants & _ENDLESS <= longest[wants >> _BITS]:
+        demand = queue[DEMAND, k]
+        if demand & _ENDLESS <= longest[demand >> _BITS]:
             break
         k += 1
     return k
@@ -614,48 +633,48 @@ def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
         if kinds[_LONGEST, kind] >= 0:
             kinds[_LEAST, kind] = _ENDLESS
     for k in range(low, size):
-        kind, expected = queue[WANTS, k] >> _BITS, queue[WANTS, k] & _ENDLESS
+        kind, expected = queue[DEMAND, k] >> _BITS, queue[DEMAND, k] & _ENDLESS
         if kinds[_LONGEST, kind] >= 0 and expected < kinds[_LEAST, kind]:
             kinds[_LEAST, kind] = expected
 
 
 @kernel
 def _start_beside(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, nodes: Nodes,
-    trials: Any, job: int, ended: int, best_fit: bool, testing: bool,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
+    tests: Any, job: int, ended: int, best_fit: bool, testing: bool,
 ) -> None:  # fmt: skip
     """Start a job, or its test, that fits now if it does not delay the one that is blocked."""
-    shape, units = given[SHAPE, job], given[UNITS, job]
+    shape, units = jobs[SHAPE, job], jobs[UNITS, job]
     if rooms_of(state, nodes, shape) < units:
         return
-    if not testing and not leaves_room(state, given, fate, caution, nodes, nodes.pool, job):
+    if not testing and not leaves_room(state, jobs, outcome, caution, nodes, nodes.pool, job):
         return
     if not state.shadow_time_known:
-        _reserve(state, given, fate, run, caution, nodes, ended)
-    due = state.now + lasts(state, fate, caution, job)
-    if trials is not None:
+        _reserve(state, jobs, outcome, running, caution, nodes, ended)
+    due = state.now + lasts(state, outcome, caution, job)
+    if tests is not None:
         if testing:
-            due = state.now + trials.state.length_s + trials.state.restart_cost_s
-        elif _is_home_free(nodes.free, given, fate, nodes, trials, job):
-            due = due_of(state, fate, caution, trials, job)
+            due = state.now + tests.state.length_s + tests.state.restart_cost_s
+        elif _is_home_free(nodes.free, jobs, outcome, nodes, tests, job):
+            due = due_of(state, outcome, caution, tests, job)
     outlives = due > state.shadow_time
-    if outlives and not _fits_both(state, given, nodes, shape, units, best_fit):
+    if outlives and not _fits_beside(state, jobs, nodes, shape, units, best_fit):
         return
     begin_on(
-        state, given, fate, run, caution, nodes, trials, outlives, job, BACKFILLED, best_fit,
-        testing
+        state, jobs, outcome, running, caution, nodes, tests, outlives, job, BACKFILLED, best_fit,
+        testing,
     )  # fmt: skip
-    if state.both_known:
-        state.both_changes += 1
-        ask = nodes.asks[given[SHAPE, state.blocked]]
-        for e in range(fate[FIRST, job], state.entries):
-            _compare_on(nodes.free, nodes.ahead, nodes.both, ask, nodes.kept, nodes.node[e])
+    if state.beside_known:
+        state.beside_changes += 1
+        ask = nodes.asks[jobs[SHAPE, state.blocked]]
+        for e in range(outcome[FIRST_ENTRY, job], state.entries):
+            _compare_on(nodes.free, nodes.ahead, nodes.beside, ask, nodes.kept, nodes.node[e])
 
 
 @kernel
 def backfill(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, queue: IntArray,
-    nodes: Nodes, low: int, size: int, blocked: int, ended: int, best_fit: bool,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any,
+    queue: IntArray, nodes: Nodes, low: int, size: int, blocked: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
 
@@ -664,46 +683,48 @@ def backfill(
     """
     if state.blocked == blocked and ended == 0:
         if state.submitted == state.submitted_before + 1:
-            if fate[START, state.submitted_before] < 0:  # else it is behind a gate
+            if outcome[START, state.submitted_before] < 0:  # else it is behind a gate
                 _start_beside(
-                    state, given, fate, run, caution, nodes, None, state.submitted_before, ended,
-                    best_fit, False
+                    state, jobs, outcome, running, caution, nodes, None, state.submitted_before,
+                    ended, best_fit, False,
                 )  # fmt: skip
             return
     else:
         state.blocked, state.shadow_time_known = blocked, False
-    _backfill_all(state, given, fate, run, caution, queue, nodes, None, low, size, ended, best_fit)
+    _backfill_all(
+        state, jobs, outcome, running, caution, queue, nodes, None, low, size, ended, best_fit
+    )
 
 
 @kernel
 def _backfill_all(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, queue: IntArray,
-    nodes: Nodes, trials: Any, low: int, size: int, ended: int, best_fit: bool,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any,
+    queue: IntArray, nodes: Nodes, tests: Any, low: int, size: int, ended: int, best_fit: bool,
 ) -> None:  # fmt: skip
     """Go through the kinds of jobs that have room as long as there are some."""
     kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
     longest[:] = 0
-    left, k = _open_kinds(state, given, fate, run, caution, nodes, ended, best_fit), low
+    left, k = _open_kinds(state, jobs, outcome, running, caution, nodes, ended, best_fit), low
     while left > 0:
         k = _next(queue, longest, k, size)
         if k == size:
             _note_least(queue, kinds, low, size)
             return
-        job = queue[WHO, k]
-        if fate[START, job] < 0 and job != state.blocked:
+        job = queue[JOB, k]
+        if outcome[START, job] < 0 and job != state.blocked:
             _start_beside(
-                state, given, fate, run, caution, nodes, trials, job, ended, best_fit, False
+                state, jobs, outcome, running, caution, nodes, tests, job, ended, best_fit, False
             )
-            left = _open_kinds(state, given, fate, run, caution, nodes, ended, best_fit)
-        if fate[START, job] >= 0:
-            queue[WANTS, k] |= _ENDLESS
+            left = _open_kinds(state, jobs, outcome, running, caution, nodes, ended, best_fit)
+        if outcome[START, job] >= 0:
+            queue[DEMAND, k] |= _ENDLESS
         k += 1
 
 
 @kernel
 def backfill_and_test(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Trials,
-    first: IntArray, queue: IntArray, nodes: Nodes, low: int, size: int, blocked: int,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Tests,
+    primary: IntArray, queue: IntArray, nodes: Nodes, low: int, size: int, blocked: int,
     best_fit: bool, rule: Rule,
 ) -> None:  # fmt: skip
     """Backfill, and test jobs where they do not delay the one that is blocked.
@@ -711,28 +732,31 @@ def backfill_and_test(
     A single job that has been submitted is looked at alone where `backfill` does so, if besides no
     test is expected to end at another time.
     """
-    changed = expect_ends(state, given, fate, run, caution, trials, rule, blocked)
+    changed = expect_ends(state, jobs, outcome, running, caution, tests, rule, blocked)
     alone = -1
     if changed or state.blocked != blocked:
         state.blocked, state.shadow_time_known, state.ahead_job = blocked, False, -1
     elif state.submitted == state.submitted_before + 1:
         alone = state.submitted_before
-    for testing in (trials.state.way != LEFT, trials.state.way == LEFT):
+    for testing in (tests.state.way != LEFT, tests.state.way == LEFT):
         if alone >= 0:
-            if testing and not may_be_tested(state, given, fate, trials, alone, rule):
+            if testing and not may_be_tested(state, jobs, outcome, tests, alone, rule):
                 continue
-            if fate[START, alone] < 0:
+            if outcome[START, alone] < 0:
                 _start_beside(
-                    state, given, fate, run, caution, nodes, trials, alone, 0, best_fit, testing
+                    state, jobs, outcome, running, caution, nodes, tests, alone, 0, best_fit,
+                    testing,
                 )  # fmt: skip
         elif testing:
             room = nodes.pool[0]
-            for k in range(choose(state, given, fate, first, nodes, trials, blocked, room, rule)):
-                job = trials.chosen[k]
+            for k in range(
+                choose(state, jobs, outcome, primary, nodes, tests, blocked, room, rule)
+            ):
+                job = tests.chosen[k]
                 _start_beside(
-                    state, given, fate, run, caution, nodes, trials, job, 0, best_fit, True
+                    state, jobs, outcome, running, caution, nodes, tests, job, 0, best_fit, True
                 )
         else:
             _backfill_all(
-                state, given, fate, run, caution, queue, nodes, trials, low, size, 0, best_fit
+                state, jobs, outcome, running, caution, queue, nodes, tests, low, size, 0, best_fit
             )  # fmt: skip

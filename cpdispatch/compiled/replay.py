@@ -18,9 +18,9 @@ from cpdispatch.compiled import shadow as easy
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
 from cpdispatch.compiled.gates import Claims, Gate, gate_of
-from cpdispatch.compiled.memory import Memory, given
+from cpdispatch.compiled.memory import Memory, beforehand
 from cpdispatch.compiled.nodes import Nodes, nodes_of
-from cpdispatch.compiled.test_runs import Trials, trials_of
+from cpdispatch.compiled.test_runs import Tests, tests_of
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
@@ -101,30 +101,30 @@ class Replays:
         self.system = system
         runtime_s = workload.runtime_s if runtime_s is None else runtime_s
         # Rows of zeros that are not written cost no memory.
-        self.given = np.zeros((layout.TIER + 1, np.count_nonzero(self.runnable)), dtype=np.int64)
+        self.jobs = np.zeros((layout.TIER + 1, np.count_nonzero(self.runnable)), dtype=np.int64)
         rows = (layout.SUBMIT, layout.REQUESTED, layout.RUNTIME, layout.UNITS)
         columns = (table.submit_s, table.requested_s, runtime_s, table.units)
         for row, column in zip(rows, columns, strict=True):
-            self.given[row] = column[self.rows]
+            self.jobs[row] = column[self.rows]
         if table.priority.any():
-            self.given[layout.PRIORITY] = table.priority[self.rows]
+            self.jobs[layout.PRIORITY] = table.priority[self.rows]
         self.is_tiered = bool((table.tier != table.tier[0]).any())
         if self.is_tiered:
-            self.given[layout.TIER] = table.tier[self.rows]
+            self.jobs[layout.TIER] = table.tier[self.rows]
         request = [column[self.rows] for column in table.columns[Column.REQUEST :]]
-        units = self.given[layout.UNITS]
-        np.multiply(units, request[0], out=self.given[layout.NEED])
-        one = _number(request, self.given[layout.SHAPE])
+        units = self.jobs[layout.UNITS]
+        np.multiply(units, request[0], out=self.jobs[layout.NEED])
+        one = _number(request, self.jobs[layout.SHAPE])
         self.asks = np.stack([column[one] for column in request], axis=1)
-        one = _number([self.given[layout.SHAPE], units], self.given[layout.KIND])
-        self.kinds = self.given[[layout.SHAPE, layout.UNITS]][:, one]
-        self.walltime = given(self.given[layout.REQUESTED])
+        one = _number([self.jobs[layout.SHAPE], units], self.jobs[layout.KIND])
+        self.kinds = self.jobs[[layout.SHAPE, layout.UNITS]][:, one]
+        self.walltime = beforehand(self.jobs[layout.REQUESTED])
         self.is_pool = is_pool(workload, system)
 
     def bound_waits(self) -> None:
         """Write what the bound on waits needs to know of the jobs."""
         table, total = self.workload.table, self.system.total
-        share, processors = self.given[layout.SHARE], self.given[layout.ON_POOL]
+        share, processors = self.jobs[layout.SHARE], self.jobs[layout.ON_POOL]
         for low in range(0, len(share), _JOBS):
             part = np.arange(low, min(low + _JOBS, len(share)))
             jobs = table.take(part if isinstance(self.rows, slice) else self.rows[part])
@@ -133,7 +133,7 @@ class Replays:
     @property
     def entries_max(self) -> int:
         """Entries of placements that all jobs together may have."""
-        return int(np.minimum(self.given[layout.UNITS], self.system.nodes).sum())
+        return int(np.minimum(self.jobs[layout.UNITS], self.system.nodes).sum())
 
     def row(self, job: int) -> int:
         """The row of the workload that a job of the replay is."""
@@ -155,14 +155,14 @@ class Replays:
         upper_s : int array, shape (jobs,), optional
             What the jobs probably do not run longer than; the requested times when left out.
         """
-        memory = self.walltime if expected_s is None else given(expected_s[self.rows])
+        memory = self.walltime if expected_s is None else beforehand(expected_s[self.rows])
         replay = Replay(self, dispatcher, memory)
         if upper_s is not None and replay.careful:
-            replay.tables.fate[layout.UPPER] = upper_s[self.rows]
+            replay.tables.outcome[layout.UPPER] = upper_s[self.rows]
         while replay.go(_EVENTS) != layout.OVER:
             pass
         start = np.full(len(self.workload), -1, dtype=np.int64)
-        start[self.rows] = replay.tables.fate[layout.START]
+        start[self.rows] = replay.tables.outcome[layout.START]
         return start
 
 
@@ -255,26 +255,25 @@ class Replay:
         self.caution = self._caution()
         total = prepared.system.total
         restartable = prepared.workload.table.restartable
-        tests = dispatcher.test_s > 0 and bool(restartable.any())
+        with_tests = dispatcher.test_s > 0 and bool(restartable.any())
         self.tables = layout.fresh(
-            prepared.given, int(total[0]), recorded=recorded, same=dispatcher.one_order,
-            duration_row=layout.LASTING[dispatcher.limits], tiered=prepared.is_tiered,
-            followed=followed or bound is not None,
-            asked=asked, completions=1 + tests * (1 + (restart_cost_s > 0)),
-            bounded=bound is not None,
+            prepared.jobs, int(total[0]), recorded=recorded, same=dispatcher.one_order,
+            duration_row=layout.DURATION_ROWS[dispatcher.limits], tiered=prepared.is_tiered,
+            followed=followed or bound is not None, asked=asked,
+            completions=1 + with_tests * (1 + (restart_cost_s > 0)), bounded=bound is not None,
         )  # fmt: skip
         self.shadow: easy.Shadow | None = None
         if bound is not None:
             prepared.bound_waits()
             self.shadow = easy.fresh(int(total[0]))
         if self.careful:
-            self.tables.fate[layout.UPPER] = prepared.given[layout.REQUESTED]
+            self.tables.outcome[layout.UPPER] = prepared.jobs[layout.REQUESTED]
         self.gate: Gate | None = None if prepared.claims is None else gate_of(prepared.claims)
-        self.trials: Trials | None = None
-        if tests:
-            self.trials = trials_of(
+        self.tests: Tests | None = None
+        if with_tests:
+            self.tests = tests_of(
                 prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
-                prepared.given[layout.REQUESTED], dispatcher.test_s, dispatcher.tests, asked,
+                prepared.jobs[layout.REQUESTED], dispatcher.test_s, dispatcher.tests, asked,
                 restart_cost_s,
             )  # fmt: skip
         self.nodes: Nodes | None = None
@@ -282,7 +281,7 @@ class Replay:
         if dispatcher.depth > 1 or not prepared.is_pool:
             capacity = prepared.system.capacity.copy()
             self.nodes = nodes_of(
-                capacity, prepared.asks, prepared.kinds, (1 + tests) * prepared.entries_max,
+                capacity, prepared.asks, prepared.kinds, (1 + with_tests) * prepared.entries_max,
                 dispatcher.spare(total),
             )  # fmt: skip
         if dispatcher.depth > 1:
@@ -312,7 +311,7 @@ class Replay:
             return None
         ours, total = self.dispatcher, int(self.prepared.system.total[0])
         caution = fields.fresh(
-            layout.Caution, duration_row=layout.LASTING[ours.limits],
+            layout.Caution, duration_row=layout.DURATION_ROWS[ours.limits],
             strict_after_s=ours.strict_s, keeps_free=ours.keep > 0, long_s=ours.long_s,
             spare=int(ours.keep * total), total=total,
         )  # fmt: skip
@@ -327,11 +326,11 @@ class Replay:
         expected_s, upper_s : int64 array, shape (jobs,)
             Seconds, 1 at least.
         """
-        state, fate = self.tables.state, self.tables.fate
+        state, outcome = self.tables.state, self.tables.outcome
         low, high = state.submitted, state.submitted + len(expected_s)
-        fate[layout.EXPECTED, low:high] = expected_s
+        outcome[layout.EXPECTED, low:high] = expected_s
         if self.careful:
-            fate[layout.UPPER, low:high] = upper_s
+            outcome[layout.UPPER, low:high] = upper_s
         state.predicted = high
 
     def outlived(self, job: int, expected_s: int, upper_s: int, again_s: int) -> None:
@@ -339,11 +338,11 @@ class Replay:
 
         ``again_s`` is what it probably does not run longer than if it starts anew.
         """
-        assert self.trials is not None
-        self.tables.fate[layout.EXPECTED, job] = expected_s
+        assert self.tests is not None
+        self.tables.outcome[layout.EXPECTED, job] = expected_s
         if self.careful:
-            self.tables.fate[layout.UPPER, job] = upper_s
-            self.trials.of[test_runs.UPPER_AGAIN, job] = again_s
+            self.tables.outcome[layout.UPPER, job] = upper_s
+            self.tests.table[test_runs.UPPER_AGAIN, job] = again_s
 
     def go(self, events: int) -> int:
         """Go on for about so many events, or until somebody else has to act; why it stopped.
@@ -355,8 +354,8 @@ class Replay:
         UsageError
             When a user's policy raises, or returns no number, for a job: it is named.
         """
-        first, second = self.dispatcher.primary, self.dispatcher.secondary
-        if first.own is None and second.own is None:
+        primary, secondary = self.dispatcher.primary, self.dispatcher.secondary
+        if primary.own is None and secondary.own is None:
             return self._go(events)
         try:
             with uncached(*loop.WITH_OWN):
@@ -365,7 +364,7 @@ class Replay:
             row = self.prepared.row(int(self.tables.state.current_job))
             what = str(error) if str(error) == "returned nan" else f"raised {error!r}"
             job = int(self.prepared.workload.table.id[row])
-            raise (first if first.own is not None else second).failed(job, what) from error
+            raise (primary if primary.own is not None else secondary).failed(job, what) from error
 
     def saved(self) -> dict[str, Any]:
         """What a checkpoint needs to go on: of each array the part that is in use."""
@@ -374,14 +373,14 @@ class Replay:
         primary, secondary = int(state.primary.tail), int(state.secondary.tail)
         parts: dict[str, Any] = {
             "state": state,
-            "fate": tables.fate[:, : state.predicted if self.asked else state.submitted],
-            "first": tables.first[:, :primary],
-            "first_key": tables.first_key[:primary],
-            "second": tables.second[:, :secondary],
-            "second_key": tables.second_key[:secondary],
-            "run": tables.run[:, :started],
-            "times": tables.times[: state.dispatches],
-            "counts": tables.counts[:, : state.dispatches],
+            "outcome": tables.outcome[:, : state.predicted if self.asked else state.submitted],
+            "primary": tables.primary[:, :primary],
+            "primary_key": tables.primary_key[:primary],
+            "secondary": tables.secondary[:, :secondary],
+            "secondary_key": tables.secondary_key[:secondary],
+            "running": tables.running[:, :started],
+            "dispatch_s": tables.dispatch_s[: state.dispatches],
+            "dispatch_counts": tables.dispatch_counts[:, : state.dispatches],
             "memory": (self.memory.last, self.memory.before),
         }
         if self.nodes is not None:
@@ -389,19 +388,19 @@ class Replay:
             parts["nodes"] = (
                 nodes.free, nodes.pool, nodes.kinds, nodes.node[:used], nodes.units[:used]
             )  # fmt: skip
-        if self.trials is not None:
-            parts["trials"] = (self.trials.state, self.trials.of)
+        if self.tests is not None:
+            parts["tests"] = (self.tests.state, self.tests.table)
         if self.gate is not None:
             gate = self.gate
             parts["gate"] = gate.state, (
-                gate.left, gate.line, gate.after[: state.submitted], gate.waits, gate.tried,
-                gate.passed[: gate.state.passed],
+                gate.left, gate.line, gate.after[: state.submitted], gate.first_waiting,
+                gate.to_try, gate.passed[: gate.state.passed],
             )  # fmt: skip
         if self.shadow is not None:
             parts["shadow"] = self.shadow, self.rule, self.caution
         if self.deep is not None:
-            _, first, many = self.deep.promise
-            end = int((first + many)[many > 0].max(initial=0))
+            _, low, many = self.deep.promise
+            end = int((low + many)[many > 0].max(initial=0))
             parts["deep"] = (self.deep.promise, self.deep.node[:end], self.deep.units[:end])
         return parts
 
@@ -409,9 +408,9 @@ class Replay:
         """Go on from what was saved."""
         tables, state = self.tables, self.tables.state
         fields.assign(state, saved["state"])
-        for name in ("times", "first_key", "second_key"):
+        for name in ("dispatch_s", "primary_key", "secondary_key"):
             getattr(tables, name)[: len(saved[name])] = saved[name]
-        for name in ("fate", "first", "second", "run", "counts"):
+        for name in ("outcome", "primary", "secondary", "running", "dispatch_counts"):
             getattr(tables, name)[:, : saved[name].shape[1]] = saved[name]
         for mine, theirs in zip(
             (self.memory.last, self.memory.before), saved["memory"], strict=True
@@ -424,17 +423,19 @@ class Replay:
                 array[: len(part)] = part
             # What is derived of them is computed anew.
             state.blocked = state.ahead_job = -1
-        if self.trials is not None:
-            fields.assign(self.trials.state, saved["trials"][0])
-            self.trials.of[:] = saved["trials"][1]
-            anew = test_runs.starts_anew(self.trials)
-            cost_s = self.trials.state.restart_cost_s
-            tables.given[[[layout.REQUESTED], [layout.RUNTIME]], anew] += cost_s
+        if self.tests is not None:
+            fields.assign(self.tests.state, saved["tests"][0])
+            self.tests.table[:] = saved["tests"][1]
+            anew = test_runs.starts_anew(self.tests)
+            cost_s = self.tests.state.restart_cost_s
+            tables.jobs[[[layout.REQUESTED], [layout.RUNTIME]], anew] += cost_s
         if self.gate is not None:
             gate, (of_gate, parts) = self.gate, saved["gate"]
             fields.assign(gate.state, of_gate)
-            of_jobs = (gate.left, gate.line, gate.after, gate.waits, gate.tried, gate.passed)
-            for array, part in zip(of_jobs, parts, strict=True):
+            whole = (
+                gate.left, gate.line, gate.after, gate.first_waiting, gate.to_try, gate.passed,
+            )  # fmt: skip
+            for array, part in zip(whole, parts, strict=True):
                 array[..., : part.shape[-1]] = part
         if self.shadow is not None:
             self.shadow, self.rule, self.caution = saved["shadow"]
@@ -444,12 +445,12 @@ class Replay:
                 array[: len(part)] = part
 
     def _go(self, events: int) -> int:
-        first, second = self.dispatcher.primary, self.dispatcher.secondary
+        primary, secondary = self.dispatcher.primary, self.dispatcher.secondary
         while True:
             why = int(
                 loop.go(
-                    *self.tables, self.memory, self.rule, first.vector, second.vector, events,
-                    first.own, second.own, self.nodes, self.deep, self.caution, self.trials,
+                    *self.tables, self.memory, self.rule, primary.vector, secondary.vector, events,
+                    primary.own, secondary.own, self.nodes, self.deep, self.caution, self.tests,
                     self.shadow, self.gate,
                 )
             )  # fmt: skip

@@ -1,12 +1,16 @@
 """EASY backfilling on a pool beside the real schedule: how long would the jobs have waited?
 
-It knows what a dispatcher knows. A job that has ended in reality runs as long here. Any other is
-taken to run half way, in orders of magnitude, from the share of its requested time that jobs use on
-average to all of it: what has not started is longer than what has. That share is the work of all
-jobs so far, those that run now included, over what the ended ones asked for: long jobs end last. A
-job that runs for longer than that in reality is taken to run as long again, up to its requested
-time, and from then on to end within a second. EASY decides whenever a job ends here, and at each
-decision in reality.
+It is told what a dispatcher knows:
+
+- A job that has ended in reality runs as long here.
+- Any other job is taken to run for its requested time, times the square root of the share that jobs
+  use of their requested times. The root makes it longer: jobs that have not started yet are longer
+  than those that have. The share is the work of all jobs so far, running ones included, divided by
+  the work that the ended ones requested, since long jobs end last.
+- A job that runs longer than that in reality is taken to run twice as long as it has run so far, up
+  to its requested time. From then on it is taken to end within a second.
+
+EASY decides whenever a job ends here, and at each decision in reality.
 """
 
 from __future__ import annotations
@@ -23,9 +27,11 @@ from cpdispatch.compiled.correction import MINIMAL
 from cpdispatch.compiled.fields import Record
 from cpdispatch.compiled.layout import (
     BY_SERIAL,
-    DUE_OF,
+    CORRECTED,
+    DEMAND,
     END,
     EXPECTED,
+    EXPECTED_END,
     HEAP_END,
     HEAP_SERIAL,
     JOB,
@@ -34,19 +40,17 @@ from cpdispatch.compiled.layout import (
     REQUESTED,
     RUNTIME,
     START,
-    STEP,
     SUBMIT,
-    WANTS,
-    WHO,
     State,
 )
 from cpdispatch.compiled.pool import backfill, start_in_turn
 from cpdispatch.compiled.queue import without_started
 from cpdispatch.compiled.running import correct, leave, place_of, pop, push
 
-# Rows of ``given`` beyond those of a replay: when the job started in reality, -1 until then;
-# whether its runtime is known; its number, by which others call it: numbers ascend.
-REAL, KNOWN, NUMBER = range(4, 7)
+REAL_START, KNOWN, NUMBER = range(4, 7)
+"""Rows of `Shadow.jobs`, beyond the first ones of `layout.Tables.jobs`. Of each job: its start in
+reality, -1 before; whether its runtime is known; its number, by which others call it. Numbers
+ascend."""
 
 
 class Totals(Record):
@@ -63,6 +67,7 @@ class Totals(Record):
 
 
 FIRST_ROOM = 1 << 12
+"""Room for so many jobs at first."""
 _AT_FIRST_S, _USED = 3600, 0.3
 """Before any job has ended, an hour of the machine counts as work that used such a share."""
 
@@ -71,11 +76,11 @@ class Shadow(NamedTuple):
     """The jobs that wait or run here, and some that have ended; arrays as in `layout.Tables`."""
 
     state: State
-    given: IntArray
-    fate: IntArray
-    first: IntArray
-    first_key: FloatArray
-    run: IntArray
+    jobs: IntArray
+    outcome: IntArray
+    primary: IntArray
+    primary_key: FloatArray
+    running: IntArray
     totals: Totals
 
 
@@ -88,17 +93,17 @@ def fresh(processors: int, room: int = 0) -> Shadow:
     return Shadow(
         state,
         np.zeros((NUMBER + 1, room), dtype=np.int64),
-        np.zeros((STEP + 1, room), dtype=np.int64),
-        np.zeros((WANTS + 1, room), dtype=np.int64),
+        np.zeros((CORRECTED + 1, room), dtype=np.int64),
+        np.zeros((DEMAND + 1, room), dtype=np.int64),
         np.zeros(room),
         np.zeros((BY_SERIAL + 1, room), dtype=np.int64),
         totals,
     )
 
 
-def grown(shadow: Shadow, jobs: int) -> Shadow:
+def grown(shadow: Shadow, more: int) -> Shadow:
     """The same with room for so many more jobs, and at least twice as much."""
-    larger = fresh(0, 2 * (shadow.first_key.size + jobs))
+    larger = fresh(0, 2 * (shadow.primary_key.size + more))
     for mine, theirs in zip(_arrays(larger), _arrays(shadow), strict=True):
         mine[..., : theirs.shape[-1]] = theirs
     fields.assign(larger.state, shadow.state)
@@ -108,7 +113,7 @@ def grown(shadow: Shadow, jobs: int) -> Shadow:
 
 def _arrays(shadow: Shadow) -> tuple[NDArray[Any], ...]:
     """The parts that are arrays, not records."""
-    return shadow.given, shadow.fate, shadow.first, shadow.first_key, shadow.run
+    return shadow.jobs, shadow.outcome, shadow.primary, shadow.primary_key, shadow.running
 
 
 def used(shadow: Shadow) -> list[list[list[float]]]:
@@ -146,51 +151,46 @@ def _slot(shadow: Shadow, number: int) -> int:
     low, high = 0, shadow.state.submitted
     while low < high:
         middle = (low + high) // 2
-        if shadow.given[NUMBER, middle] < number:
+        if shadow.jobs[NUMBER, middle] < number:
             low = middle + 1
         else:
             high = middle
-    found = low < shadow.state.submitted and shadow.given[NUMBER, low] == number
+    found = low < shadow.state.submitted and shadow.jobs[NUMBER, low] == number
     return low if found else -1
 
 
 @kernel
-def has_room(shadow: Shadow, jobs: int) -> bool:
+def has_room(shadow: Shadow, more: int) -> bool:
     """Whether so many more jobs can be submitted, once those are forgotten that have ended."""
-    state, given, fate, first, run = (
-        shadow.state,
-        shadow.given,
-        shadow.fate,
-        shadow.first,
-        shadow.run,
-    )
-    room = shadow.first_key.size
-    if state.submitted + jobs <= room:
+    state, jobs, outcome = shadow.state, shadow.jobs, shadow.outcome
+    primary, running = shadow.primary, shadow.running
+    room = shadow.primary_key.size
+    if state.submitted + more <= room:
         return True
-    without_started(fate, first, shadow.first_key, state.primary)
+    without_started(outcome, primary, shadow.primary_key, state.primary)
     kept = np.full(state.submitted, -1, dtype=np.int64)
     to = 0
     for job in range(state.submitted):
-        if fate[END, job] < 0:
+        if outcome[END, job] < 0:
             kept[job] = to
-            for row in range(given.shape[0]):
-                given[row, to] = given[row, job]
-            for row in range(fate.shape[0]):
-                fate[row, to] = fate[row, job]
+            for row in range(jobs.shape[0]):
+                jobs[row, to] = jobs[row, job]
+            for row in range(outcome.shape[0]):
+                outcome[row, to] = outcome[row, job]
             to += 1
     state.submitted_before -= state.submitted - to
     state.submitted = to
     for k in range(state.primary.tail):
-        first[WHO, k] = kept[first[WHO, k]]
+        primary[JOB, k] = kept[primary[JOB, k]]
     for k in range(state.running):
-        run[JOB, k] = kept[run[JOB, k]]
-    serials = np.sort(run[HEAP_SERIAL, : state.pending])
+        running[JOB, k] = kept[running[JOB, k]]
+    serials = np.sort(running[HEAP_SERIAL, : state.pending])
     for k in range(state.pending):
-        run[HEAP_SERIAL, k] = np.searchsorted(serials, run[HEAP_SERIAL, k])
+        running[HEAP_SERIAL, k] = np.searchsorted(serials, running[HEAP_SERIAL, k])
     for k in range(state.pending):
-        run[BY_SERIAL, k] = kept[run[BY_SERIAL, serials[k]]]
+        running[BY_SERIAL, k] = kept[running[BY_SERIAL, serials[k]]]
     state.next_serial = state.pending
-    return bool(2 * (state.submitted + jobs) <= room)
+    return bool(2 * (state.submitted + more) <= room)
 
 
 @kernel
@@ -199,16 +199,16 @@ def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int
 
     There must be room for it.
     """
-    state, given, fate = shadow.state, shadow.given, shadow.fate
+    state, jobs, outcome = shadow.state, shadow.jobs, shadow.outcome
     job = state.submitted
     state.submitted += 1
-    given[NUMBER, job], given[SUBMIT, job] = number, submit_s
-    given[NEED, job], given[REQUESTED, job] = need, requested
-    given[RUNTIME, job] = requested
-    given[REAL, job], given[KNOWN, job] = -1, 0
-    fate[EXPECTED, job] = requested
-    fate[START, job] = fate[END, job] = -1
-    fate[STEP, job] = 0
+    jobs[NUMBER, job], jobs[SUBMIT, job] = number, submit_s
+    jobs[NEED, job], jobs[REQUESTED, job] = need, requested
+    jobs[RUNTIME, job] = requested
+    jobs[REAL_START, job], jobs[KNOWN, job] = -1, 0
+    outcome[EXPECTED, job] = requested
+    outcome[START, job] = outcome[END, job] = -1
+    outcome[CORRECTED, job] = 0
 
 
 @kernel
@@ -216,7 +216,7 @@ def starts(shadow: Shadow, number: int, start_s: int) -> None:
     """Take note of when a job started in reality; -1: it waits again."""
     job = _slot(shadow, number)
     if job >= 0:
-        shadow.given[REAL, job] = start_s
+        shadow.jobs[REAL_START, job] = start_s
 
 
 @kernel
@@ -232,26 +232,26 @@ def ends(shadow: Shadow, number: int, runtime: int, need: int, requested: int) -
 @inlined
 def forget(shadow: Shadow, number: int, runtime: int) -> None:
     """Let a job run no longer than this."""
-    state, given, fate, run = shadow.state, shadow.given, shadow.fate, shadow.run
+    state, jobs, outcome, running = shadow.state, shadow.jobs, shadow.outcome, shadow.running
     job = _slot(shadow, number)
     if job < 0:
         return
-    before = given[RUNTIME, job]
-    given[KNOWN, job], given[RUNTIME, job] = 1, runtime
-    if fate[START, job] < 0 or fate[END, job] >= 0 or runtime >= before:
+    before = jobs[RUNTIME, job]
+    jobs[KNOWN, job], jobs[RUNTIME, job] = 1, runtime
+    if outcome[START, job] < 0 or outcome[END, job] >= 0 or runtime >= before:
         return
     k = 0
-    while run[BY_SERIAL, run[HEAP_SERIAL, k]] != job:
+    while running[BY_SERIAL, running[HEAP_SERIAL, k]] != job:
         k += 1
-    serial, end = run[HEAP_SERIAL, k], max(fate[START, job] + runtime, state.now)
+    serial, end = running[HEAP_SERIAL, k], max(outcome[START, job] + runtime, state.now)
     while k > 0:
         up = (k - 1) // 2
-        above = run[HEAP_END, up]
-        if above < end or (above == end and run[HEAP_SERIAL, up] < serial):
+        above = running[HEAP_END, up]
+        if above < end or (above == end and running[HEAP_SERIAL, up] < serial):
             break
-        run[HEAP_END, k], run[HEAP_SERIAL, k] = above, run[HEAP_SERIAL, up]
+        running[HEAP_END, k], running[HEAP_SERIAL, k] = above, running[HEAP_SERIAL, up]
         k = up
-    run[HEAP_END, k], run[HEAP_SERIAL, k] = end, serial
+    running[HEAP_END, k], running[HEAP_SERIAL, k] = end, serial
 
 
 @kernel
@@ -275,80 +275,84 @@ def warm_up() -> None:
 @inlined
 def _runs_longer(shadow: Shadow, job: int, ran: int, until: int) -> int:
     """How long a job runs that was taken to end now, if that is longer; else 0."""
-    given = shadow.given
-    if given[KNOWN, job]:
-        longer = given[RUNTIME, job]
-    elif given[REAL, job] >= 0:
-        real = until - given[REAL, job]
-        longer = max(min(2 * real, given[REQUESTED, job]), real + 1) if real >= ran else 0
+    jobs = shadow.jobs
+    if jobs[KNOWN, job]:
+        longer = jobs[RUNTIME, job]
+    elif jobs[REAL_START, job] >= 0:
+        real = until - jobs[REAL_START, job]
+        longer = max(min(2 * real, jobs[REQUESTED, job]), real + 1) if real >= ran else 0
     else:
         longer = 0
     return longer if longer > ran else 0
 
 
 @inlined
-def _queue_new(shadow: Shadow, running: int) -> None:
+def _queue_new(shadow: Shadow, work: int) -> None:
     """Let the jobs queue that were submitted, and say how long they are taken to run."""
-    state, given, first, totals = shadow.state, shadow.given, shadow.first, shadow.totals
-    share = min(1.0, (totals.work_done + running) / totals.work_requested) ** 0.5
+    state, jobs, primary, totals = shadow.state, shadow.jobs, shadow.primary, shadow.totals
+    share = min(1.0, (totals.work_done + work) / totals.work_requested) ** 0.5
     while state.submitted_before < state.submitted:
         place, job = state.primary.tail, state.submitted_before
-        first[WHO, place], first[WANTS, place] = job, given[NEED, job]
-        if not given[KNOWN, job]:
-            given[RUNTIME, job] = max(1, int(given[REQUESTED, job] * share))
+        primary[JOB, place], primary[DEMAND, place] = job, jobs[NEED, job]
+        if not jobs[KNOWN, job]:
+            jobs[RUNTIME, job] = max(1, int(jobs[REQUESTED, job] * share))
         state.primary.tail += 1
         state.submitted_before += 1
 
 
 @kernel
-def follow(shadow: Shadow, until: int, running: int) -> int:
+def follow(shadow: Shadow, until: int, work: int) -> int:
     """Go on until a time; the longest wait so far, also of the jobs that wait then.
 
-    ``running`` is the work so far of the jobs that run in reality, processors times seconds.
+    ``work`` is the work so far of the jobs that run in reality, processors times seconds.
     """
-    state, given, fate = shadow.state, shadow.given, shadow.fate
-    first, run, totals = shadow.first, shadow.run, shadow.totals
+    state, jobs, outcome = shadow.state, shadow.jobs, shadow.outcome
+    primary, running, totals = shadow.primary, shadow.running, shadow.totals
     now = -1
     while now < until:
-        now = min(run[HEAP_END, 0] if state.pending > 0 else NEVER, until)
+        now = min(running[HEAP_END, 0] if state.pending > 0 else NEVER, until)
         state.now = now
         decides = now == until
-        while state.pending > 0 and run[HEAP_END, 0] <= now:
-            serial = pop(run, state.pending)
+        while state.pending > 0 and running[HEAP_END, 0] <= now:
+            serial = pop(running, state.pending)
             state.pending -= 1
-            job = run[BY_SERIAL, serial]
-            longer = _runs_longer(shadow, job, now - fate[START, job], until)
+            job = running[BY_SERIAL, serial]
+            longer = _runs_longer(shadow, job, now - outcome[START, job], until)
             if longer > 0:
-                given[RUNTIME, job] = longer
-                push(run, state.pending, fate[START, job] + longer, serial)
+                jobs[RUNTIME, job] = longer
+                push(running, state.pending, outcome[START, job] + longer, serial)
                 state.pending += 1
                 continue
-            leave(run, state.running, place_of(run, state.running, job, fate[DUE_OF, job]))
+            leave(
+                running,
+                state.running,
+                place_of(running, state.running, job, outcome[EXPECTED_END, job]),
+            )
             state.running -= 1
-            state.free += given[NEED, job]
-            fate[END, job] = now
+            state.free += jobs[NEED, job]
+            outcome[END, job] = now
             decides = True
         if not decides:
             continue
         if now == until:
-            _queue_new(shadow, running)
+            _queue_new(shadow, work)
         serial = state.next_serial
-        gone, ending = correct(state, given, fate, run, MINIMAL)
-        start_in_turn(state, given, fate, run, None, None, first, ending)
+        gone, ending = correct(state, jobs, outcome, running, MINIMAL)
+        start_in_turn(state, jobs, outcome, running, None, None, primary, ending)
         if state.primary.head < state.primary.tail:
-            blocked = first[WHO, state.primary.head]
+            blocked = primary[JOB, state.primary.head]
             backfill(
-                state, given, fate, run, None, None, first, state.primary.tail, blocked, gone,
-                ending, -1, 0,
+                state, jobs, outcome, running, None, None, primary, state.primary.tail, blocked,
+                gone, ending, -1, 0,
             )  # fmt: skip
         for k in range(serial, state.next_serial):
             totals.longest_wait_s = max(
-                totals.longest_wait_s, now - given[SUBMIT, run[BY_SERIAL, k]]
+                totals.longest_wait_s, now - jobs[SUBMIT, running[BY_SERIAL, k]]
             )
         if state.next_serial > serial:
-            without_started(fate, first, shadow.first_key, state.primary)
+            without_started(outcome, primary, shadow.primary_key, state.primary)
     if state.primary.head < state.primary.tail:
         totals.longest_wait_s = max(
-            totals.longest_wait_s, until - given[SUBMIT, first[WHO, state.primary.head]]
+            totals.longest_wait_s, until - jobs[SUBMIT, primary[JOB, state.primary.head]]
         )
     return int(totals.longest_wait_s)

@@ -11,8 +11,10 @@ from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled import fields
 from cpdispatch.compiled.fields import Record
 from cpdispatch.compiled.layout import (
-    DUE_OF,
+    DEMAND,
     EXPECTED,
+    EXPECTED_END,
+    JOB,
     LIMIT,
     NEED,
     NEVER,
@@ -21,8 +23,6 @@ from cpdispatch.compiled.layout import (
     START,
     SUBMIT,
     TIER,
-    WANTS,
-    WHO,
     Rule,
     State,
 )
@@ -51,27 +51,31 @@ class TestState(Record):
     """When tests come: `kernels.LEFT` and what follows it there, or `IN_FRONT`. Constant."""
     stopped: int
     """How many jobs have outlived their tests since the last dispatch, which says what becomes of
-    them: the length of the list in the row `LIST`."""
+    them: the length of the list in the row `STOPPED`."""
     tested: int
-    """How many jobs are under test, or are being cleared off: the length of the row `UNDER`."""
+    """How many jobs are under test, or are being cleared off: the length of the row `TESTED`."""
     asks: bool
     """Whether the loop is left to ask how long jobs last that have outlived tests. Constant."""
     restart_cost_s: int
     """How long it takes to clear the nodes of a killed job. Constant."""
     requeued: int
-    """How many jobs are to be put into the queue again: the length of the row `AGAIN`."""
+    """How many jobs are to be put into the queue again: the length of the row `REQUEUED`."""
 
 
-# What becomes of each job: whether it has a test to come; whether it is under test, or its nodes
-# are being cleared (`UNDER_TEST`, `CLEARING`); when it started, and why, if it has just been
-# stopped (else -1); what became of its test; the attempt that was killed; what was expected at its
-# submission, if it has been stopped (else 0); its id; its upper duration if it starts anew; on
-# nodes, the entries of the attempt that was stopped, and whether it has been started elsewhere by
-# the very decision that could have let it go on. Then the jobs that have just been stopped, those
-# under test or cleared, and those that are to be put into the queue again.
-TO_COME, TESTING, BEGAN, BECAUSE, FATE, LOST_START, LOST_END, SAID, ID, UPPER_AGAIN = range(10)
-LOST_FIRST, LOST_COUNT, MOVED = range(10, 13)
-LIST, UNDER, AGAIN = range(13, 16)
+# Rows of `Tests.table`.
+TO_COME, TESTING, STOPPED_START, STOPPED_REASON, RESULT = range(5)
+"""Of each job: whether it has a test to come; whether it is under test, or its nodes are being
+cleared (`UNDER_TEST`, `CLEARING`, else 0); if it has just been stopped, when it had started, else
+-1, and why; what became of its test (`NO_TEST` and what follows it there)."""
+LOST_START, LOST_END, FIRST_EXPECTED, ID, UPPER_AGAIN = range(5, 10)
+"""Of each job: start and end of the attempt that was killed, else -1; if it has been stopped, what
+was expected at its submission, else 0; its id; its upper duration if it starts anew."""
+STOPPED_ENTRY, STOPPED_ENTRIES, MOVED = range(10, 13)
+"""Of each job, on nodes: where the placement of the attempt that was stopped begins, and how many
+entries it has; whether the decision that could have let it go on has started it elsewhere."""
+STOPPED, TESTED, REQUEUED = range(13, 16)
+"""Lists of jobs: those that have just been stopped, those that are under test or whose nodes are
+being cleared, and those that are to be put into the queue again. `TestState` has their lengths."""
 
 IN_FRONT = 3
 """When tests come that have places of their own in the queue, beside `kernels.LEFT` and so on."""
@@ -83,214 +87,219 @@ NO_TEST, ENDED, WENT_ON, KILLED = range(4)
 """What became of a test, as `cpdispatch.simulator.records.Test` has it."""
 
 
-class Trials(NamedTuple):
+class Tests(NamedTuple):
     """The test runs of a replay."""
 
     state: TestState
-    of: IntArray
-    """Rows from `TO_COME` on, shape (rows, jobs)."""
+    table: IntArray
+    """Rows from `TO_COME` on, shape (rows, jobs). Up to date between two kernels. This file and
+    `stopped` write it, and `nodes.begin_on` the row `MOVED`."""
     chosen: IntArray
-    """Room for the jobs that may be tested, and for the keys of their tests."""
+    """The jobs that may be tested, in their order, as `choose` has listed them last."""
     key: FloatArray
+    """The keys of their tests, by which they are ordered."""
 
 
-def trials_of(
-    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, tests: str,
-    asks: bool, cost_s: int,
-) -> Trials:  # fmt: skip
+def tests_of(
+    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, when: str, asks: bool,
+    cost_s: int,
+) -> Tests:  # fmt: skip
     """No job tested yet."""
-    jobs = len(restartable)
-    of = np.zeros((AGAIN + 1, jobs), dtype=np.int64)
-    of[ID] = id
-    of[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
-    of[[BEGAN, LOST_START, LOST_END]] = -1
-    way = IN_FRONT if tests == "first" else WAYS[tests]
+    count = len(restartable)
+    table = np.zeros((REQUEUED + 1, count), dtype=np.int64)
+    table[ID] = id
+    table[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
+    table[[STOPPED_START, LOST_START, LOST_END]] = -1
+    way = IN_FRONT if when == "first" else WAYS[when]
     state = fields.fresh(TestState, length_s=test_s, way=way, asks=asks, restart_cost_s=cost_s)
-    return Trials(state, of, np.empty(jobs, dtype=np.int64), np.empty(jobs))
+    return Tests(state, table, np.empty(count, dtype=np.int64), np.empty(count))
 
 
-def starts_anew(trials: Trials) -> IntArray:
-    """The jobs that have been killed and wait, run or ran anew, by what a restart costs longer."""
-    return np.flatnonzero((trials.of[FATE] == KILLED) & (trials.of[TESTING] != CLEARING))
+def starts_anew(tests: Tests) -> IntArray:
+    """The jobs that were killed and start anew: the cost of a restart is added to their times."""
+    return np.flatnonzero((tests.table[RESULT] == KILLED) & (tests.table[TESTING] != CLEARING))
 
 
 @inlined
 def test(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, trials: Any, job: int,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, tests: Any, job: int,
     reason: int,
 ) -> None:  # fmt: skip
     """Start a job with the length of a test as its bound."""
-    of, length = trials.of, trials.state.length_s
-    of[TO_COME, job], of[TESTING, job], of[FATE, job] = 0, UNDER_TEST, ENDED
-    of[UNDER, trials.state.tested] = job
-    trials.state.tested += 1
-    end = state.now + min(length, given[RUNTIME, job])
-    due = state.now + length + trials.state.restart_cost_s
-    begin_until(state, given, fate, run, job, reason, due, end)
+    table, length = tests.table, tests.state.length_s
+    table[TO_COME, job], table[TESTING, job], table[RESULT, job] = 0, UNDER_TEST, ENDED
+    table[TESTED, tests.state.tested] = job
+    tests.state.tested += 1
+    end = state.now + min(length, jobs[RUNTIME, job])
+    due = state.now + length + tests.state.restart_cost_s
+    begin_until(state, jobs, outcome, running, job, reason, due, end)
 
 
 @inlined
-def no_test_any_more(trials: Trials, job: int) -> None:
+def no_test_any_more(tests: Tests, job: int) -> None:
     """Take note that a job is not under test, or not any more."""
-    of = trials.of
-    if not of[TESTING, job]:
+    table = tests.table
+    if not table[TESTING, job]:
         return
-    of[TESTING, job] = 0
-    trials.state.tested -= 1
-    last, k = of[UNDER, trials.state.tested], 0
-    while of[UNDER, k] != job:
+    table[TESTING, job] = 0
+    tests.state.tested -= 1
+    last, k = table[TESTED, tests.state.tested], 0
+    while table[TESTED, k] != job:
         k += 1
-    of[UNDER, k] = last
+    table[TESTED, k] = last
 
 
 @inlined
-def due_of(state: State, fate: IntArray, caution: Any, trials: Any, job: int) -> int:
+def due_of(state: State, outcome: IntArray, caution: Any, tests: Any, job: int) -> int:
     """When a waiting job ends as expected if it starts now. One that was stopped goes on."""
     since = state.now
-    if trials is not None:  # noqa: SIM102 - numba drops only what stands alone
-        if trials.of[BEGAN, job] >= 0:
-            since = trials.of[BEGAN, job]
-    return int(since + lasts(state, fate, caution, job))
+    if tests is not None:  # noqa: SIM102 - numba drops only what stands alone
+        if tests.table[STOPPED_START, job] >= 0:
+            since = tests.table[STOPPED_START, job]
+    return int(since + lasts(state, outcome, caution, job))
 
 
 @inlined
 def _goes_on(
-    state: State, given: IntArray, trials: Trials, rule: Rule, job: int, blocked: int
+    state: State, jobs: IntArray, tests: Tests, rule: Rule, job: int, blocked: int
 ) -> bool:
     """Whether a job under test goes on for sure before another starts, see `Turns`."""
-    late = is_late(given, job, state.now, rule.primary.threshold)
-    if late != is_late(given, blocked, state.now, rule.primary.threshold):
+    late = is_late(jobs, job, state.now, rule.primary.threshold)
+    if late != is_late(jobs, blocked, state.now, rule.primary.threshold):
         return bool(late)
-    if not late and state.tiered and given[TIER, job] != given[TIER, blocked]:
-        return bool(given[TIER, job] > given[TIER, blocked])
+    if not late and state.tiered and jobs[TIER, job] != jobs[TIER, blocked]:
+        return bool(jobs[TIER, job] > jobs[TIER, blocked])
     if not late and rule.primary.policy != _FCFS:
         return False
-    if given[SUBMIT, job] != given[SUBMIT, blocked]:
-        return bool(given[SUBMIT, job] < given[SUBMIT, blocked])
-    return bool(trials.of[ID, job] < trials.of[ID, blocked])
+    if jobs[SUBMIT, job] != jobs[SUBMIT, blocked]:
+        return bool(jobs[SUBMIT, job] < jobs[SUBMIT, blocked])
+    return bool(tests.table[ID, job] < tests.table[ID, blocked])
 
 
 @inlined
 def expect_ends(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Trials,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Tests,
     rule: Rule, blocked: int,
 ) -> bool:  # fmt: skip
     """Expect the ends of the jobs under test as the reservation of the blocked job counts them.
 
     Returns whether any is expected at another time than before.
     """
-    length, cost, changed = trials.state.length_s, trials.state.restart_cost_s, False
-    for k in range(trials.state.tested):
-        job = trials.of[UNDER, k]
-        due = fate[START, job] + length + cost
-        if _goes_on(state, given, trials, rule, job, blocked):
-            clearing = trials.of[TESTING, job] == CLEARING
-            since, whole_s = fate[START, job], lasts(state, fate, caution, job)
+    length, cost, changed = tests.state.length_s, tests.state.restart_cost_s, False
+    for k in range(tests.state.tested):
+        job = tests.table[TESTED, k]
+        due = outcome[START, job] + length + cost
+        if _goes_on(state, jobs, tests, rule, job, blocked):
+            clearing = tests.table[TESTING, job] == CLEARING
+            since, whole_s = outcome[START, job], lasts(state, outcome, caution, job)
             if clearing:
                 since += length
             if caution is not None:  # noqa: SIM102 - numba drops only what stands alone
                 if since < state.now:
-                    whole_s = fate[LIMIT, job]
+                    whole_s = outcome[LIMIT, job]
             due = due + whole_s + cost if clearing else max(due, since + whole_s)
-        if due != fate[DUE_OF, job]:
-            leave(run, state.running, place_of(run, state.running, job, fate[DUE_OF, job]))
-            run_until(run, fate, state.running - 1, job, given[NEED, job], due)
+        if due != outcome[EXPECTED_END, job]:
+            leave(
+                running,
+                state.running,
+                place_of(running, state.running, job, outcome[EXPECTED_END, job]),
+            )
+            run_until(running, outcome, state.running - 1, job, jobs[NEED, job], due)
             changed = True
     return changed
 
 
 @inlined
 def start(
-    state: State, given: IntArray, fate: IntArray, run: IntArray, caution: Any, trials: Any,
+    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Any,
     job: int, reason: int,
 ) -> None:  # fmt: skip
     """Start a job in full. One that has just been stopped ends as if it had never been."""
-    if trials is None or trials.of[BEGAN, job] < 0:
-        begin(state, given, fate, run, caution, job, reason)
+    if tests is None or tests.table[STOPPED_START, job] < 0:
+        begin(state, jobs, outcome, running, caution, job, reason)
     else:
-        end = trials.of[BEGAN, job] + given[RUNTIME, job]
+        end = tests.table[STOPPED_START, job] + jobs[RUNTIME, job]
         begin_until(
-            state, given, fate, run, job, reason, due_of(state, fate, caution, trials, job), end
-        )
+            state, jobs, outcome, running, job, reason, due_of(state, outcome, caution, tests, job),
+            end,
+        )  # fmt: skip
 
 
 @inlined
-def is_tested_in_turn(trials: Any, job: int) -> bool:
+def is_tested_in_turn(tests: Any, job: int) -> bool:
     """Whether a job whose turn it is is tested instead of started in full."""
-    if trials is None:
+    if tests is None:
         return False
-    return bool(trials.state.way == TURN and trials.of[TO_COME, job])
+    return bool(tests.state.way == TURN and tests.table[TO_COME, job])
 
 
 @inlined
 def may_be_tested(
-    state: State, given: IntArray, fate: IntArray, trials: Trials, job: int, rule: Rule
+    state: State, jobs: IntArray, outcome: IntArray, tests: Tests, job: int, rule: Rule
 ) -> bool:
     """Whether a job waits that may be tested now."""
-    if fate[START, job] >= 0 or not trials.of[TO_COME, job]:
+    if outcome[START, job] >= 0 or not tests.table[TO_COME, job]:
         return False
-    in_any_case = trials.state.way == TURN
-    return bool(in_any_case or not is_late(given, job, state.now, rule.primary.threshold))
+    in_any_case = tests.state.way == TURN
+    return bool(in_any_case or not is_late(jobs, job, state.now, rule.primary.threshold))
 
 
 @kernel
 def choose(
-    state: State, given: IntArray, fate: IntArray, first: IntArray, nodes: Any, trials: Trials,
+    state: State, jobs: IntArray, outcome: IntArray, primary: IntArray, nodes: Any, tests: Tests,
     blocked: int, room: int, rule: Rule,
 ) -> int:  # fmt: skip
     """List the waiting jobs that may be tested and fit into so many processors, in order.
 
     ``nodes`` is None on a pool, where the queue itself says how many processors a job needs: most
-    jobs are passed over without another look. Arrays are taken out of ``trials`` once, not for each
+    jobs are passed over without another look. Arrays are taken out of ``tests`` once, not for each
     job, since that counts references.
     """
-    of, way, length, count = trials.of, trials.state.way, trials.state.length_s, 0
+    table, way, length, count = tests.table, tests.state.way, tests.state.length_s, 0
     for k in range(state.primary.tail):
-        job = first[WHO, k]
+        job = primary[JOB, k]
         if nodes is None:  # noqa: SIM108 - numba drops only what stands alone
-            need = first[WANTS, k]
+            need = primary[DEMAND, k]
         else:
-            need = given[NEED, job]
-        if need > room or fate[START, job] >= 0 or not of[TO_COME, job] or job == blocked:
+            need = jobs[NEED, job]
+        if need > room or outcome[START, job] >= 0 or not table[TO_COME, job] or job == blocked:
             continue
-        if way != TURN and is_late(given, job, state.now, rule.primary.threshold):
+        if way != TURN and is_late(jobs, job, state.now, rule.primary.threshold):
             continue
         chance = UNKNOWN_PROBABILITY
-        if fate[EXPECTED, job] < given[REQUESTED, job]:
-            chance = length / (length + float(max(fate[EXPECTED, job], 1)))
-        _choose(state, given, trials, count, length / np.sqrt(chance), job)
+        if outcome[EXPECTED, job] < jobs[REQUESTED, job]:
+            chance = length / (length + float(max(outcome[EXPECTED, job], 1)))
+        _choose(state, jobs, tests, count, length / np.sqrt(chance), job)
         count += 1
     return count
 
 
 @inlined
-def _choose(
-    state: State, given: IntArray, trials: Trials, count: int, key: float, job: int
-) -> None:
+def _choose(state: State, jobs: IntArray, tests: Tests, count: int, key: float, job: int) -> None:
     """Put a job where it belongs by its tier and key among so many."""
     i = count
-    while i > 0 and goes_before(state, given, key, job, trials.key[i - 1], trials.chosen[i - 1]):
-        trials.key[i], trials.chosen[i] = trials.key[i - 1], trials.chosen[i - 1]
+    while i > 0 and goes_before(state, jobs, key, job, tests.key[i - 1], tests.chosen[i - 1]):
+        tests.key[i], tests.chosen[i] = tests.key[i - 1], tests.chosen[i - 1]
         i -= 1
-    trials.key[i], trials.chosen[i] = key, job
+    tests.key[i], tests.chosen[i] = key, job
 
 
 @kernel
 def place_in_front(
-    state: State, given: IntArray, fate: IntArray, first: IntArray, trials: Trials,
-    rule: Rule, weights: FloatArray,
+    state: State, jobs: IntArray, outcome: IntArray, primary: IntArray, tests: Tests, rule: Rule,
+    weights: FloatArray,
 ) -> tuple[int, bool]:  # fmt: skip
-    """List the tests by their places in the order of the queue, see `heuristics.test_runs.first`.
+    """List the tests by their places in the order of the queue, see `heuristics.test_runs.primary`.
 
     Returns how many there are, and whether their keys can be compared with those of the queue: then
     they are keys of its order, else tests come before all jobs of their tier that are not late.
     """
-    count = choose(state, given, fate, first, None, trials, -1, NEVER, rule)
+    count = choose(state, jobs, outcome, primary, None, tests, -1, NEVER, rule)
     by_length = rule.primary.policy == _SPF or rule.primary.policy == _RISK
     if by_length:
         for k in range(count):
-            job, key = trials.chosen[k], np.rint(trials.key[k])
+            job, key = tests.chosen[k], np.rint(tests.key[k])
             if rule.primary.policy == _RISK:
-                key = risk_of(weights, key, float(max(given[NEED, job], 1)), int(key))
-            _choose(state, given, trials, k, key, job)
+                key = risk_of(weights, key, float(max(jobs[NEED, job], 1)), int(key))
+            _choose(state, jobs, tests, k, key, job)
     return count, by_length

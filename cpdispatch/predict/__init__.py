@@ -19,7 +19,7 @@ import numpy as np
 
 from cpdispatch import own
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.compiled.memory import GIVEN, Memory
+from cpdispatch.compiled.memory import BEFOREHAND, Memory
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.parameters import pairs, switch, values
@@ -292,7 +292,7 @@ def given_s(predictor: Predictor, workload: Workload) -> IntArray | None:
     if isinstance(predictor, asked) or not isinstance(predictor, Remembering):
         return None
     memory = predictor.memory(workload)
-    return memory.given if memory.kind == GIVEN else None
+    return memory.seconds if memory.kind == BEFOREHAND else None
 
 
 def bounding(predictor: Predictor) -> Bounding:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compiled.memory import Memory, given
+from cpdispatch.compiled.memory import Memory, beforehand
 from cpdispatch.jobs import Job, Workload
 
 
@@ -40,4 +40,4 @@ class Actual:
 
     def memory(self, workload: Workload) -> Memory:
         """The same predictor for compiled replays."""
-        return given(workload.runtime_s)
+        return beforehand(workload.runtime_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cpdispatch.compiled.memory import Memory, given
+from cpdispatch.compiled.memory import Memory, beforehand
 from cpdispatch.jobs import Job, Workload
 
 
@@ -23,4 +23,4 @@ class Walltime:
 
     def memory(self, workload: Workload) -> Memory:
         """The same predictor for compiled replays."""
-        return given(workload.table.requested_s)
+        return beforehand(workload.table.requested_s)

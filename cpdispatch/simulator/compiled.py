@@ -149,8 +149,8 @@ class CompiledSimulation:
             restart_cost_s=restart_cost_s,
         )
         if self._cautious:
-            requested_s = prepared.given[layout.REQUESTED]
-            self._replay.tables.fate[layout.UPPER] = wary_s(requested_s, requested_s)
+            requested_s = prepared.jobs[layout.REQUESTED]
+            self._replay.tables.outcome[layout.UPPER] = wary_s(requested_s, requested_s)
         self._replay.go(0)  # compiles, before any clock runs
 
     def go(self, events: int) -> bool:
@@ -189,13 +189,13 @@ class CompiledSimulation:
         They request so much ``more_s``.
         """
         assert self._replay is not None
-        requested_s = self._replay.tables.given[layout.REQUESTED, jobs] + more_s
+        requested_s = self._replay.tables.jobs[layout.REQUESTED, jobs] + more_s
         return wary_s(upper_s, requested_s) if self._cautious else upper_s
 
     def _predict(self, replay: Replay) -> None:
         """Have the jobs predicted that are submitted now."""
         assert self._told is not None
-        state, submit_s = replay.tables.state, replay.tables.given[layout.SUBMIT]
+        state, submit_s = replay.tables.state, replay.tables.jobs[layout.SUBMIT]
         job, now = int(state.submitted), int(state.now)
         count = 1 if self._one_by_one else int(np.searchsorted(submit_s[job:], now, side="right"))
         self._catch_up(replay)
@@ -227,10 +227,10 @@ class CompiledSimulation:
             held = self.system.capacity - nodes.free
         count = int(state.dispatches)
         recent = slice(max(count - LAST, 0), count)
-        queue, _, started = tables.counts[:3, recent].tolist()
+        queue, _, started = tables.dispatch_counts[:3, recent].tolist()
         gate = self._replay.gate
         behind = 0 if gate is None else int(gate.state.behind)
-        last = zip(tables.times[recent].tolist(), queue, started, strict=True)
+        last = zip(tables.dispatch_s[recent].tolist(), queue, started, strict=True)
         return Now(
             int(state.now), int(state.queued) + behind, int(state.running), count,
             held, tuple(Dispatched(*each, None) for each in last),
@@ -242,7 +242,7 @@ class CompiledSimulation:
         if self._replay is None:
             return 1.0
         tables = self._replay.tables
-        return float(tables.state.submitted / max(tables.given.shape[1], 1))
+        return float(tables.state.submitted / max(tables.jobs.shape[1], 1))
 
     def _record(self) -> None:
         """Make the records of what was replayed, the largest thing in memory, which goes."""
@@ -298,41 +298,42 @@ def records_of(
         Of the dispatcher.
     kill_at_limit : bool
     """
-    fate, table = saved["fate"], workload.table
-    jobs = fate.shape[1]
+    outcome, table = saved["outcome"], workload.table
+    jobs = outcome.shape[1]
     rows = slice(jobs) if runnable.all() else np.flatnonzero(runnable)[:jobs]
     records = Records(workload)
     if kill_at_limit:
         np.greater(workload.runtime_s, table.requested_s, out=records.killed)
     records.reason[~runnable] = Reason.NEVER_FITS
-    start_s, entries = fate[layout.START], (fate[layout.FIRST], fate[layout.COUNT])
-    of = ours = None
-    if "trials" in saved:
-        of = saved["trials"][1][:, :jobs]
-        stopped = of[test_runs.BEGAN] >= 0  # and the next decision says what becomes of them
-        start_s = np.where(stopped, of[test_runs.BEGAN], start_s)
-        ours = of[[test_runs.LOST_FIRST, test_runs.LOST_COUNT]]
+    start_s, entries = outcome[layout.START], (outcome[layout.FIRST_ENTRY], outcome[layout.ENTRIES])
+    tests = ours = None
+    if "tests" in saved:
+        tests = saved["tests"][1][:, :jobs]
+        # Jobs that were stopped: the next decision says what becomes of them.
+        stopped = tests[test_runs.STOPPED_START] >= 0
+        start_s = np.where(stopped, tests[test_runs.STOPPED_START], start_s)
+        ours = tests[[test_runs.STOPPED_ENTRY, test_runs.STOPPED_ENTRIES]]
         entries = tuple(np.where(stopped, ours, entries))
-    records.expected_s[rows] = fate[layout.EXPECTED]
+    records.expected_s[rows] = outcome[layout.EXPECTED]
     records.start_s[rows] = start_s
-    records.end_s[rows] = fate[layout.END]
-    records.reason[rows] = fate[layout.REASON]
-    records.replayed(name, saved["times"], saved["counts"])
+    records.end_s[rows] = outcome[layout.END]
+    records.reason[rows] = outcome[layout.REASON]
+    records.replayed(name, saved["dispatch_s"], saved["dispatch_counts"])
     nodes = saved.get("nodes")
     if nodes is None:
         held = records.start_s >= 0
-        if of is not None:
-            held[rows] |= of[test_runs.LOST_START] >= 0
+        if tests is not None:
+            held[rows] |= tests[test_runs.LOST_START] >= 0
         one = held.astype(np.int64)
         units = table.units[held]
         records.all_placed(slice(None), np.cumsum(one) - one, one, 0 * units, units)
     else:
         records.all_placed(rows, *entries, *nodes[-2:])
-    if of is not None:
-        said_s = of[test_runs.SAID]
-        records.expected_s[rows] = np.where(said_s > 0, said_s, fate[layout.EXPECTED])
-        lost_s = of[[test_runs.LOST_START, test_runs.LOST_END]]
-        records.all_tested(rows, of[test_runs.FATE], lost_s, None if nodes is None else ours)
+    if tests is not None:
+        said_s = tests[test_runs.FIRST_EXPECTED]
+        records.expected_s[rows] = np.where(said_s > 0, said_s, outcome[layout.EXPECTED])
+        lost_s = tests[[test_runs.LOST_START, test_runs.LOST_END]]
+        records.all_tested(rows, tests[test_runs.RESULT], lost_s, None if nodes is None else ours)
     return records
 
 
@@ -382,9 +383,9 @@ class _Told:
         Returns the expected and upper duration, s, of each job that has been stopped just now.
         """
         tables, state = replay.tables, replay.tables.state
-        run, runtime_s = tables.run, tables.given[layout.RUNTIME]
+        running, runtime_s = tables.running, tables.jobs[layout.RUNTIME]
         ends = int(state.next_serial - state.pending)
-        new = run[[layout.COMPLETED, layout.BEFORE], self._ends : ends].T.tolist()
+        new = running[[layout.COMPLETED, layout.STARTED_BEFORE], self._ends : ends].T.tolist()
         again_s = {}
         self._killed(replay)
         for job, before in new:
@@ -402,30 +403,33 @@ class _Told:
 
     def _started(self, replay: Replay, count: int) -> None:
         """Tell the predictor of starts until it knows so many."""
-        start_s, trials = replay.tables.fate[layout.START], replay.trials
-        for job in replay.tables.run[layout.BY_SERIAL, self._starts : count].tolist():
-            if trials is None or (job >= 0 and trials.of[test_runs.FATE, job] != test_runs.WENT_ON):
+        start_s, tests = replay.tables.outcome[layout.START], replay.tests
+        for job in replay.tables.running[layout.BY_SERIAL, self._starts : count].tolist():
+            if tests is None or (
+                job >= 0 and tests.table[test_runs.RESULT, job] != test_runs.WENT_ON
+            ):
                 self.guard.start(self._live[job], int(start_s[job]))
         self._starts = count
 
     def _outlived(self, replay: Replay, job: int) -> tuple[int, int]:
         """Expected and upper duration of a job whose test is over, seconds."""
-        assert replay.trials is not None
+        assert replay.tests is not None
         self._stopped.append(job)
-        elapsed_s = int(replay.trials.state.length_s)
-        said_s = int(replay.trials.of[test_runs.SAID, job])
+        elapsed_s = int(replay.tests.state.length_s)
+        said_s = int(replay.tests.table[test_runs.FIRST_EXPECTED, job])
         return self.guard.outlived(self._live[job], elapsed_s, said_s, self._upper_s.pop(job))
 
     def _killed(self, replay: Replay) -> None:
         """Tell the predictor of the jobs that were stopped and did not go on."""
         if not self._stopped:
             return
-        assert replay.trials is not None
-        fate, lost_end_s = (replay.trials.of[row] for row in (test_runs.FATE, test_runs.LOST_END))
-        if fate[self._stopped[0]] == test_runs.ENDED:  # it is not decided yet
+        assert replay.tests is not None
+        table = replay.tests.table
+        result, lost_end_s = table[test_runs.RESULT], table[test_runs.LOST_END]
+        if result[self._stopped[0]] == test_runs.ENDED:  # it is not decided yet
             return
         for job in sorted(self._stopped):
-            if fate[job] == test_runs.KILLED:
-                now = int(lost_end_s[job] - replay.trials.state.restart_cost_s)
+            if result[job] == test_runs.KILLED:
+                now = int(lost_end_s[job] - replay.tests.state.restart_cost_s)
                 self.guard.restart(self._live[job], now)
         self._stopped.clear()

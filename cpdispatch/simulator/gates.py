@@ -141,7 +141,7 @@ class Gates:
 
     def passing(self) -> list[int]:
         """Let jobs pass, and take their room; their rows, ascending."""
-        if not self._gate.state.tried:
+        if not self._gate.state.trying:
             return []
         passed: list[int] = self._gate.passed[: let_pass(self._gate)].tolist()
         return passed

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cpdispatch import dispatch, predict
 from cpdispatch.arrays import IntArray
 from cpdispatch.compiled import layout
-from cpdispatch.compiled.memory import GIVEN, take
+from cpdispatch.compiled.memory import BEFOREHAND, take
 from cpdispatch.compiled.replay import Replay, Replays
 from cpdispatch.compiled.window import go_on, staying
 from cpdispatch.decision import Reason
@@ -167,20 +167,22 @@ class _Part:
 
     def ended(self, rows: IntArray, replay: Replay, jobs: IntArray) -> None:
         """Take note of what became of jobs of a replay, which are these rows of the part."""
-        fate, nodes = replay.tables.fate, replay.nodes
+        outcome, nodes = replay.tables.outcome, replay.nodes
         self.left -= len(rows)
-        self.start_s[rows], self.end_s[rows] = fate[layout.START, jobs], fate[layout.END, jobs]
-        self.expected_s[rows] = fate[layout.EXPECTED, jobs]
-        self.reason[rows] = fate[layout.REASON, jobs]
-        started = fate[layout.START, jobs] >= 0
+        self.start_s[rows] = outcome[layout.START, jobs]
+        self.end_s[rows] = outcome[layout.END, jobs]
+        self.expected_s[rows] = outcome[layout.EXPECTED, jobs]
+        self.reason[rows] = outcome[layout.REASON, jobs]
+        started = outcome[layout.START, jobs] >= 0
         rows, jobs = rows[started], jobs[started]
         if nodes is None:
             count = np.ones(len(jobs), dtype=np.int64)
-            node, units = np.zeros_like(jobs), replay.tables.given[layout.UNITS, jobs]
+            node, units = np.zeros_like(jobs), replay.tables.jobs[layout.UNITS, jobs]
         else:
-            count = fate[layout.COUNT, jobs]
+            count = outcome[layout.ENTRIES, jobs]
             begins = np.cumsum(count) - count
-            pick = np.repeat(fate[layout.FIRST, jobs] - begins, count) + np.arange(count.sum())
+            shift = outcome[layout.FIRST_ENTRY, jobs] - begins
+            pick = np.repeat(shift, count) + np.arange(count.sum())
             node, units = nodes.node[pick], nodes.units[pick]
         self._first[rows], self._count[rows] = self._entries + np.cumsum(count) - count, count
         self._entries += len(node)
@@ -218,7 +220,7 @@ class _Windows:
         self.fingerprint = Fingerprint(self.first)
         self.predictor: Predictor = predict.make(predictor, self.first, settings.seed)
         known = self.predictor
-        if not isinstance(known, Remembering) or known.memory(self.first).kind != GIVEN:
+        if not isinstance(known, Remembering) or known.memory(self.first).kind != BEFOREHAND:
             raise UsageError(
                 f"predictor {known.name} cannot be replayed by windows, since it learns from the "
                 "jobs that ended: name walltime or actual, or leave --window out"
@@ -271,8 +273,8 @@ class _Windows:
             going = replay.go(_EVENTS) == layout.USED_UP
         tables = replay.tables
         count = int(tables.state.dispatches)
-        self._times.append(tables.times[:count].copy())
-        self._counts.append(tables.counts[:, :count].copy())
+        self._times.append(tables.dispatch_s[:count].copy())
+        self._counts.append(tables.dispatch_counts[:, :count].copy())
         if after is not None:
             window.stay = staying(replay)
         ended = np.ones(last, dtype=np.bool_)

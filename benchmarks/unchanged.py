@@ -1,9 +1,9 @@
-"""Whether schedules are what they were: digests of 45 replays, before a change and after it.
+"""Whether schedules are what they were: digests of 50 replays, before a change and after it.
 
     python benchmarks/unchanged.py --traces DIR --out before.json      # before
     python benchmarks/unchanged.py --traces DIR --against before.json  # after
 
-Five logs under nine rules: compiled replays and the general loop, both triggers, predictors,
+Five logs under ten rules: compiled replays and the general loop, both triggers, predictors,
 dependencies, restarts, models. A digest is that of the jobs' table: starts, ends, nodes, reasons.
 Exit code 1 when one differs. ``--only`` takes a part of the cases, by a word of their names.
 """
@@ -28,7 +28,10 @@ LOGS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """How a log is replayed; ``jobs`` are its first ones, all without a number."""
+    """How a log is replayed; ``jobs`` are its first ones, all without a number.
+
+    Where it makes test runs, all jobs may be restarted.
+    """
 
     name: str
     dispatcher: str
@@ -47,6 +50,7 @@ RULES = (
          (("dependencies", True), ("idempotent", True), ("compiled", False))),
     Rule("general loop", "easy-spf-spf:limits=upper", "confident", 3_000, (("compiled", False),)),
     Rule("best", "best", "forest", 3_000),
+    Rule("test runs", "easy-saf-saf:test=120,tests=backfill,limits=upper", "confident", 20_000),
     Rule("hcp3", "hcp", "walltime", 400),
     Rule("pcp5", "pcp:model=boxes", "last2", 200, (EVENT, ("correction", "requested"))),
 )  # fmt: skip
@@ -84,8 +88,11 @@ def digest_of(path: Path, machine: int | str, rule: Rule) -> str:
 
     from cpdispatch.simulator import simulate
     from cpdispatch.workloads import prepare
+    from cpdispatch.workloads.restarts import mark
 
     workload, system = prepare(path, str(machine), filter="strong", jobs=rule.jobs)
+    if "test=" in rule.dispatcher:
+        workload = mark(workload, 1.0, 0)
     run = simulate(
         workload, system, rule.dispatcher, predictor=rule.predictor, **dict(rule.options)
     )

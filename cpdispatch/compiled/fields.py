@@ -33,6 +33,7 @@ class Record(_Scalar):
     numba tells types of records apart by the address of their `numpy.dtype`. One that is freed
     leaves its address to another, and kernels would then run on records of a wrong type. So all
     records of a class have one dtype, which is never freed, and unpickling makes a fresh record.
+    Kernels get whole records alone: an inner one that Python takes out has a dtype of its own.
     """
 
     def __reduce__(self) -> Any:

@@ -225,13 +225,40 @@ class Driver:
             return done
         # Only now: where cycles fail, new jobs are Slurm's before long.
         guard.beat(self._folder, self._rules.partition)
+        over = picture.over(decision)
+        self._write_down(starts, tests, left, over, done)
+        kept = {
+            share.node
+            for job, goes_on in over
+            if not goes_on and not stop() and not self._stopped(job, done)
+            for share in job.shares
+        }
+        # A job on the nodes of one that is still being stopped stays held: the next cycle finds it.
+        starts = [(job, nodes) for job, nodes in starts if kept.isdisjoint(nodes)]
+        first = ({"priority": FIRST},) if self._others_wait(cluster) else ()
+        try:
+            self._release(starts, first, left, stop, done)
+        finally:
+            done.tests = {key: tests[key] for key in done.released if key in tests}
+        self._journal.save()
+        self._check_rights()
+        return done
+
+    def _write_down(
+        self,
+        starts: Sequence[tuple[Job, Sequence[str]]],
+        tests: Mapping[str, int],
+        left: Sequence[tuple[Job, str]],
+        over: Sequence[tuple[Job, bool]],
+        done: Cycle,
+    ) -> None:
+        """Write into the journal what is meant, before anything of it is asked for."""
         for job, nodes in starts:
-            entry = self._entry(job, "released", list(nodes), cluster.now_s)
+            entry = self._entry(job, "released", list(nodes), done.now_s)
             entry.test_s = tests.get(job.key, 0)
             self._journal.jobs[job.key] = entry
         for job, _ in left:
-            self._journal.jobs[job.key] = self._entry(job, "left", [], cluster.now_s)
-        over = picture.over(decision)
+            self._journal.jobs[job.key] = self._entry(job, "left", [], done.now_s)
         for job, goes_on in over:
             entry = self._journal.jobs[job.key]
             entry.submit_s = job.submit_s
@@ -242,32 +269,27 @@ class Driver:
                 entry.state = "stopped"
         self._journal.save()
         self.waits.save()
-        kept = {
-            share.node
-            for job, goes_on in over
-            if not goes_on and not stop() and not self._stopped(job, done)
-            for share in job.shares
-        }
-        first = ({"priority": FIRST},) if self._others_wait(cluster) else ()
-        # A job on the nodes of one that is still being stopped stays held: the next cycle finds it.
+
+    def _release(
+        self,
+        starts: Sequence[tuple[Job, Sequence[str]]],
+        first: Sequence[Mapping[str, Any]],
+        left: Sequence[tuple[Job, str]],
+        stop: Callable[[], bool],
+        done: Cycle,
+    ) -> None:
+        """Release jobs to their nodes, then with the ``first`` changes, and others to Slurm."""
+        nodes_of = {job.key: list(nodes) for job, nodes in starts}
+        why_of = {job.key: why for job, why in left}
         wishes = [
-            (job, ({"nodelist": ",".join(nodes), "hold": False}, *first))
-            for job, nodes in starts
-            if kept.isdisjoint(nodes)
+            (job, ({"nodelist": ",".join(nodes), "hold": False}, *first)) for job, nodes in starts
         ]
         given_up = [(job, ({"hold": False}, {"priority": LAST})) for job, _ in left]
-        nodes_of = {job.key: nodes for job, nodes in starts}
-        why_of = {job.key: why for job, why in left}
         for key in self._changed([*wishes, *given_up], stop, done):
-            if key in why_of:
+            if key in nodes_of:
+                done.released[key] = nodes_of[key]
+            else:
                 done.left[key] = why_of[key]
-                continue
-            done.released[key] = list(nodes_of[key])
-            if key in tests:
-                done.tests[key] = tests[key]
-        self._journal.save()
-        self._check_rights()
-        return done
 
     def _tell(self, picture: Picture, decision: Decision, ms: float, done: Cycle) -> None:
         """Note how a decision came about, and what it says of jobs for the first time."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -485,6 +485,10 @@ class _Events(msgspec.Struct):
     checkpoints: _Checkpoints | None = None
 
 
+_Told = Annotated[list[tuple[int, float]], msgspec.Meta(min_length=1)]
+"""The times and values of a quantity, see `energy.Steps.told`."""
+
+
 class _About(msgspec.Struct):
     """What others read of run.json; what else it tells is theirs who look at it."""
 
@@ -509,6 +513,8 @@ class _About(msgspec.Struct):
     events: _Events | None = None
     promises: bool = False
     switch_off_s: int | None = None
+    power_cap: _Told | None = None
+    energy_price: _Told | None = None
 
 
 SWITCHES = ("node", "off", "wake", "on")
@@ -574,7 +580,7 @@ def _job_columns(about: _About) -> dict[str, str]:
     lists = ["nodes", "node_units", *["lost_nodes", "lost_node_units"] * restarts]
     kinds = dict.fromkeys(numbers, "whole number") | dict.fromkeys(lists, "list of whole numbers")
     flags = dict.fromkeys(["killed", *["failed"] * (about.events is not None)], "truth value")
-    return {**kinds, **flags, "reason": "text"}
+    return {**kinds, **flags, "reason": "text", "user": "name or number"}
 
 
 def _read_table(path: Path, columns: dict[str, str]) -> pa.Table:
@@ -586,18 +592,26 @@ def _read_table(path: Path, columns: dict[str, str]) -> pa.Table:
             problem = "the table lacks the column or has it twice"
             raise InputError(problem, file=path, field=name, advice=again)
         column = table.column(name)
-        if column.null_count or not _holds(column, kind):
+        if not _holds(column, kind):
             problem = f"the column needs a {kind} on each row"
             raise InputError(problem, file=path, field=name, advice=again)
     return table
 
 
 def _holds(column: pa.ChunkedArray[Any], kind: str) -> bool:
-    """Whether a column is of a kind, and its numbers are some that can be counted with."""
+    """Whether a column is of a kind, and its numbers are some that can be counted with.
+
+    A name or a number may be unknown; all else is stated on every row.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     held = column.type
+    if kind == "name or number":
+        held = held.value_type if pa.types.is_dictionary(held) else held
+        return pa.types.is_string(held) or pa.types.is_integer(held)
+    if column.null_count:
+        return False
     if kind == "truth value":
         return pa.types.is_boolean(held)
     if kind == "text":
@@ -609,7 +623,7 @@ def _holds(column: pa.ChunkedArray[Any], kind: str) -> bool:
         if not (pa.types.is_list(held) or pa.types.is_large_list(held)):
             return False
         return _holds(cast("pa.ChunkedArray[Any]", pc.list_flatten(column)), "whole number")
-    if not pa.types.is_integer(column.type) or column.null_count:
+    if not pa.types.is_integer(held):
         return False
     least, most = pc.min(column).as_py(), pc.max(column).as_py()
     return least is None or bool(least >= -LIMIT and most <= LIMIT)
@@ -638,6 +652,7 @@ def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
     except InputError as error:
         raise InputError(str(error), file=path) from error
     about: dict[str, Any] = msgspec.json.decode(content)
+    about["system"].setdefault("name", known.system.name)
     return known, about
 
 

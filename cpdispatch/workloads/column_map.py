@@ -8,6 +8,7 @@ import os
 import re
 import warnings
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -281,7 +282,8 @@ class _Source:
         except Exception as error:  # whatever pandas makes of a strange table
             if self.is_text and not form.blanks:
                 header = content.split(b"\n", 1)[0].decode(errors="replace")
-                check_widths(content, len(next(csv.reader([header]), [])), path)
+                with suppress(csv.Error):  # what pandas says of it is said below
+                    check_widths(content, len(next(csv.reader([header]), [])), path)
             raise InputError(
                 f"cannot be read as a table: {in_a_line(error)}", file=path,
                 advice="tables are CSV, plain or packed, or .parquet",

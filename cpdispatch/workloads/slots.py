@@ -63,6 +63,9 @@ QUANTILES = np.concatenate(
 )
 """The quantiles kept of a distribution: denser towards 1, since the tails are heavy."""
 REQUEST_BINS, REQUEST_VALUES = 20, 101
+WEIGHT_MAX = 1_000_000
+"""The greatest weight of an hour, a weekday or a month. Logs have weights of about 1."""
+
 SPAN_TRIES, SPAN_ERROR = 20, 0.005
 """How often, and to which relative error, the rate is corrected to reach a load."""
 
@@ -132,8 +135,10 @@ class SlotModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         weights = {"slots": SLOTS, "weekdays": 7, "months": 12}
         for name, count in weights.items():
             values = getattr(self, name)
-            if len(values) != count or min(values) < 0 or not 0 < sum(values) < float("inf"):
-                raise ValueError(f"{name} needs {count} weights of 0 or more, not all 0")
+            if len(values) != count or not 0 <= min(values) <= max(values) <= WEIGHT_MAX:
+                raise ValueError(f"{name} needs {count} weights from 0 to {WEIGHT_MAX:,}")
+            if sum(values) == 0:
+                raise ValueError(f"the weights of {name} must not all be 0")
         positive = (self.jobs_per_day, *self.performance.values())
         if not all(isfinite(value) and value > 0 for value in positive):
             raise ValueError("jobs_per_day and performance must be above 0")

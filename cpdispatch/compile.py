@@ -51,7 +51,7 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Return the function as it is: there is no compiler on this platform."""
         return function
 
-    inlined = kernel
+    allocating = inlined = kernel
 
     @contextmanager
     def uncached(*kernels: Any) -> Iterator[None]:
@@ -98,18 +98,31 @@ else:
     def kernel(function: Function) -> Function:
         """Compile a function on its first call and cache the result beside the package.
 
+        It makes no arrays and returns none, so that references to arrays need not be counted in it:
+        the counting took three quarters of a replay with test runs. numba refuses to compile one
+        that makes an array.
+
         Write no array into a slice of another in it, but elements in a loop: numba compiles the
         text of an error about shapes for each such assignment.
         """
-        return _compiled(function)
+        return _compiled(function, counts=False)
 
     def inlined(function: Function) -> Function:
-        """Compile a function into each of its callers: for what is called at each event."""
-        return _compiled(function, forceinline=True)
+        """Compile a kernel into each of its callers: for what is called at each event."""
+        return _compiled(function, counts=False, forceinline=True)
 
-    def _compiled(function: Function, **more: bool) -> Function:
+    def allocating(function: Function) -> Function:
+        """Compile a function that makes arrays or returns any, and cache the result.
+
+        A `kernel` may call it if it returns none.
+        """
+        return _compiled(function, counts=True)
+
+    def _compiled(function: Function, *, counts: bool, **more: bool) -> Function:
         # Nobody calls a kernel from C.
-        options: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, **more}
+        options: dict[str, Any] = {
+            "cache": True, "no_cfunc_wrapper": True, "_nrt": counts, **more,
+        }  # fmt: skip
         return cast(Function, _without_literals(njit(**options)(function)))
 
     def _without_literals(dispatcher: Any) -> Any:

@@ -2,13 +2,20 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
+import pkgutil
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
+import cpdispatch
 from cpdispatch.compile import is_kept, kernel, uncached
 
 REPLAY = """
@@ -85,3 +92,52 @@ def test_garbage_is_collected_again_after_a_compilation() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def kernels() -> Iterator[Any]:
+    """All functions of the package that numba compiles."""
+    for found in pkgutil.walk_packages(cpdispatch.__path__, "cpdispatch."):
+        path = Path(cast("FileFinder", found.module_finder).path, found.name.split(".")[-1])
+        files = (path.with_suffix(".py"), path / "__init__.py")
+        if not any(f.exists() and "cpdispatch.compile import" in f.read_text() for f in files):
+            continue
+        for value in vars(importlib.import_module(found.name)).values():
+            if isinstance(value, Dispatcher) and value.py_func.__module__ == found.name:
+                yield value
+
+
+def returns_arrays(function: Any) -> bool:
+    """Whether its annotation names more than numbers, truth values and tuples of these."""
+    named = set(re.findall(r"[\w.]+", function.py_func.__annotations__["return"]))
+    return not named <= {"tuple", "int", "float", "bool", "None", "...", "np.uint64"}
+
+
+def test_where_references_are_not_counted_no_array_is_returned_or_taken_from_another() -> None:
+    # What is returned without being counted would be freed while it is in use, and what is
+    # taken over without being counted would never be freed.
+    found = list(kernels())
+    assert len(found) > 200
+    uncounted = [each for each in found if not each.targetoptions["_nrt"]]
+    assert len(uncounted) > 100
+    for each in uncounted:
+        assert not returns_arrays(each), each
+        code, known = each.py_func.__code__, each.py_func.__globals__
+        for name in code.co_names:
+            called = known.get(name)
+            if isinstance(called, Dispatcher) and called.targetoptions["_nrt"]:
+                assert not returns_arrays(called), (each, called)
+
+
+def test_what_kernels_allocate_is_freed() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", REPLAY + "; ".join((
+            "\nimport gc",
+            "gc.collect()",
+            "from numba.core.runtime import rtsys",
+            "print(*rtsys.get_allocation_stats())",
+        ))],
+        capture_output=True, text=True, check=True, env={**os.environ, "NUMBA_NRT_STATS": "1"},
+    )  # fmt: skip
+    made, freed, *_ = map(int, told.stdout.splitlines()[-1].split())
+    assert made > 1000
+    assert made - freed < 50

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating
 from cpdispatch.compiled.layout import (
     DUE,
     ENTRIES,
@@ -50,7 +50,7 @@ def deep_of(block: IntArray, entries: int) -> Deep:
     return Deep(block, promise, *room)
 
 
-@kernel
+@allocating
 def _gathered(deep: Deep, outcome: IntArray, chosen: IntArray, lasts: int) -> IntArray:
     """The block of some jobs; row ``lasts`` says how long they are taken to last."""
     block = np.empty((deep.block.shape[0], chosen.shape[0]), dtype=np.int64)
@@ -62,7 +62,7 @@ def _gathered(deep: Deep, outcome: IntArray, chosen: IntArray, lasts: int) -> In
     return block
 
 
-@kernel
+@allocating
 def _entries(
     low: IntArray, count: IntArray, node: IntArray, units: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
@@ -79,7 +79,7 @@ def _entries(
     return offset, to_node, to_units
 
 
-@kernel
+@allocating
 def _profile(
     state: State, outcome: IntArray, running: IntArray, nodes: Nodes, deep: Deep, queued: int,
     ended: int,
@@ -99,13 +99,13 @@ def _profile(
     )  # fmt: skip
 
 
-@kernel
+@allocating
 def _positions(waiting: IntArray, queue: IntArray) -> IntArray:
     """Where the jobs of a queue are in the order of submission."""
     return np.searchsorted(waiting, queue[JOB, : waiting.shape[0]].copy())
 
 
-@kernel
+@allocating
 def dispatch_deep(
     state: State, jobs: IntArray, outcome: IntArray, running: IntArray, primary: IntArray,
     secondary: IntArray, nodes: Nodes, deep: Deep, caution: Any, depth: int, best_fit: bool,

@@ -78,7 +78,7 @@ from cpdispatch.compiled.test_runs import (
     no_test_any_more,
     place_in_front,
 )
-from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of
+from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of, key_of_own
 
 
 @kernel
@@ -582,6 +582,6 @@ def _start_tests_first(
 
 WITH_OWN = (
     go, dispatch, _order_queues, sort_anew, let_late_ones_first_now, enqueue, _offer, wait_again,
-    lasting_key, key_under, key_of,
+    lasting_key, key_under, key_of, key_of_own,
 )  # fmt: skip
 """Kernels that are compiled anew for a user's own policy."""

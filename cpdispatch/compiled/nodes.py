@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import inlined, kernel
+from cpdispatch.compile import allocating, inlined, kernel
 from cpdispatch.compiled.layout import (
     BACKFILLED,
     BY_SERIAL,
@@ -524,7 +524,7 @@ def _compare_on(
         beside[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
 
 
-@kernel
+@allocating
 def _compare(state: State, jobs: IntArray, nodes: Nodes, best_fit: bool) -> None:
     """Compute what is free both now and, beside the job that is blocked, at the shadow time."""
     free, ahead, beside, row = nodes.free, nodes.ahead, nodes.beside, nodes.ahead_room

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.compile import inlined, kernel
+from cpdispatch.compile import allocating, inlined, kernel
 from cpdispatch.compiled import fields
 from cpdispatch.compiled.correction import MINIMAL
 from cpdispatch.compiled.fields import Record
@@ -159,7 +159,7 @@ def _slot(shadow: Shadow, number: int) -> int:
     return low if found else -1
 
 
-@kernel
+@allocating
 def has_room(shadow: Shadow, more: int) -> bool:
     """Whether so many more jobs can be submitted, once those are forgotten that have ended."""
     state, jobs, outcome = shadow.state, shadow.jobs, shadow.outcome

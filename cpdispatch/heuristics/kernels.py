@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
 from cpdispatch.jobs import Column
@@ -111,7 +111,7 @@ def fullness(free: IntArray, capacity: IntArray, node: int) -> float:
     return total
 
 
-@kernel
+@allocating
 def place(
     free: IntArray,
     capacity: IntArray,
@@ -169,7 +169,7 @@ def watts_of(ask: IntArray, units: int, power_unit: IntArray) -> int:
     return total * units
 
 
-@kernel
+@allocating
 def nothing_placed(jobs: int) -> Placed:
     """Empty lists with room for so many jobs."""
     empty = np.empty(max(jobs, 1), dtype=np.int64)
@@ -178,7 +178,7 @@ def nothing_placed(jobs: int) -> Placed:
     )
 
 
-@kernel
+@allocating
 def place_next(
     placed: Placed,
     job: int,
@@ -200,7 +200,7 @@ def place_next(
     return Placed(count + 1, placed.position, placed.offset, node, units_at)
 
 
-@kernel
+@allocating
 def packed(placed: Placed) -> IntArray:
     """Number of jobs, positions, offsets, nodes, units: one array is returned faster than five."""
     jobs = placed.jobs
@@ -217,7 +217,7 @@ def packed(placed: Placed) -> IntArray:
     return flat
 
 
-@kernel
+@allocating
 def _grown(array: IntArray, size: int) -> IntArray:
     larger = np.empty(size, dtype=np.int64)
     for k in range(array.shape[0]):
@@ -225,7 +225,7 @@ def _grown(array: IntArray, size: int) -> IntArray:
     return larger
 
 
-@kernel
+@allocating
 def _pool(free: IntArray) -> IntArray:
     total = np.zeros(free.shape[1], dtype=np.int64)
     for node in range(free.shape[0]):
@@ -237,7 +237,7 @@ def _pool(free: IntArray) -> IntArray:
 # --------------------------------------------------------------------- starting jobs in an order
 
 
-@kernel
+@allocating
 def usable_for(
     free: IntArray,
     until: int,
@@ -268,7 +268,7 @@ def usable_for(
     return usable
 
 
-@kernel
+@allocating
 def start_job(
     placed: Placed,
     job: int,
@@ -288,7 +288,7 @@ def start_job(
     return placed
 
 
-@kernel
+@allocating
 def greedy(
     now: int,
     free: IntArray,
@@ -321,7 +321,7 @@ def greedy(
     return placed
 
 
-@kernel
+@allocating
 def each_fits(
     now: int,
     free: IntArray,
@@ -348,7 +348,7 @@ def each_fits(
 # ------------------------------------------------------------------------------- EASY
 
 
-@kernel
+@allocating
 def _reserve(
     now: int,
     free: IntArray,
@@ -426,7 +426,7 @@ def is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> boo
     return True
 
 
-@kernel
+@allocating
 def place_at_home(placed: Placed, job: int, homes: Homes) -> Placed:
     """Place a job that has just been stopped where it is."""
     first, low = homes.offset[homes.of[job]], placed.offset[placed.jobs]
@@ -441,7 +441,7 @@ def place_at_home(placed: Placed, job: int, homes: Homes) -> Placed:
     return Placed(placed.jobs + 1, placed.position, placed.offset, node, units_at)
 
 
-@kernel
+@allocating
 def _start(
     now: int,
     placed: Placed,
@@ -467,7 +467,7 @@ def _start(
     return placed
 
 
-@kernel
+@allocating
 def _in_turn(
     now: int,
     first: int,
@@ -507,7 +507,7 @@ def _in_turn(
     return primary.shape[0], placed, watts_free
 
 
-@kernel
+@allocating
 def _backfill(
     now: int,
     shadow: int,
@@ -562,7 +562,7 @@ def _backfill(
     return placed, watts_free, watts_then
 
 
-@kernel
+@allocating
 def easy(
     now: int,
     free: IntArray,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray, UintArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.decision import NO_START
 from cpdispatch.heuristics.profiles.per_class import (
     OVERFLOW,
@@ -52,7 +52,7 @@ class Trail(NamedTuple):
 # ------------------------------------------------------------------------------------ kernels
 
 
-@kernel
+@allocating
 def resume(
     trail: Trail,
     stride: int,
@@ -154,7 +154,7 @@ def _draw(jobs: Jobs, order: IntArray, locked: int, state: UintArray) -> tuple[i
     return p, min(max(q, locked), order.shape[0] - 1)
 
 
-@kernel
+@allocating
 def shuffle(jobs: Jobs, order: IntArray, locked: int, state: UintArray, moves: int) -> None:
     """Move some jobs at random."""
     if order.shape[0] <= locked:
@@ -168,7 +168,7 @@ def shuffle(jobs: Jobs, order: IntArray, locked: int, state: UintArray, moves: i
                 order[r] = kept[r]
 
 
-@kernel
+@allocating
 def improve(
     trail: Trail,
     stride: int,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.kernels import (
@@ -42,7 +42,7 @@ class Promises(NamedTuple):
     units: IntArray
 
 
-@kernel
+@allocating
 def _put(
     profile: NodeProfile,
     placed: Placed,
@@ -71,7 +71,7 @@ def _put(
     return placed
 
 
-@kernel
+@allocating
 def _recalled(
     now: int,
     profile: NodeProfile,
@@ -96,7 +96,7 @@ def _recalled(
             start[j] = begin
 
 
-@kernel
+@allocating
 def _compressed(
     profile: NodeProfile,
     capacity: IntArray,
@@ -137,7 +137,7 @@ def _compressed(
     return placed
 
 
-@kernel
+@allocating
 def plan(
     now: int,
     profile: NodeProfile,
@@ -220,7 +220,7 @@ def _give_reasons(now: int, primary: IntArray, start: IntArray, reason: ByteArra
                 reason[j] = _RESERVED
 
 
-@kernel
+@allocating
 def _keep(placed: Placed, job: int, node: IntArray, units: IntArray) -> Placed:
     """Add a job with the nodes that it was promised."""
     count, low = placed.jobs, placed.offset[placed.jobs]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
-from cpdispatch.compile import inlined, is_compiled, kernel
+from cpdispatch.compile import allocating, inlined, is_compiled, kernel
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import limits
 from cpdispatch.jobs import Column
@@ -305,6 +305,12 @@ def _polynomial(w: FloatArray, p: float, q: float, r: float) -> float:
     return float(value + w[16] * p**3 * q + w[17] * p**2 * q**2 + w[18] * p * q**3)
 
 
+@allocating
+def key_of_own(own: Any, p: float, q: float, submit: float, now: float) -> float:
+    """Key of one job under a user's compiled `Score`, which may make arrays."""
+    return float(own(p, q, submit, now))
+
+
 @inlined
 def key_of(
     policy: int, weights: FloatArray, now: int, submit: int, p: float, q: float, requested: int,
@@ -313,7 +319,7 @@ def key_of(
     """Key of one job under a policy; ``own`` is a user's compiled `Score` or None."""
     wait, r = float(now - submit), float(submit)
     if own is not None and policy == _OWN:
-        return float(own(p, q, r, float(now)))
+        return key_of_own(own, p, q, r, float(now))
     small, by_class = p < requested, policy == _SMALL
     if by_class:
         policy, p, r = int(weights[0]), float(max(requested, 1)), max(r, 0.0)
@@ -363,7 +369,7 @@ def risk_of(weights: FloatArray, p: float, q: float, cautious_s: int) -> float:
     return float(np.sqrt(p * cautious_s) * q ** weights[0])
 
 
-@kernel
+@allocating
 def by_tier(order: IntArray, tier: IntArray, late: BoolArray) -> IntArray:
     """An order with the late jobs first, then those of higher tiers; else as it is.
 
@@ -385,7 +391,7 @@ def by_tier(order: IntArray, tier: IntArray, late: BoolArray) -> IntArray:
     return order[np.argsort(below, kind="mergesort")]
 
 
-@kernel
+@allocating
 def rank(
     policy: int,
     weights: FloatArray,

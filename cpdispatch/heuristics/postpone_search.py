@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.heuristics.order_search import Trail
 from cpdispatch.heuristics.profiles import profile
 from cpdispatch.heuristics.profiles.per_class import (
@@ -330,7 +330,7 @@ def _new(tree: Tree, depth: int) -> bool:
     return False
 
 
-@kernel
+@allocating
 def _schedule(tree: Tree, jobs: Jobs, slices: Slices, depth: int) -> None:
     """Place the chosen job, one depth below."""
     j = tree.chosen[depth]
@@ -355,7 +355,7 @@ def _schedule(tree: Tree, jobs: Jobs, slices: Slices, depth: int) -> None:
         tree.mark[depth + 1, k] = tree.mark[depth, k]
 
 
-@kernel
+@allocating
 def search(
     tree: Tree,
     window: Window,

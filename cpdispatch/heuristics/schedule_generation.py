@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.decision import NO_START
 from cpdispatch.heuristics.profiles.per_class import (
     OVERFLOW,
@@ -143,7 +143,7 @@ def schedule(
             break
 
 
-@kernel
+@allocating
 def each_earliest(lines: Timelines, window: Window, jobs: Jobs) -> IntArray:
     """Earliest start of each job if there were no other; ``jobs.early`` stays a lower limit."""
     start = np.empty(jobs.units.shape[0], dtype=np.int64)

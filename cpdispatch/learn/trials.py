@@ -14,7 +14,7 @@ import numpy as np
 
 from cpdispatch.analyze.metrics import TAU_S
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.errors import InputError
 
 _TAU = float(TAU_S)
@@ -47,7 +47,7 @@ def _start(
     return clock, free - processors[job], head, count + 1
 
 
-@kernel
+@allocating
 def slowdown(
     running: int,
     order: IntArray,
@@ -117,7 +117,7 @@ def _shuffle(order: IntArray, rng: np.random.Generator, published: bool) -> None
         order[place], order[other] = order[other], order[place]
 
 
-@kernel
+@allocating
 def _sample(
     running: int,
     machine: int,

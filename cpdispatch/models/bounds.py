@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating
 from cpdispatch.jobs import JobTable
 from cpdispatch.models.families import Families, distinct
 from cpdispatch.models.objective import Weights
@@ -326,7 +326,7 @@ class _Run(NamedTuple):
     """Weight times mean busy time, twice, in ticks; shape (jobs,)."""
 
 
-@kernel
+@allocating
 def _fluid(
     since: FloatArray, free: FloatArray, classes: Classes, row: int, on: BoolArray
 ) -> _Fluid:
@@ -347,7 +347,7 @@ def _fluid(
     return _Fluid(since * tick, free, tick, member, area * tick, ratio, release * tick)
 
 
-@kernel
+@allocating
 def _flow(fluid: _Fluid) -> _Run:
     """At every instant all that is free goes to the released job with the largest ratio.
 
@@ -398,7 +398,7 @@ def _flow(fluid: _Fluid) -> _Run:
             k += 1
 
 
-@kernel
+@allocating
 def _gain(
     since: FloatArray,
     free: FloatArray,
@@ -446,7 +446,7 @@ def _gain(
             return best
 
 
-@kernel
+@allocating
 def _best_family(
     since: FloatArray, free: FloatArray, classes: Classes, on: BoolArray
 ) -> tuple[int, float, BoolArray]:
@@ -461,7 +461,7 @@ def _best_family(
     return best, gain, best_taken
 
 
-@kernel
+@allocating
 def _line(since: FloatArray, free: FloatArray, classes: Classes, row: int, on: BoolArray) -> _Line:
     """The price of a family's capacity at which its fluid is what every job would choose.
 
@@ -488,7 +488,7 @@ def _line(since: FloatArray, free: FloatArray, classes: Classes, row: int, on: B
     return _Line(begin, end, high, low)
 
 
-@kernel
+@allocating
 def _mean(grid: FloatArray, line: _Line) -> FloatArray:
     """The mean price in each cell of the grid."""
     cells = grid.shape[0] - 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
@@ -287,7 +287,7 @@ def _room(free: IntArray, shape: IntArray) -> int:
     return most
 
 
-@kernel
+@allocating
 def _demands(request: IntArray, units: IntArray, shape: IntArray) -> IntArray:
     """What each job's units count in each shape, shape (rows, jobs)."""
     demand = np.empty((shape.shape[0], units.shape[0]), dtype=np.int64)
@@ -297,7 +297,7 @@ def _demands(request: IntArray, units: IntArray, shape: IntArray) -> IntArray:
     return demand
 
 
-@kernel
+@allocating
 def _over_time(
     left: IntArray,
     group_of: IntArray,
@@ -358,7 +358,7 @@ def _divisor(demand: IntArray) -> int:
     return divisor
 
 
-@kernel
+@allocating
 def _usable(demand: IntArray, most: int) -> IntArray:
     """For each capacity up to ``most``, the largest sum of demands that it can hold.
 
@@ -393,7 +393,7 @@ def _usable(demand: IntArray, most: int) -> IntArray:
     return usable
 
 
-@kernel
+@allocating
 def _tighten(demand: IntArray, free: IntArray) -> None:
     """Divide each row by what all of its demands share; lower its capacity to what can be used."""
     for k in range(demand.shape[0]):
@@ -416,7 +416,7 @@ def _tighten(demand: IntArray, free: IntArray) -> None:
                 free[k, s] = usable[min(free[k, s], most)]
 
 
-@kernel
+@allocating
 def _bundles(demand: IntArray, free: IntArray) -> tuple[IntArray, IntArray]:
     """Rows and sizes of the bundles that are worth counting: large for what is free some time."""
     row = np.empty(demand.shape[0] * BUNDLES_MAX, dtype=np.int64)

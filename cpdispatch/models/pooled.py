@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.heuristics.profiles.profile import (
     Profile,
     copy_row,
@@ -203,7 +203,7 @@ def _reserved_free(
 # ------------------------------------------------------------------------------- kernels
 
 
-@kernel
+@allocating
 def _rows(since: IntArray, free: IntArray, rows: int, jobs: int) -> Profile:
     """A profile whose rows can take two more segments for each job; the first is the pool's."""
     profile = empty(rows, since.shape[0] + 2 * jobs, free.shape[1])
@@ -215,7 +215,7 @@ def _rows(since: IntArray, free: IntArray, rows: int, jobs: int) -> Profile:
     return profile
 
 
-@kernel
+@allocating
 def _each_earliest(
     since: IntArray, free: IntArray, demand: IntArray, duration: IntArray
 ) -> IntArray:
@@ -226,7 +226,7 @@ def _each_earliest(
     return start
 
 
-@kernel
+@allocating
 def _schedule(
     since: IntArray, free: IntArray, demand: IntArray, duration: IntArray, order: IntArray
 ) -> IntArray:
@@ -252,7 +252,7 @@ def _schedule(
     return start
 
 
-@kernel
+@allocating
 def _holds(
     since: IntArray, free: IntArray, demand: IntArray, duration: IntArray, start: IntArray
 ) -> bool:
@@ -287,7 +287,7 @@ class _Tree(NamedTuple):
     """Start of each job that has one, else -1; shape (jobs,)."""
 
 
-@kernel
+@allocating
 def _root(since: IntArray, free: IntArray, jobs: int) -> _Tree:
     depths = jobs + 1
     return _Tree(
@@ -362,7 +362,7 @@ def _descend(
         tree.early[depth + 1, j] = max(tree.early[depth, j], begin)
 
 
-@kernel
+@allocating
 def _improve(
     since: IntArray,
     free: IntArray,

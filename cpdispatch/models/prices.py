@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 
 EPSILON = 2.0**-52
 """Twice the largest relative error of one rounding."""
@@ -35,7 +35,7 @@ class Classes(NamedTuple):
     """How many there are."""
 
 
-@kernel
+@allocating
 def supply_of(since: FloatArray, free: FloatArray, grid: FloatArray) -> FloatArray:
     """What is free in each cell in all, rounded up; shape (families, cells)."""
     families, cells = free.shape[0], grid.shape[0] - 1
@@ -56,7 +56,7 @@ def supply_of(since: FloatArray, free: FloatArray, grid: FloatArray) -> FloatArr
     return supply
 
 
-@kernel
+@allocating
 def _dear(prices: FloatArray) -> IntArray:
     """The families with a price above 0 at some time."""
     dear = np.empty(prices.shape[0], dtype=np.int64)
@@ -153,7 +153,7 @@ def _slip(families: int, cells: int, classes: int) -> float:
     return (families * cells + 2 * families + 12 * cells + classes + 64) * EPSILON
 
 
-@kernel
+@allocating
 def value_of(
     grid: FloatArray, supply: FloatArray, prices: FloatArray, classes: Classes
 ) -> tuple[float, float]:
@@ -169,7 +169,7 @@ def value_of(
     return value, size * _slip(prices.shape[0], prices.shape[1], classes.jobs.shape[0])
 
 
-@kernel
+@allocating
 def latest_of(grid: FloatArray, prices: FloatArray, classes: Classes, slack: float) -> FloatArray:
     """The last start of each class that exceeds its least cost by no more than the slack."""
     price, dear = np.empty(prices.shape[1]), _dear(prices)
@@ -181,7 +181,7 @@ def latest_of(grid: FloatArray, prices: FloatArray, classes: Classes, slack: flo
     return latest
 
 
-@kernel
+@allocating
 def _wanted(
     grid: FloatArray,
     prices: FloatArray,
@@ -212,7 +212,7 @@ def _wanted(
     return paid
 
 
-@kernel
+@allocating
 def _scale(grid: FloatArray, supply: FloatArray, classes: Classes) -> FloatArray:
     """How far each price moves for an excess: as far as for another that is as large a part."""
     scale = np.empty(supply.shape)
@@ -225,7 +225,7 @@ def _scale(grid: FloatArray, supply: FloatArray, classes: Classes) -> FloatArray
     return scale
 
 
-@kernel
+@allocating
 def climb(
     grid: FloatArray,
     supply: FloatArray,

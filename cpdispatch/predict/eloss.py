@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import FloatArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating
 from cpdispatch.jobs import Job
 from cpdispatch.predict.last import USERS
 from cpdispatch.predict.recent import Recent
@@ -24,7 +24,7 @@ WEIGHT, SCALE, SQUARES = range(3)
 SEEN, JOBS = range(2)
 
 
-@kernel
+@allocating
 def terms(features: FloatArray) -> FloatArray:
     """The polynomial basis of degree 2 of some features: 1, each of them, each product of two."""
     found = np.empty(TERMS)
@@ -40,13 +40,13 @@ def terms(features: FloatArray) -> FloatArray:
     return found
 
 
-@kernel
+@allocating
 def value(model: FloatArray, features: FloatArray) -> float:
     """What a model makes of a job's features, s."""
     return float(np.sum(model[WEIGHT] * terms(features)))
 
 
-@kernel
+@allocating
 def step(
     model: FloatArray, total: FloatArray, features: FloatArray, runtime_s: float, weight: float
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.extra import needed
 
 TREES, LEAF, TRIED = 20, 8, 0.7
@@ -78,7 +78,7 @@ def _children(of: list[IntArray], root: IntArray) -> IntArray:
     return np.concatenate(shifted)
 
 
-@kernel
+@allocating
 def leaves(trees: Trees, features: NDArray[np.float32]) -> IntArray:
     """The leaf of each tree that a job with these features belongs to, shape (trees,)."""
     found = np.empty(len(trees.root), dtype=np.int64)

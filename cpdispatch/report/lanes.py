@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating
 
 _BLOCK = 256
 
@@ -81,7 +81,7 @@ def drawn(bars: Bars, lanes_of_node: IntArray) -> Drawn:
     return Drawn(by_start, count[by_start], first, length)
 
 
-@kernel
+@allocating
 def _put(
     by_start: IntArray, by_end: IntArray, start_s: IntArray, end_s: IntArray, offset: IntArray,
     node: IntArray, lanes: IntArray, first_of_node: IntArray,

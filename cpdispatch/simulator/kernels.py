@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import ByteArray, IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.compiled.correction import MINIMAL, corrected
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
@@ -240,7 +240,7 @@ def copy_running(
     return next_end
 
 
-@kernel
+@allocating
 def is_sound(
     now: int,
     queue: IntArray,
@@ -297,7 +297,7 @@ def is_sound(
     return True
 
 
-@kernel
+@allocating
 def settle(
     now: int,
     flat: IntArray,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
-from cpdispatch.compile import inlined, kernel
+from cpdispatch.compile import allocating, inlined, kernel
 from cpdispatch.heuristics.profiles import profile
 from cpdispatch.heuristics.profiles.profile import FOREVER, Profile, copy_row, segment_at
 
@@ -51,7 +51,7 @@ class Window(NamedTuple):
     score: FloatArray
 
 
-@kernel
+@allocating
 def empty_timelines(nodes: int, columns: int, resources: int, power_columns: int) -> Timelines:
     """Room for so many classes, segments of each, and segments of the power's timeline."""
     return Timelines(
@@ -76,7 +76,7 @@ def room_for_states(lines: Timelines, states: int) -> Timelines:
     )  # fmt: skip
 
 
-@kernel
+@allocating
 def state(states: Timelines, k: int) -> Timelines:
     """The k-th of some states: timelines that are changed in place, too."""
     nodes, power = states.nodes, states.power
@@ -92,7 +92,7 @@ def size_bytes(lines: Timelines) -> int:
     return sum(array.nbytes for array in (*lines[:4], *lines.nodes, *lines.power))
 
 
-@kernel
+@allocating
 def empty_window(nodes: int) -> Window:
     """A window for so many classes."""
     return Window(
@@ -299,7 +299,7 @@ def take(
 # ----------------------------------------------------------------------- the nodes of a system
 
 
-@kernel
+@allocating
 def of_nodes(
     now: int,
     capacity: IntArray,
@@ -397,7 +397,7 @@ def _alike(lines: Timelines, c: int, d: int) -> bool:
     return True
 
 
-@kernel
+@allocating
 def classes_of(lines: Timelines) -> tuple[IntArray, IntArray]:
     """The nodes in an order in which like ones are neighbours, and where each class begins.
 
@@ -421,7 +421,7 @@ def classes_of(lines: Timelines) -> tuple[IntArray, IntArray]:
     return member, np.nonzero(begins)[0]
 
 
-@kernel
+@allocating
 def joined(lines: Timelines, member: IntArray, begin: IntArray) -> Timelines:
     """The timelines of classes instead of nodes; see `classes_of`."""
     nodes, columns = lines.nodes.time.shape
@@ -435,7 +435,7 @@ def joined(lines: Timelines, member: IntArray, begin: IntArray) -> Timelines:
     return joint
 
 
-@kernel
+@allocating
 def of_common_times(since: IntArray, free: IntArray) -> Timelines:
     """One class a node, from what every node has free in segments that are the same for all.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import kernel
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.heuristics.kernels import change, fits, pool_has, watts_of
 from cpdispatch.jobs import Column
 
@@ -53,8 +53,9 @@ def _split(profile: NodeProfile, time: int) -> int:
     before = profile.slot[at - 1]
     profile.time[at] = time
     profile.slot[at] = size
-    profile.free[size] = profile.free[before]
-    profile.pool[size] = profile.pool[before]
+    _copy(profile.free[before], profile.free[size])
+    for r in range(profile.pool.shape[1]):
+        profile.pool[size, r] = profile.pool[before, r]
     profile.watts[size] = profile.watts[before]
     profile.size[0] = size + 1
     return at
@@ -78,7 +79,8 @@ def hold(
     for k in range(first, last):
         slot = profile.slot[k]
         change(profile.free[slot], ask, node, units, sign)
-        profile.pool[slot] += sign * total * ask
+        for r in range(ask.shape[0]):
+            profile.pool[slot, r] += sign * total * ask[r]
         profile.watts[slot] += sign * watts
 
 
@@ -163,7 +165,7 @@ def earliest(
         if last < size and profile.time[last] < end:
             k = last + 1  # no start whose time takes in this segment is any good
             continue
-        M[:] = profile.free[profile.slot[k]]
+        _copy(profile.free[profile.slot[k]], M)
         fitting = True
         for later in range(k + 1, last):
             _lower(M, profile.free[profile.slot[later]])
@@ -177,6 +179,13 @@ def earliest(
 
 
 @kernel
+def _copy(free: IntArray, to: IntArray) -> None:
+    for node in range(free.shape[0]):
+        for r in range(free.shape[1]):
+            to[node, r] = free[node, r]
+
+
+@kernel
 def _lower(M: IntArray, free: IntArray) -> None:
     """Make ``M`` the elementwise minimum of both."""
     for node in range(M.shape[0]):
@@ -184,7 +193,7 @@ def _lower(M: IntArray, free: IntArray) -> None:
             M[node, r] = min(M[node, r], free[node, r])
 
 
-@kernel
+@allocating
 def left_until(profile: NodeProfile, until: int) -> tuple[IntArray, int]:
     """What is free on each node, and in watts, at every instant from now until then."""
     M = profile.free[profile.slot[0]].copy()
@@ -197,7 +206,7 @@ def left_until(profile: NodeProfile, until: int) -> tuple[IntArray, int]:
     return M, watts
 
 
-@kernel
+@allocating
 def expected_profile(
     now: int,
     capacity: IntArray,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import inlined, kernel
+from cpdispatch.compile import allocating, inlined, kernel
 
 FOREVER = int(np.iinfo(np.int64).max // 2)
 
@@ -30,7 +30,7 @@ class Profile(NamedTuple):
     """What is free until the next segment begins, shape (rows, columns, amounts)."""
 
 
-@kernel
+@allocating
 def empty(rows: int, columns: int, amounts: int) -> Profile:
     """A profile whose rows have no segment yet."""
     return Profile(

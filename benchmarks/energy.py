@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import script
 from results import Results, write
 
 from cpdispatch.dispatch import Settings
@@ -144,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("log", type=Path)
     parser.add_argument("--out", type=Path, default=Path("energy.jsonl"))
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=script.count, default=2)
     given = parser.parse_args()
     log, _ = prepare(given.log, SYSTEM, filter="strong")
     done = Results(given.out, Case, dict[str, float])
@@ -153,7 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import energy
-
-    energy.main()
+    script.run(__file__)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import script
 from results import Results, table_of
 
 from cpdispatch.dispatch import Settings
@@ -112,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("log", type=Path)
     parser.add_argument("--out", type=Path, default=Path("failures.jsonl"))
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=script.count, default=2)
     given = parser.parse_args()
     log, _ = prepare(given.log, SYSTEM, filter="strong")
     done = Results(given.out, Case, dict[str, float])
@@ -121,7 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import failures
-
-    failures.main()
+    script.run(__file__)

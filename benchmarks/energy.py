@@ -16,7 +16,6 @@ A line of the file is one replay; what is there is not replayed again. At the en
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,14 +24,13 @@ from typing import Any
 
 import numpy as np
 import script
-from results import Results, write
+from results import Results, of_one_log, write
 
 from cpdispatch.dispatch import Settings
 from cpdispatch.energy import ENERGY_PRICE, Steps
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import NodeGroup, System
-from cpdispatch.workloads import prepare
 from cpdispatch.workloads.select import select
 from cpdispatch.workloads.shake import shaken
 
@@ -142,15 +140,7 @@ def tell(done: Results[Case, dict[str, float]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("log", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("energy.jsonl"))
-    parser.add_argument("--workers", type=script.count, default=2)
-    given = parser.parse_args()
-    log, _ = prepare(given.log, SYSTEM, filter="strong")
-    done = Results(given.out, Case, dict[str, float])
-    done.make(cases(), measure, {"log": log}, given.workers)
-    tell(done)
+    tell(of_one_log("energy", __doc__, SYSTEM, Case, cases(), measure))
 
 
 if __name__ == "__main__":

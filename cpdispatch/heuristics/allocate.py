@@ -72,7 +72,7 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -> Placements:
-    """Start the jobs at these queue positions in turn, going on past those that do not fit.
+    """Start the jobs at these queue positions one after the other; skip those that do not fit.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Backfilling: one dispatcher, told apart by two orders, a threshold and a reservation depth."""
+"""Backfilling: one dispatcher with two orders, a threshold and a reservation depth."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ class Backfill:
     threshold_s : int
         Jobs that have waited longer come first in the primary order, by submission.
     depth : int
-        Reservations: 0 none (strict order), 1 EASY, n hybrid, `ALL` conservative. Up to 1 they are
-        made anew at each call; beyond, they are promises that are kept between calls.
+        Number of reservations: 0 for a strict order, 1 for EASY, `ALL` for conservative
+        backfilling. With a depth of 1 the reservation is made anew in each decision. With more,
+        reservations are promises that later decisions keep.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     limits : str
@@ -84,10 +85,10 @@ class Backfill:
         How long a test run lasts; 0 for none. Tests need a depth of 1 or more. See
         `cpdispatch.heuristics.test_runs`.
     tests : str
-        When tests come: after all backfilling (``left``), before it (``backfill``), before it
-        and instead of starts in turn (``turn``), or so and in places of their own in the primary
-        order (``first``), see `cpdispatch.heuristics.test_runs.first`. With a depth above 1, and
-        where capacity is planned over time, they come after all starts.
+        When tests start: after backfilling (``left``), before it (``backfill``), or already while
+        jobs start in the primary order (``turn``). With ``first`` it is as with ``turn``, and tests
+        have places of their own in the primary order, see `cpdispatch.heuristics.test_runs.first`.
+        With a depth above 1, and where capacity is planned over time, tests start after all jobs.
     name : str
 
     References

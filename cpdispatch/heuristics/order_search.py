@@ -249,7 +249,7 @@ def improve(
 
 
 class OrderSearch:
-    """Looks for orders whose list schedules cost less, as long as it is told to.
+    """Local search over orders, for list schedules that cost less.
 
     Parameters
     ----------

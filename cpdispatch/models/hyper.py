@@ -224,7 +224,7 @@ def _shipped() -> bytes:
 
 
 def prior() -> Record:
-    """The record that the package ships with, as so many tries that it can be unlearned."""
+    """The record that the package ships with, with few enough tries to be unlearned."""
     kinds = msgspec.json.decode(_shipped(), type=_File).kinds
     return Record(
         {
@@ -293,7 +293,7 @@ class Hyper:
     @no_collection()
     @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
-        """Choose a model, let it decide, and learn from what came of it."""
+        """Choose a model, let it decide, and learn from its result."""
         began = Budget(self.limit_s, live=False)
         instance = self.engine(CHOICES[0]).planned(instance)
         features = Features.of(instance, self.engine(CHOICES[0]).select(instance))

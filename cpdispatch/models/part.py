@@ -471,7 +471,7 @@ def predecessors_first(order: IntArray, after: Iterable[After]) -> IntArray:
 
 
 def after_planned(instance: Instance, part: Part, start_s: IntArray) -> Instance:
-    """The instance in which jobs come after those of a part by their planned ends.
+    """The instance in which dependent jobs start after the planned ends of a part's jobs.
 
     Parameters
     ----------

@@ -58,9 +58,9 @@ PARTS_PER_S = 100_000
 PARTS_PER_DETERMINISTIC_S = 250
 """Parts of a model with which a second is sure to hold 1 of CP-SAT's deterministic time.
 
-A model of so many times the parts gets through so many times less. Measured on models on the nodes
-of 520 to 25,000 parts, one worker, OR-Tools 9.15: deterministic time per second times parts was 245
-to 820, median 450; that of small models is limited as that of pooled ones.
+A model with twice the parts gets through half as much in a second. This was measured on models on
+the nodes with 520 to 25,000 parts, one worker, OR-Tools 9.15: deterministic time per second times
+parts was 245 to 820, median 450. Small models are limited as pooled models are.
 """
 
 
@@ -323,7 +323,7 @@ class Thesis:
         return Decision(start_s, reason, places, certificate)
 
     def solve(self, problem: Posed[PlanT], budget: Budget) -> tuple[PlanT, Result]:
-        """The best plan that the budget allows, and what is known of it."""
+        """The best plan that is found within the budget, with its bound."""
         plan, proven = problem.first_plan()
         bound = problem.cost.value(problem.earliest_s)
         budget.lap("incumbent")

@@ -107,7 +107,7 @@ class Timing:
         Parameters
         ----------
         free : int64 array, shape (segments,)
-            What is free of it; in the last segment, all.
+            Free capacity; in the last segment it is the whole capacity.
         since_s : int64 array, shape (segments,), optional
             Where the segments begin, if they are not those of the problem.
         """
@@ -176,7 +176,7 @@ class Timing:
         )
 
     def hint(self, start_s: IntArray) -> None:
-        """Replace the hint of the model by these starts; the rest of it is the caller's."""
+        """Replace the hint of the model by these starts; the caller hints the other variables."""
         self.model.clear_hints()  # type: ignore[no-untyped-call]
         free_until_s = self.problem.weights.free_until_s
         late = np.maximum(start_s - free_until_s, 0)[free_until_s > self.now]

@@ -77,9 +77,9 @@ class CompiledSimulation:
     """A simulation that goes through its events in compiled code.
 
     It gives the schedule that a `cpdispatch.simulator.simulation.Simulation` gives, job by job.
-    Compiled code is left for what Python has to do. A predictor that compiled code does not know
-    is asked before jobs are submitted, and when they have outlived their tests, and told before
-    that what has started and ended since.
+    Compiled code returns to Python for predictors that exist in Python only. Such a predictor is
+    asked when jobs are submitted and when they have outlived their tests. Before that it learns
+    which jobs have started and ended since it was last asked.
 
     Parameters
     ----------
@@ -184,9 +184,9 @@ class CompiledSimulation:
     def _with_care(
         self, upper_s: IntArray, jobs: int | slice, more_s: IntArray | int = 0
     ) -> IntArray:
-        """How long jobs are taken to last at most, of what they probably do not exceed.
+        """The durations by which jobs are backfilled: upper or cautious ones.
 
-        They request so much ``more_s``.
+        The requested times are longer by ``more_s``, seconds.
         """
         assert self._replay is not None
         requested_s = self._replay.tables.jobs[layout.REQUESTED, jobs] + more_s
@@ -350,7 +350,8 @@ def as_known(predictor: Predictor, workload: Workload) -> Workload:
 class _Told:
     """A predictor that follows a compiled replay.
 
-    It is told of starts and ends, in their order, not before it is next asked: it cannot know.
+    It learns of starts and ends in their order, but only when it is next asked. It cannot tell the
+    difference.
 
     Attributes
     ----------
@@ -363,9 +364,9 @@ class _Told:
         self._live: dict[int, Job] = {}
         """Jobs that have been predicted and have not ended."""
         self._upper_s: dict[int, int] = {}
-        """The upper durations of those of them that have not been stopped."""
+        """The upper durations of these jobs, without jobs that have been stopped."""
         self._stopped: list[int] = []
-        """Jobs that have been stopped, and of which it was not known yet what became of them."""
+        """Stopped jobs of which it is not known yet whether they go on."""
         self._starts = self._ends = 0
         """How many starts and ends the predictor has been told of."""
 
@@ -402,7 +403,7 @@ class _Told:
         return again_s
 
     def _started(self, replay: Replay, count: int) -> None:
-        """Tell the predictor of starts until it knows so many."""
+        """Tell the predictor of starts until it knows ``count`` of them."""
         start_s, tests = replay.tables.outcome[layout.START], replay.tests
         for job in replay.tables.running[layout.BY_SERIAL, self._starts : count].tolist():
             if tests is None or (

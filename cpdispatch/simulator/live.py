@@ -20,9 +20,9 @@ from cpdispatch.system import System
 
 STATUS = "status.json"
 EVERY_S = 1.0
-"""Seconds between two writings, at least."""
+"""Least number of seconds between two versions of the file."""
 LAST = 5
-"""Dispatches that are told of."""
+"""How many of the last dispatches the file shows."""
 
 
 class Dispatched(NamedTuple):

@@ -32,9 +32,9 @@ class Precedence:
     before : int64 array, shape (jobs,)
         Workload row of the job that each one comes after, `NOBODY` for most.
     think_s : int64 array, shape (jobs,)
-        Seconds between that one's end and the start.
+        Seconds between the end of that job and the start.
     notes : dict of str to int
-        Why so many jobs come after nobody though the log says that they do.
+        By reason, how many jobs have no predecessor though the log names one.
     """
 
     def __init__(self, workload: Workload, runnable: BoolArray) -> None:

@@ -50,8 +50,8 @@ class Schedule:
     node, node_units : int64 array, shape (entries,)
         A node and the number of the job's units there.
     preceding, think_s : int64 array, shape (jobs,), or None
-        The job that each comes after, and the seconds between that one's end and its start; -1
-        when there is none. None when the run did not honour them.
+        The predecessor of each job, and the seconds between the end of the predecessor and the
+        start of the job; -1 for no predecessor. None if the run did not honour dependencies.
     lost : Attempts, or None
         The attempts that were killed for a restart; None when jobs could not be restarted.
     outages : Outages, or None
@@ -443,7 +443,7 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
     expected_s = np.maximum(np.concatenate(left_s), 1)
     in_turn = np.ones(len(o.tested), dtype=np.bool_)
     in_turn[lost] = False
-    # A test ends before the window, or is stopped by it: how long it may last is not told.
+    # A test ends before the window, or is stopped by it; the table does not say its length.
     expected_s[np.concatenate((o.tested & in_turn, o.tested[lost], o.test))] = 0
     expected_s = expected_s[owner]
     into = reaching_into_windows(o.happened, t.node, start_s, start_s + expected_s)

@@ -124,8 +124,8 @@ def place(
     """Choose nodes for a job that `fits`; return how many entries were written.
 
     First fit takes nodes by index. Best fit takes the fullest feasible node first, ties by index,
-    and as many units there as fit; the other nodes' fullness is unchanged by that, so the
-    order among them stands.
+    and as many units there as fit; the fullness of the other nodes does not change by that, and
+    neither does their order.
     """
     nodes = free.shape[0]
     left, count = units, 0
@@ -303,7 +303,7 @@ def greedy(
     power_unit: IntArray,
     watts_free: int,
 ) -> Placed:
-    """Start each job of ``order`` that fits now, going on past those that do not."""
+    """Start each job of ``order`` that fits now; skip the others."""
     F = free.copy()
     pool = _pool(F)
     placed = nothing_placed(order.shape[0])

@@ -69,7 +69,7 @@ parts was 245 to 820, median 450. Small models are limited as pooled models are.
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What tells the variants apart.
+    """The properties in which the variants differ.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Posed(Protocol[PlanT]):
         ...
 
     def wrong(self, plan: PlanT) -> str:
-        """What is wrong with a plan; empty when it solves the problem."""
+        """Why a plan is not feasible; empty if it is."""
         ...
 
     def key(self) -> bytes:
@@ -287,7 +287,7 @@ class Thesis:
 
     @property
     def faults(self) -> Counter[str]:
-        """What went wrong in or around the solver so far, and how often."""
+        """Faults of the solver and its process so far, with their numbers."""
         return self._search.faults
 
     @with_own_limits
@@ -338,7 +338,7 @@ class Thesis:
     def _search_on(
         self, problem: Posed[PlanT], plan: PlanT, parts: int, budget: Budget
     ) -> tuple[PlanT, Result]:
-        """What CP-SAT makes of a complete plan: never a worse one."""
+        """The plan that CP-SAT finds from a complete plan; it is never worse."""
         best, best_sum, lossless = plan, problem.sum_of(plan), True
 
         def build() -> Formulation[PlanT]:

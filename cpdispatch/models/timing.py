@@ -21,7 +21,7 @@ class After(NamedTuple):
 
 
 class TimedProblem(Protocol):
-    """What `Timing` needs to know of a problem, on the pool or on the nodes."""
+    """The parts of a problem that `Timing` uses, on the pool or on the nodes."""
 
     @property
     def since_s(self) -> IntArray:
@@ -164,7 +164,7 @@ class Timing:
         self.model.minimize(cp_model.LinearExpr.weighted_sum(terms, per_s) + constant)
 
     def costs(self, least: int, most: int) -> None:
-        """No plan costs less than the one, and none above the other is looked for."""
+        """Bound the cost from below, and look for no plan that costs more than the other value."""
         objective = self.model.proto.objective
         offset = int(objective.offset)
         objective.domain.extend((least - offset, most - offset))

@@ -1,4 +1,4 @@
-"""A whole simulation by compiled code: what `cpdispatch.simulator.simulate` takes where it can."""
+"""A whole simulation in compiled code, which `cpdispatch.simulator.simulate` uses where it can."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tests_replayable(dispatcher: object, trigger: str, workload: Workload) -> bo
 
 
 def _knows(predictor: Predictor, learned: bool) -> bool:
-    """Whether compiled code does the work of a predictor."""
+    """Whether a predictor exists in compiled code."""
     return isinstance(predictor, Remembering) and not (learned or isinstance(predictor, Cautious))
 
 
@@ -205,7 +205,7 @@ class CompiledSimulation:
 
     @property
     def notes(self) -> dict[str, int]:
-        """What is beyond limits, what went wrong in the predictor so far, and how often."""
+        """Jobs beyond limits, and faults of the predictor, with their numbers so far."""
         beyond = {BEYOND: self._beyond} if self._beyond else {}
         return beyond | ({} if self._told is None else dict(self._told.guard.faults))
 
@@ -216,7 +216,7 @@ class CompiledSimulation:
 
     @property
     def at_present(self) -> Now | None:
-        """What it is like between two events, for those who look on; None when it is over."""
+        """The state between two events, for the status file; None when the replay is over."""
         if self._replay is None:
             return None
         tables, nodes = self._replay.tables, self._replay.nodes
@@ -245,7 +245,7 @@ class CompiledSimulation:
         return float(tables.state.submitted / max(tables.jobs.shape[1], 1))
 
     def _record(self) -> None:
-        """Make the records of what was replayed, the largest thing in memory, which goes."""
+        """Make the records of the replay; its arrays, the largest thing in memory, are freed."""
         replay, self._replay = self._replay, None
         assert replay is not None
         saved, prepared = replay.saved(), replay.prepared
@@ -255,13 +255,13 @@ class CompiledSimulation:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a checkpoint needs: what is not in the log, and of that only what is in use."""
+        """The state for a checkpoint: the used parts of the arrays, without the log."""
         assert self._replay is not None
         about = {"name": self._name, "kill_at_limit": self._kill_at_limit}
         return {"saved": self._replay.saved(), "told": self._told, "about": about}
 
     def go_on_from(self, other: CompiledSimulation) -> None:
-        """Take over the state of one that was restored from a checkpoint of the same run."""
+        """Take over the state of a simulation of the same run that a checkpoint restored."""
         assert self._replay is not None
         state = other.__dict__
         self._replay.restore(state["saved"])

@@ -1,4 +1,4 @@
-"""Jobs of a log that come after others: fields 17 (preceding job) and 18 (think time) of SWF."""
+"""Dependencies of jobs in a log: fields 17 (preceding job) and 18 (think time) of SWF."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Precedence:
     def dependencies(
         self, instance: Instance, rows: IntArray, records: Records
     ) -> Dependencies | None:
-        """What still keeps the queued jobs of a snapshot back; None when nothing does.
+        """The unmet dependencies of the queued jobs of a snapshot; None if there are none.
 
         Parameters
         ----------

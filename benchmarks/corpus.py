@@ -23,6 +23,7 @@ from time import perf_counter
 
 import msgspec
 import numpy as np
+import script
 
 from cpdispatch import dispatch, verify
 from cpdispatch.decision import NO_START, Decision
@@ -444,7 +445,7 @@ def report(results: Results, compared: Sequence[str], baseline: str) -> str:
 
 def corpus(folder: Path, sample: int | None, seed: int) -> list[Path]:
     """The instance files of a folder, or so many of them drawn at random."""
-    files = [path for path in sorted(folder.glob("*.json*")) if path.name != BEST_KNOWN]
+    files = [path for path in script.instances(folder, "*.json*") if path.name != BEST_KNOWN]
     if sample is None or sample >= len(files):
         return files
     return sorted(random.Random(seed).sample(files, sample))
@@ -494,7 +495,7 @@ def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="folder of instances")
+    parser.add_argument("folder", type=script.folder, help="folder of instances")
     parser.add_argument("--models", nargs="+", default=[], metavar="MODEL", help="dispatchers")
     parser.add_argument("--budgets", nargs="+", type=float, default=[0.05, 0.2, 1.0, 5.0],
                         metavar="S", help="time limits in seconds")  # fmt: skip
@@ -502,7 +503,9 @@ def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
                         help="count the loaded instances on which A is better than B")  # fmt: skip
     parser.add_argument("--baseline", default="", metavar="MODEL",
                         help="dispatcher that the wait parts are related to")  # fmt: skip
-    parser.add_argument("--sample", type=int, metavar="N", help="only so many instances, at random")
+    parser.add_argument(
+        "--sample", type=script.count, metavar="N", help="only so many instances, at random"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the sample and the dispatchers")
     parser.add_argument("--best", type=Path, metavar="FILE",
                         help="best known values and bounds; better ones are added")  # fmt: skip
@@ -546,4 +549,4 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

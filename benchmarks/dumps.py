@@ -23,6 +23,7 @@ from time import perf_counter
 import corpus
 import msgspec
 import numpy as np
+import script
 from results import appending, write
 
 from cpdispatch import dispatch
@@ -85,7 +86,7 @@ def answer(folder: Path, out: Path, dispatchers: Sequence[str], limits_s: Sequen
     done = {(a.file, a.model, a.budget_s) for a in read(out)}
     dispatch.make(dispatchers[0])
     with appending(out) as stream:
-        for path in sorted(folder.glob("*.json.gz")):
+        for path in script.instances(folder):
             instance = load(path)
             for name in dispatchers:
                 for limit_s in limits_s:
@@ -108,7 +109,7 @@ def read(path: Path) -> list[corpus.Answer]:
 
 def overshoot(folder: Path, decisions: int, name: str, limit_s: float) -> None:
     """Answer one instance after the other with little time, and say how late the answers are."""
-    instances = [load(path) for path in sorted(folder.glob("*.json.gz"))]
+    instances = [load(path) for path in script.instances(folder)]
     dispatcher = dispatch.make(name, dispatch.Settings(limit_s=limit_s, alone=True))
     late_ms = np.empty(decisions)
     for k in range(decisions):
@@ -177,10 +178,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     making = verbs.add_parser("make")
-    making.add_argument("--traces", type=Path, required=True)
+    making.add_argument("--traces", type=script.folder, required=True)
     making.add_argument("--dumps", type=Path, required=True)
     answering = verbs.add_parser("answer")
-    answering.add_argument("--dumps", type=Path, required=True)
+    answering.add_argument("--dumps", type=script.folder, required=True)
     answering.add_argument("--out", type=Path, required=True)
     answering.add_argument("--dispatchers", nargs="+", default=DISPATCHERS)
     answering.add_argument("--limits", nargs="+", type=float, default=LIMITS_S)
@@ -189,8 +190,8 @@ def main() -> None:
     showing.add_argument("now", type=Path)
     showing.add_argument("--name", default="dumps", help="of the CSV file in docs/data")
     late = verbs.add_parser("overshoot")
-    late.add_argument("--dumps", type=Path, required=True)
-    late.add_argument("--decisions", type=int, default=10_000)
+    late.add_argument("--dumps", type=script.folder, required=True)
+    late.add_argument("--decisions", type=script.count, default=10_000)
     late.add_argument("--dispatcher", default="hcp:patience=1,live=on")
     late.add_argument("--limit", type=float, default=0.05)
     given = parser.parse_args()
@@ -205,4 +206,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

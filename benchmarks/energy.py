@@ -16,7 +16,6 @@ A line of the file is one replay; what is there is not replayed again. At the en
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results import Results, write
+import script
+from results import Results, of_one_log, write
 
 from cpdispatch.dispatch import Settings
 from cpdispatch.energy import ENERGY_PRICE, Steps
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import NodeGroup, System
-from cpdispatch.workloads import prepare
 from cpdispatch.workloads.select import select
 from cpdispatch.workloads.shake import shaken
 
@@ -141,19 +140,8 @@ def tell(done: Results[Case, dict[str, float]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("log", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("energy.jsonl"))
-    parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    log, _ = prepare(given.log, SYSTEM, filter="strong")
-    done = Results(given.out, Case, dict[str, float])
-    done.make(cases(), measure, {"log": log}, given.workers)
-    tell(done)
+    tell(of_one_log("energy", __doc__, SYSTEM, Case, cases(), measure))
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import energy
-
-    energy.main()
+    script.run(__file__)

@@ -15,20 +15,18 @@ standard deviations are printed as CSV.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-from results import Results, table_of
+import script
+from results import Results, of_one_log, table_of
 
 from cpdispatch.dispatch import Settings
 from cpdispatch.events import FAIL
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
-from cpdispatch.workloads import prepare
 from cpdispatch.workloads.shake import shaken
 
 SYSTEM = System("kth", ("core",), (NodeGroup("node", 100, (1,)),))
@@ -109,19 +107,8 @@ def show(done: Results[Case, dict[str, float]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("log", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("failures.jsonl"))
-    parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    log, _ = prepare(given.log, SYSTEM, filter="strong")
-    done = Results(given.out, Case, dict[str, float])
-    done.make(cases(), measure, {"log": log}, given.workers)
-    show(done)
+    show(of_one_log("failures", __doc__, SYSTEM, Case, cases(), measure))
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import failures
-
-    failures.main()
+    script.run(__file__)

@@ -19,6 +19,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import script
+
 LIMIT_S = 0.2
 INSTANCE = Path(__file__).parents[1] / "instances" / "eurora-loaded-0010-01.json.gz"
 MORE = ("pcp:model=counts", "pcp:model=boxes", "easy:test=120", "hcp:test=120")
@@ -37,9 +39,15 @@ def main() -> None:
         asked = {"loop": loop, "simulate": replay, "solve": solve, "adapter": adapter}[way]
         print(json.dumps(asked(dispatcher)))
         return
-    from cpdispatch.dispatch import REGISTRY
+    from cpdispatch.dispatch import REGISTRY, make, not_at_all
+    from cpdispatch.errors import unknown
 
     names = given.dispatchers.split(",") if given.dispatchers else [*sorted(REGISTRY), *MORE]
+    for name in names:
+        make(name, warm=not_at_all)  # raises where there is no such dispatcher
+    for way in given.ways.split(","):
+        if way not in WAYS:
+            raise unknown("way", way, WAYS)
     print(f"limit {LIMIT_S * 1e3:.0f} ms; each row with an empty cache of kernels")
     for dispatcher in names:
         for way in given.ways.split(","):
@@ -141,4 +149,4 @@ def load() -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

@@ -42,6 +42,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+import script
 
 ROOT = Path(__file__).resolve().parent.parent
 SLOWEST_S = 5.0
@@ -750,4 +751,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

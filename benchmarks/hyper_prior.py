@@ -10,6 +10,8 @@ import random
 import sys
 from pathlib import Path
 
+import script
+
 from cpdispatch.instance import load
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.hyper import CHOICES, PRICE, Features, Hyper, Record, gain, make_hyper
@@ -17,13 +19,13 @@ from cpdispatch.models.hyper import CHOICES, PRICE, Features, Hyper, Record, gai
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=script.folder)
     parser.add_argument("--limit", type=float, default=0.3, help="time limit, seconds")
-    parser.add_argument("--sample", type=int, default=0, help="instances; all by default")
+    parser.add_argument("--sample", type=script.count, help="instances; all by default")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
+    files = script.instances(given.folder)
     make_hyper()
-    files = sorted(given.folder.glob("*.json.gz"))
     if given.sample:
         files = sorted(random.Random(0).sample(files, given.sample))
     record = Record()
@@ -51,4 +53,4 @@ def try_all(record: Record, path: Path, limit_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

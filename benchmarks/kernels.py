@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
+import script
 
 from cpdispatch import dispatch
 from cpdispatch.compiled import Replays
@@ -195,17 +196,13 @@ def all_pairs(workload: Workload, system: System) -> float:
 def main() -> None:
     """Print the tables of docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
     parser.add_argument("--accasim", default="", metavar="PYTHON", help="a Python that has AccaSim")
     given = parser.parse_args()
     print("| log | system | dispatcher | compiled | general loop | plain EASY | twin | AccaSim |")
     print("|---|---|---|--:|--:|--:|--:|--:|")
     for log, system, filter, specs in CASES:
-        path = given.traces / f"{log}.swf.gz"
-        if not path.exists():
-            print(f"{path} is missing", file=sys.stderr)
-            continue
-        workload, _ = prepare(path, system, filter=filter)
+        workload, _ = prepare(given.traces / f"{log}.swf.gz", system, filter=filter)
         for spec in specs:
             cells = [compiled(workload, system, spec), general(workload, system, spec)]
             if spec == "easy":
@@ -224,4 +221,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

@@ -31,6 +31,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import msgspec
+import script
 
 from cpdispatch.files import write_bytes
 
@@ -385,8 +386,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--traces", type=Path, required=True, help="folder of the logs")
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--traces", type=script.folder, required=True, help="folder of the logs")
+    parser.add_argument("--kills", type=script.count, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="file for the summary, JSON")
     arguments = parser.parse_args()
@@ -410,4 +411,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(__file__)

@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+import script
+
 JOBS, CORES, LARGEST_JOB, LOAD = 5_700_000, 8_412, 128, 0.75
 SYSTEM = {
     "name": "metacentrum-sized",
@@ -44,7 +46,9 @@ def main() -> None:
     """Print seconds and peak memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--window", type=int, help="replay by windows of so many jobs, under easy")
+    parser.add_argument(
+        "--window", type=script.count, help="replay by windows of so many jobs, under easy"
+    )
     given = parser.parse_args()
     log, system = make(given.folder)
     command = [
@@ -66,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

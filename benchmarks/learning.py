@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import script
+
 from cpdispatch.cli.learn import LUBLIN_TEST_JOBS
 from cpdispatch.cli.lublin import LUBLIN, LUBLIN_JOBS, LUBLIN_PROCESSORS, lublin_jobs
 from cpdispatch.heuristics.backfill import Backfill
@@ -111,7 +113,7 @@ def write(folder: Path, name: str, head: Sequence[str], rows: Iterable[Sequence[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
     parser.add_argument("out", type=Path, help="folder of the CSV files")
     given = parser.parse_args()
 
@@ -173,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

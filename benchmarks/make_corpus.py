@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import script
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
@@ -513,7 +514,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     root = Path(__file__).resolve().parent.parent
     default = os.environ.get("CPDISPATCH_TRACES", root.parent / "shared" / "traces")
-    parser.add_argument("--traces", type=Path, default=Path(default), help="folder of public logs")
+    parser.add_argument(
+        "--traces", type=script.folder, default=Path(default), help="folder of public logs"
+    )
     parser.add_argument("--out", type=Path, default=root / "instances")
     arguments = parser.parse_args()
     table, names = [HEADING], set()
@@ -536,4 +539,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import script
 from results import write
 
 from cpdispatch.campaign import Task, Workers, run
@@ -117,9 +118,9 @@ def rows(lines: list[Line]) -> Iterator[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--instances", type=int, default=5000)
+    parser.add_argument("--instances", type=script.count, default=5000)
     parser.add_argument("--folder", type=Path, help="where an interrupted run goes on")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=script.count, default=2)
     given = parser.parse_args()
     tasks = [Task(str(first), (first,)) for first in range(0, given.instances, CHUNK)]
     chunks = run(
@@ -130,7 +131,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import optima
-
-    optima.main()
+    script.run(__file__)

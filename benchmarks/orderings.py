@@ -17,19 +17,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import script
 from results import DATA, table_of
 
 from cpdispatch import dispatch
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.compiled import Replays
-from cpdispatch.errors import CpdispatchError
 from cpdispatch.files import write_bytes
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
@@ -181,7 +180,7 @@ FILES: dict[str, tuple[tuple[str, ...], Measure]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; write the CSV files, or print the rows with a published value."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
     parser.add_argument("--logs", nargs="+", default=[""], help="those that begin like this")
     parser.add_argument("--primary", nargs="+", choices=POLICIES, default=POLICIES)
     parser.add_argument("--backfill", nargs="+", choices=(*POLICIES, SAME), default=("spf", SAME))
@@ -198,9 +197,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for log in LOGS:
         path = given.traces / f"{log.name}.swf.gz"
         if not log.name.startswith(tuple(given.logs)):
-            continue
-        if not path.exists():
-            print(f"{path} is missing", file=sys.stderr)
             continue
         for filter in given.filter:
             workload, system = prepare(path, System.pool(log.processors), filter=filter)
@@ -219,7 +215,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except CpdispatchError as error:
-        sys.exit(str(error))
+    script.run(__file__)

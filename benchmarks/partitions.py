@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import script
 
 from cpdispatch import access, verify
 from cpdispatch.jobs import ANYWHERE, Access, Column, JobTable, Workload
@@ -32,7 +33,7 @@ from cpdispatch.workloads import column_map, prepare
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("log", type=Path)
-    parser.add_argument("--nodes", type=int, help="how many nodes of one processor")
+    parser.add_argument("--nodes", type=script.count, help="how many nodes of one processor")
     parser.add_argument("--system", help="a system by name, where there are no --nodes")
     parser.add_argument("-d", action="append", default=None)
     parser.add_argument("--sites", action="store_true", help="the log is a folder: all three sites")
@@ -149,4 +150,4 @@ def rate(workload: Workload, system: System, name: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

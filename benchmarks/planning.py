@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import script
 from results import Results, geometric, write
 
 from cpdispatch.arrays import FloatArray
@@ -147,13 +148,13 @@ def predicted_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--traces", type=script.folder, required=True)
     parser.add_argument("--out", type=Path, default=Path("planning.jsonl"))
     parser.add_argument("--loads", nargs="+", default=LOADS, choices=LOADS)
-    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--draws", type=script.count, default=DRAWS)
     parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, *ENGINE])
     parser.add_argument("--predictors", nargs="+", default=(*PREDICTORS, PREDICTED))
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=script.count, default=2)
     given = parser.parse_args()
     gaia = prepare(given.traces / GAIA, "gaia")[0]
     gaia = gaia.take(np.arange(GAIA_JOBS.start, GAIA_JOBS.stop))
@@ -171,7 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import planning
-
-    planning.main()
+    script.run(__file__)

@@ -17,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import script
 from ortools.sat.python import cp_model_helper as cp_sat
 from results import write
 
@@ -42,7 +43,7 @@ GROUPS = ((1, 6), (7, 12), (13, SEARCHED))
 def parts(folder: Path) -> Iterator[tuple[Part, ListSchedule, Known]]:
     """The parts of at most `SEARCHED` jobs that the bounds and the local search leave open."""
     engine = Engine("hcp", cp=False)
-    for path in sorted(folder.glob("*.json.gz")):
+    for path in script.instances(folder):
         instance = engine.planned(load(path))
         for part in engine.parts(instance, engine.select(instance)):
             if len(part) > SEARCHED or part.settled.any():
@@ -93,7 +94,7 @@ HEAD = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dumps", type=Path, required=True)
+    parser.add_argument("--dumps", type=script.folder, required=True)
     given = parser.parse_args()
     shared().warm_up()
     engines.SEARCHED = 0  # the local search alone makes the first plans
@@ -124,4 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

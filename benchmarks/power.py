@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import script
 from numpy.typing import NDArray
 from results import DATA, table_of
 
@@ -100,7 +101,7 @@ def confusion(each: int, seed: int = 0) -> dict[str, Counter[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--each", type=int, default=500, help="profiles of each kind")
+    parser.add_argument("--each", type=script.count, default=500, help="profiles of each kind")
     parser.add_argument("--plot", type=Path, help="draw some profiles: .png, .svg or .pdf")
     parser.add_argument("--write", type=Path, default=CSV, help="the CSV file")
     given = parser.parse_args()
@@ -118,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

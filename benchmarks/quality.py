@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import script
 from results import DATA, Results, merged
 
 from cpdispatch.analyze import metrics
 from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError
 from cpdispatch.dispatch import Settings
-from cpdispatch.errors import CpdispatchError, unknown
+from cpdispatch.errors import unknown
 from cpdispatch.files import write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.predict import PREDICTORS
@@ -249,14 +250,11 @@ def means(
     return found
 
 
-def find(log: str, traces: Path) -> tuple[Workload, System] | None:
-    """A log on its system; None, and a word on standard error, where its file is missing."""
+def find(log: str, traces: Path) -> tuple[Workload, System]:
+    """A log on its system."""
     if log in EURORA:
         return eurora_sample(THESIS["eurora"][1], seed=EURORA.index(log)), NAMED["eurora"]
     path = traces / f"{log}.swf.gz"
-    if not path.exists():
-        print(f"{path} is missing", file=sys.stderr)
-        return None
     processors = {pool.name: pool.processors for pool in LOGS}
     system = System.pool(processors[log]) if log in processors else NAMED["gaia"]
     filter = "strong" if log in processors else "all"
@@ -371,9 +369,7 @@ PARTS = ("predictors", "draws", "small", "published", "models", "thesis")
 def make(done: Results[Case, Figures], cases: Iterable[Case], traces: Path, workers: int) -> None:
     """Run the cases that are not done, the longest first."""
     todo = [case for case in cases if case not in done]
-    logs = {name: find(name, traces) for name in dict.fromkeys(case.log for case in todo)}
-    shared = {name: log for name, log in logs.items() if log is not None}
-    todo = [case for case in todo if case.log in shared]
+    shared = {name: find(name, traces) for name in dict.fromkeys(case.log for case in todo)}
     todo.sort(key=lambda case: -case.cost(len(shared[case.log][0])))
     done.make(
         todo, measure, shared, workers, needs=lambda case: case.log,
@@ -501,15 +497,15 @@ def files(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--logs", nargs="+", default=[""], help="those that begin like this")
     parser.add_argument("--only", default="", help="run only what matches this pattern")
     parser.add_argument("--again", action="store_true", help="run what there are results of, too")
-    parser.add_argument("--jobs", type=int, help="only the first so many jobs of each log")
+    parser.add_argument("--jobs", type=script.count, help="only the first so many jobs of each log")
     parser.add_argument("--whole", action="store_true", help="CP dispatchers on all of KTH, too")
-    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--workers", type=script.count, default=2, help="processes")
     parser.add_argument("--list", action="store_true", help="list what is to be run, and end")
     parser.add_argument("--write", type=Path, help="folder of the CSV files, else docs/data")
     given = parser.parse_args(arguments)
@@ -553,10 +549,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import quality
-
-    try:
-        sys.exit(quality.main())
-    except CpdispatchError as error:
-        sys.exit(str(error))
+    script.run(__file__)

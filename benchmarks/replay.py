@@ -12,8 +12,9 @@ import argparse
 import gc
 import multiprocessing
 import resource
-import sys
 from pathlib import Path
+
+import script
 
 CASES = (
     ("KTH-SP2-1996-2", "100", "strong"),
@@ -76,8 +77,10 @@ def beside_accasim(traces: Path, python: str, repeat: int) -> None:
 def main() -> None:
     """Print the table of docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
-    parser.add_argument("--repeat", type=int, default=3, help="replays of each; the median counts")
+    parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
+    parser.add_argument(
+        "--repeat", type=script.count, default=3, help="replays of each; the median counts"
+    )
     parser.add_argument("--accasim", metavar="PYTHON", help="a Python that has AccaSim")
     arguments = parser.parse_args()
     if arguments.accasim:
@@ -88,9 +91,6 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     for log, system, filter in CASES:
         path = arguments.traces / f"{log}.swf.gz"
-        if not path.exists():
-            print(f"{path} is missing", file=sys.stderr)
-            continue
         for dispatcher in DISPATCHERS:
             with context.Pool(1, maxtasksperchild=1) as pool:
                 task = [(str(path), system, filter, dispatcher)] * arguments.repeat
@@ -101,4 +101,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

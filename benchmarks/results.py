@@ -5,6 +5,7 @@ A command that was interrupted goes on: what the file has is not replayed again.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import sys
@@ -15,10 +16,13 @@ from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 import numpy as np
+import script
 
 from cpdispatch.arrays import FloatArray
 from cpdispatch.campaign import Shared, Task, Workers, completed
 from cpdispatch.files import write_bytes
+from cpdispatch.system import System
+from cpdispatch.workloads import prepare
 
 DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 
@@ -82,6 +86,26 @@ class Results(dict[Case, Figures], Generic[Case, Figures]):
                 stream.flush()
                 self[todo[key]] = found
                 print(f"{number}/{len(tasks)} {key}: {told(found)}", file=sys.stderr)
+
+
+def of_one_log(
+    name: str,
+    doc: str,
+    system: System,
+    case: type[Case],
+    cases: Iterable[Case],
+    measure: Callable[[Any, Case], dict[str, float]],
+) -> Results[Case, dict[str, float]]:
+    """The results of a script that replays one log, which its command line names."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(f"{name}.jsonl"))
+    parser.add_argument("--workers", type=script.count, default=2)
+    given = parser.parse_args()
+    log, _ = prepare(given.log, system, filter="strong")
+    done = Results(given.out, case, dict[str, float])
+    done.make(cases, measure, {"log": log}, given.workers)
+    return done
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import script
 
 from cpdispatch.rl import ID
 
@@ -55,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("log")
     parser.add_argument("--system")
-    parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--episodes", type=script.count, default=10)
     given = parser.parse_args()
     known = {"log": given.log, "system": given.system, "jobs": JOBS, "window": WINDOW}
     for backfill in ("fcfs", None):
@@ -66,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

@@ -22,6 +22,7 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import script
 
 CTC = "CTC-SP2-1996-3.1-cln.swf.gz"
 DISPATCHERS = ("hcp", "pcp", "pcp:model=boxes", "hyper", "best")
@@ -45,11 +46,12 @@ solver._serve()
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--traces", type=script.folder, required=True)
     parser.add_argument("--out", type=Path, default=Path("sameness.json"))
     parser.add_argument("--dispatchers", default=",".join(DISPATCHERS))
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if given.one:
         print(json.dumps(replayed(given.traces, *given.one)))
         return
@@ -134,5 +136,4 @@ def loops(count: int):
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()
+    script.run(__file__)

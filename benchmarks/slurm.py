@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import script
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -151,11 +152,13 @@ def write_table(runs: Path, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=64)
-    parser.add_argument("--jobs", type=int, default=500)
-    parser.add_argument("--longest", type=int, default=3, help="seconds of the longest job")
+    parser.add_argument("--nodes", type=script.count, default=64)
+    parser.add_argument("--jobs", type=script.count, default=500)
+    parser.add_argument(
+        "--longest", type=script.count, default=3, help="seconds of the longest job"
+    )
     parser.add_argument("--every", type=float, default=1.0, help="seconds between two cycles")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=script.count, default=1)
     parser.add_argument("--dispatchers", nargs="+", default=[OWN, "easy", "best"])
     parser.add_argument("--out", type=Path, default=Path("slurm.jsonl"))
     parser.add_argument("--csv", type=Path)
@@ -179,4 +182,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

@@ -18,6 +18,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import script
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.adapters.slurm.cluster import missing, until
@@ -43,8 +45,8 @@ def killed(made: Site, name: str, rng: random.Random, most_s: float) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--jobs", type=int, default=150)
+    parser.add_argument("--kills", type=script.count, default=50)
+    parser.add_argument("--jobs", type=script.count, default=150)
     parser.add_argument("--most", type=float, default=1.0, help="seconds before a kill at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dispatcher", default="easy")
@@ -85,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

@@ -22,6 +22,8 @@ import sys
 import time
 from pathlib import Path
 
+import script
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cpdispatch.adapters.slurm import guard
@@ -213,4 +215,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

@@ -44,6 +44,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
+import script
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -258,13 +259,13 @@ def simulated(name: str, jobs: Jobs) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--speeds", type=int, nargs="+", default=[1, 10, 30, 60])
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--jobs", type=int, default=60)
+    parser.add_argument("--speeds", type=script.count, nargs="+", default=[1, 10, 30, 60])
+    parser.add_argument("--repeats", type=script.count, default=2)
+    parser.add_argument("--jobs", type=script.count, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path, help="an SWF log, in place of drawn jobs")
     parser.add_argument("--from-day", type=int, default=0)
-    parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--days", type=script.count, default=7)
     parser.add_argument("--dispatchers", nargs="+", default=[])
     parser.add_argument("--out", type=Path, default=Path("simulated.jsonl"))
     parser.add_argument("--csv", type=Path)
@@ -328,4 +329,4 @@ def show_quality(
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

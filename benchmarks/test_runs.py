@@ -28,10 +28,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+import script
 import untuned
 from numpy.typing import NDArray
 from results import DATA, Results, merged
@@ -39,7 +41,7 @@ from results import DATA, Results, merged
 from cpdispatch.analyze import metrics
 from cpdispatch.campaign import CampaignError
 from cpdispatch.dispatch import Settings
-from cpdispatch.errors import CpdispatchError, unknown
+from cpdispatch.errors import unknown
 from cpdispatch.files import write_bytes
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
@@ -170,20 +172,21 @@ def figures(run: Run) -> Figures:
     )  # fmt: skip
 
 
-def find(name: str, traces: Path) -> tuple[Workload, System] | None:
-    """A log on its system; None, and a word on standard error, where its file is missing."""
+def find(name: str, traces: Path) -> tuple[Workload, System]:
+    """A log on its system."""
     if name in MIXES:
         return generate(MIXES[name], LOAD_JOBS), NAMED[name]
     log = untuned.LOGS["Gaia" if name == GAIA else name]
-    path = traces / log.file
-    if not path.exists():
-        print(f"{path} is missing", file=sys.stderr)
-        return None
-    workload, system = prepare(path, log.system, filter=log.filter)
+    workload, system = prepare(traces / log.file, log.system, filter=log.filter)
     if name == GAIA:
         last = min(GAIA_FIRST + LOAD_JOBS, len(workload))
         workload = workload.take(np.arange(min(GAIA_FIRST, last), last))
     return workload, system
+
+
+def jobs_of(log: Callable[[], tuple[Workload, System]]) -> int:
+    """How many jobs a log has, which is read when it is asked for."""
+    return len(log()[0])
 
 
 # -------------------------------------------------------------------------------------- the cases
@@ -342,15 +345,19 @@ def place(row: Sequence[str]) -> tuple[int, int, float, Sequence[str]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("traces", type=Path, help="folder of public logs (.swf.gz)")
+    parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
     parser.add_argument("--out", type=Path, required=True, help="the file of the results")
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     every = list(dict.fromkeys((*LOGS, *LOADS, *untuned.LOGS)))
     parser.add_argument("--logs", nargs="+", default=every, help="some of the logs and loads")
-    parser.add_argument("--draws", type=int, default=DRAWS, help="replays of a whole log or load")
-    parser.add_argument("--sizes", nargs="+", type=int, default=untuned.SIZES, help="of the cuts")
+    parser.add_argument(
+        "--draws", type=script.count, default=DRAWS, help="replays of a whole log or load"
+    )
+    parser.add_argument(
+        "--sizes", nargs="+", type=script.count, default=untuned.SIZES, help="of the cuts"
+    )
     parser.add_argument("--only", default="", help="run only what matches this pattern")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=script.count, default=1, help="processes")
     parser.add_argument("--list", action="store_true", help="list what is to be run, and end")
     parser.add_argument("--write", type=Path, default=CSV, help="the CSV file")
     given = parser.parse_args(arguments)
@@ -360,15 +367,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done = Results(given.out, Case, Figures)
     failed = []
     for name in given.logs:
-        log: list[tuple[Workload, System] | None] = []
-
-        def found(name: str = name, log: list[tuple[Workload, System] | None] = log) -> int:
-            """Read the log, once; how many jobs it has."""
-            if not log:
-                log.append(find(name, given.traces))
-            return 0 if log[0] is None else len(log[0][0])
-
-        wanted = cases(name, given.part, given.draws, found, given.sizes)
+        log = cache(partial(find, name, given.traces))
+        wanted = cases(name, given.part, given.draws, partial(jobs_of, log), given.sizes)
         todo = [
             case for case in dict.fromkeys(wanted)
             if case not in done and re.search(given.only, str(case))
@@ -376,10 +376,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.list:
             for case in todo:
                 print(case)
-        elif todo and found() and log[0] is not None:
+        elif todo:
             try:
                 done.make(
-                    todo, measure, {"log": log[0]}, given.jobs,
+                    todo, measure, {"log": log()}, given.jobs,
                     told=lambda found: f"{found.slowdown:.2f}, {found.seconds:.1f} s",
                 )  # fmt: skip
             except KeyboardInterrupt:
@@ -396,10 +396,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import test_runs
-
-    try:
-        sys.exit(test_runs.main())
-    except CpdispatchError as error:
-        sys.exit(str(error))
+    script.run(__file__)

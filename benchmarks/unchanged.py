@@ -19,6 +19,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import script
+
 LOGS = {
     "KTH-SP2-1996-2": 100, "CTC-SP2-1996-3.1-cln": 338, "SDSC-BLUE-2000-4.1-cln": 1152,
     "HPC2N-2002-2.2-cln": "seth", "UniLu-Gaia-2014-1": "gaia",
@@ -58,7 +60,7 @@ RULES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--traces", type=script.folder, required=True)
     parser.add_argument("--out", type=Path, help="where digests are written")
     parser.add_argument("--against", type=Path, help="digests to compare with")
     parser.add_argument("--only", default="", help="part of the names of the cases to run")
@@ -103,4 +105,4 @@ def digest_of(path: Path, machine: int | str, rule: Rule) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

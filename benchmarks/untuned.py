@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import script
 from results import Results, geometric, write
 
 from cpdispatch.dispatch import Settings
@@ -224,7 +225,7 @@ def size_of(text: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--traces", type=Path, required=True)
+    parser.add_argument("--traces", type=script.folder, required=True)
     parser.add_argument("--out", type=Path, default=Path("untuned.jsonl"))
     parser.add_argument("--logs", nargs="+", default=list(LOGS), choices=LOGS)
     parser.add_argument(
@@ -236,7 +237,7 @@ def main() -> None:
     )
     every = [EASY, *RULES, BEST, REQUESTED, REAL, MODEL]
     parser.add_argument("--dispatchers", nargs="+", default=every)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=script.count, default=2)
     given = parser.parse_args()
     done = Results(given.out, Case, Figures)
     for name in given.logs:
@@ -250,7 +251,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Workers have to find what they are sent: it must not be in __main__.
-    import untuned
-
-    untuned.main()
+    script.run(__file__)

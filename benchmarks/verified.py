@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
+import script
 
 from cpdispatch import dispatch, verify
 from cpdispatch.dispatch import Settings
@@ -46,8 +47,8 @@ PART = 5_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--traces", type=Path, required=True)
-    parser.add_argument("--decisions", type=int, default=1_000_000)
+    parser.add_argument("--traces", type=script.folder, required=True)
+    parser.add_argument("--decisions", type=script.count, default=1_000_000)
     parser.add_argument("--limit", type=float, default=0.05, help="of a decision, seconds")
     parser.add_argument("--out", type=Path, default=Path("verified.json"))
     given = parser.parse_args()
@@ -93,4 +94,4 @@ def replayed(
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

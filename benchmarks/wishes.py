@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import script
 
 from cpdispatch import dispatch, instance, solution, system, verify
 from cpdispatch.decision import Decision
@@ -190,7 +191,7 @@ def check(seed: int, dispatchers: Mapping[str, Dispatcher]) -> tuple[int, list[s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--instances", type=int, default=10_000)
+    parser.add_argument("--instances", type=script.count, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--limit", type=float, default=0.05, help="of a decision, seconds")
     given = parser.parse_args()
@@ -209,4 +210,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(__file__)

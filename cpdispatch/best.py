@@ -1,4 +1,4 @@
-"""The dispatcher for users who want none of the choices: predictions, used with care."""
+"""The dispatcher `best`, for users who want to choose nothing: EASY with careful predictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cpdispatch.heuristics.policies import risk
 from cpdispatch.instance import Instance
 
 TEST_S = 300
-"""How long a test run lasts where jobs may be restarted, if nothing else is asked for."""
+"""Seconds of a test run, if the user gives no other length."""
 
 
 class _CautiousBackfill(Backfill):
@@ -27,27 +27,27 @@ class _CautiousBackfill(Backfill):
 
 @dataclass(slots=True)
 class Best:
-    """Takes predictions for what they are, an order and a risk.
+    """EASY backfilling that uses predictions for the order of the queue, and with care for plans.
 
-    **Order.** By sqrt(m u) q^width, where m is the expected duration of a job, u its cautious
-    duration, half way from the upper duration to the requested time in orders of magnitude (see
-    `cpdispatch.heuristics.limits.cautious_s`), and q its processors. So what is short for sure
-    comes before what may be. With the default width the order is half way from the shortest job
-    first to the smallest work first. Jobs that the instance calls starved come first, by
-    submission: those that have waited for a good part of the longest wait that EASY would have led
-    to, see `cpdispatch.bounded.Bounded`.
+    **Order.** The key of a job is sqrt(m u) q^width; the smallest key comes first. Here m is the
+    expected duration of the job, u its cautious duration (see
+    `cpdispatch.heuristics.limits.cautious_s`), and q the number of its processors. So a job that
+    is certainly short comes before one that is only probably short. With the default width the
+    order is half way from the shortest job first to the smallest work first. Starved jobs come
+    before all others, by submission. A job is starved when it has waited for a given share of the
+    longest wait that EASY would have led to, see `cpdispatch.bounded.Bounded`.
 
     **EASY backfilling.** Running jobs are planned to end at their requested times, so that a
-    reservation never rests on a prediction. A job that may be backfilled is planned to last u, so
-    that one that lasts longer delays the reserved job, but not beyond its requested time. Once a
-    job has waited for so long that it is starved, all are planned to last as requested.
+    reservation never rests on a prediction. A job that may be backfilled is planned to last u. If
+    it lasts longer, it can delay the reserved job, but by no more than its requested time allows.
+    While a job is starved, all jobs are planned to last for their requested times.
 
     **Room for short jobs**, where ``keep`` is above 0. A job that is expected to run longer than
-    ``long_s`` leaves a share ``keep`` of the system's capacity free when it starts: no job, however
-    short, waits for the end of long ones only. This does not hold for starved jobs, or those too
-    wide for it. It is not the default: long jobs then wait longer beside EASY's.
+    ``long_s`` leaves a share ``keep`` of the system's capacity free when it starts. So short jobs
+    find room while long ones run. The rule does not apply to starved jobs, nor to jobs that are
+    too wide for it. By default it is off, because long jobs then wait longer than under EASY.
 
-    **Test runs** where jobs may be restarted, after all starts in full.
+    **Test runs** of jobs that may be restarted. By default they come after all other starts.
 
     Attributes
     ----------

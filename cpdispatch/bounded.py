@@ -25,10 +25,10 @@ Times = TypeVar("Times", int, IntArray)
 
 
 def ended_s(before_s: Times, now: Times, start_s: Times, expected_s: Times) -> IntArray:
-    """When jobs ended that ran at the decision before and run no more now, seconds.
+    """When jobs ended that ran at the previous decision and do not run now, seconds.
 
-    When exactly, between two decisions, a dispatcher does not see: the prediction says it, or the
-    decision that is next to it.
+    A dispatcher does not see the exact time. The expected end is taken, or the decision that is
+    nearest to it if it does not lie between the two decisions.
     """
     least = np.maximum(before_s, start_s)
     found: IntArray = np.minimum(np.maximum(least, start_s + expected_s), now)
@@ -45,21 +45,21 @@ class _Seen(NamedTuple):
 
 
 class Kept(msgspec.Struct):
-    """What an `EasyShadow` knows, as it is kept over restarts.
+    """The state of an `EasyShadow`, which is saved so that it survives a restart.
 
     Attributes
     ----------
     time_s : int
-        Up to when EASY was followed.
+        The time up to which EASY was simulated.
     processors : int
-        Of the whole system.
+        Number of processors of the whole system.
     longest_s : int
         The longest wait so far.
     count : int
         How many jobs were met.
     queued, running : dict
-        What is known of jobs, by their ids: number, processors, requested and expected time, and
-        the start of those that run.
+        By the id of a job: its number, its processors, its requested time and its expected
+        duration. For a running job also its start.
     arrays : list
         See `cpdispatch.compiled.shadow.used`.
     """
@@ -75,9 +75,10 @@ class Kept(msgspec.Struct):
 
 @dataclass(slots=True)
 class EasyShadow:
-    """EASY backfilling on the same jobs, followed from decision to decision.
+    """A simulation of EASY backfilling on the same jobs, which goes on with each decision.
 
-    It sees what the dispatcher sees: a job has ended when it runs no more, see `ended_s`.
+    It knows only what the dispatcher knows: a job has ended when it does not run any more, see
+    `ended_s`.
 
     Attributes
     ----------
@@ -94,12 +95,12 @@ class EasyShadow:
     _before_s: int = field(default=0, repr=False)
     _processors: int = field(default=0, repr=False)
     _total: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
-    """What the system had when it was met: EASY is followed as if that never changed."""
+    """Capacity of the system at the first instance; EASY is simulated with this capacity."""
     _resources: tuple[str, ...] = ()
-    """The resource types that this is of: a live cluster has others in each instance."""
+    """The resource types of that capacity; on a live cluster they differ between instances."""
 
     def keep(self) -> Kept | None:
-        """All that it knows; None before it has met an instance."""
+        """The whole state, to be saved; None before the first instance."""
         if self._shadow is None:
             return None
         return Kept(
@@ -113,12 +114,12 @@ class EasyShadow:
         )  # fmt: skip
 
     def restore(self, kept: Kept) -> None:
-        """Go on from what was kept.
+        """Go on from a saved state.
 
         Raises
         ------
         ValueError
-            When it is of another version.
+            When another version has saved it.
         """
         self._shadow = easy.restored(kept.arrays)
         self._before_s, self._processors = kept.time_s, kept.processors
@@ -130,11 +131,11 @@ class EasyShadow:
 
     @property
     def fresh(self) -> bool:
-        """Whether it has met no instance yet."""
+        """Whether it has seen no instance yet."""
         return self._shadow is None
 
     def look(self, instance: Instance) -> int:
-        """Follow EASY up to the time of an instance; ``longest_s``."""
+        """Simulate EASY up to the time of an instance, and return ``longest_s``."""
         if self._shadow is None:
             # A system whose nodes have all lost their processors has some again later.
             self._processors = max(int(instance.system.total[0]), 1)
@@ -162,7 +163,7 @@ class EasyShadow:
         return self.longest_s
 
     def started(self, instance: Instance, decision: Decision) -> None:
-        """Take note of the jobs that a decision starts, and of stopped ones that it kills."""
+        """Note the jobs that a decision starts, and the stopped jobs that it kills."""
         held = {} if instance.stopped is None else instance.stopped.held()
         stay = going_on(instance, decision.start_s, decision.placements)
         for position in held.keys() - stay:
@@ -179,7 +180,7 @@ class EasyShadow:
         easy.starts(self._shadow, seen.number, start_s)
 
     def _waits(self, id: int) -> None:
-        """Take note that a job that ran is to start again."""
+        """Note that a job that ran waits again."""
         assert self._shadow is not None
         if id in self._running:
             seen, _ = self._running.pop(id)
@@ -187,7 +188,7 @@ class EasyShadow:
             easy.starts(self._shadow, seen.number, -1)
 
     def _on_pool(self, jobs: JobTable) -> IntArray:
-        """Processors of each job on the machine that EASY is followed on."""
+        """Number of processors of each job on the machine on which EASY is simulated."""
         found: IntArray = np.clip(on_pool(jobs, self._total), 1, self._processors)
         return found
 
@@ -195,7 +196,7 @@ class EasyShadow:
         return id in self._queued or id in self._running
 
     def _ended(self, waiting: dict[int, int], runs: Set[int], now: int) -> None:
-        """Take note of the jobs that run no more."""
+        """Note the jobs that do not run any more."""
         assert self._shadow is not None
         for id in sorted(self._running.keys() - runs):
             if id in waiting:  # it was not started after all, or is to start again
@@ -207,7 +208,7 @@ class EasyShadow:
             easy.ends(self._shadow, seen.number, runtime_s, seen.processors, seen.requested_s)
 
     def _submit(self, instance: Instance, positions: list[int]) -> None:
-        """Take note of the jobs that can start, at these positions of the queue."""
+        """Let the jobs at these positions of the queue wait under EASY, if they can start."""
         new = np.array(positions, dtype=np.int64)
         if instance.dependencies is not None:
             new = new[instance.eligible()[new]]
@@ -221,7 +222,7 @@ class EasyShadow:
         self._enter(jobs, submit_s)
 
     def _find_running(self, instance: Instance, runs: dict[int, int]) -> None:
-        """Take note of jobs that ran before they were met: what is left of them is in the way."""
+        """Add jobs that already ran when they were first seen, with their remaining durations."""
         jobs, now = instance.running.jobs, instance.now
         new = np.array([k for k, id in enumerate(runs) if id not in self._running], dtype=np.int64)
         if not len(new):
@@ -235,7 +236,7 @@ class EasyShadow:
             self._runs(id, now)
 
     def _enter(self, jobs: JobTable, submit_s: IntArray) -> None:
-        """Let jobs queue here, since when they say."""
+        """Let jobs wait under EASY, each from its submission on."""
         assert self._shadow is not None
         if not easy.has_room(self._shadow, len(jobs)):
             self._shadow = easy.grown(self._shadow, len(jobs))
@@ -261,8 +262,9 @@ class Boundable(Protocol):
 class Bounded:
     """A dispatcher under which jobs that wait too long come first, see `WaitBound`.
 
-    What is too long is measured on line by what EASY would have led to (`EasyShadow`). An instance
-    that has a starvation bound of its own keeps that, if the dispatcher's plans keep to it.
+    A wait is too long in relation to the longest wait that EASY would have led to so far, which
+    `EasyShadow` simulates. If an instance has a starvation bound and the dispatcher's plans keep
+    to it, that bound is used instead.
 
     Attributes
     ----------
@@ -276,7 +278,7 @@ class Bounded:
 
     @property
     def name(self) -> str:
-        """That of the dispatcher."""
+        """The name of the dispatcher."""
         return self.inner.name
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
@@ -238,20 +238,22 @@ def _allocation(value: Any) -> bool:
     return bool(value == "best-fit")
 
 
+def _one_of(value: Any, names: Iterable[str]) -> str:
+    if value not in names:
+        raise ValueError(f"one of {', '.join(names)} is needed")
+    return str(value)
+
+
 def _limits(value: Any) -> str:
     from cpdispatch.heuristics.limits import LIMITS
 
-    if value not in LIMITS:
-        raise ValueError(f"one of {', '.join(LIMITS)} is needed")
-    return str(value)
+    return _one_of(value, LIMITS)
 
 
 def _tests(value: Any) -> str:
     from cpdispatch.heuristics.test_runs import WAYS
 
-    if value not in WAYS:
-        raise ValueError(f"one of {', '.join(WAYS)} is needed")
-    return str(value)
+    return _one_of(value, WAYS)
 
 
 def _left(value: Any) -> str:
@@ -324,17 +326,13 @@ def _weighted(table: dict[str, Any]) -> Any:
 def _objective(value: Any) -> str:
     from cpdispatch.models.objective import OBJECTIVES
 
-    if value not in OBJECTIVES:
-        raise ValueError(f"one of {', '.join(OBJECTIVES)} is needed")
-    return str(value)
+    return _one_of(value, OBJECTIVES)
 
 
 def _formulation(value: Any) -> str:
     from cpdispatch.models.engine import FORMULATIONS
 
-    if value not in FORMULATIONS:
-        raise ValueError(f"one of {', '.join(FORMULATIONS)} is needed")
-    return str(value)
+    return _one_of(value, FORMULATIONS)
 
 
 # ------------------------------------------------------------------------- the registry

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -330,10 +331,23 @@ def with_capacity(system: System, capacity: IntArray) -> System:
 
 
 def _validate(system: System) -> None:
-    def wrong(where: str, value: object, problem: str, advice: str = "") -> InputError:
-        named = f"system {system.name}"
-        return InputError(problem, file=named, field=where, value=value, advice=advice)
+    """Raise at the first thing that is wrong with a system."""
+    _validate_groups(system)
+    _validate_partitions(system)
+    _validate_limits(system)
+    _validate_maintenance(system)
+    _validate_licences(system)
+    _validate_energy(system)
+    _validate_expected_waits(system)
 
+
+def _wrong(system: System, where: str, value: object, problem: str, advice: str = "") -> InputError:
+    named = f"system {system.name}"
+    return InputError(problem, file=named, field=where, value=value, advice=advice)
+
+
+def _validate_groups(system: System) -> None:
+    wrong = partial(_wrong, system)
     if not system.resources:
         raise wrong("resources", list(system.resources), "a system needs a resource type")
     if not all(system.resources):
@@ -371,6 +385,11 @@ def _validate(system: System) -> None:
         )  # fmt: skip
     if not 1 <= system.memory_unit_kb <= LIMIT:
         raise wrong("memory_unit_kb", system.memory_unit_kb, f"must be 1 or more, {LIMIT} at most")
+
+
+def _validate_partitions(system: System) -> None:
+    wrong = partial(_wrong, system)
+    nodes = sum(group.nodes for group in system.groups)
     called = Counter(partition.name for partition in system.partitions)
     for index, partition in enumerate(system.partitions):
         where = f"partitions[{index}]"
@@ -391,6 +410,11 @@ def _validate(system: System) -> None:
                 f"{where}.nodes", list(partition.nodes),
                 f"one node or more is needed, ascending, from 0 to {nodes - 1}",
             )  # fmt: skip
+
+
+def _validate_limits(system: System) -> None:
+    wrong = partial(_wrong, system)
+    partitions = [partition.name for partition in system.partitions]
     for index, limit in enumerate(system.limits):
         where = f"limits[{index}]"
         if limit.of not in (JOBS, *system.resources):
@@ -404,13 +428,17 @@ def _validate(system: System) -> None:
         if limit.name and not limit.per:
             advice = f"add per: one of {', '.join(LIMITED)}"
             raise wrong(f"{where}.name", limit.name, "it is not said whose name this is", advice)
-        names_partition = limit.per == "partition" and bool(limit.name and called)
-        if names_partition and limit.name not in called:
-            problem = f"no such partition{nearest(limit.name, called)}"
-            advice = f"one of {', '.join(called)}"
+        names_partition = limit.per == "partition" and bool(limit.name and partitions)
+        if names_partition and limit.name not in partitions:
+            problem = f"no such partition{nearest(limit.name, partitions)}"
+            advice = f"one of {', '.join(partitions)}"
             raise wrong(f"{where}.name", limit.name, problem, advice)
         if not 0 <= limit.most <= LIMIT:
             raise wrong(f"{where}.most", limit.most, f"must be 0 or more, {LIMIT} at most")
+
+
+def _validate_maintenance(system: System) -> None:
+    wrong = partial(_wrong, system)
     for index, window in enumerate(system.maintenance):
         where = f"maintenance[{index}]"
         for name, value, least in (
@@ -420,11 +448,19 @@ def _validate(system: System) -> None:
             if value is not None and not least <= value <= LIMIT:
                 problem = f"must be {least} or more seconds, {LIMIT} at most"
                 raise wrong(f"{where}.{name}", value, problem)
+
+
+def _validate_licences(system: System) -> None:
+    wrong = partial(_wrong, system)
     for name, many in system.licences.items():
         if not name or set(name) & set(" ,:"):
             raise wrong("licences", name, "is not a name of a licence")
         if not 0 <= many <= LIMIT:
             raise wrong(f"licences.{name}", many, f"must be 0 or more, {LIMIT} at most")
+
+
+def _validate_energy(system: System) -> None:
+    wrong = partial(_wrong, system)
     groups = {group.site_name for group in system.groups}
     for where, of, known, least, highest in (
         ("watts", system.watts, system.resources, 0, WATTS_MAX),
@@ -440,6 +476,18 @@ def _validate(system: System) -> None:
             if not least <= drawn <= highest:
                 problem = f"must be {least} or more, {highest} at most"
                 raise wrong(f"{where}.{name}", drawn, problem)
+    _validate_group_watts(system, groups)
+    for place, drawn in system.off_watts.items():
+        if drawn > system.idle_watts.get(place, 0):
+            raise wrong(
+                f"off_watts.{place}", drawn,
+                f"more than the {system.idle_watts.get(place, 0)} W of an idle node",
+                "write less, or state idle_watts of the group",
+            )  # fmt: skip
+
+
+def _validate_group_watts(system: System, groups: Set[str]) -> None:
+    wrong = partial(_wrong, system)
     if system.group_watts and not system.watts:
         problem = "it is not stated what a unit draws elsewhere"
         raise wrong("group_watts", dict(system.group_watts), problem, "state watts, too")
@@ -456,13 +504,10 @@ def _validate(system: System) -> None:
             if not 0 <= drawn <= WATTS_MAX:
                 problem = f"must be 0 or more, {WATTS_MAX} at most"
                 raise wrong(f"group_watts.{place}.{name}", drawn, problem)
-    for place, drawn in system.off_watts.items():
-        if drawn > system.idle_watts.get(place, 0):
-            raise wrong(
-                f"off_watts.{place}", drawn,
-                f"more than the {system.idle_watts.get(place, 0)} W of an idle node",
-                "write less, or state idle_watts of the group",
-            )  # fmt: skip
+
+
+def _validate_expected_waits(system: System) -> None:
+    wrong = partial(_wrong, system)
     for queue, wait_s in system.expected_wait_s.items():
         if not 1 <= wait_s <= LIMIT:
             raise wrong(

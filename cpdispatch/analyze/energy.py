@@ -34,12 +34,6 @@ class Drawn:
     end_s: IntArray
     watts: IntArray
 
-    def joules_of(self, jobs: int) -> IntArray:
-        """Joules of each job, shape (jobs,), attempts that were lost among them."""
-        found = np.zeros(jobs, dtype=np.int64)
-        np.add.at(found, self.row, (self.end_s - self.start_s) * self.watts)
-        return found
-
     def level(self) -> tuple[IntArray, IntArray]:
         """Watts of all jobs together, as a step function: times, and the watts from each on."""
         times = np.unique(np.concatenate((self.start_s, self.end_s)))

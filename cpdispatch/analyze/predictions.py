@@ -112,13 +112,8 @@ def accuracy_by_class(predictions: Predictions) -> dict[str, dict[str, float]]:
     return {ALL: accuracy(predictions), **classes}
 
 
-def share_up_to(predictions: Predictions, ratios: FloatArray = RATIOS) -> FloatArray:
-    """Empirical distribution of p / e: share of the jobs up to each ratio; NaN without jobs.
-
-    Parameters
-    ----------
-    ratios : float array, shape (ratios,)
-        Ascending or not.
+def share_up_to(predictions: Predictions) -> FloatArray:
+    """Empirical distribution of p / e: the share of the jobs up to each of `RATIOS`; NaN if none.
 
     Returns
     -------
@@ -126,5 +121,5 @@ def share_up_to(predictions: Predictions, ratios: FloatArray = RATIOS) -> FloatA
     """
     ratio = np.sort(predictions.ratio)
     if not len(ratio):
-        return np.full(len(ratios), np.nan)
-    return np.searchsorted(ratio, ratios, side="right") / len(ratio)
+        return np.full(len(RATIOS), np.nan)
+    return np.searchsorted(ratio, RATIOS, side="right") / len(ratio)

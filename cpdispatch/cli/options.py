@@ -12,13 +12,12 @@ from cyclopts import Parameter, Token
 
 from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars, status
 from cpdispatch.cli.signals import stoppable
-from cpdispatch.durations import seconds
+from cpdispatch.durations import seconds, whole_seconds
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from cpdispatch.energy import Steps
     from cpdispatch.events import Events
     from cpdispatch.experiment import RunPlan
     from cpdispatch.instance import Starvation
@@ -173,23 +172,19 @@ class EventOptions:
     energy_price: Annotated[str | None, Parameter(show_default=False)] = None
     switch_off: Annotated[str | None, Parameter(show_default=False)] = None
 
-    def idle_s(self) -> int | None:
-        """How long a node is idle before it is switched off."""
-        from cpdispatch.durations import whole_seconds
-
-        return None if self.switch_off is None else whole_seconds(self.switch_off)
-
-    def steps(self) -> dict[str, Steps | None]:
-        """The cap on the power and the price of energy."""
+    def of_runs(self) -> dict[str, Any]:
+        """The arguments of every run."""
         from cpdispatch import energy
 
-        cap, price = self.power_cap, self.energy_price
+        cap, price, idle = self.power_cap, self.energy_price, self.switch_off
         return {
+            "events": self._events(),
             energy.POWER_CAP: None if cap is None else energy.power_cap(cap),
             energy.ENERGY_PRICE: None if price is None else energy.energy_price(price),
+            "switch_off_s": None if idle is None else whole_seconds(idle),
         }
 
-    def read(self) -> Events | None:
+    def _events(self) -> Events | None:
         """The events, before it is known to which system they happen."""
         from cpdispatch.events import read
 

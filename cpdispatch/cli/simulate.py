@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -29,6 +30,12 @@ from cpdispatch.cli.watch import watched
 from cpdispatch.cli.windows import by_windows
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from cpdispatch.campaign import CampaignError
+    from cpdispatch.experiment import RunPlan, RunSummary
+    from cpdispatch.jobs import Workload
+    from cpdispatch.system import System
 
 SAMPLE_DISPATCHERS = "easy", "easy-spf-spf", "hcp"
 """What the generated sample is replayed under where nothing is named: order, plan and CP-SAT."""
@@ -94,6 +101,42 @@ def simulate(
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import Experiment
 
+    _check_draws(seeds, shake)
+    if plot is not None:
+        check_pictures(plot, max(len(dispatcher), 1))
+    workers = Workers(where.cores, where.cluster)
+    numbers = range(rules.seed, rules.seed + seeds)
+    logs = [log.read(trace, rules.seed, restarts.restartable) for trace in traces]
+    logs = logs or [log.read(None, seed, restarts.restartable) for seed in numbers]
+    names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
+    experiment = Experiment(logs, names, numbers, of_seed=not traces, draws=shake)
+    of_runs = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
+    _check_restart_options(of_runs, restarts.restart_cost, logs)
+    plan = output.plan(seconds(rules.limit), of_runs)
+    if watch:
+        plan = replace(plan, watch_folder=_watch_folder(plan.folder, where.cluster))
+    if plot is not None and plan.folder is None:
+        folder = plan.watch_folder or _removed_folder("--plot", where.cluster, "how they went")
+        plan = replace(plan, folder=folder)
+    with status("checking names"):
+        experiment.check(plan.limit_s, of_runs)
+    plans = experiment.plans(plan)
+    output.claim(plan for _, plan in plans)
+    shown = progress_bars() if plan.watch_folder is None else watched(plan.watch_folder)
+    with stoppable(output.kept) as stop, shown as show:
+        advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
+        summaries, failure = experiment.run(
+            plans, workers, lambda done, runs: advance(done / runs), stop
+        )
+    if summaries:
+        _print_and_draw(summaries, [plan for _, plan in plans], failure, plot, json)
+    if failure is not None:
+        raise failure
+    return DONE
+
+
+def _check_draws(seeds: int, shake: int) -> None:
+    """Raise where there would be no run, or seeds beside draws with seeds of their own."""
     if seeds < 1:
         raise UsageError(f"--seeds {seeds}: 1 or more is needed")
     if shake < 1:
@@ -103,77 +146,62 @@ def simulate(
             f"--seeds {seeds} and --shake {shake} cannot be combined: each draw of --shake has "
             "a seed of its own; leave --seeds out"
         )
-    if plot is not None:
-        check_pictures(plot, max(len(dispatcher), 1))
-    workers = Workers(where.cores, where.cluster)
-    names = dispatcher or (("easy",) if traces else SAMPLE_DISPATCHERS)
-    numbers = range(rules.seed, rules.seed + seeds)
-    logs = [log.read(trace, rules.seed, restarts.restartable) for trace in traces]
-    made = logs or [log.read(None, k, restarts.restartable) for k in numbers]
-    experiment = Experiment(made, names, numbers, of_seed=not traces, draws=shake)
-    limit_s, cost_s, events = seconds(rules.limit), restarts.cost_s(), happens.read()
-    may_restart = rules.idempotent or any(log.table.restartable.any() for log, _ in made)
-    steps = happens.steps()
-    if cost_s and not may_restart:
-        raise UsageError(
-            f"--restart-cost {restarts.restart_cost}: no job may be restarted; say which may, as "
-            "--restartable all"
-        )
-    if events is not None and events.checkpoints is not None and (cost_s or rules.idempotent):
-        option = "--idempotent" if rules.idempotent else "--restart-cost"
-        raise UsageError(
-            f"--checkpoints and {option} cannot be combined: a job that is killed for a restart "
-            "runs anew in full; leave one of them out"
-        )
-    if steps["power_cap"] is not None and (cost_s or rules.idempotent):
-        option = "--idempotent" if rules.idempotent else "--restart-cost"
-        raise UsageError(f"--power-cap and {option} cannot be combined: leave one of them out")
-    idle_s = happens.idle_s()
-    if idle_s is not None and (cost_s or rules.idempotent):
-        option = "--idempotent" if rules.idempotent else "--restart-cost"
-        raise UsageError(f"--switch-off and {option} cannot be combined: leave one of them out")
-    of_runs = rules.of_runs() | {"restart_cost_s": cost_s, "events": events} | steps
-    of_runs |= {"switch_off_s": idle_s}
-    looked_at = watch_folder(output.out, where.cluster) if watch else None
-    plan = replace(output.plan(limit_s, of_runs), watch_folder=looked_at)
-    if plot is not None and plan.folder is None:
-        kept_in = looked_at or removed_folder("--plot", where.cluster, "how they went")
-        plan = replace(plan, folder=kept_in)
-    plans = experiment.plans(plan)
-    with status("checking names"):
-        experiment.check(
-            limit_s, rules.predict, rules.idempotent, bool(rules.starvation), events, rules.data,
-            steps["power_cap"], rules.kill_at_limit, idle_s,
-        )  # fmt: skip
-    output.claim(plan for _, plan in plans)
-    shown = progress_bars() if looked_at is None else watched(looked_at)
-    with stoppable(output.kept) as stop, shown as show:
-        advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
-        summaries, failure = experiment.run(
-            plans, workers, lambda done, runs: advance(done / runs), stop
-        )
-    if summaries:
-        beside = {} if failure is None else {"failed": failure.problems}
-        if plot is None:
-            print_runs(summaries, json, beside)
-        else:
-            written, lacking = draw(plot, summaries, first_of_each(plan for _, plan in plans))
-            print_runs(summaries, json, beside | {"pictures": [str(path) for path in written]})
-            if not json:
-                print_pictures(plot, written, lacking)
-    if failure is not None:
-        raise failure
-    return DONE
 
 
-def watch_folder(out: Path | None, cluster: str | None) -> Path:
+def _check_restart_options(
+    of_runs: Mapping[str, Any], cost: str, logs: Sequence[tuple[Workload, System]]
+) -> None:
+    """Raise where restarts are asked for, and no job may be restarted or another option forbids it.
+
+    ``cost`` is that of a restart, as it was written on the command line.
+    """
+    idempotent, costs = of_runs["idempotent"], of_runs["restart_cost_s"] > 0
+    if costs and not (idempotent or any(log.table.restartable.any() for log, _ in logs)):
+        raise UsageError(
+            f"--restart-cost {cost}: no job may be restarted; say which may, as --restartable all"
+        )
+    if not (costs or idempotent):
+        return
+    option = "--idempotent" if idempotent else "--restart-cost"
+    events = of_runs["events"]
+    anew = "a job that is killed for a restart runs anew in full; "
+    for excluded, given, why in (
+        ("--checkpoints", events is not None and events.checkpoints is not None, anew),
+        ("--power-cap", of_runs["power_cap"] is not None, ""),
+        ("--switch-off", of_runs["switch_off_s"] is not None, ""),
+    ):
+        if given:
+            raise UsageError(
+                f"{excluded} and {option} cannot be combined: {why}leave one of them out"
+            )
+
+
+def _print_and_draw(
+    summaries: Sequence[RunSummary],
+    plans: Sequence[RunPlan],
+    failure: CampaignError | None,
+    plot: Path | None,
+    json: bool,
+) -> None:
+    """Print the runs that are done, and draw them where pictures were asked for."""
+    beside: dict[str, Any] = {} if failure is None else {"failed": failure.problems}
+    if plot is None:
+        print_runs(summaries, json, beside)
+        return
+    written, lacking = draw(plot, summaries, first_of_each(plans))
+    print_runs(summaries, json, beside | {"pictures": [str(path) for path in written]})
+    if not json:
+        print_pictures(plot, written, lacking)
+
+
+def _watch_folder(out: Path | None, cluster: str | None) -> Path:
     """Where the runs say what they are at: with the results, or in a folder that is removed."""
     if out is not None:
-        return out.absolute()
-    return removed_folder("--watch", cluster, "what they are at")
+        return out
+    return _removed_folder("--watch", cluster, "what they are at")
 
 
-def removed_folder(option: str, cluster: str | None, what: str) -> Path:
+def _removed_folder(option: str, cluster: str | None, what: str) -> Path:
     """A folder that is removed when the command ends."""
     if cluster is not None:
         raise UsageError(f"{option} with --cluster needs --out FOLDER, where the runs say {what}")

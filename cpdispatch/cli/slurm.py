@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,7 +266,6 @@ def drive(
     json
         Print one JSON object a cycle.
     """
-    from cpdispatch import dispatch
     from cpdispatch.adapters.slurm import guard
     from cpdispatch.adapters.slurm.drive import Driver
     from cpdispatch.adapters.slurm.metrics import Metrics
@@ -276,12 +275,7 @@ def drive(
     if stop:
         if dry_run:
             raise UsageError("--stop changes jobs, and --dry-run changes none: leave one out")
-        ended = guard.ask_to_stop(folder)
-        with guard.locked(folder):
-            unasked = dispatch.make("easy", warm=dispatch.not_at_all)
-            driver = Driver(options.client(), unasked, folder, options.rules())
-            _told(driver.hand_back(), json, ended, by_driver=False)
-        return DONE
+        return _stop_driver(options, folder, json)
     dispatcher, durations = options.made(), options.durations(folder)
     rules = options.rules(whole_seconds(patience), dry=dry_run, dispatcher=dispatcher)
     if rules.tests and not dry_run and shutil.which("scontrol") is None:
@@ -398,17 +392,21 @@ def record(
         return DONE
     notes = run.about["notes"].items()
     console = print_import(found, {what: n for what, n in notes if not what.startswith(LEFT_OUT)})
-    workload, machine = out / files["workload"], out / files["system"]
-    simulated = out.with_name(f"{out.name}-simulated")
-    for line in (
-        f"decided by: {run.about['dispatcher']}",
-        f"next: cpdispatch verify --run {out}",
-        f"      cpdispatch simulate {workload} --system {machine} -d easy -d best "
-        f"--out {simulated}",
-        f"      cpdispatch report {out} {simulated}",
-    ):
+    for line in _next_commands(out, files, run.about["dispatcher"]):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     return DONE
+
+
+def _next_commands(out: Path, files: Mapping[str, str], decided_by: str) -> Iterator[str]:
+    """Who decided in a recorded run, and what can be done with it, line by line."""
+    simulated = out.with_name(f"{out.name}-simulated")
+    yield f"decided by: {decided_by}"
+    yield f"next: cpdispatch verify --run {out}"
+    yield (
+        f"      cpdispatch simulate {out / files['workload']} --system {out / files['system']} "
+        f"-d easy -d best --out {simulated}"
+    )
+    yield f"      cpdispatch report {out} {simulated}"
 
 
 @app.command
@@ -532,6 +530,20 @@ def _repeat(
         while not stop() and time.monotonic() - begin < every_s and done != cycles:
             time.sleep(_STEP_S)
     return FINDINGS if failed else DONE
+
+
+def _stop_driver(options: SlurmOptions, folder: Path, json: bool) -> int:
+    """Ask the driver of a folder to end, and hand back the jobs that a killed one has left held."""
+    from cpdispatch import dispatch
+    from cpdispatch.adapters.slurm import guard
+    from cpdispatch.adapters.slurm.drive import Driver
+
+    ended = guard.ask_to_stop(folder)
+    with guard.locked(folder):
+        unasked = dispatch.make("easy", warm=dispatch.not_at_all)
+        driver = Driver(options.client(), unasked, folder, options.rules())
+        _told(driver.hand_back(), json, ended, by_driver=False)
+    return DONE
 
 
 def _hand_back(driver: Driver, json: bool) -> None:

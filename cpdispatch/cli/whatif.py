@@ -119,27 +119,32 @@ def whatif(
     rows = whatif.rows_of(found, summaries)
     if rows and csv is not None:
         write_bytes(csv, whatif.as_csv(rows))
+    resource = found[0].system.resources[0]
     if rows and page is not None:
         from cpdispatch.report.whatif import whatif_page
 
-        html = whatif_page(log.name, found[0].system.resources[0], rows)
-        write_bytes(page, html.encode())
+        write_bytes(page, whatif_page(log.name, resource, rows).encode())
     if rows and json:
         print_json({"workload": log.name, "rows": rows})
     elif rows:
-        console = console_of_stdout()
-        console.print(_table(log.name, found[0].system.resources[0], rows))
-        console.print("slowdown: mean bounded slowdown", style="dim")
-        for name, count in _left(rows).items():
-            console.print(
-                f"{name}: {count:,.0f} jobs never started; the figures are of the others.",
-                style="yellow", soft_wrap=True,
-            )  # fmt: skip
-        for written in (path for path in (csv, page) if path is not None):
-            print(f"wrote {written}")
+        _print(log.name, resource, rows, [path for path in (csv, page) if path is not None])
     for failure in failed:
         raise failure
     return DONE
+
+
+def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Path]) -> None:
+    """Print the rows for people, and which files were written."""
+    console = console_of_stdout()
+    console.print(_table(log, resource, rows))
+    console.print("slowdown: mean bounded slowdown", style="dim")
+    for name, count in _never_started(rows).items():
+        console.print(
+            f"{name}: {count:,.0f} jobs never started; the figures are of the others.",
+            style="yellow", soft_wrap=True,
+        )  # fmt: skip
+    for path in written:
+        print(f"wrote {path}")
 
 
 def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
@@ -169,8 +174,8 @@ def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _left(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Of each system where that is so: the most jobs that never started."""
+def _never_started(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The most jobs that never started under one dispatcher, by system; without systems of none."""
     most: dict[str, float] = {}
     for row in rows:
         if row["jobs_never_started"]:

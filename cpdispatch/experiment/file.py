@@ -117,16 +117,16 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
         for number, name in enumerate(given, start=1):
             with _named(file, f"{key}, the {number}."):
                 of_name = [name] if key == "dispatchers" else form.dispatchers[:1]
-                predictor = name if key == "predictors" and name else None
-                Experiment(groups[0].logs[:1], of_name, [form.seed]).check(limit_s, predictor)
+                rules = {"predictor": name if key == "predictors" and name else None}
+                Experiment(groups[0].logs[:1], of_name, [form.seed]).check(limit_s, rules)
     place = 0
     for predictor, of in product(form.predictors or [""], groups):
         seeds = range(form.seed, form.seed + form.draws) if of.of_seed else [form.seed]
         experiment = Experiment(
             of.logs, form.dispatchers, seeds, of.of_seed, 1 if of.of_seed else form.draws
         )
-        experiment.check(limit_s, predictor or None, form.rules.idempotent)
         rules = msgspec.to_builtins(form.rules) | {"predictor": predictor or None}
+        experiment.check(limit_s, rules)
         plans = experiment.plans(RunPlan("", form.seed, limit_s, rules, folder))
         named = [
             (log, replace(

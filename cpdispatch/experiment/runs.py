@@ -25,8 +25,6 @@ from cpdispatch.experiment.memory import PeakMemory
 if TYPE_CHECKING:
     from cpdispatch.analyze.compare import Restarts, Weeks
     from cpdispatch.analyze.draws import Waits
-    from cpdispatch.energy import Steps
-    from cpdispatch.events import Events
     from cpdispatch.instance import Instance
     from cpdispatch.jobs import Workload
     from cpdispatch.simulator import Run
@@ -171,23 +169,22 @@ class Experiment:
 
         object.__setattr__(self, "dispatchers", tuple(current(name) for name in self.dispatchers))
 
-    def check(
-        self,
-        limit_s: float,
-        predictor: str | None,
-        idempotent: bool = False,
-        starvation: bool = False,
-        events: Events | None = None,
-        data: Sequence[str] = (),
-        power_cap: Steps | None = None,
-        kill_at_limit: bool = False,
-        switch_off_s: int | None = None,
-    ) -> None:
-        """Raise now what would be wrong with every run: a name, or two logs of one name."""
+    def check(self, limit_s: float, rules: Mapping[str, Any]) -> None:
+        """Raise now what would be wrong with every run: a name, or two logs of one name.
+
+        Parameters
+        ----------
+        limit_s : float
+            Of each decision.
+        rules : mapping
+            Further arguments of `cpdispatch.simulator.simulate`.
+        """
         from cpdispatch import dispatch, predict
         from cpdispatch.data import made as additional
         from cpdispatch.simulator.checks import check_power_cap, check_switching, check_tests
 
+        events, power_cap = rules.get("events"), rules.get("power_cap")
+        switch_off_s = rules.get("switch_off_s")
         for name in self.dispatchers:
             if self.dispatchers.count(name) > 1:
                 raise UsageError(f"the same dispatcher is named twice: {name}; leave one of them")
@@ -201,20 +198,22 @@ class Experiment:
         for dispatcher in self.dispatchers:
             made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=dispatch.not_at_all)
             kept[dispatcher] = dispatch.keeps_starvation_bound(made)
-            known = predict.make(predictor or dispatch.predictor_of(made), self.logs[0][0])
-            if idempotent:
+            known = predict.make(
+                rules.get("predictor") or dispatch.predictor_of(made), self.logs[0][0]
+            )
+            if rules.get("idempotent"):
                 predict.bounding(known)
             check_tests(made, events, power_cap, switch_off_s)
             if getattr(made, "test_s", 0):
                 self._check_restartable(dispatcher)
-        if starvation:
+        if rules.get("starvation"):
             _check_starvation(kept)
-        additional(data)
+        additional(rules.get("data", ()))
         for workload, system in self.logs:
             if events is not None:
                 events.check(system)
             if power_cap is not None:
-                check_power_cap(power_cap, workload, system, kill_at_limit)
+                check_power_cap(power_cap, workload, system, rules.get("kill_at_limit", False))
             if switch_off_s is not None:
                 check_switching(system, switch_off_s)
 

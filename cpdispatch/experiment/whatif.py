@@ -178,8 +178,7 @@ def run(
 
 def check(found: Sequence[Alternative], dispatchers: Sequence[str], plan: RunPlan) -> None:
     """Raise now what would be wrong with every run."""
-    experiment = _experiment(found[0], dispatchers, plan, 1)
-    experiment.check(plan.limit_s, (plan.rules or {}).get("predictor"))
+    _experiment(found[0], dispatchers, plan, 1).check(plan.limit_s, plan.rules or {})
 
 
 def _experiment(

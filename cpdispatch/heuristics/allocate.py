@@ -18,7 +18,7 @@ NO_HOLDS = (
     sealed(np.empty(0, dtype=np.int64)),
     sealed(np.empty((0, 0), dtype=np.int64)),
 )
-"""What `holds` says where nothing is reserved."""
+"""The answer of `holds` if no nodes are reserved."""
 
 
 def power_unit(instance: Instance) -> IntArray:
@@ -29,7 +29,7 @@ def power_unit(instance: Instance) -> IntArray:
 
 
 def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
-    """Start, node and capacity of what is reserved, one row a node of each reservation."""
+    """Start, node and capacity of the reservations of nodes; one row for each node of each."""
     if not instance.reservations:
         return NO_HOLDS
     rows = [(r.start_s, node, r.capacity) for r in instance.reservations for node in r.nodes]
@@ -41,7 +41,7 @@ def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
-    """When, on which node and by how much what is free changes after now, by time.
+    """The changes of free capacity after now, in the order of time: when, on which node, how much.
 
     Reservations begin and end, and running jobs end as planned. Only nodes with reservations to
     come are looked at, since on others nothing gets less.
@@ -72,7 +72,7 @@ def changes(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -> Placements:
-    """Start the jobs at these queue positions in turn, going on past those that do not fit.
+    """Start the jobs at these queue positions one after the other; skip those that do not fit.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def start_in_order(instance: Instance, order: IntArray, best_fit: bool = True) -
 def fits_now(instance: Instance) -> NDArray[np.bool_]:
     """For each queued job, whether it alone could start now; shape (jobs,).
 
-    It fits what is free, reservations and the power cap left alone, and depends on nobody.
+    It fits the free capacity, respects reservations and the power cap, and waits for no other job.
     """
     answer: NDArray[np.bool_] = kernels.each_fits(
         instance.now,

@@ -1,4 +1,4 @@
-"""Backfilling: one dispatcher, told apart by two orders, a threshold and a reservation depth."""
+"""Backfilling: one dispatcher with two orders, a threshold and a reservation depth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL = int(np.iinfo(np.int64).max)
 
 
 class _Promise(NamedTuple):
-    """A start that a job was promised, for how long, and its units by node."""
+    """A promised reservation of a job: its start, its duration, and its units by node."""
 
     start_s: int
     lasts_s: int
@@ -59,8 +59,9 @@ class Backfill:
     threshold_s : int
         Jobs that have waited longer come first in the primary order, by submission.
     depth : int
-        Reservations: 0 none (strict order), 1 EASY, n hybrid, `ALL` conservative. Up to 1 they are
-        made anew at each call; beyond, they are promises that are kept between calls.
+        Number of reservations: 0 for a strict order, 1 for EASY, `ALL` for conservative
+        backfilling. With a depth of 1 the reservation is made anew in each decision. With more,
+        reservations are promises that later decisions keep.
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     limits : str
@@ -84,10 +85,10 @@ class Backfill:
         How long a test run lasts; 0 for none. Tests need a depth of 1 or more. See
         `cpdispatch.heuristics.test_runs`.
     tests : str
-        When tests come: after all backfilling (``left``), before it (``backfill``), before it
-        and instead of starts in turn (``turn``), or so and in places of their own in the primary
-        order (``first``), see `cpdispatch.heuristics.test_runs.first`. With a depth above 1, and
-        where capacity is planned over time, they come after all starts.
+        When tests start: after backfilling (``left``), before it (``backfill``), or already while
+        jobs start in the primary order (``turn``). With ``first`` it is as with ``turn``, and tests
+        have places of their own in the primary order, see `cpdispatch.heuristics.test_runs.first`.
+        With a depth above 1, and where capacity is planned over time, tests start after all jobs.
     name : str
 
     References
@@ -128,17 +129,17 @@ class Backfill:
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing is promised yet."""
+        """Whether no reservation is promised yet."""
         return not self._promises
 
     @property
     def one_order(self) -> bool:
-        """Whether jobs are backfilled in the very order of the queue."""
+        """Whether jobs are backfilled in the order of the queue."""
         alike = self.late_first or self.threshold_s == NO_THRESHOLD
         return alike and not self.bounded and self.secondary == self.primary
 
     def spare(self, total: IntArray) -> IntArray:
-        """What a long job leaves free of these capacities, shape (resources,)."""
+        """How much of these capacities a long job leaves free, shape (resources,)."""
         return (self.keep * total).astype(np.int64)
 
     @eligible_only
@@ -202,7 +203,7 @@ class Backfill:
         return late
 
     def _leaves(self, instance: Instance, late: BoolArray) -> IntArray:
-        """What each job leaves free when it starts, shape (jobs, resources)."""
+        """How much capacity each job leaves free when it starts, shape (jobs, resources)."""
         queue = instance.queue
         leaves = np.zeros((len(queue), instance.free.shape[1]), dtype=np.int64)
         if self.keep > 0:
@@ -336,7 +337,7 @@ class Backfill:
         )
 
     def _recall(self, ids: list[int]) -> plan.Promises:
-        """What these jobs were promised; nothing to the id -1."""
+        """The promised reservations of these jobs; none for the id -1."""
         none = _Promise(NO_START, 0, {})
         kept = [self._promises.get(job, none) for job in ids]
         return plan.Promises(
@@ -349,7 +350,7 @@ class Backfill:
     def _with_tests(
         self, instance: Instance, profile: NodeProfile, found: _Pass, tests: IntArray
     ) -> _Pass:
-        """What a pass comes to with tests beside its plan; what it promises stays promised."""
+        """The result of a pass with tests beside its plan; all promises stay."""
         ids, cost_s = instance.queue.id, instance.restart_cost_s
         if cost_s:
             keep = [self._is_longer(instance, profile, found, k) for k in tests.tolist()]
@@ -374,7 +375,7 @@ class Backfill:
     def _is_longer(
         self, instance: Instance, profile: NodeProfile, found: _Pass, position: int
     ) -> bool:
-        """Make the promise to a job longer by what a restart costs; whether that is possible."""
+        """Lengthen the reservation of a job by the cost of a restart; whether that is possible."""
         promise = found.promises.get(int(instance.queue.id[position]))
         if promise is None:
             return True

@@ -21,7 +21,7 @@ def eligible_only(
 ) -> Callable[[Rule, Instance], Decision]:
     """Make a rule's ``dispatch`` see only the jobs that may start now; the others wait.
 
-    As in Slurm, a job whose dependencies are not met holds back nobody and is reserved nothing.
+    As in Slurm, a job whose dependencies are not met delays no other job and has no reservation.
     """
 
     @wraps(dispatch)
@@ -38,7 +38,7 @@ def eligible_only(
 
 
 def _of_whole_queue(decision: Decision, positions: IntArray, jobs: int) -> Decision:
-    """The decision on the jobs at these positions as one on all jobs of a queue."""
+    """The decision for all jobs of a queue, from the decision for the jobs at these positions."""
     start_s = np.full(jobs, NO_START, dtype=np.int64)
     reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
     start_s[positions], reason[positions] = decision.start_s, decision.reason

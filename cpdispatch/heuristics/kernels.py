@@ -1,8 +1,8 @@
 """Compiled kernels: fitting and placing units on nodes, and the backfilling passes over them.
 
-Everything here works on plain arrays. A job's request is the vector ``ask`` (one integer a resource
-type, 0 plays no part); ``free`` is what the nodes have left, shape (nodes, resources). A block of
-jobs is laid out as in `cpdispatch.jobs.Column`; its planned durations come beside it, see
+Everything here works on plain arrays. A job's request is the vector ``ask``: one integer for each
+resource type, 0 if a unit needs none. ``free`` is the free capacity, shape (nodes, resources). A
+block of jobs is laid out as in `cpdispatch.jobs.Column`; its planned durations come beside it, see
 `cpdispatch.jobs.JobTable.planned_s`.
 """
 
@@ -24,7 +24,7 @@ _RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.
 
 
 class Placed(NamedTuple):
-    """Growing lists of placements: so many ``jobs``, with ``offset[jobs]`` entries in all."""
+    """Growing lists of placements: of ``jobs`` jobs, with ``offset[jobs]`` entries in all."""
 
     jobs: int
     position: IntArray
@@ -36,7 +36,7 @@ class Placed(NamedTuple):
 class Homes(NamedTuple):
     """The nodes of the queued jobs that have just been stopped, see `cpdispatch.instance.Stopped`.
 
-    They are preferred to all others: there the job goes on.
+    They are preferred to all other nodes, because there the job goes on.
     """
 
     of: IntArray
@@ -48,7 +48,7 @@ class Homes(NamedTuple):
 
 
 LEFT, BEFORE, TURN = range(3)
-"""When tests come: after all backfilling, before it, or instead of starts in turn, too."""
+"""When tests start: after backfilling, before it, or already while jobs start in order."""
 
 
 # ------------------------------------------------------------------------- fitting and placing
@@ -94,7 +94,7 @@ def pool_has(pool: IntArray, ask: IntArray, units: int) -> bool:
 
 @kernel
 def pool_keeps(pool: IntArray, ask: IntArray, units: int, spare: IntArray) -> bool:
-    """Whether the pooled capacity is enough, and so much would be left of what a job asks for."""
+    """Whether the pooled capacity is enough, and leaves ``spare`` of what the job asks for."""
     for r in range(ask.shape[0]):
         if ask[r] > 0 and units * ask[r] + spare[r] > pool[r]:
             return False
@@ -124,8 +124,8 @@ def place(
     """Choose nodes for a job that `fits`; return how many entries were written.
 
     First fit takes nodes by index. Best fit takes the fullest feasible node first, ties by index,
-    and as many units there as fit; the other nodes' fullness is unchanged by that, so the
-    order among them stands.
+    and as many units there as fit; the fullness of the other nodes does not change by that, and
+    neither does their order.
     """
     nodes = free.shape[0]
     left, count = units, 0
@@ -171,7 +171,7 @@ def watts_of(ask: IntArray, units: int, power_unit: IntArray) -> int:
 
 @allocating
 def nothing_placed(jobs: int) -> Placed:
-    """Empty lists with room for so many jobs."""
+    """Empty lists with room for this number of jobs."""
     empty = np.empty(max(jobs, 1), dtype=np.int64)
     return Placed(
         0, empty, np.zeros(jobs + 1, dtype=np.int64), np.empty_like(empty), np.empty_like(empty)
@@ -247,7 +247,7 @@ def usable_for(
 ) -> IntArray:
     """What is free at every instant from now until a job that starts now has ended.
 
-    That is so if what starts now beside it lasts as long. The changes are those of
+    Other jobs that start now are taken to last as long. The changes are those of
     `cpdispatch.heuristics.allocate.changes`.
     """
     if change_s.shape[0] == 0:
@@ -303,7 +303,7 @@ def greedy(
     power_unit: IntArray,
     watts_free: int,
 ) -> Placed:
-    """Start each job of ``order`` that fits now, going on past those that do not."""
+    """Start each job of ``order`` that fits now; skip the others."""
     F = free.copy()
     pool = _pool(F)
     placed = nothing_placed(order.shape[0])
@@ -416,7 +416,7 @@ def _reserve(
 
 @kernel
 def is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> bool:
-    """Whether a job that has just been stopped can go on where it is."""
+    """Whether a job has just been stopped and its nodes still have room for it."""
     if homes.of.shape[0] == 0 or homes.of[job] < 0:
         return False
     for e in range(homes.offset[homes.of[job]], homes.offset[homes.of[job] + 1]):
@@ -428,7 +428,7 @@ def is_home_free(usable: IntArray, ask: IntArray, homes: Homes, job: int) -> boo
 
 @allocating
 def place_at_home(placed: Placed, job: int, homes: Homes) -> Placed:
-    """Place a job that has just been stopped where it is."""
+    """Place a job that has just been stopped on its own nodes."""
     first, low = homes.offset[homes.of[job]], placed.offset[placed.jobs]
     entries = homes.offset[homes.of[job] + 1] - first
     node, units_at = placed.node, placed.units
@@ -456,7 +456,7 @@ def _start(
     due: IntArray,
     homes: Homes,
 ) -> Placed:
-    """Start a job that fits ``usable``: where it is if it can go on there, else anywhere."""
+    """Start a job that fits ``usable``: on its own nodes if it was stopped there, else anywhere."""
     if not is_home_free(usable, ask, homes, job):
         return start_job(placed, job, usable, F, pool, capacity, ask, units, best_fit)
     placed = place_at_home(placed, job, homes)
@@ -486,10 +486,10 @@ def _in_turn(
     due: IntArray,
     homes: Homes,
 ) -> tuple[int, Placed, int]:
-    """Start jobs in the primary order, from its ``first`` on, until one does not fit now.
+    """Start jobs in the primary order, from place ``first`` on, until one does not fit now.
 
-    Returns where that one stands in the order (the number of jobs if there is none), the
-    placements, and the watts that are left. Jobs that fit no empty system are passed over.
+    Returns the place of that job in the order (the number of jobs if all fit), the placements, and
+    the free watts. Jobs that do not even fit the empty system are skipped.
     """
     for k in range(first, primary.shape[0]):
         j = primary[k]

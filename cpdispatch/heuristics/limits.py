@@ -1,4 +1,4 @@
-"""Planned durations: how long jobs are taken to last where something is planned beside them.
+"""Planned durations: how long plans and reservations take jobs to last.
 
 A prediction is never changed. Orders of the queue and objectives go by the expected durations;
 reservations and plans go by `JobTable.planned_s` and `Running.planned_end_s`, which are set here.
@@ -21,7 +21,7 @@ LIMITS: Mapping[str, Column] = {
     "upper": Column.UPPER,
     "requested": Column.REQUESTED,
 }
-"""What the planned durations of queued jobs are, by name: a column of theirs."""
+"""By name, the column of the queued jobs that holds their planned durations."""
 
 
 def find(limits: str) -> Column:
@@ -40,10 +40,10 @@ def find(limits: str) -> Column:
 def planned(instance: Instance, limits: str) -> Instance:
     """The instance with the planned durations that these limits say.
 
-    With ``expected`` it is the instance itself: plans rest on predictions alone. Else running jobs
-    are planned to end at their requested times, so that plans do not rest on predictions of what
-    holds the nodes now: a job that outlives its own delays nobody twice. Queued ones are planned to
-    last for their upper durations (``upper``), or for their requested times (``requested``).
+    With ``expected`` it is the instance itself: plans use the expected durations of all jobs.
+    Otherwise running jobs are planned to end at their requested times, so that a running job that
+    outlives its prediction delays no plan. Queued jobs are planned to last for their upper
+    durations (``upper``) or for their requested times (``requested``).
 
     No job is planned to end before its expected end: what is feasible here is feasible in the
     instance itself.
@@ -67,9 +67,9 @@ def cautious_s(block: IntArray) -> IntArray:
     """The cautious durations of the jobs of a block, shape (jobs,).
 
     A cautious duration is half way, in orders of magnitude, from the upper duration to the
-    requested time, but never less than the expected duration. Backfilling by the upper durations
-    serves where predictions are good, by the requested times where they are not; this is next to
-    the better one in both cases, see docs/quality.md.
+    requested time, but never less than the expected duration. Where predictions are good,
+    backfilling by the upper durations is better; where they are not, backfilling by the requested
+    times is. Cautious durations come close to the better one in both cases, see docs/quality.md.
     """
     half_way_s = wary_s(block[Column.UPPER], block[Column.REQUESTED])
     found: IntArray = np.maximum(block[Column.EXPECTED], half_way_s)

@@ -27,9 +27,9 @@ from cpdispatch.instance import NO_LATEST_S
 
 NEVER = int(np.iinfo(np.int64).max)
 BEHIND = 8
-"""Positions for which an order that has become dearer may recover."""
+"""Number of positions with the same jobs in which a new order may still become the cheaper one."""
 LATE = 1 << 61
-"""What an order costs in which a job starts after its last start: more than any other."""
+"""The cost of an order in which a job starts after its last start: more than any other cost."""
 TRAIL_BYTES = 1 << 24
 """What a search through orders may use to keep states: it keeps as many as that holds.
 
@@ -46,7 +46,7 @@ class Trail(NamedTuple):
     cost: IntArray
     entries: IntArray
     so_far: IntArray
-    """What the jobs at the first k positions cost, shape (jobs + 1,)."""
+    """The cost of the jobs at the first k positions, shape (jobs + 1,)."""
 
 
 # ------------------------------------------------------------------------------------ kernels
@@ -71,11 +71,12 @@ def resume(
 ) -> tuple[int, int]:
     """Place the jobs of an order from the last kept state before position ``begin`` on.
 
-    Returns the cost of the whole order, `LATE` or more where a job starts after its ``latest``
-    start, and the work. The order is given up, and ``limit`` is
-    returned, as soon as it must cost that, or costs no less than the kept one up to a position
-    well behind ``same_from``, from which on both have the same jobs: what it lost until then it
-    hardly gets back. With ``keep`` it is not given up but takes the kept one's place.
+    Returns the cost of the whole order and the work. The cost is `LATE` or more where a job starts
+    after its ``latest`` start. From position ``same_from`` on, the order has the same jobs as the
+    kept order. An order is given up, and its cost is stated as ``limit``, as soon as it costs at
+    least ``limit``, or costs no less than the kept order at a position that is `BEHIND` or more
+    positions after ``same_from``: it hardly becomes the better one then. With ``keep`` the order is
+    never given up, and replaces the kept order.
     """
     jobs_left = order.shape[0]
     k = begin // stride
@@ -118,7 +119,7 @@ def _random(state: UintArray, below: int) -> int:
 
 @kernel
 def _keeps_precedence(jobs: Jobs, order: IntArray, low: int, high: int) -> bool:
-    """Whether no job at positions low to high comes before a predecessor that is there too."""
+    """Whether no job at the positions low to high stands before a predecessor of its own."""
     if jobs.after.shape[0] == 0:
         return True
     for p in range(low, high + 1):
@@ -132,7 +133,7 @@ def _keeps_precedence(jobs: Jobs, order: IntArray, low: int, high: int) -> bool:
 
 @kernel
 def _move(order: IntArray, source: int, target: int, swap: bool) -> None:
-    """Exchange two positions, or take what is at one out and put it in at the other."""
+    """Exchange the jobs at two positions, or move the job at one position to the other."""
     j = order[source]
     if swap:
         order[source] = order[target]
@@ -249,7 +250,7 @@ def improve(
 
 
 class OrderSearch:
-    """Looks for orders whose list schedules cost less, as long as it is told to.
+    """Local search over orders, for list schedules that cost less.
 
     Parameters
     ----------

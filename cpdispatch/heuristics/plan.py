@@ -34,7 +34,7 @@ _FOREVER = int(np.iinfo(np.int64).max)
 
 
 class Promises(NamedTuple):
-    """Planned starts that were promised, `NO_START` for the other jobs, and where."""
+    """The promised starts, `NO_START` for jobs without a promise, and the promised nodes."""
 
     start: IntArray
     offset: IntArray
@@ -58,7 +58,7 @@ def _put(
 ) -> Placed:
     """Place a job that fits ``M`` from ``begin`` on, and hold its capacity.
 
-    One that has just been stopped and would start now goes on where it is, if it can.
+    A job that has just been stopped and would start now goes on where it is, if it can.
     """
     ask = block[_REQUEST:, job]
     if begin == profile.time[0] and is_home_free(M, ask, homes, job):
@@ -81,7 +81,7 @@ def _recalled(
     promises: Promises,
     start: IntArray,
 ) -> None:
-    """Put promises in place, the earliest first; one that has become impossible is forgotten."""
+    """Hold the promised capacity, the earliest promise first; drop promises that are impossible."""
     by_start = np.argsort(promises.start, kind="mergesort")
     for k in range(by_start.shape[0]):
         j = by_start[k]
@@ -110,9 +110,9 @@ def _compressed(
     placed: Placed,
     homes: Homes,
 ) -> Placed:
-    """Move promised jobs earlier where capacity was freed, one by one, all others in place.
+    """Move promised jobs earlier where capacity was freed, one by one; the others stay in place.
 
-    One that has just been stopped, and may start now as promised, is placed anew.
+    A job that has just been stopped and may start now as promised is placed anew.
     """
     M = np.empty(capacity.shape, dtype=np.int64)
     for k in range(primary.shape[0]):
@@ -208,7 +208,7 @@ def plan(
 
 @kernel
 def _give_reasons(now: int, primary: IntArray, start: IntArray, reason: ByteArray) -> None:
-    """Started in its turn or ahead of a job that waits, reserved, or waiting."""
+    """The reason of a job: started, backfilled, reserved, or waiting."""
     ahead = False
     for k in range(primary.shape[0]):
         j = primary[k]

@@ -27,7 +27,7 @@ _REQUEST, _PRIORITY_ROW, _TIER = int(Column.REQUEST), int(Column.PRIORITY), int(
 _OWN, _SMALL, _RISK, _PRIORITY = 20, 21, 22, 23
 _LARGEST_FIRST = (1, 3, 5, 7, 8, 11)
 _NEGATIVE = (*_LARGEST_FIRST, 12, 13)
-"""Policies whose keys are 0 or less; those of the other ones that have names are 0 or more."""
+"""Policies whose keys are 0 or less; the keys of all other named policies are 0 or more."""
 _LEAST, _MOST, _BEYOND = 2.0**-300, 2.0**260, 2.0**750
 """Keys are 0 or between the first two; the least times the last is more than the most."""
 NO_THRESHOLD = int(np.iinfo(np.int64).max)
@@ -105,7 +105,7 @@ _CHANGES = frozenset({Policy.LEXP, Policy.SEXP, Policy.WFP3, Policy.UNICEF, Poli
 
 @dataclass(frozen=True)
 class Order:
-    """A policy with what it needs to give keys.
+    """A policy with its parameters.
 
     Attributes
     ----------

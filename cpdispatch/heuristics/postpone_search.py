@@ -144,7 +144,7 @@ def next_growth(lines: Timelines, window: Window, jobs: Jobs, j: int, mark: int)
 
 @kernel
 def _waits(jobs: Jobs, tree: Tree, before: IntArray, j: int) -> bool:
-    """Whether a job that comes before this one has no start yet."""
+    """Whether a predecessor of this job has no start yet."""
     if before[j] != NONE and tree.start[before[j]] == NONE:
         return True
     for k in range(jobs.after_offset[j], jobs.after_offset[j + 1]):
@@ -455,7 +455,7 @@ def _trail(base: Timelines, jobs: int, classes: int) -> Trail:
 
 
 class PostponeSearch:
-    """Looks through the plans of few jobs, as long as it is told to.
+    """Search through all plans of few jobs.
 
     Parameters
     ----------

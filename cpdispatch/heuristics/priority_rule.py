@@ -82,7 +82,7 @@ def reasons(instance: Instance, order: IntArray, start: IntArray) -> np.typing.N
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Refuses every job: what is left of a simulation's time is the simulator's own."""
+    """Refuses every job, so that the time of a simulation is that of the simulator alone."""
 
     name: str = "reject"
 

@@ -104,7 +104,7 @@ def jobs_of(
     free_until_s, per_s : int64 array, shape (jobs,)
         The weighted sum to minimise: ``per_s * max(0, start - free_until_s)``.
     after : sequence of (job, predecessor, seconds)
-        The job starts so many seconds after the predecessor's end, or later.
+        Least number of seconds between the end of the predecessor and the start of the job.
     """
     pairs = np.array(sorted(after), dtype=np.int64).reshape(-1, 3)
     free = early_s == early_s.min(initial=np.iinfo(np.int64).max)

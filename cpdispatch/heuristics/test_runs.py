@@ -1,8 +1,8 @@
 """Test runs: which jobs are tried for a short time where nothing else fits, and in which order.
 
-A job that may be restarted runs for at most a test's length where capacity is free that no job may
-take in full without delaying the reserved one. Most of those that a user expected to last for
-hours and that fail at once have ended by then.
+A test run uses capacity that is free now, but that no job may take for its whole duration without
+delaying the reserved job. A job that may be restarted starts there, and runs for at most the length
+of a test. Many jobs that request hours fail at once; they end within the test.
 
 References
 ----------
@@ -32,23 +32,23 @@ from cpdispatch.instance import Instance, Running, Stopped
 from cpdispatch.jobs import Column, JobTable
 
 WAYS: Mapping[str, int] = {"left": LEFT, "backfill": BEFORE, "turn": TURN, "first": TURN}
-"""When tests come, by name: after all backfilling, before it, or instead of starts in turn, too.
+"""When tests start, by name: after backfilling, before it, or already among the first starts.
 
-With ``first`` they have places of their own in the order of the queue, see `first`.
+With ``first``, tests also have places of their own in the order of the queue, see `first`.
 """
 
 LENGTHS_MIN = 2
-"""A job is tested if its requested time is above so many lengths of a test."""
+"""A job is tested if its requested time is longer than this many test runs."""
 
 UNKNOWN_PROBABILITY = 0.05
-"""The probability that a job ends in its test, where nobody predicts anything."""
+"""The probability that a job without a prediction ends in its test."""
 
 _NONE: IntArray = sealed(np.empty(0, dtype=np.int64))
 NO_HOMES = Homes(_NONE, _NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
 
 
 def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> FloatArray:
-    """The probability that each job ends in a test of so many seconds, shape (jobs,).
+    """The probability that each job ends in a test of ``test_s`` seconds, shape (jobs,).
 
     The runtime of a predicted job is taken to be log-logistic with the shape 1 and the expected
     duration as its median. A job that is expected to last as requested has not been predicted.
@@ -60,11 +60,11 @@ def probability(expected_s: IntArray, requested_s: IntArray, test_s: int) -> Flo
 def candidates(instance: Instance, test_s: int, late: BoolArray, way: int) -> IntArray:
     """The queue positions of the jobs that may be tested, in the order of tests; shape (tests,).
 
-    They may start now and be restarted, have not been stopped, and ask for more than `LENGTHS_MIN`
-    lengths of a test, which is 0 where there are no tests. Except where jobs in turn are tested,
-    they are not among the ``late`` ones, shape (queued,). The key of a test is its length over the
-    square root of the probability that the job ends in it; of equal keys, what was submitted first
-    comes first. Jobs of higher tiers come before all others.
+    Such a job may start now, may be restarted, has not been stopped, and requests more than
+    `LENGTHS_MIN` times ``test_s``. There are none if ``test_s`` is 0. Jobs that are ``late``, shape
+    (queued,), are tested only if ``way`` is `TURN`. The key of a test is its length over the
+    square root of the probability that the job ends in it. Of jobs with equal keys, the one that
+    was submitted first comes first. Jobs of higher tiers come before all others.
     """
     if not test_s:
         return _NONE
@@ -109,7 +109,7 @@ def first(
 
 
 def shortened(planned_s: IntArray, tests: IntArray, test_s: int) -> IntArray:
-    """The planned durations, shape (jobs,), with this one for the jobs that may be tested."""
+    """The planned durations, shape (jobs,), with ``test_s`` for the jobs that may be tested."""
     if not len(tests):
         return planned_s
     short_s = planned_s.copy()
@@ -118,12 +118,13 @@ def shortened(planned_s: IntArray, tests: IntArray, test_s: int) -> IntArray:
 
 
 class Turns(NamedTuple):
-    """Which tests go on for sure before a job starts that fits only later.
+    """Which tested jobs certainly go on before a job starts that fits only later.
 
-    A job goes on where its turn is sure to come first: it has waited too long, it is of a higher
-    tier, or the queue is in the order of submission. Then it will be first in the queue when its
-    test is over, and its nodes are free. A reservation that counted on them would not stand. It is
-    the same with a job that is being killed: it starts anew.
+    A tested job certainly goes on if it comes before the other job in the queue: because it has
+    waited too long, because its tier is higher, or because the queue is in the order of submission.
+    Then it is first in the queue when its test is over, and it keeps its nodes. A reservation that
+    counts on these nodes would be broken. The same holds for a job that is being killed, which
+    starts anew.
 
     Attributes
     ----------
@@ -140,7 +141,7 @@ class Turns(NamedTuple):
 
 
 def no_turns(instance: Instance) -> Turns:
-    """Of a dispatcher that makes no tests."""
+    """The turns under a dispatcher that makes no tests."""
     end_s = instance.running.planned_end_s()
     queued = np.zeros(len(instance.queue), dtype=np.int64)
     return Turns(queued, np.zeros(len(end_s), dtype=np.int64), end_s)
@@ -149,7 +150,7 @@ def no_turns(instance: Instance) -> Turns:
 def turns(
     instance: Instance, late: BoolArray, late_running: BoolArray, by_submission: bool
 ) -> Turns:
-    """Whose turn comes first.
+    """Which jobs come before which, as numbers that can be compared.
 
     Parameters
     ----------
@@ -190,9 +191,9 @@ def beside(
 ) -> Placements:
     """Where jobs can be tested now without delaying anything that is planned.
 
-    To a plan a test is a short job that starts now or not at all: it takes what is free on a node
-    all the time until it is over, and its nodes have been cleared. The start that is planned for
-    the tested job itself stands, too.
+    For a plan, a test is a short job that starts now or not at all. It takes only capacity that is
+    free until the test is over and its nodes have been cleared. The planned start of the tested job
+    itself does not change either.
 
     Parameters
     ----------
@@ -229,7 +230,7 @@ def beside(
 
 
 class Completed(NamedTuple):
-    """A plan with what is done beside it, see `cpdispatch.decision.Decision`."""
+    """A plan with the stopped jobs that go on, and test runs; see `cpdispatch.decision`."""
 
     start_s: IntArray
     placements: Placements
@@ -246,16 +247,17 @@ def completed(
 ) -> Completed:
     """A plan, with the stopped jobs that go on beside it, and with test runs.
 
-    A stopped job goes on where it is if what is planned for the others leaves its nodes free for as
-    long as it lasts. A starved one keeps its planned place if another starved job is planned later:
-    that one's start rests on it, and it could start sooner in the place that is left. Where killing
-    takes time, the plan is one without stopped jobs whose nodes are busy meanwhile, see `clearing`;
-    else a stopped job that does not go on keeps its planned start. No other planned start moves.
+    A stopped job goes on where it is if the plan of the other jobs leaves its nodes free for its
+    planned duration. A starved stopped job keeps its planned place if another starved job is
+    planned later, because the start of the other job depends on this place. If killing takes time,
+    the plan has been made without the nodes of the stopped jobs, which are busy meanwhile, see
+    `clearing`. Otherwise a stopped job that does not go on keeps its planned start. The starts of
+    all other planned jobs stay the same.
 
     Parameters
     ----------
     instance : Instance
-        Jobs last for its planned durations.
+        With planned durations, for which the jobs last.
     start_s : int64 array, shape (queued,)
         The planned starts, seconds; `NO_START` for none.
     placements : Placements
@@ -318,7 +320,7 @@ def completed(
 def _left_by(
     instance: Instance, start_s: IntArray, placements: Placements, until_s: int
 ) -> NodeProfile:
-    """What running jobs, reservations and a plan leave free from now until then."""
+    """What running jobs, reservations and a plan leave free from now until ``until_s``."""
     now, running, queue = instance.now, instance.running, instance.queue
     hold_start, hold_node, hold_capacity = holds(instance)
     hold_end = np.array([r.end_s for r in instance.reservations for _ in r.nodes], dtype=np.int64)
@@ -364,7 +366,7 @@ def clearing(instance: Instance) -> Instance:
 
 
 def homes(instance: Instance) -> Homes:
-    """Where the stopped jobs are."""
+    """The nodes of the stopped jobs."""
     stopped = instance.stopped
     if stopped is None:
         return NO_HOMES
@@ -374,7 +376,7 @@ def homes(instance: Instance) -> Homes:
 
 
 def going_on(instance: Instance, start_s: IntArray, placements: Placements) -> set[int]:
-    """The queue positions of the stopped jobs that start now just where they are."""
+    """The queue positions of the stopped jobs that go on: they start now on their own nodes."""
     if instance.stopped is None:
         return set()
     here = placements.as_dict()

@@ -14,15 +14,17 @@ class WaitBound:
     Attributes
     ----------
     in_turn_after : int
-        After so many thousandths of it, a job comes before all that have not waited so long.
-        After the whole of it, it also comes first when jobs are backfilled.
+        Thousandths of that longest wait. A job that has waited for longer comes before all jobs
+        that have not. A job that has waited for the whole longest wait also comes first when jobs
+        are backfilled.
     wide : int
-        Wide jobs find room less easily: for a job that asks for the whole system both times are
-        shorter by so many thousandths, for one that asks for half of it by half as many.
+        Thousandths by which both times are shorter for a job that asks for the whole system; for
+        a job that asks for half of it they are shorter by half as many. Wide jobs find room less
+        easily.
 
     Notes
     -----
-    How far it holds on public logs and cuts of them: docs/quality.md.
+    docs/quality.md says how well the bound is kept on public logs and on cuts of them.
     """
 
     in_turn_after: int = 600

@@ -53,7 +53,7 @@ class Axis:
     height : int64 array, shape (jobs,)
         What a unit of each job takes.
     free : int64 array, shape (segments, nodes)
-        What each node has free; what is left of less than one measure is of use to nobody.
+        Free capacity of each node; a rest that is smaller than one measure is useless.
     first, end : int64 array, shape (nodes,)
         Where each node begins and ends.
     """

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from time import perf_counter
 
 RESERVE_S = 0.005
-"""Kept back from every search for what comes after it: decoding, allocation, checking."""
+"""Time that no search may use, for the work after it: decoding, allocation, checking."""
 
 
 class Budget:
-    """What a decision may still use.
+    """The remaining budget of a decision.
 
     In the live regime that is the time on the clock. In the deterministic one every phase has a
     price that does not depend on the machine's speed: the prices alone say what is done, and the
@@ -57,12 +57,12 @@ class Budget:
 
     @property
     def clock_s(self) -> float:
-        """What is left on the clock, seconds; 0 or less when that is up."""
+        """Remaining time on the clock, seconds; 0 or less when it is over."""
         return self.until - perf_counter()
 
     @property
     def left_s(self) -> float:
-        """What is left, seconds; 0 or less when that is spent.
+        """Remaining budget, seconds; 0 or less when it is spent.
 
         In the deterministic regime the clock has no say in it: see `over`.
         """
@@ -70,11 +70,11 @@ class Budget:
 
     @property
     def unspent_s(self) -> float:
-        """What the prices leave, seconds."""
+        """Remaining budget by the prices of counted work, seconds."""
         return self.work_s - RESERVE_S - self.spent_s
 
     def spend(self, seconds: float) -> None:
-        """Charge the price of something."""
+        """Charge a price, seconds."""
         self.spent_s += seconds
 
 

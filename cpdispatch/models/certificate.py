@@ -1,4 +1,4 @@
-"""What is known of a plan, and the certificate of a decision that comes of it."""
+"""The quality of the plans of parts, and the certificate of the decision that they lead to."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ IDLE = 0.25
 """Orders without a better one, times the jobs' square, after which the local search is kicked."""
 
 LOCAL_SHARE = 0.6
-"""Of what is left, what the local search may take before CP-SAT is asked."""
+"""Share of the remaining budget that the local search may take before CP-SAT is asked."""
 
 KICK = 6
 """Moves of a kick."""
@@ -79,18 +79,16 @@ SEARCHED = 24
 """Jobs up to which a part is searched by scheduling or postponing them."""
 
 SEARCH_S, SEARCH_SHARE = 0.05, 0.25
-"""What that may take: so many seconds, without a limit where there is patience, and that share of
-what is left."""
+"""Limits of that search: seconds, unless there is patience, and a share of the remaining budget."""
 
 SMALL = 12
 """Jobs up to which CP-SAT plans them all on the nodes."""
 
 WHOLE_S, WHOLE_SHARE = 0.1, 0.5
-"""What that may take: so many seconds, without a limit where there is patience, and that share of
-what is left."""
+"""Limits of that plan: seconds, unless there is patience, and a share of the remaining budget."""
 
 HASTE_S = 0.03
-"""What CP-SAT may take where there is no patience for more."""
+"""Seconds that CP-SAT may take where there is no patience."""
 
 BUILD_S = 0.005
 """Price of building a model."""
@@ -120,21 +118,21 @@ class Engine:
     limit_s : float
         Budget of a decision, everything included, seconds.
     m : int
-        Of the jobs that fit now, at most so many are planned.
+        The most jobs that are planned of those that fit now.
     reserve : int
-        So many of those that do not fit now are planned too; nothing delays the first of them.
+        The most jobs that are planned of those that do not fit now; nothing delays the first one.
     patience : float
-        The share of the budget after which the local search or CP-SAT ends that has brought nothing
-        better; 1 for none of it.
+        The share of the budget after which the local search or CP-SAT ends if it has found nothing
+        better; with 1 it never ends for this reason.
     live : bool
         Whether the clock ends the search, which then uses all cores. Without this it is
         deterministic: the same answer every time, unless a machine is very slow.
     cp : bool
-        Whether CP-SAT is asked; else list schedules and searches through them are alone.
+        Whether CP-SAT is asked; else there are only list schedules and the searches over them.
     release : bool
-        Whether the first reserved job keeps its start alone, and leaves nodes to others that need
-        them. Without this it chooses its nodes first, as long as no job is starved: starved ones
-        may start at any time that their bounds allow, whatever this says.
+        Whether the first reserved job keeps only its start, and leaves its nodes to other jobs that
+        need them. Without this it chooses its nodes first, unless a job is starved. Starved jobs
+        may start at any time that their bounds allow, in both cases.
     seed : int
     objective : str
         What to minimise. The order in which jobs are selected goes with it: wait by what is
@@ -147,14 +145,14 @@ class Engine:
     name : str
         Name in tables; the model's when empty.
     faults : Counter of str
-        What went wrong in the solver's process or in a model so far, and how often; and how many
-        decisions of the deterministic regime the clock ended.
+        How often something went wrong in the solver's process or in a model, by what it was; and
+        how many decisions of the deterministic regime were ended by the clock.
 
     Notes
     -----
-    The value of a certificate is that of the plan by the expected durations. Its bound is that of
-    all plans of the selected jobs that fit if jobs last for their planned durations, and that keep
-    what is promised: the start of the reserved job, and the bounds of starved ones.
+    The value of a certificate is the objective of the plan with the expected durations. Its bound
+    holds for all plans of the selected jobs that are feasible with the planned durations, that keep
+    the start of the reserved job, and that keep the bounds of starved jobs.
 
     `answers`, `select`, `parts` and `decision` take the instance that `planned` makes.
     """
@@ -235,7 +233,7 @@ class Engine:
     ) -> list[Part]:
         """The parts that are planned by themselves, at what the instance itself says they cost.
 
-        What is planned already, of other jobs, stays as it is.
+        Plans that were made for other jobs, ``planned``, are not changed.
         """
         cost = objectives.of(self.objective, instance.queue)
         instance = test_runs.clearing(instance)
@@ -246,15 +244,15 @@ class Engine:
         return parts_of(instance, selection, cost, held, around=bool(planned))
 
     def solve(self, part: Part, budget: Budget, share: float = 1.0) -> Answer:
-        """The best plan of a part that a share of what is left of the budget allows."""
+        """The best plan of a part that can be found with a share of the remaining budget."""
         run = _PartSearch(self, part, budget, budget.left_s * (1 - share))
         return run.answer()
 
     def decision(self, instance: Instance, answers: list[Answer], budget: Budget) -> Decision:
-        """What these plans of all parts amount to, with what is done beside them.
+        """The decision from the plans of all parts, with stopped jobs that go on and test runs.
 
-        A bound is one of what was planned: it says nothing of a decision with tests, or of one in
-        which jobs were planned around those of higher tiers.
+        The certificate bounds only what was planned. It has no bound if the decision has tests, or
+        if jobs were planned around jobs of higher tiers.
         """
         start_s = np.full(len(instance.queue), NO_START, dtype=np.int64)
         placed: dict[int, dict[int, int]] = {}
@@ -298,7 +296,7 @@ def slowdown_priority(instance: Instance, site_first: bool = False) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """A plan of a part, and what is known of it.
+    """A plan of a part, with its bound and how it was found.
 
     Attributes
     ----------
@@ -407,7 +405,7 @@ class _PartSearch:
         )  # fmt: skip
 
     def _clock_is_short(self, passes: float) -> bool:
-        """Whether the clock leaves too little for placing all jobs so many times.
+        """Whether the time left is too short for placing all jobs ``passes`` times.
 
         In the deterministic regime the parts do not share the clock: only its limit counts.
         """

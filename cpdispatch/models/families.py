@@ -22,7 +22,7 @@ from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
 SETS_MAX = 6
-"""Sets of nodes that are told apart, all of them together included."""
+"""The most sets of nodes that are distinguished, the set of all nodes included."""
 SHAPES_MAX = 12
 """Unit requests that are counted as shapes: those that ask for most in all."""
 BUNDLES_MAX = 4
@@ -210,9 +210,9 @@ def distinct(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
 def _changes(
     instance: Instance, capacity: IntArray, without: BoolArray | None
 ) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray], IntArray]:
-    """When what is free changes, the changes in order, and what is left on each node now.
+    """The times at which free capacity changes, the changes, and what is free on each node now.
 
-    A change is the segment, the node, and the amount of each resource. What is left may be below
+    A change is the segment, the node, and the amount of each resource. Free capacity may be below
     0 where a reservation and a job meet, and is never above 0 on a node that is down.
     """
     running, now, end_s = instance.running, instance.now, instance.running.planned_end_s()

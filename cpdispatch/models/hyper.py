@@ -1,4 +1,4 @@
-"""hyper: which model, with how much of the budget, by what has served on such instances.
+"""hyper: chooses a model and its share of the budget by its results on similar instances.
 
 This is an experiment. In two replays of generated workloads its mean bounded slowdown was 5.05 and
 1.75, against 5.14 and 1.66 of hcp and 4.91 and 1.69 of the local search without CP-SAT.
@@ -43,10 +43,10 @@ SHARES = (0.1, 1.0)
 """Of the time limit."""
 
 LEAST_S = 0.05
-"""What a choice gets of the limit at least."""
+"""Least share of the limit that a choice gets."""
 
 PRICE = 0.02
-"""What the whole time limit costs: 2 % of the wait that could be saved."""
+"""The price of the whole time limit: 2 % of the wait that could be saved."""
 
 CURIOSITY = 0.02
 """Weight of the bonus for choices that were seldom tried."""
@@ -69,7 +69,7 @@ class Choice(msgspec.Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """As it stands in records."""
+        """The text of a choice in records."""
         return f"{self.model}@{self.share:g}"
 
 
@@ -78,7 +78,7 @@ CHOICES = tuple(Choice(model, share) for model in (SEARCH, *MODELS) for share in
 _FORMER = {
     "hcp3": "hcp", "pcp3": "pcp:model=copies", "pcp4": "pcp:model=counts", "pcp5": "pcp:model=boxes"
 }  # fmt: skip
-"""What models were called in records of earlier versions, and what they are called now."""
+"""Names of models in records of earlier versions, and their names now."""
 
 
 # --------------------------------------------------------------------------------- features
@@ -86,7 +86,7 @@ _FORMER = {
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What is looked at of an instance.
+    """The features of an instance.
 
     Attributes
     ----------
@@ -194,12 +194,12 @@ class Record:
         write_bytes(path, msgspec.json.format(content, indent=1) + b"\n")
 
     def learn(self, kind: str, choice: Choice, reward: float) -> None:
-        """Add what a choice has brought."""
+        """Add the reward of a choice."""
         tries, mean = self.kinds.setdefault(kind, {}).get(choice.name, (0.0, 0.0))
         self.kinds[kind][choice.name] = (tries + 1, mean + (reward - mean) / (tries + 1))
 
     def score(self, kind: str, choice: Choice) -> float:
-        """Mean reward and the bonus for what is not known yet; infinite when never tried."""
+        """Mean reward plus a bonus for uncertainty; infinite for a choice that was never tried."""
         known = self.kinds.get(kind, {})
         tries, mean = known.get(choice.name, (0.0, 0.0))
         if tries == 0:
@@ -224,7 +224,7 @@ def _shipped() -> bytes:
 
 
 def prior() -> Record:
-    """The record that the package ships with, as so many tries that it can be unlearned."""
+    """The record that the package ships with, with few enough tries to be unlearned."""
     kinds = msgspec.json.decode(_shipped(), type=_File).kinds
     return Record(
         {
@@ -293,7 +293,7 @@ class Hyper:
     @no_collection()
     @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
-        """Choose a model, let it decide, and learn from what came of it."""
+        """Choose a model, let it decide, and learn from its result."""
         began = Budget(self.limit_s, live=False)
         instance = self.engine(CHOICES[0]).planned(instance)
         features = Features.of(instance, self.engine(CHOICES[0]).select(instance))

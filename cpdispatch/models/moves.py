@@ -1,4 +1,4 @@
-"""What CP-SAT is asked to do for a schedule: models that it can win on, one after the other.
+"""The models that CP-SAT is given for a schedule, one after the other.
 
 `Whole` plans all jobs of a small part on the nodes, with all that the bounds know. `Neighbourhoods`
 set some jobs free and plan them anew beside the others, on the nodes, with any
@@ -44,7 +44,7 @@ OTHER_NODES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """What a move has brought.
+    """The result of a move.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Found:
     bound : int or None
         Lower bound of the part's weighted sum.
     false : bool
-        Whether the solver stated something that is not so, which is left out.
+        Whether the solver stated something that is wrong; it is left out.
     """
 
     schedule: ListSchedule | None = None
@@ -92,7 +92,7 @@ MakeMoves = Callable[[Part, Known, int], Moves]
 
 
 class _Values:
-    """What a formulation reads its plan from, in the place of a solver."""
+    """Stands in for a solver, so that a formulation can read its plan from a response."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self._values = values
@@ -242,7 +242,7 @@ class Neighbourhoods:
         return np.union1d(used, others)
 
     def _choose(self, schedule: ListSchedule) -> IntArray:
-        """A job that starts later than it could alone, and jobs that are in its way."""
+        """A job that starts later than it could alone, and jobs that delay it."""
         part, movable, start_s = self._part, self._movable, schedule.start_s
         waits = movable[start_s[movable] > part.earliest_s[movable]]
         if len(waits) == 0:

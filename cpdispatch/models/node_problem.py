@@ -28,7 +28,7 @@ from cpdispatch.models.timing import After
 
 @dataclass(frozen=True, eq=False)
 class NodeProblem:
-    """The data of a model: its jobs, and what they may use of each node over time.
+    """The data of a model: its jobs, and the capacity of each node over time.
 
     Attributes
     ----------

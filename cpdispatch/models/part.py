@@ -146,7 +146,7 @@ class Part:
     nodes : int64 array
         In service.
     locked : int
-        The jobs at so many positions in front of `first_order` stay there in every order.
+        Number of jobs at the front of `first_order` that stay there in every order.
     first_order : int64 array, shape (jobs,)
         By priority, but for the locked ones.
     after : tuple of After
@@ -244,7 +244,7 @@ class Part:
         ])[1]  # fmt: skip
 
     def feasible_order(self, order: IntArray) -> IntArray:
-        """The order, but with the locked jobs in front and every job after its predecessors.
+        """The order with the locked jobs in front, and every job after its predecessors.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class Part:
 
 
 def held_by(part: Part, schedule: ListSchedule, but: IntArray) -> Held:
-    """What the jobs of a schedule hold, but for some."""
+    """The capacity that the jobs of a schedule hold, without some of the jobs."""
     owner = np.repeat(np.arange(len(part)), np.diff(schedule.offset))
     stays = ~np.isin(owner, but)
     owner, jobs = owner[stays], part.jobs
@@ -370,7 +370,7 @@ def _representatives(
 
 
 def _power_at(since_s: IntArray, power: Profile) -> IntArray:
-    """The power that is left at some times; plenty without a cap."""
+    """The free power at some times; without a cap, more than is ever needed."""
     if power.segments[0] == 0:
         return np.full(len(since_s), np.iinfo(np.int64).max // 4)
     return sampled(power, 0, since_s)[:, 0]
@@ -471,7 +471,7 @@ def predecessors_first(order: IntArray, after: Iterable[After]) -> IntArray:
 
 
 def after_planned(instance: Instance, part: Part, start_s: IntArray) -> Instance:
-    """The instance in which jobs come after those of a part by their planned ends.
+    """The instance in which dependent jobs start after the planned ends of a part's jobs.
 
     Parameters
     ----------

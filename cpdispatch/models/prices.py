@@ -189,9 +189,9 @@ def _wanted(
     excess: FloatArray,
     start: FloatArray,
 ) -> float:
-    """Each job at its cheapest start: what they pay in all, the start of each, what they use.
+    """Put each job at its cheapest start, and return what all jobs pay together.
 
-    What is used in each cell is added to ``excess``.
+    The starts are written into ``start``, and the use of each cell is added to ``excess``.
     """
     cells = prices.shape[1]
     price, dear = np.empty(cells), _dear(prices)

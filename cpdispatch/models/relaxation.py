@@ -1,4 +1,4 @@
-"""What is known of all plans of a part that are no worse than one at hand: capacities, bounds."""
+"""Capacities and bounds that hold for all plans of a part that cost no more than a known plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXHAUST_JOBS = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What holds for all plans of a part that cost no more than the one at hand.
+    """Bounds on all plans of a part that cost no more than a known plan.
 
     They start a job at its promised time where there is no other choice, see `Part.latest_s`.
 

@@ -37,7 +37,7 @@ FIRST_SHARE, SEARCHES = 0.05, 4
 """The first delta as a share of the budget, and how many searches there are at most.
 
 Delta is doubled after each search, so that delta_max is 0.4 of the budget, and all searches
-together last 0.75 of it at most.
+together last for at most 0.75 of the budget.
 """
 
 CLOCK_ENDED = "decisions that the clock ended: they depend on the speed of the machine"

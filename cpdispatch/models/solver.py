@@ -517,9 +517,9 @@ def _response(
 
 @functools.cache
 def shared() -> Solver:
-    """The solver of this Python process; the process behind it ends with this one.
+    """The solver of this Python process; the process of the solver ends with it.
 
-    A forked child lets go of its parent's at once, and gets its own when it first needs one.
+    A forked child gives up the solver of its parent, and starts its own when it first needs one.
     """
     solver = Solver(COMMAND)
     atexit.register(solver.close)
@@ -584,8 +584,8 @@ class _Desk:
 
 
 def _serve() -> NoReturn:
-    """Be the process: solve what comes in."""
-    # What reaches a whole group of processes is for the caller, whose end is the end of this one.
+    """The loop of the solver's process: solve each model that arrives."""
+    # A signal to the whole group of processes is for the caller; this process ends with the caller.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")

@@ -58,9 +58,9 @@ PARTS_PER_S = 100_000
 PARTS_PER_DETERMINISTIC_S = 250
 """Parts of a model with which a second is sure to hold 1 of CP-SAT's deterministic time.
 
-A model of so many times the parts gets through so many times less. Measured on models on the nodes
-of 520 to 25,000 parts, one worker, OR-Tools 9.15: deterministic time per second times parts was 245
-to 820, median 450; that of small models is limited as that of pooled ones.
+A model with twice the parts gets through half as much in a second. This was measured on models on
+the nodes with 520 to 25,000 parts, one worker, OR-Tools 9.15: deterministic time per second times
+parts was 245 to 820, median 450. Small models are limited as pooled models are.
 """
 
 
@@ -69,7 +69,7 @@ to 820, median 450; that of small models is limited as that of pooled ones.
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What tells the variants apart.
+    """The properties in which the variants differ.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Posed(Protocol[PlanT]):
         ...
 
     def wrong(self, plan: PlanT) -> str:
-        """What is wrong with a plan; empty when it solves the problem."""
+        """Why a plan is not feasible; empty if it is."""
         ...
 
     def key(self) -> bytes:
@@ -287,7 +287,7 @@ class Thesis:
 
     @property
     def faults(self) -> Counter[str]:
-        """What went wrong in or around the solver so far, and how often."""
+        """Faults of the solver and its process so far, with their numbers."""
         return self._search.faults
 
     @with_own_limits
@@ -323,7 +323,7 @@ class Thesis:
         return Decision(start_s, reason, places, certificate)
 
     def solve(self, problem: Posed[PlanT], budget: Budget) -> tuple[PlanT, Result]:
-        """The best plan that the budget allows, and what is known of it."""
+        """The best plan that is found within the budget, with its bound."""
         plan, proven = problem.first_plan()
         bound = problem.cost.value(problem.earliest_s)
         budget.lap("incumbent")
@@ -338,7 +338,7 @@ class Thesis:
     def _search_on(
         self, problem: Posed[PlanT], plan: PlanT, parts: int, budget: Budget
     ) -> tuple[PlanT, Result]:
-        """What CP-SAT makes of a complete plan: never a worse one."""
+        """The plan that CP-SAT finds from a complete plan; it is never worse."""
         best, best_sum, lossless = plan, problem.sum_of(plan), True
 
         def build() -> Formulation[PlanT]:

@@ -21,7 +21,7 @@ class After(NamedTuple):
 
 
 class TimedProblem(Protocol):
-    """What `Timing` needs to know of a problem, on the pool or on the nodes."""
+    """The parts of a problem that `Timing` uses, on the pool or on the nodes."""
 
     @property
     def since_s(self) -> IntArray:
@@ -107,7 +107,7 @@ class Timing:
         Parameters
         ----------
         free : int64 array, shape (segments,)
-            What is free of it; in the last segment, all.
+            Free capacity; in the last segment it is the whole capacity.
         since_s : int64 array, shape (segments,), optional
             Where the segments begin, if they are not those of the problem.
         """
@@ -164,7 +164,7 @@ class Timing:
         self.model.minimize(cp_model.LinearExpr.weighted_sum(terms, per_s) + constant)
 
     def costs(self, least: int, most: int) -> None:
-        """No plan costs less than the one, and none above the other is looked for."""
+        """Bound the cost from below, and look for no plan that costs more than the other value."""
         objective = self.model.proto.objective
         offset = int(objective.offset)
         objective.domain.extend((least - offset, most - offset))
@@ -176,7 +176,7 @@ class Timing:
         )
 
     def hint(self, start_s: IntArray) -> None:
-        """Replace the hint of the model by these starts; the rest of it is the caller's."""
+        """Replace the hint of the model by these starts; the caller hints the other variables."""
         self.model.clear_hints()  # type: ignore[no-untyped-call]
         free_until_s = self.problem.weights.free_until_s
         late = np.maximum(start_s - free_until_s, 0)[free_until_s > self.now]

@@ -1,4 +1,4 @@
-"""What is to come at a time that is known: ends of jobs, begin times, dispatches."""
+"""Future events whose times are known: ends of jobs, begin times, dispatches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ END, BEGIN, WAKE = range(3)
 
 
 class Agenda:
-    """Entries in the order of their times, and of one time in the order in which they were made."""
+    """Entries by time; entries of the same time in the order in which they were made."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, int]] = []

@@ -78,7 +78,7 @@ class Attempts:
         self._again_s: dict[int, tuple[int, int]] = {}
         """Expected and upper durations of jobs that were stopped and may start anew."""
         self._said_s: dict[int, tuple[int, int]] = {}
-        """What was said of the jobs that were stopped, before that."""
+        """Expected and upper durations of stopped jobs, from before they were stopped."""
         self._closing: set[int] = set()
         """The killed jobs whose nodes are still busy."""
 
@@ -100,7 +100,7 @@ class Attempts:
         return runs_s
 
     def outlives(self, row: int, now: int) -> bool:
-        """Deal with what a job holds that does not end by itself now; whether there is any."""
+        """Handle a job whose attempt ends though the job does not; whether it is such a job."""
         if not self.possible:
             return False
         if row in self._closing:
@@ -257,7 +257,7 @@ class Attempts:
             self._agenda.add(now + self._cost_s, row)
 
     def _queue_again(self, row: int) -> None:
-        """Put a killed job where it was in the queue; one that was misjudged may run for long."""
+        """Put a killed job back into its place; a misjudged one may then run for long."""
         column = self._seen(row)
         requested_s = int(column[Column.REQUESTED]) - self._cost_s
         expected_s, upper_s = self._again_s.pop(row, (requested_s, requested_s))

@@ -1,4 +1,4 @@
-"""What a replay can have, and what excludes what."""
+"""Checks of the arguments of a replay: which are possible, and which exclude each other."""
 
 from __future__ import annotations
 

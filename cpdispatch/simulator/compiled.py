@@ -1,4 +1,4 @@
-"""A whole simulation by compiled code: what `cpdispatch.simulator.simulate` takes where it can."""
+"""A whole simulation in compiled code, which `cpdispatch.simulator.simulate` uses where it can."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tests_replayable(dispatcher: object, trigger: str, workload: Workload) -> bo
 
 
 def _knows(predictor: Predictor, learned: bool) -> bool:
-    """Whether compiled code does the work of a predictor."""
+    """Whether a predictor exists in compiled code."""
     return isinstance(predictor, Remembering) and not (learned or isinstance(predictor, Cautious))
 
 
@@ -77,9 +77,9 @@ class CompiledSimulation:
     """A simulation that goes through its events in compiled code.
 
     It gives the schedule that a `cpdispatch.simulator.simulation.Simulation` gives, job by job.
-    Compiled code is left for what Python has to do. A predictor that compiled code does not know
-    is asked before jobs are submitted, and when they have outlived their tests, and told before
-    that what has started and ended since.
+    Compiled code returns to Python for predictors that exist in Python only. Such a predictor is
+    asked when jobs are submitted and when they have outlived their tests. Before that it learns
+    which jobs have started and ended since it was last asked.
 
     Parameters
     ----------
@@ -184,9 +184,9 @@ class CompiledSimulation:
     def _with_care(
         self, upper_s: IntArray, jobs: int | slice, more_s: IntArray | int = 0
     ) -> IntArray:
-        """How long jobs are taken to last at most, of what they probably do not exceed.
+        """The durations by which jobs are backfilled: upper or cautious ones.
 
-        They request so much ``more_s``.
+        The requested times are longer by ``more_s``, seconds.
         """
         assert self._replay is not None
         requested_s = self._replay.tables.jobs[layout.REQUESTED, jobs] + more_s
@@ -205,7 +205,7 @@ class CompiledSimulation:
 
     @property
     def notes(self) -> dict[str, int]:
-        """What is beyond limits, what went wrong in the predictor so far, and how often."""
+        """Jobs beyond limits, and faults of the predictor, with their numbers so far."""
         beyond = {BEYOND: self._beyond} if self._beyond else {}
         return beyond | ({} if self._told is None else dict(self._told.guard.faults))
 
@@ -216,7 +216,7 @@ class CompiledSimulation:
 
     @property
     def at_present(self) -> Now | None:
-        """What it is like between two events, for those who look on; None when it is over."""
+        """The state between two events, for the status file; None when the replay is over."""
         if self._replay is None:
             return None
         tables, nodes = self._replay.tables, self._replay.nodes
@@ -245,7 +245,7 @@ class CompiledSimulation:
         return float(tables.state.submitted / max(tables.jobs.shape[1], 1))
 
     def _record(self) -> None:
-        """Make the records of what was replayed, the largest thing in memory, which goes."""
+        """Make the records of the replay; its arrays, the largest thing in memory, are freed."""
         replay, self._replay = self._replay, None
         assert replay is not None
         saved, prepared = replay.saved(), replay.prepared
@@ -255,13 +255,13 @@ class CompiledSimulation:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a checkpoint needs: what is not in the log, and of that only what is in use."""
+        """The state for a checkpoint: the used parts of the arrays, without the log."""
         assert self._replay is not None
         about = {"name": self._name, "kill_at_limit": self._kill_at_limit}
         return {"saved": self._replay.saved(), "told": self._told, "about": about}
 
     def go_on_from(self, other: CompiledSimulation) -> None:
-        """Take over the state of one that was restored from a checkpoint of the same run."""
+        """Take over the state of a simulation of the same run that a checkpoint restored."""
         assert self._replay is not None
         state = other.__dict__
         self._replay.restore(state["saved"])
@@ -350,7 +350,8 @@ def as_known(predictor: Predictor, workload: Workload) -> Workload:
 class _Told:
     """A predictor that follows a compiled replay.
 
-    It is told of starts and ends, in their order, not before it is next asked: it cannot know.
+    It learns of starts and ends in their order, but only when it is next asked. It cannot tell the
+    difference.
 
     Attributes
     ----------
@@ -363,9 +364,9 @@ class _Told:
         self._live: dict[int, Job] = {}
         """Jobs that have been predicted and have not ended."""
         self._upper_s: dict[int, int] = {}
-        """The upper durations of those of them that have not been stopped."""
+        """The upper durations of these jobs, without jobs that have been stopped."""
         self._stopped: list[int] = []
-        """Jobs that have been stopped, and of which it was not known yet what became of them."""
+        """Stopped jobs of which it is not known yet whether they go on."""
         self._starts = self._ends = 0
         """How many starts and ends the predictor has been told of."""
 
@@ -402,7 +403,7 @@ class _Told:
         return again_s
 
     def _started(self, replay: Replay, count: int) -> None:
-        """Tell the predictor of starts until it knows so many."""
+        """Tell the predictor of starts until it knows ``count`` of them."""
         start_s, tests = replay.tables.outcome[layout.START], replay.tests
         for job in replay.tables.running[layout.BY_SERIAL, self._starts : count].tolist():
             if tests is None or (

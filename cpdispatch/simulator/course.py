@@ -1,4 +1,4 @@
-"""The course of events of one run: what happens next, and what nodes are there by then."""
+"""The events of one run: the next one, and the nodes that are in service at that time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Course:
         The nodes that take no job, ascending: they have failed, are drained, or
         are not in the system.
     system : System
-        As it is now: its nodes have what is left to them.
+        The system with the capacity that its nodes have now.
     """
 
     def __init__(self, events: Events, system: System, seed: int, start_s: int) -> None:

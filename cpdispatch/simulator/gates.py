@@ -50,7 +50,7 @@ class Gates:
         jobs = len(table)
         self.passable: BoolArray = np.ones(jobs, dtype=np.bool_)
         self._left: list[int] = []
-        """What each gate has at first: one gate a limit and value that it holds for."""
+        """The room of each gate at the beginning; there is a gate for each value of each limit."""
         self._claims: list[tuple[IntArray, list[list[int]], IntArray]] = []
         """Of each limit: which value each job has, the gates of each value, what each job takes."""
         self._names: list[str] = []
@@ -147,7 +147,7 @@ class Gates:
         return passed
 
     def lacking(self, row: int) -> str:
-        """Which gate has too little left for a job, in words; the first one, empty for none."""
+        """The first gate that has too little room for a job, in words; empty if there is none."""
         gate, kind = self._gate, int(self._gate.kind[row])
         for k in range(int(gate.offset[kind]), int(gate.offset[kind + 1])):
             if gate.left[gate.counter[k]] < gate.amount[k]:

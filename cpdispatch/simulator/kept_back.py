@@ -110,7 +110,7 @@ def _behind(
     *,
     by_event: bool,
 ) -> Iterator[tuple[int, int, int, str]]:
-    """The jobs that did not pass at once: row, from when until when, and what they lacked."""
+    """The jobs that had to wait at the gate: row, begin and end of that wait, and its reason."""
     came: dict[int, tuple[int, str]] = {}
     inside: set[int] = set()
     for k, (time, kind, row) in enumerate(events):

@@ -103,7 +103,7 @@ def begin(
 
 @kernel
 def leave(queue: IntArray, queue_hidden: IntArray, queued: int, gone: IntArray) -> int:
-    """Close the gaps that the jobs at these ascending positions leave; return what is left.
+    """Close the gaps that the jobs at these ascending positions leave; return how many remain.
 
     Row by row, because rows are contiguous: six times as fast as job by job.
     """

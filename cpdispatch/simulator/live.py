@@ -1,4 +1,4 @@
-"""What a running simulation tells of itself: a small file, replaced about once a second."""
+"""The status file of a running simulation: small, and replaced about once a second."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from cpdispatch.system import System
 
 STATUS = "status.json"
 EVERY_S = 1.0
-"""Seconds between two writings, at least."""
+"""Least number of seconds between two versions of the file."""
 LAST = 5
-"""Dispatches that are told of."""
+"""How many of the last dispatches the file shows."""
 
 
 class Dispatched(NamedTuple):
@@ -59,7 +59,7 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What stands in the file.
+    """The content of the file.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Live:
 
     @property
     def left_s(self) -> float | None:
-        """Wall time that is left if jobs come as fast as so far; None at first."""
+        """Remaining wall time, if jobs go on being submitted as fast as so far; None at first."""
         return self.seconds * (1 - self.share) / self.share if self.share > 0.001 else None
 
 
@@ -147,7 +147,7 @@ class Telling:
 
 
 def read(path: Path) -> Live | None:
-    """What a file says; None when it is gone meanwhile.
+    """The content of a file; None if the file has been removed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Jobs of a log that come after others: fields 17 (preceding job) and 18 (think time) of SWF."""
+"""Dependencies of jobs in a log: fields 17 (preceding job) and 18 (think time) of SWF."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Precedence:
     before : int64 array, shape (jobs,)
         Workload row of the job that each one comes after, `NOBODY` for most.
     think_s : int64 array, shape (jobs,)
-        Seconds between that one's end and the start.
+        Seconds between the end of that job and the start.
     notes : dict of str to int
-        Why so many jobs come after nobody though the log says that they do.
+        By reason, how many jobs have no predecessor though the log names one.
     """
 
     def __init__(self, workload: Workload, runnable: BoolArray) -> None:
@@ -63,7 +63,7 @@ class Precedence:
     def dependencies(
         self, instance: Instance, rows: IntArray, records: Records
     ) -> Dependencies | None:
-        """What still keeps the queued jobs of a snapshot back; None when nothing does.
+        """The unmet dependencies of the queued jobs of a snapshot; None if there are none.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a simulation remembers: one row a job, one row a dispatch, in arrays."""
+"""The records of a simulation: arrays with one row for each job and each dispatch."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ENTRIES = 1 << 10  # of placements for which there is room at first
 
 
 class Test(IntEnum):
-    """What becomes of a test run: a start with a bound."""
+    """Results of test runs; a test run is a start with a bound."""
 
     NONE = 0
     """The job was not tested."""
     ENDED = 1
     """The job ended by itself within its bound."""
     WENT_ON = 2
-    """The job was started right then, and so went on."""
+    """The job was started again at the end of its test, and so went on."""
     KILLED = 3
     """The job was killed and queued again."""
 

@@ -51,10 +51,10 @@ from cpdispatch.system import USUAL_TIER, System, SystemFile, from_file, system_
 from cpdispatch.terms import begins_later, gated
 
 CHECKPOINT, LOG = "checkpoint.pickle", "log.pickle"
-"""What a replay under way keeps in its folder: its state, and once the jobs, see `so_far`."""
+"""Files of a replay that is under way: its state, and its jobs, which are written once."""
 SWITCH_OFF = "switch_off_s"
 FIRST_CHECKPOINT_S = 1.0
-"""Seconds of a replay until its first checkpoint: a run that is killed again and again gets on."""
+"""Seconds until the first checkpoint: with it, a run that is often killed still makes progress."""
 
 CHECKPOINT_S = 2.0
 """Seconds between two checkpoints, at least."""
@@ -547,14 +547,16 @@ def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
 
 
 def finished(run: Run, folder: Path) -> None:
-    """Save a run; its checkpoint and what told of it are of no more use."""
+    """Save a run, and remove its checkpoint and its status file."""
     run.save(folder)
     for name in (CHECKPOINT, LOG, STATUS):
         (folder / name).unlink(missing_ok=True)
 
 
 class Fingerprint:
-    """SHA-256 of what jobs are, and of what they depend on where that matters; also by parts.
+    """SHA-256 of the jobs of a workload, and of their dependencies if the replay honours them.
+
+    A workload may be added in several parts.
 
     Each column has a digest of its own, and the fingerprint is the digest of these.
     """

@@ -630,7 +630,7 @@ def _holds(column: pa.ChunkedArray[Any], kind: str) -> bool:
 
 
 def about_of(folder: Path) -> dict[str, Any]:
-    """What a run's folder says of it, see `Run`.
+    """The content of run.json in the folder of a run, see `Run`.
 
     Raises
     ------
@@ -641,7 +641,7 @@ def about_of(folder: Path) -> dict[str, Any]:
 
 
 def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
-    """What others read of run.json, and all of it."""
+    """The checked fields of run.json, and its whole content."""
     path = folder / ABOUT
     if not path.exists():
         raise InputError("holds no finished run", file=folder, advice=f"{ABOUT} is missing")

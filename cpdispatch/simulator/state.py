@@ -52,7 +52,7 @@ class State:
     correction : str
         See `correct`.
     starvation : Starvation or None
-        What every snapshot says of it.
+        The starvation bound of every snapshot.
     restart_cost_s : int
         How long the nodes of a killed job stay busy.
     """
@@ -235,10 +235,10 @@ class State:
         self._queue_seen = None
 
     def prolong(self, row: int, end_s: int, anew: bool = False) -> None:
-        """Let a running job hold its nodes until then, for sure.
+        """Let a running job hold its nodes until ``end_s``.
 
-        If it is to start ``anew`` then, that is how long its start was bounded, and what is
-        expected of it, killing included, comes on top.
+        If it starts ``anew`` then, its start was bounded until that time, and its expected duration
+        and the time of killing are added.
         """
         at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
         held_s, times = end_s - self.times[0, at], [_REQUESTED, _EXPECTED]

@@ -16,10 +16,10 @@ NEVER = int(np.iinfo(np.int64).max)
 class Switching:
     """Which nodes are off, and when nodes are switched off and on.
 
-    A node that has been idle for so long is switched off as soon as no job waits. Nodes are
-    switched on when jobs wait after a dispatch: as many as hold the units for which nothing is
-    free. A node is back after the time that its group takes; until then, and as long as it is off,
-    instances have it as reserved for that time.
+    A node that has been idle for the given time is switched off as soon as no job waits. When jobs
+    wait after a dispatch, as many nodes are switched on as these jobs need beyond the free ones.
+    A node is back after the wake-up time of its group. While it is off or wakes up, instances show
+    it as reserved for that time.
 
     Parameters
     ----------

@@ -256,9 +256,9 @@ class _Windows:
             yield _Part(workload, system)
 
     def _replay(self, before: _Window, part: _Part, after: _Part | None) -> _Window:
-        """Replay until the first job of the part after this one is submitted, or to the end.
+        """Replay until the first job of the next part is submitted, or to the end.
 
-        Parts are told what became of their jobs.
+        The results of the jobs are written into their parts.
         """
         window = before.and_then(part, after)
         replay = window.replay = self._fresh(window.workload)
@@ -322,9 +322,10 @@ class _Windows:
 
 @dataclass(slots=True)
 class _Window:
-    """Jobs that are replayed together: those that stayed, those of a part, the first one after it.
+    """Jobs that are replayed together.
 
-    The last is there so that its submission is known, and belongs to no part yet.
+    These are the jobs that have not ended yet, the jobs of a part, and the first job of the next
+    part. The last one is there so that its submission is known.
     """
 
     workload: Workload

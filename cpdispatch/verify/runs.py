@@ -85,65 +85,16 @@ def run(
     InputError
         When a column is missing or cannot be read.
     """
-    needed = [
-        "id", "submit", "start", "end", "units", "requested_s", "runtime_s", "killed", "reason",
-        *(f"request_{name}" for name in system.resources), "nodes", "node_units",
-        *(("preceding", "think_s") if dependencies else ()),
-        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if restarts else ()),
-        *(("requeued", "failed") if service is not None else ()),
-    ]  # fmt: skip
-    for name in needed:
-        if name not in jobs.columns:
-            raise InputError("the table of jobs lacks this column", field=name)
-    offset, node, units = _entries(jobs, "nodes", "node_units")
-    request = np.stack([_numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1)
-    table = Schedule(
-        id=_numbers(jobs["id"]),
-        submit_s=_numbers(jobs["submit"]),
-        start_s=_numbers(jobs["start"]),
-        end_s=_numbers(jobs["end"]),
-        units=_numbers(jobs["units"]),
-        requested_s=_numbers(jobs["requested_s"]),
-        runtime_s=_numbers(jobs["runtime_s"]),
-        killed=jobs["killed"].to_numpy(dtype=np.bool_),
-        never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
-        rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
-        request=request,
-        offset=offset,
-        node=node,
-        node_units=units,
-        preceding=_numbers(jobs["preceding"]) if dependencies else None,
-        think_s=_numbers(jobs["think_s"]) if dependencies else None,
-        lost=Attempts(
-            _numbers(jobs["lost_start"]),
-            _numbers(jobs["lost_end"]),
-            *_entries(jobs, "lost_nodes", "lost_node_units"),
-            _restartable(jobs),
-            restart_cost_s,
-        )
-        if restarts
-        else None,
-        outages=None if service is None else _outages(jobs, service),
-        beyond=beyond(jobs, system) if limited(jobs, system) else None,
-    )
+    table = _schedule(jobs, system, dependencies, restarts, restart_cost_s, service)
     if power_cap is not None:
-        watts = drawn(table.units, request, system)
-        most = min(watts for _, watts in power_cap) - system.idle_total
-        over = watts > most
-        table = replace(table, beyond=over if table.beyond is None else over | table.beyond)
+        table = _with_cap(table, system, power_cap)
     found = schedule(table, system)
     if not found:
         stay = _stay(table)
         found = access(jobs, system, stay) + spread(jobs, stay)
         found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
         if power_cap is not None:
-            drawn_w = np.concatenate([
-                drawn_on(request[row], held.offset, held.node, held.node_units, system)[
-                    held.start_s >= 0
-                ]
-                for row, held in _parts(table)
-            ])  # fmt: skip
-            found += power(table.id, drawn_w, _spell(table), system, power_cap)
+            found += power(table.id, _drawn(table, system), _spell(table), system, power_cap)
     if switched is not None and not found:
         columns = [_numbers(switched[name]) for name in ("node", "off", "wake", "on")]
         first_s = int(table.submit_s.min(initial=0))
@@ -163,6 +114,70 @@ def run(
         raise InputError("the table of dispatches lacks this column", field="time")
     time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
     return waits(table, system, time_s, easy_wait_s, WaitRules(**wait))
+
+
+def _schedule(
+    jobs: pd.DataFrame, system: System, dependencies: bool, restarts: bool, restart_cost_s: int,
+    service: Service | None,
+) -> Schedule:  # fmt: skip
+    """The table of jobs as flat arrays, see `run`."""
+    needed = [
+        "id", "submit", "start", "end", "units", "requested_s", "runtime_s", "killed", "reason",
+        *(f"request_{name}" for name in system.resources), "nodes", "node_units",
+        *(("preceding", "think_s") if dependencies else ()),
+        *(("lost_start", "lost_end", "lost_nodes", "lost_node_units") if restarts else ()),
+        *(("requeued", "failed") if service is not None else ()),
+    ]  # fmt: skip
+    for name in needed:
+        if name not in jobs.columns:
+            raise InputError("the table of jobs lacks this column", field=name)
+    offset, node, units = _entries(jobs, "nodes", "node_units")
+    return Schedule(
+        id=_numbers(jobs["id"]),
+        submit_s=_numbers(jobs["submit"]),
+        start_s=_numbers(jobs["start"]),
+        end_s=_numbers(jobs["end"]),
+        units=_numbers(jobs["units"]),
+        requested_s=_numbers(jobs["requested_s"]),
+        runtime_s=_numbers(jobs["runtime_s"]),
+        killed=jobs["killed"].to_numpy(dtype=np.bool_),
+        never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
+        rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
+        request=np.stack([_numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1),
+        offset=offset,
+        node=node,
+        node_units=units,
+        preceding=_numbers(jobs["preceding"]) if dependencies else None,
+        think_s=_numbers(jobs["think_s"]) if dependencies else None,
+        lost=Attempts(
+            _numbers(jobs["lost_start"]),
+            _numbers(jobs["lost_end"]),
+            *_entries(jobs, "lost_nodes", "lost_node_units"),
+            _restartable(jobs),
+            restart_cost_s,
+        )
+        if restarts
+        else None,
+        outages=None if service is None else _outages(jobs, service),
+        beyond=beyond(jobs, system) if limited(jobs, system) else None,
+    )
+
+
+def _with_cap(table: Schedule, system: System, power_cap: Sequence[Sequence[float]]) -> Schedule:
+    """The schedule in which jobs that draw more than the least cap cannot run."""
+    most = min(watts for _, watts in power_cap) - system.idle_total
+    over = drawn(table.units, table.request, system) > most
+    return replace(table, beyond=over if table.beyond is None else over | table.beyond)
+
+
+def _drawn(table: Schedule, system: System) -> IntArray:
+    """Watts that jobs drew where they were, attempts that were stopped among them."""
+    return np.concatenate([
+        drawn_on(table.request[row], held.offset, held.node, held.node_units, system)[
+            held.start_s >= 0
+        ]
+        for row, held in _parts(table)
+    ])  # fmt: skip
 
 
 def _stay(table: Schedule) -> Stay:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -49,8 +50,8 @@ class Schedule:
     node, node_units : int64 array, shape (entries,)
         A node and the number of the job's units there.
     preceding, think_s : int64 array, shape (jobs,), or None
-        The job that each comes after, and the seconds between that one's end and its start; -1
-        when there is none. None when the run did not honour them.
+        The predecessor of each job, and the seconds between the end of the predecessor and the
+        start of the job; -1 for no predecessor. None if the run did not honour dependencies.
     lost : Attempts, or None
         The attempts that were killed for a restart; None when jobs could not be restarted.
     outages : Outages, or None
@@ -153,11 +154,13 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     if table.lost is not None:
         _restarts(table, table.lost, found)
     if table.outages is not None:
-        _stops(table, table.outages, found)
+        _stopped(table, table.outages, found)
+        _requeued(table, table.outages, found)
+        _at_failures(table, table.outages, found)
     if table.lost is not None:
-        table = _with_attempts(table, table.lost)
+        table = _with_killed(table, table.lost)
     if table.outages is not None:
-        table = _with_stops(table, table.outages)
+        table = _with_stopped(table, table.outages)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound = _places(table, owner, system, found)
     if not sound.all():
@@ -245,23 +248,50 @@ def _restarts(table: Schedule, lost: Attempts, found: _Findings) -> None:
     )
 
 
-def _with_attempts(table: Schedule, lost: Attempts) -> Schedule:
-    """The schedule with the attempts that were killed as further jobs of it."""
+def _with_killed(table: Schedule, lost: Attempts) -> Schedule:
+    """The schedule with the attempts that were killed for a restart as further jobs of it."""
     tried = lost.start_s >= 0
-    again = np.concatenate((np.arange(len(tried)), tried.nonzero()[0]))
     held = np.repeat(tried, np.diff(lost.offset))
-    lengths = np.concatenate((np.diff(table.offset), np.diff(lost.offset)[tried]))
+    return _with_attempts(
+        table, tried.nonzero()[0], lost.start_s[tried], lost.end_s[tried],
+        np.diff(lost.offset)[tried], lost.node[held], lost.node_units[held],
+    )  # fmt: skip
+
+
+def _with_stopped(table: Schedule, outages: Outages) -> Schedule:
+    """The schedule with the attempts that failed nodes ended as further jobs of it."""
+    o = outages
+    return _with_attempts(
+        table, o.row, o.start_s, o.end_s, np.diff(o.offset), o.node, o.node_units
+    )  # fmt: skip
+
+
+def _with_attempts(
+    table: Schedule, row: IntArray, start_s: IntArray, end_s: IntArray, lengths: IntArray,
+    node: IntArray, node_units: IntArray,
+) -> Schedule:  # fmt: skip
+    """The schedule with attempts as further jobs of it.
+
+    Parameters
+    ----------
+    table : Schedule
+    row, start_s, end_s, lengths : int64 array, shape (attempts,)
+        The job of each attempt, its start, its end, and its number of entries.
+    node, node_units : int64 array
+        The entries, those of one attempt after the other.
+    """
+    again = np.concatenate((np.arange(len(table.id)), row))
     return replace(
         table,
         id=table.id[again],
-        start_s=np.concatenate((table.start_s, lost.start_s[tried])),
-        end_s=np.concatenate((table.end_s, lost.end_s[tried])),
+        start_s=np.concatenate((table.start_s, start_s)),
+        end_s=np.concatenate((table.end_s, end_s)),
         units=table.units[again],
         requested_s=table.requested_s[again],
         request=table.request[again],
-        offset=np.concatenate(([0], np.cumsum(lengths))),
-        node=np.concatenate((table.node, lost.node[held])),
-        node_units=np.concatenate((table.node_units, lost.node_units[held])),
+        offset=np.concatenate(([0], np.cumsum(np.concatenate((np.diff(table.offset), lengths))))),
+        node=np.concatenate((table.node, node)),
+        node_units=np.concatenate((table.node_units, node_units)),
     )
 
 
@@ -271,19 +301,25 @@ def _tried(table: Schedule) -> IntArray:
     return none if table.lost is None else (table.lost.start_s >= 0).nonzero()[0]
 
 
-def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
+def _killed_times(table: Schedule) -> tuple[IntArray, IntArray, int]:
+    """Start and end of the attempt at each job that was killed for a restart, and what it cost."""
+    if table.lost is None:
+        none = np.full(len(table.id), -1, dtype=np.int64)
+        return none, none, 0
+    return table.lost.start_s, table.lost.end_s, table.lost.cost_s
+
+
+def _attempt(outages: Outages, table: Schedule, k: int) -> str:
+    return f"job {table.id[outages.row[k]]} runs from {outages.start_s[k]} to {outages.end_s[k]}"
+
+
+def _stopped(table: Schedule, outages: Outages, found: _Findings) -> None:
     """Times of each attempt that a failed node ended."""
-    t, o = table, outages
-    tried_s = free_s = np.full(len(t.id), -1, dtype=np.int64)
-    cost_s = 0
-    if t.lost is not None:
-        tried_s, free_s, cost_s = t.lost.start_s, t.lost.end_s, t.lost.cost_s
+    t, o, attempt = table, outages, partial(_attempt, outages, table)
+    tried_s, free_s, cost_s = _killed_times(t)
     anew = (tried_s >= 0)[o.row] & (o.start_s >= free_s[o.row])
     runs = np.where(t.killed, t.requested_s, t.runtime_s)[o.row] - o.kept_before_s()
     runs += cost_s * anew
-
-    def attempt(k: int) -> str:
-        return f"job {t.id[o.row[k]]} runs from {o.start_s[k]} to {o.end_s[k]}"
 
     found.add(
         Kind.EARLY_START,
@@ -325,6 +361,11 @@ def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
         (o.saved_s != kept).nonzero()[0],
         lambda k: f"{attempt(k)}: {o.saved_s[k]} s of it are kept, {kept[k]} s by its checkpoints",
     )
+
+
+def _requeued(table: Schedule, outages: Outages, found: _Findings) -> None:
+    """How often each job was queued again because a node failed, and which jobs end as failed."""
+    t, o = table, outages
     times = np.bincount(o.row, minlength=len(t.id))
     found.add(
         Kind.RESTART,
@@ -342,6 +383,7 @@ def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
             f"{REQUEUES if o.may_requeue[k] else 0}"
         ),
     )
+    tried_s, _, cost_s = _killed_times(t)
     of_job = np.where(t.killed, t.requested_s, t.runtime_s) - o.kept_s() + cost_s * (tried_s >= 0)
     ran_s = t.end_s - t.start_s
     wrong = (t.start_s < 0) | t.killed | (ran_s < 0) | (ran_s >= of_job)
@@ -358,6 +400,11 @@ def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
         (o.failed & o.may_requeue & (times < REQUEUES)).nonzero()[0],
         lambda k: f"job {t.id[k]} ends as failed and could have been queued again",
     )
+
+
+def _at_failures(table: Schedule, outages: Outages, found: _Findings) -> None:
+    """Whether a node failed when an attempt was stopped, and when a job ended as failed."""
+    t, o, attempt = table, outages, partial(_attempt, outages, table)
     owner = np.repeat(np.arange(len(o.row)), np.diff(o.offset))
     stopped = np.zeros(len(o.row), dtype=np.bool_)
     stopped[owner[at_failure(o.happened, o.node, o.end_s[owner])]] = True
@@ -375,25 +422,6 @@ def _stops(table: Schedule, outages: Outages, found: _Findings) -> None:
         lambda k: (
             f"job {t.id[k]} ends as failed at {t.end_s[k]}, and none of its nodes failed then"
         ),
-    )
-
-
-def _with_stops(table: Schedule, outages: Outages) -> Schedule:
-    """The schedule with the attempts that failed nodes ended as further jobs of it."""
-    t, o = table, outages
-    again = np.concatenate((np.arange(len(t.start_s)), o.row))
-    lengths = np.concatenate((np.diff(t.offset), np.diff(o.offset)))
-    return replace(
-        t,
-        id=t.id[again],
-        start_s=np.concatenate((t.start_s, o.start_s)),
-        end_s=np.concatenate((t.end_s, o.end_s)),
-        units=t.units[again],
-        requested_s=t.requested_s[again],
-        request=t.request[again],
-        offset=np.concatenate(([0], np.cumsum(lengths))),
-        node=np.concatenate((t.node, o.node)),
-        node_units=np.concatenate((t.node_units, o.node_units)),
     )
 
 
@@ -415,7 +443,7 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
     expected_s = np.maximum(np.concatenate(left_s), 1)
     in_turn = np.ones(len(o.tested), dtype=np.bool_)
     in_turn[lost] = False
-    # A test ends before the window, or is stopped by it: how long it may last is not told.
+    # A test ends before the window, or is stopped by it; the table does not say its length.
     expected_s[np.concatenate((o.tested & in_turn, o.tested[lost], o.test))] = 0
     expected_s = expected_s[owner]
     into = reaching_into_windows(o.happened, t.node, start_s, start_s + expected_s)

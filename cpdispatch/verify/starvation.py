@@ -15,15 +15,15 @@ from cpdispatch.verify.plan import Planned, held_by_running, held_entries
 from cpdispatch.verify.violation import Kind, Violation
 
 _AT_ONCE = 64
-"""At so many instants the free capacity of all nodes is kept at once."""
+"""The most instants for which the free capacity of all nodes is held in memory at a time."""
 
 
 def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -> list[Violation]:
     """Starved jobs that a plan starts after their bound though they could start earlier.
 
-    Nodes that are being cleared of killed jobs are free for nobody. They could start earlier if
-    every job lasted until its requested time: a plan may take jobs to last as long as is expected,
-    as they may, or anything between, and is blamed for none of it.
+    Whether a job could start earlier is judged with the longest durations: every job lasts until
+    its requested time. So a plan is not wrong because of the durations that it uses, from the
+    expected ones to the requested times. Nodes that are being cleared of killed jobs are not free.
     """
     rule, now = instance.starvation, instance.now
     assert rule is not None
@@ -56,9 +56,9 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
 
 
 def _share(instance: Instance, job: Planned) -> int:
-    """What a job asks for of what the system has, in thousandths: the most of all types.
+    """The largest share of the system's capacity that a job asks for, in thousandths.
 
-    A type that limits the units of this one job on a node says nothing of its share.
+    Resource types that only limit how many units of one job share a node do not count.
     """
     system = instance.system
     shares = [

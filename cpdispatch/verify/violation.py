@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from cpdispatch.system import System
 
+_NAMED = 5
+"""Jobs that a sentence names at most."""
+
 
 class Kind(StrEnum):
     """Which rule a violation breaks."""
@@ -89,11 +92,11 @@ def place_text(system: System, node: int, resource: int, time: int) -> str:
     return f"node {node} ({group}), {system.resources[resource]} at {time}"
 
 
-def jobs_text(ids: Iterable[int], most: int = 5) -> str:
-    """Jobs by their identifiers, in words: the first ``most`` of them, and how many more."""
+def jobs_text(ids: Iterable[int]) -> str:
+    """Jobs by their identifiers, in words: the first few of them, and how many more."""
     listed = sorted(set(ids))
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return f"job{'s' * (len(listed) > 1)} " + ", ".join(map(str, listed[:most])) + more
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"job{'s' * (len(listed) > 1)} " + ", ".join(map(str, listed[:_NAMED])) + more
 
 
 def too_soon_text(name: str, before: int, end_s: int, think_s: int) -> str:

@@ -18,17 +18,18 @@ _LISTED = 9
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """By what the waits of a run were bounded, in thousandths.
+    """The bound on the waits of a run, in thousandths.
 
     Attributes
     ----------
     in_turn_after : int
-        After so much of the longest wait under EASY so far a job is late.
+        The share of the longest wait under EASY so far after which a job is late.
     wide : int
-        For a job that asks for the whole system that time is shorter by so much, for one that asks
-        for half of it by half as much.
+        By how much that time is shorter for a job that asks for the whole system; for a job that
+        asks for half of it, half as much.
     first_after : int or None
-        After so much of it the first late job starts wherever it fits; None: that is not certain.
+        The share after which the first late job starts wherever it fits; None if that is not
+        certain.
     """
 
     in_turn_after: int
@@ -150,7 +151,7 @@ class _Free:
 
 
 class _Ordered:
-    """Entries by a time of theirs, taken one part after the other."""
+    """Entries in the order of their times, which are taken part by part."""
 
     def __init__(self, time_s: IntArray) -> None:
         self._order = np.argsort(time_s, kind="stable")
@@ -158,7 +159,7 @@ class _Ordered:
         self._taken = 0
 
     def next(self, until: int) -> IntArray:
-        """Those that have not been taken and whose time is before this one."""
+        """The entries before a time that have not been taken yet."""
         low = self._taken
         self._taken = max(low, int(np.searchsorted(self._time_s, until)))
         return self._order[low : self._taken]

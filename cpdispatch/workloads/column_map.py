@@ -8,6 +8,7 @@ import os
 import re
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError, in_a_line, nearest
 from cpdispatch.files import parse_toml, read_parquet, read_text
 from cpdispatch.jobs import LABELLED
@@ -160,12 +161,7 @@ def read(
     """
     form = load(map) if isinstance(map, str) else map
     source = _Source(Path(path), form.table)
-    left_out: Counter[str] = Counter()
-    keep = np.ones(len(source.frame), dtype=np.bool_)
-    for rule in form.keep:
-        inside = source.text(rule.column).isin(rule.among).to_numpy()
-        left_out[f"{rule.column} is not {' or '.join(rule.among)}"] += int((keep & ~inside).sum())
-        keep &= inside
+    keep, left_out = _kept_rows(source, form)
     names = form.columns
     unknown = np.full(len(keep), -1, dtype=np.int64)
 
@@ -202,18 +198,7 @@ def read(
         units=units[keep].tolist(),
         request={name: np.maximum(values, 0)[keep].tolist() for name, values in amounts.items()},
     )
-    for name in LABELLED:
-        if name in names:
-            text = source.text(names[name])[keep]
-            columns.labels[name] = [value or None for value in text]
-    for name in ("restartable", "priority"):
-        if name in names:
-            columns.labels[name] = source.numbers(names[name])[keep].tolist()
-    used = {*names.values()} - {names.get("id", ""), names.get("features", "")}
-    for name in source.frame.columns:
-        if name not in used:
-            # The workload's own number has the name id.
-            columns.extra[f"{name}_" if name == "id" else name] = source.text(name)[keep].tolist()
+    _add_labels(columns, source, names, keep)
     machine, frame = None, None
     if nodes is not None:
         if form.nodes is None:
@@ -227,6 +212,35 @@ def read(
         columns, machine, frame, path, left_out, notes, form.told, memory_unit_kb=1024,
         name=log_name(path),
     )  # fmt: skip
+
+
+def _kept_rows(source: _Source, form: ColumnMap) -> tuple[BoolArray, Counter[str]]:
+    """Which rows the map keeps, and how many it leaves out by each of its rules."""
+    left_out: Counter[str] = Counter()
+    keep = np.ones(len(source.frame), dtype=np.bool_)
+    for rule in form.keep:
+        inside = source.text(rule.column).isin(rule.among).to_numpy()
+        left_out[f"{rule.column} is not {' or '.join(rule.among)}"] += int((keep & ~inside).sum())
+        keep &= inside
+    return keep, left_out
+
+
+def _add_labels(
+    columns: Columns, source: _Source, names: Mapping[str, str], keep: BoolArray
+) -> None:
+    """Add the labels of the jobs, and the columns that a workload has no place for."""
+    for name in LABELLED:
+        if name in names:
+            text = source.text(names[name])[keep]
+            columns.labels[name] = [value or None for value in text]
+    for name in ("restartable", "priority"):
+        if name in names:
+            columns.labels[name] = source.numbers(names[name])[keep].tolist()
+    used = {*names.values()} - {names.get("id", ""), names.get("features", "")}
+    for name in source.frame.columns:
+        if name not in used:
+            # The workload's own number has the name id.
+            columns.extra[f"{name}_" if name == "id" else name] = source.text(name)[keep].tolist()
 
 
 def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:

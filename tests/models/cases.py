@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, TypeAlias
 
@@ -107,6 +108,25 @@ def accepts(
             model.model.add(model.timing.starts[position] == start - model.problem.now)
             fix(model, position, nodes)
     return solver().solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A model on the nodes, its families of constraints, and how tests put units on them."""
+
+    model: Any
+    families: Sequence[str]
+    fix: Callable[[Any, int, dict[int, int]], None]
+
+    def only(self, family: str, instance: Instance, *wheres: Where | None) -> bool:
+        """Whether one family of constraints, without the others, allows the jobs to be there."""
+        others = [other for other in self.families if other != family]
+        model = alone(self.model, family, *others)(problem_of(instance))
+        return accepts(model, self.fix, *wheres)
+
+    def allowed(self, instance: Instance, *wheres: Where | None) -> bool:
+        """Whether the model allows the jobs to be there."""
+        return accepts(self.model(problem_of(instance)), self.fix, *wheres)
 
 
 def solver() -> cp_model.CpSolver:

@@ -15,7 +15,7 @@ from tests.models.cases import (
     EXAMPLES,
     RESERVED,
     WATTS,
-    Where,
+    Form,
     accepts,
     alone,
     crowd,
@@ -45,14 +45,8 @@ def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
         model.model.add(bottom < int(model.axes[axis].end[node]))
 
 
-def only(family: str, instance: Instance, *wheres: Where | None) -> bool:
-    """Whether one family of constraints, without the others, allows the jobs to be there."""
-    others = [other for other in FAMILIES if other != family]
-    return accepts(alone(BoxesModel, family, *others)(problem_of(instance)), fix, *wheres)
-
-
-def allowed(instance: Instance, *wheres: Where | None) -> bool:
-    return accepts(BoxesModel(problem_of(instance)), fix, *wheres)
+FORM = Form(BoxesModel, FAMILIES, fix)
+only, allowed = FORM.only, FORM.allowed
 
 
 # ------------------------------------------------------------------------ constraint families

@@ -12,11 +12,8 @@ from cpdispatch.instance import Instance
 from cpdispatch.models.copies import CopiesModel
 from tests.models.cases import (
     EXAMPLES,
-    RESERVED,
-    WATTS,
-    Where,
+    Form,
     accepts,
-    alone,
     crowd,
     crowded,
     in_pieces,
@@ -24,7 +21,6 @@ from tests.models.cases import (
     optimum,
     problem_of,
     queued,
-    running,
     solver,
     without_overdue,
 )
@@ -40,14 +36,8 @@ def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
         model.model.add(sum(copies) == nodes.get(node, 0))
 
 
-def only(family: str, instance: Instance, *wheres: Where | None) -> bool:
-    """Whether one family of constraints, without the other, allows the jobs to be there."""
-    (other,) = {"_alternative", "_within_node"} - {family}
-    return accepts(alone(CopiesModel, family, other)(problem_of(instance)), fix, *wheres)
-
-
-def allowed(instance: Instance, *wheres: Where | None) -> bool:
-    return accepts(CopiesModel(problem_of(instance)), fix, *wheres)
+FORM = Form(CopiesModel, ("_alternative", "_within_node"), fix)
+only, allowed = FORM.only, FORM.allowed
 
 
 PAIR = queued(job(1, 5, 2, 3, 0), job(2, 5, 1, 3, 0))
@@ -73,45 +63,8 @@ def test_there_are_as_many_copies_as_a_node_could_hold() -> None:
     ]  # fmt: skip
 
 
-def test_a_node_that_is_never_short_constrains_nothing() -> None:
-    assert only("_within_node", PAIR, (100, {0: 1}), (100, {1: 1}))
-
-
-def test_a_node_that_is_exceeded_is_refused() -> None:
-    assert not only("_within_node", PAIR, (100, {0: 1}), (104, {0: 1}))
-    units = queued(job(1, 5, 3, 1, 0), job(2, 5, 1, 2, 0))
-    assert not only("_within_node", units, (100, {0: 3}), (104, {0: 1}))
-
-
-def test_a_node_that_is_just_enough_is_accepted() -> None:
-    assert only("_within_node", PAIR, (100, {0: 1}), (105, {0: 1}))
-    units = queued(job(1, 5, 3, 1, 0), job(2, 5, 1, 2, 0))
-    assert only("_within_node", units, (100, {0: 2, 1: 1}), (104, {0: 1}))
-
-
-def test_nodes_are_shared_with_running_jobs_until_their_end() -> None:
-    held = queued(job(1, 5, 1, 4, 0), running=[running(9, 10, [1, 0], 0)])
-    assert allowed(held, (100, {1: 1}))
-    assert not allowed(held, (104, {0: 1}))
-    assert allowed(held, (105, {0: 1}))
-
-
-def test_nodes_are_left_to_their_reservations() -> None:
-    reserved = queued(job(1, 9, 1, 4, 0), job(2, 2, 1, 1, 0), reservations=RESERVED)
-    assert allowed(reserved, (105, {1: 1}))
-    assert not allowed(reserved, (102, {0: 1}))
-    assert allowed(reserved, (101, {0: 1}))
-
-
 def test_nodes_that_are_down_hold_nothing() -> None:
     assert list(CopiesModel(problem_of(queued(job(1, 5, 1, 4, 0), down=[1]))).present[0]) == [0]
-
-
-def test_the_power_cap_is_kept() -> None:
-    two = queued(job(1, 5, 1, 2, 1), job(2, 5, 1, 1, 0), power=WATTS)
-    assert allowed(two, None, None)
-    assert not allowed(two, (100, {0: 1}), (104, {1: 1}))
-    assert allowed(two, (100, {0: 1}), (105, {1: 1}))
 
 
 def test_capacity_may_be_held_in_pieces() -> None:

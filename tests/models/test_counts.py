@@ -13,10 +13,8 @@ from cpdispatch.models.counts import CountsModel
 from tests.models.cases import (
     EXAMPLES,
     RESERVED,
-    WATTS,
-    Where,
+    Form,
     accepts,
-    alone,
     crowd,
     crowded,
     in_pieces,
@@ -39,14 +37,8 @@ def fix(model: Any, position: int, nodes: dict[int, int]) -> None:
         model.model.add(variable == nodes.get(node, 0))
 
 
-def only(family: str, instance: Instance, *wheres: Where | None) -> bool:
-    """Whether one family of constraints, without the others, allows the jobs to be there."""
-    others = [other for other in FAMILIES if other != family]
-    return accepts(alone(CountsModel, family, *others)(problem_of(instance)), fix, *wheres)
-
-
-def allowed(instance: Instance, *wheres: Where | None) -> bool:
-    return accepts(CountsModel(problem_of(instance)), fix, *wheres)
+FORM = Form(CountsModel, FAMILIES, fix)
+only, allowed = FORM.only, FORM.allowed
 
 
 # ------------------------------------------------------------------------ constraint families
@@ -130,45 +122,8 @@ def test_small_jobs_are_kept_apart_from_the_large_one_and_not_from_each_other() 
     assert not only("_disjoint", three, (100, {}), (105, {}), (104, {}))
 
 
-def test_a_node_that_is_never_short_constrains_nothing() -> None:
-    assert only("_within_node", PAIR, (100, {0: 1}), (100, {1: 1}))
-
-
-def test_a_node_that_is_exceeded_is_refused() -> None:
-    assert not only("_within_node", PAIR, (100, {0: 1}), (104, {0: 1}))
-    units = queued(job(1, 5, 3, 1, 0), job(2, 5, 1, 2, 0))
-    assert not only("_within_node", units, (100, {0: 3}), (104, {0: 1}))
-
-
-def test_a_node_that_is_just_enough_is_accepted() -> None:
-    assert only("_within_node", PAIR, (100, {0: 1}), (105, {0: 1}))
-    units = queued(job(1, 5, 3, 1, 0), job(2, 5, 1, 2, 0))
-    assert only("_within_node", units, (100, {0: 2, 1: 1}), (104, {0: 1}))
-
-
-def test_nodes_are_shared_with_running_jobs_until_their_end() -> None:
-    held = queued(job(1, 5, 1, 4, 0), running=[running(9, 10, [1, 0], 0)])
-    assert allowed(held, (100, {1: 1}))
-    assert not allowed(held, (104, {0: 1}))
-    assert allowed(held, (105, {0: 1}))
-
-
-def test_nodes_are_left_to_their_reservations() -> None:
-    reserved = queued(job(1, 9, 1, 4, 0), job(2, 2, 1, 1, 0), reservations=RESERVED)
-    assert allowed(reserved, (105, {1: 1}))
-    assert not allowed(reserved, (102, {0: 1}))
-    assert allowed(reserved, (101, {0: 1}))
-
-
 def test_nodes_that_are_down_hold_nothing() -> None:
     assert list(CountsModel(problem_of(queued(job(1, 5, 1, 4, 0), down=[1]))).placed[0]) == [0]
-
-
-def test_the_power_cap_is_kept() -> None:
-    two = queued(job(1, 5, 1, 2, 1), job(2, 5, 1, 1, 0), power=WATTS)
-    assert allowed(two, None, None)
-    assert not allowed(two, (100, {0: 1}), (104, {1: 1}))
-    assert allowed(two, (100, {0: 1}), (105, {1: 1}))
 
 
 # --------------------------------------------------------------------------------- optimality

@@ -249,7 +249,9 @@ def test_a_predictor_that_bounds_no_job_is_refused() -> None:
     log = workload(SOUND)
     for refused in (
         lambda: simulate(log, POOL, "easy", idempotent=True),
-        lambda: Experiment([(log, POOL)], ["easy"], [0]).check(1.0, "last2", idempotent=True),
+        lambda: Experiment([(log, POOL)], ["easy"], [0]).check(
+            1.0, {"predictor": "last2", "idempotent": True}
+        ),
     ):
         with pytest.raises(UsageError, match="bounds no job, so that none would be restarted"):
             refused()

@@ -18,7 +18,7 @@ After a space come the nodes that the job was submitted with, if there are any.
 WHOLE = -1
 """The memory of a job that takes all that its nodes have."""
 NO_LIMIT = -1
-HELD_BY_USER, HELD_BY_ADMIN = "JobHeldUser", "JobHeldAdmin"
+HELD_BY_USER = "JobHeldUser"
 PENDING, COMPLETING = "PENDING", "COMPLETING"
 _ON_NODES = frozenset((
     "RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED",

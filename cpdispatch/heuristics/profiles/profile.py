@@ -25,9 +25,9 @@ class Profile(NamedTuple):
     segments: IntArray
     """Number of segments of each row, shape (rows,)."""
     time: IntArray
-    """When each segment begins, shape (rows, columns); ascending."""
+    """Begin of each segment, shape (rows, columns); ascending."""
     free: IntArray
-    """What is free until the next segment begins, shape (rows, columns, amounts)."""
+    """Free capacity until the next segment begins, shape (rows, columns, amounts)."""
 
 
 @allocating
@@ -88,7 +88,7 @@ def segment_at(time: IntArray, segments: int, at: int) -> int:
 
 @inlined
 def split(profile: Profile, row: int, at: int) -> int:
-    """The segment of a row that begins at an instant, made if need be."""
+    """The segment of a row that begins at an instant; it is made if there is none."""
     time, free, segments = profile.time[row], profile.free[row], profile.segments[row]
     k = segment_at(time, segments, at)
     if time[k] == at:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import allocating, inlined, kernel
+from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BACKFILLED,
     BY_SERIAL,
@@ -93,6 +93,10 @@ class Nodes(NamedTuple):
     """The sum of ``ahead`` over the nodes."""
     ahead_room: IntArray
     """Units of the job that is blocked that fit ``ahead`` on each node."""
+    kept_node: IntArray
+    kept_units: IntArray
+    """Entries of the placement that the reserved job takes at the shadow time: room for them alone,
+    `_compare` writes and reads them."""
     kept: IntArray
     """Units of the job that is blocked that are reserved on each node at the shadow time. Written
     with ``beside``."""
@@ -146,9 +150,11 @@ def nodes_of(
         np.empty(capacity.shape[1], dtype=np.int64),
         np.empty(count, dtype=np.int64),
         np.empty(count, dtype=np.int64),
-        np.empty_like(capacity),
+        np.empty(count, dtype=np.int64),
+        np.empty(count, dtype=np.int64),
+        np.zeros_like(capacity),
         np.empty(capacity.shape[1], dtype=np.int64),
-        np.empty(count + 1, dtype=np.int64),
+        np.zeros(count + 1, dtype=np.int64),
         np.full((2, shapes), -1, dtype=np.int64),
         int(common[0]) if len(common) else -1,
         np.concatenate((kinds, np.zeros((3, kinds.shape[1]), dtype=np.int64))),
@@ -524,14 +530,13 @@ def _compare_on(
         beside[here, r] = min(free[here, r], ahead[here, r] - kept[here] * ask[r])
 
 
-@allocating
+@kernel
 def _compare(state: State, jobs: IntArray, nodes: Nodes, best_fit: bool) -> None:
     """Compute what is free both now and, beside the job that is blocked, at the shadow time."""
     free, ahead, beside, row = nodes.free, nodes.ahead, nodes.beside, nodes.ahead_room
     ask, units = nodes.asks[jobs[SHAPE, state.blocked]], jobs[UNITS, state.blocked]
-    kept, pool = nodes.kept, nodes.beside_pool
+    kept, pool, node, many = nodes.kept, nodes.beside_pool, nodes.kept_node, nodes.kept_units
     beside_nodes, common = nodes.beside_nodes, nodes.common
-    node, many = np.empty_like(row), np.empty_like(row)
     if best_fit:
         count = place(ahead, nodes.capacity, ask, units, best_fit, node, many)
     else:
@@ -540,15 +545,21 @@ def _compare(state: State, jobs: IntArray, nodes: Nodes, best_fit: bool) -> None
     kept[:] = 0
     for k in range(count):
         kept[node[k]] = many[k]
-    beside[:] = 0
-    pool[:] = beside_nodes[0] = 0
+    for k in range(1, beside_nodes[0] + 1):  # on all others nothing is free
+        for r in range(free.shape[1]):
+            beside[beside_nodes[k], r] = 0
+    found = 0
     for here in range(free.shape[0]):
         if common < 0 or free[here, common] > 0:
-            _compare_on(free, ahead, beside, ask, kept, here)
-            beside_nodes[0] += 1
-            beside_nodes[beside_nodes[0]] = here
-            for r in range(free.shape[1]):
-                pool[r] += beside[here, r]
+            found += 1
+            beside_nodes[found] = here
+    beside_nodes[0] = found
+    pool[:] = 0
+    for k in range(1, found + 1):
+        here = beside_nodes[k]
+        _compare_on(free, ahead, beside, ask, kept, here)
+        for r in range(free.shape[1]):
+            pool[r] += beside[here, r]
 
 
 @kernel

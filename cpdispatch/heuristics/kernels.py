@@ -415,15 +415,16 @@ def _reserve(
     for k in range(placed.jobs):
         end[running + k] = due[placed.position[k]]
     if testing is not None:
+        short_s, turn, run_turn = testing.short_s, testing.turn, testing.run_turn
+        whole_end = testing.run_whole_end
         for k in range(running):
-            if testing.run_turn[k] < testing.turn[job]:
-                end[k] = testing.run_whole_end[k]
+            if run_turn[k] < turn[job]:
+                end[k] = whole_end[k]
         for k in range(placed.jobs):
             j = placed.position[k]
-            if testing.way == TURN and testing.short_s[j] != planned_s[j]:
-                tested = now + testing.short_s[j]
-                sooner = testing.turn[j] < testing.turn[job]
-                end[running + k] = max(due[j], tested) if sooner else tested
+            if testing.way == TURN and short_s[j] != planned_s[j]:
+                tested = now + short_s[j]
+                end[running + k] = max(due[j], tested) if turn[j] < turn[job] else tested
     L = free.copy()
     pool = _pool(L)
     by_end = np.argsort(end, kind="mergesort")
@@ -582,10 +583,9 @@ def _backfill(
         if watts > watts_free or not pool_keeps(pool, ask, units, spare[j]):
             continue
         outlives = now + planned_s[j] > shadow
-        if testing is not None:
+        if testing is not None and outlives and is_home_free(F, ask, testing.homes, j):
             homes = testing.homes
-            if outlives and is_home_free(F, ask, homes, j):
-                outlives = homes.start_s[homes.of[j]] + planned_s[j] > shadow
+            outlives = homes.start_s[homes.of[j]] + planned_s[j] > shadow
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):
             continue

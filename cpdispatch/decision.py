@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from cpdispatch.arrays import ByteArray, IntArray
+from cpdispatch.arrays import ByteArray, IntArray, sealed
 from cpdispatch.jobs import Starvation
 
 NO_START = -1
@@ -102,6 +102,8 @@ class Placements:
     @classmethod
     def of(cls, places: Mapping[int, Mapping[int, int]]) -> Placements:
         """From a mapping of queue position to {node: units}."""
+        if not places:
+            return NOTHING_PLACED
         lengths = [len(nodes) for nodes in places.values()]
         return cls(
             np.array(list(places), dtype=np.int64),
@@ -122,6 +124,10 @@ class Placements:
                 self.position.tolist(), offset[:-1], offset[1:], strict=True
             )
         }
+
+
+_NONE: IntArray = sealed(np.empty(0, dtype=np.int64))
+NOTHING_PLACED = Placements(_NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

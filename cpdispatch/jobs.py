@@ -37,6 +37,11 @@ class Column(IntEnum):
     REQUEST = 15
 
 
+# An integer indexes an array twice as fast as an enumeration does.
+_ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
+_REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
+_EWT, _RESTARTABLE = int(Column.EWT), int(Column.RESTARTABLE)
+_PRIORITY, _TIER = int(Column.PRIORITY), int(Column.TIER)
 _BETWEEN = Column.REQUEST - Column.REQUESTED
 LABELLED = ("user", "group", "queue", "executable", "partition")
 UNKNOWN = -1
@@ -161,27 +166,27 @@ class JobTable:
     @property
     def id(self) -> IntArray:
         """Identifiers, shape (jobs,)."""
-        return self.column(Column.ID)
+        return self.column(_ID)
 
     @property
     def submit_s(self) -> IntArray:
         """Submission times in seconds, shape (jobs,)."""
-        return self.column(Column.SUBMIT)
+        return self.column(_SUBMIT)
 
     @property
     def units(self) -> IntArray:
         """Numbers of units, shape (jobs,)."""
-        return self.column(Column.UNITS)
+        return self.column(_UNITS)
 
     @property
     def requested_s(self) -> IntArray:
         """Requested times in seconds, shape (jobs,)."""
-        return self.column(Column.REQUESTED)
+        return self.column(_REQUESTED)
 
     @property
     def expected_s(self) -> IntArray:
         """Expected durations in seconds, shape (jobs,)."""
-        return self.column(Column.EXPECTED)
+        return self.column(_EXPECTED)
 
     @property
     def planned_s(self) -> IntArray:
@@ -204,27 +209,27 @@ class JobTable:
     @property
     def upper_s(self) -> IntArray:
         """What the jobs will probably not run longer than, in seconds, shape (jobs,)."""
-        return self.column(Column.UPPER)
+        return self.column(_UPPER)
 
     @property
     def ewt_s(self) -> IntArray:
         """Expected waiting times of the jobs' queues in seconds, shape (jobs,)."""
-        return self.column(Column.EWT)
+        return self.column(_EWT)
 
     @property
     def restartable(self) -> IntArray:
         """1 for each job that may still be killed and queued again, else 0; shape (jobs,)."""
-        return self.column(Column.RESTARTABLE)
+        return self.column(_RESTARTABLE)
 
     @property
     def priority(self) -> IntArray:
         """The site's priorities of the jobs, higher first, shape (jobs,)."""
-        return self.column(Column.PRIORITY)
+        return self.column(_PRIORITY)
 
     @property
     def tier(self) -> IntArray:
         """The highest tiers of the partitions that jobs may use, higher first, shape (jobs,)."""
-        return self.column(Column.TIER)
+        return self.column(_TIER)
 
     @property
     def request(self) -> IntArray:

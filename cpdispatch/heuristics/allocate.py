@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +26,13 @@ NO_HOLDS = (
 def power_unit(instance: Instance) -> IntArray:
     """Watts of one unit of each resource type, zeros without a cap; shape (resources,)."""
     if instance.power is None:
-        return np.zeros(len(instance.system.resources), dtype=np.int64)
+        return _no_power(instance.free.shape[1])
     return np.array(instance.power.unit, dtype=np.int64)
+
+
+@cache
+def _no_power(resources: int) -> IntArray:
+    return sealed(np.zeros(resources, dtype=np.int64))
 
 
 def holds(instance: Instance) -> tuple[IntArray, IntArray, IntArray]:

@@ -39,7 +39,7 @@ class _Pass(NamedTuple):
 
     start_s: IntArray
     reason: ByteArray
-    bound_s: IntArray
+    bound_s: IntArray | None
     placements: Placements
     promises: dict[int, _Promise]
 
@@ -173,7 +173,7 @@ class Backfill:
         self._promises = found.promises
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         certificate = Certificate(self.name, phases_ms=phases)
-        bound_s = found.bound_s if self.test_s and found.bound_s.any() else None
+        bound_s = found.bound_s if found.bound_s is not None and found.bound_s.any() else None
         return Decision(found.start_s, found.reason, found.placements, certificate, bound_s)
 
     def planned(self, instance: Instance) -> Instance:
@@ -225,43 +225,55 @@ class Backfill:
         """Decide, with the queue in these orders of positions."""
         if self._plans(instance):
             return self._plan(instance, primary, secondary, tests)
-        block, planned_s = instance.queue.block, instance.queue.planned_s
-        turns = test_runs.no_turns(instance)
-        if self.test_s:
-            late_running = self._late(instance, instance.running.jobs)
-            turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
+        queue, running = instance.queue, instance.running
+        block, testing = queue.block, self._testing(instance, late, tests)
         queued = block.shape[1]
-        start, bound = np.empty(queued, dtype=np.int64), np.empty(queued, dtype=np.int64)
-        reason = np.empty(queued, dtype=np.int8)
+        start, reason = np.empty(queued, dtype=np.int64), np.empty(queued, dtype=np.int8)
         packed = kernels.easy(
             instance.now,
             instance.free,
             instance.system.capacity,
             block,
-            planned_s,
+            queue.planned_s,
             primary,
             secondary,
             self.depth,
             self.best_fit,
-            instance.running.jobs.block,
-            instance.running.planned_end_s(),
-            instance.running.offset,
-            instance.running.node,
-            instance.running.units,
+            running.jobs.block,
+            running.planned_end_s(),
+            running.offset,
+            running.node,
+            running.units,
             power_unit(instance),
             instance.power_free(),
             leaves,
-            test_runs.shortened(planned_s, tests, self.test_s + instance.restart_cost_s),
-            tests,
-            self.test_s,
-            test_runs.WAYS[self.tests],
-            test_runs.homes(instance),
-            *turns,
+            testing,
             start,
             reason,
-            bound,
         )
-        return _Pass(start, reason, bound, from_packed(packed), {})
+        bound_s = None if testing is None else testing.bound_s
+        return _Pass(start, reason, bound_s, from_packed(packed), {})
+
+    def _testing(
+        self, instance: Instance, late: BoolArray, tests: IntArray
+    ) -> kernels.Testing | None:
+        """What a pass needs to know of test runs; None where there are none."""
+        if not self.test_s and instance.stopped is None:
+            return None
+        planned_s = instance.queue.planned_s
+        turns = test_runs.no_turns(instance)
+        if self.test_s:
+            late_running = self._late(instance, instance.running.jobs)
+            turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
+        return kernels.Testing(
+            test_runs.WAYS[self.tests],
+            self.test_s,
+            tests,
+            test_runs.shortened(planned_s, tests, self.test_s + instance.restart_cost_s),
+            *turns,
+            test_runs.homes(instance),
+            np.zeros(len(planned_s), dtype=np.int64),
+        )
 
     def _plan(
         self, instance: Instance, primary: IntArray, secondary: IntArray, tests: IntArray
@@ -312,9 +324,7 @@ class Backfill:
             }
             away = [k for k in range(jobs, len(ids)) if start[k] != NO_START]
             promises |= {ids[k]: self._promises[ids[k]] for k in away}
-        found = _Pass(
-            start[:jobs], reason[:jobs], np.zeros_like(start[:jobs]), placements, promises
-        )
+        found = _Pass(start[:jobs], reason[:jobs], None, placements, promises)
         return self._with_tests(instance, profile, found, tests) if len(tests) else found
 
     def _promised_to(self, instance: Instance) -> tuple[list[int], IntArray, IntArray]:
@@ -365,7 +375,11 @@ class Backfill:
             if id in promises:
                 promise = promises[id]
                 promises[id] = promise._replace(lasts_s=promise.lasts_s + cost_s)
-        start_s, reason, bound_s = found.start_s.copy(), found.reason.copy(), found.bound_s.copy()
+        start_s, reason, bound_s = (
+            found.start_s.copy(),
+            found.reason.copy(),
+            np.zeros_like(found.start_s),
+        )
         start_s[tested], reason[tested], bound_s[tested] = (
             instance.now, Reason.BACKFILLED, self.test_s,
         )  # fmt: skip

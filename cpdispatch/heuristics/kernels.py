@@ -47,6 +47,37 @@ class Homes(NamedTuple):
     units: IntArray
 
 
+class Testing(NamedTuple):
+    """What a pass needs to know of test runs, and where it says which starts are tests.
+
+    Attributes
+    ----------
+    way : int
+        `LEFT`, `BEFORE` or `TURN`.
+    test_s : int
+        How long a test lasts, seconds.
+    tests : int64 array, shape (tests,)
+        The jobs that may be tested, in the order of tests. They leave nothing free.
+    short_s : int64 array, shape (jobs,)
+        The planned durations, but for jobs that may be tested how long their tests hold nodes.
+    turn, run_turn, run_whole_end : int64 array, shapes (jobs,), (running,) and (running,)
+        See `test_runs.Turns`.
+    homes : Homes
+    bound_s : int64 array, shape (jobs,)
+        Zeros before the pass. After it, the length of a test for each job that is tested.
+    """
+
+    way: int
+    test_s: int
+    tests: IntArray
+    short_s: IntArray
+    turn: IntArray
+    run_turn: IntArray
+    run_whole_end: IntArray
+    homes: Homes
+    bound_s: IntArray
+
+
 LEFT, BEFORE, TURN = range(3)
 """When tests start: after backfilling, before it, or already while jobs start in order."""
 
@@ -357,21 +388,18 @@ def _reserve(
     job_units: int,
     job_watts: int,
     job_spare: IntArray,
-    job_turn: int,
+    job: int,
     block: IntArray,
     planned_s: IntArray,
-    short_s: IntArray,
-    turn: IntArray,
     due: IntArray,
     placed: Placed,
     run_block: IntArray,
     run_end: IntArray,
-    run_whole_end: IntArray,
-    run_turn: IntArray,
     offset: IntArray,
     node: IntArray,
     units: IntArray,
     power_unit: IntArray,
+    testing: Testing | None,
 ) -> tuple[int, IntArray, int]:
     """Shadow time of a job that does not fit now, and what will be free then.
 
@@ -383,13 +411,20 @@ def _reserve(
     running = run_end.shape[0]
     end = np.empty(running + placed.jobs, dtype=np.int64)
     for k in range(running):
-        end[k] = run_whole_end[k] if run_turn[k] < job_turn else run_end[k]
+        end[k] = run_end[k]
     for k in range(placed.jobs):
-        j = placed.position[k]
-        end[running + k] = due[j]
-        if short_s[j] != planned_s[j]:
-            tested = now + short_s[j]
-            end[running + k] = max(due[j], tested) if turn[j] < job_turn else tested
+        end[running + k] = due[placed.position[k]]
+    if testing is not None:
+        short_s, turn, run_turn = testing.short_s, testing.turn, testing.run_turn
+        whole_end = testing.run_whole_end
+        for k in range(running):
+            if run_turn[k] < turn[job]:
+                end[k] = whole_end[k]
+        for k in range(placed.jobs):
+            j = placed.position[k]
+            if testing.way == TURN and short_s[j] != planned_s[j]:
+                tested = now + short_s[j]
+                end[running + k] = max(due[j], tested) if turn[j] < turn[job] else tested
     L = free.copy()
     pool = _pool(L)
     by_end = np.argsort(end, kind="mergesort")
@@ -454,17 +489,19 @@ def _start(
     units: int,
     best_fit: bool,
     due: IntArray,
-    homes: Homes,
+    testing: Testing | None,
 ) -> Placed:
     """Start a job that fits ``usable``: on its own nodes if it was stopped there, else anywhere."""
-    if not is_home_free(usable, ask, homes, job):
-        return start_job(placed, job, usable, F, pool, capacity, ask, units, best_fit)
-    placed = place_at_home(placed, job, homes)
-    low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
-    change(F, ask, placed.node[low:high], placed.units[low:high], -1)
-    pool -= units * ask
-    due[job] = max(due[job] - (now - homes.start_s[homes.of[job]]), now + 1)
-    return placed
+    if testing is not None:
+        homes = testing.homes
+        if is_home_free(usable, ask, homes, job):
+            placed = place_at_home(placed, job, homes)
+            low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
+            change(F, ask, placed.node[low:high], placed.units[low:high], -1)
+            pool -= units * ask
+            due[job] = max(due[job] - (now - homes.start_s[homes.of[job]]), now + 1)
+            return placed
+    return start_job(placed, job, usable, F, pool, capacity, ask, units, best_fit)
 
 
 @allocating
@@ -484,7 +521,7 @@ def _in_turn(
     reason: ByteArray,
     placed: Placed,
     due: IntArray,
-    homes: Homes,
+    testing: Testing | None,
 ) -> tuple[int, Placed, int]:
     """Start jobs in the primary order, from place ``first`` on, until one does not fit now.
 
@@ -497,7 +534,9 @@ def _in_turn(
         watts = watts_of(ask, units, power_unit)
         enough = watts <= watts_free and pool_keeps(pool, ask, units, spare[j])
         if enough and fits(F, ask, units):
-            placed = _start(now, placed, j, F, F, pool, capacity, ask, units, best_fit, due, homes)
+            placed = _start(
+                now, placed, j, F, F, pool, capacity, ask, units, best_fit, due, testing
+            )
             watts_free -= watts
             start[j], reason[j] = now, _STARTED
         elif fits(capacity, ask, units):
@@ -527,7 +566,7 @@ def _backfill(
     reason: ByteArray,
     placed: Placed,
     due: IntArray,
-    homes: Homes,
+    testing: Testing | None,
 ) -> tuple[Placed, int, int]:
     """Start, in the secondary order, waiting jobs that do not delay the reserved one.
 
@@ -544,12 +583,15 @@ def _backfill(
         if watts > watts_free or not pool_keeps(pool, ask, units, spare[j]):
             continue
         outlives = now + planned_s[j] > shadow
-        if outlives and is_home_free(F, ask, homes, j):
+        if testing is not None and outlives and is_home_free(F, ask, testing.homes, j):
+            homes = testing.homes
             outlives = homes.start_s[homes.of[j]] + planned_s[j] > shadow
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):
             continue
-        placed = _start(now, placed, j, usable, F, pool, capacity, ask, units, best_fit, due, homes)
+        placed = _start(
+            now, placed, j, usable, F, pool, capacity, ask, units, best_fit, due, testing
+        )
         watts_free -= watts
         low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
         if outlives:
@@ -559,6 +601,37 @@ def _backfill(
             for r in range(F.shape[1]):
                 M[placed.node[e], r] = min(F[placed.node[e], r], L[placed.node[e], r])
         start[j], reason[j] = now, _BACKFILLED
+    return placed, watts_free, watts_then
+
+
+@allocating
+def _test(
+    now: int,
+    shadow: int,
+    F: IntArray,
+    L: IntArray,
+    pool: IntArray,
+    watts_free: int,
+    watts_then: int,
+    capacity: IntArray,
+    block: IntArray,
+    best_fit: bool,
+    spare: IntArray,
+    power_unit: IntArray,
+    start: IntArray,
+    reason: ByteArray,
+    placed: Placed,
+    due: IntArray,
+    testing: Testing,
+) -> tuple[Placed, int, int]:
+    """Start tests as `_backfill` starts jobs; they leave nothing free."""
+    before = placed.jobs
+    placed, watts_free, watts_then = _backfill(
+        now, shadow, testing.tests, F, L, pool, watts_free, watts_then,
+        capacity, block, testing.short_s, best_fit, np.zeros_like(spare), power_unit, start,
+        reason, placed, due, testing,
+    )  # fmt: skip
+    testing.bound_s[placed.position[before : placed.jobs]] = testing.test_s
     return placed, watts_free, watts_then
 
 
@@ -581,22 +654,14 @@ def easy(
     power_unit: IntArray,
     watts_free: int,
     spare: IntArray,
-    short_s: IntArray,
-    tests: IntArray,
-    test_s: int,
-    way: int,
-    homes: Homes,
-    turn: IntArray,
-    run_turn: IntArray,
-    run_whole_end: IntArray,
+    testing: Testing | None,
     start: IntArray,
     reason: ByteArray,
-    bound: IntArray,
 ) -> IntArray:
     """One pass with a reservation depth of 0 (none, strict order) or 1 (EASY).
 
-    Writes the start of each job (now, the shadow time for the reserved one, or none), its reason,
-    and its bound. Returns the placements of the jobs that start now, see `packed`.
+    Writes the start of each job (now, the shadow time for the reserved one, or none) and its
+    reason. Returns the placements of the jobs that start now, see `packed`.
 
     Parameters
     ----------
@@ -604,33 +669,25 @@ def easy(
         The jobs that may start, in the primary order.
     spare : int64 array, shape (jobs, resources)
         What each job, if it asks for the resource at all, has to leave free when it starts.
-    short_s : int64 array, shape (jobs,)
-        The planned durations, but for jobs that may be tested how long their tests hold nodes.
-    tests : int64 array, shape (tests,)
-        The jobs that may be tested, in the order of tests. They leave nothing free.
-    test_s : int
-        How long a test lasts, seconds.
-    way : int
-        `LEFT`, `BEFORE` or `TURN`.
-    turn, run_turn, run_whole_end : int64 array, shapes (jobs,), (running,) and (running,)
-        See `test_runs.Turns`.
+    testing : Testing or None
+        None where no job may be tested, and none has just been stopped.
     """
     jobs = block.shape[1]
     for j in range(jobs):
-        start[j], reason[j], bound[j] = _NO_START, _WAITS, 0
+        start[j], reason[j] = _NO_START, _WAITS
     due = now + planned_s
     placed = nothing_placed(jobs)
     F = free.copy()
     pool = _pool(F)
     leaves = spare
-    if way == TURN:
+    if testing is not None and testing.way == TURN:
         leaves = spare.copy()
-        leaves[tests] = 0
+        leaves[testing.tests] = 0
     blocked, shadow = 0, -1
     while shadow < 0:
         blocked, placed, watts_free = _in_turn(
             now, blocked, primary, F, pool, watts_free,
-            capacity, block, best_fit, leaves, power_unit, start, reason, placed, due, homes,
+            capacity, block, best_fit, leaves, power_unit, start, reason, placed, due, testing,
         )  # fmt: skip
         if blocked == primary.shape[0] or depth == 0:
             break
@@ -638,35 +695,34 @@ def easy(
         ask, need = block[_REQUEST:, head], block[_UNITS, head]
         watts = watts_of(ask, need, power_unit)
         shadow, L, watts_then = _reserve(
-            now, F, watts_free, ask, need, watts, spare[head], turn[head],
-            block, planned_s, short_s if way == TURN else planned_s, turn, due, placed,
-            run_block, run_end, run_whole_end, run_turn, offset, node, units, power_unit,
+            now, F, watts_free, ask, need, watts, spare[head], head, block, planned_s, due, placed,
+            run_block, run_end, offset, node, units, power_unit, testing,
         )  # fmt: skip
         if shadow < 0:
             blocked += 1
-    if way == TURN:
-        for k in range(tests.shape[0]):
-            if start[tests[k]] == now:
-                bound[tests[k]] = test_s
+    if testing is not None and testing.way == TURN:
+        for k in range(testing.tests.shape[0]):
+            if start[testing.tests[k]] == now:
+                testing.bound_s[testing.tests[k]] = testing.test_s
     if shadow < 0:
         return packed(placed)
     start[head], reason[head] = shadow, _RESERVED
     held = place_next(nothing_placed(1), 0, L, capacity, ask, need, best_fit)
     change(L, ask, held.node[: held.offset[1]], held.units[: held.offset[1]], -1)
     watts_then -= watts
-    for testing in (way != LEFT, way == LEFT):
-        if not testing:
-            placed, watts_free, watts_then = _backfill(
-                now, shadow, secondary, F, L, pool, watts_free, watts_then,
-                capacity, block, planned_s, best_fit, spare, power_unit, start, reason, placed,
-                due, homes,
-            )  # fmt: skip
-        elif tests.shape[0] > 0:
-            before = placed.jobs
-            placed, watts_free, watts_then = _backfill(
-                now, shadow, tests, F, L, pool, watts_free, watts_then,
-                capacity, block, short_s, best_fit, np.zeros_like(spare), power_unit, start,
-                reason, placed, due, homes,
-            )  # fmt: skip
-            bound[placed.position[before : placed.jobs]] = test_s
+    if testing is not None and testing.way != LEFT:
+        placed, watts_free, watts_then = _test(
+            now, shadow, F, L, pool, watts_free, watts_then,
+            capacity, block, best_fit, spare, power_unit, start, reason, placed, due, testing,
+        )  # fmt: skip
+    placed, watts_free, watts_then = _backfill(
+        now, shadow, secondary, F, L, pool, watts_free, watts_then,
+        capacity, block, planned_s, best_fit, spare, power_unit, start, reason, placed, due,
+        testing,
+    )  # fmt: skip
+    if testing is not None and testing.way == LEFT:
+        placed, watts_free, watts_then = _test(
+            now, shadow, F, L, pool, watts_free, watts_then,
+            capacity, block, best_fit, spare, power_unit, start, reason, placed, due, testing,
+        )  # fmt: skip
     return packed(placed)

@@ -406,6 +406,7 @@ def rank(
     """
     jobs = block.shape[1]
     key = np.empty(jobs, dtype=np.float64)
+    ascends = True
     for j in range(jobs):
         submit = block[_SUBMIT, j]
         p = float(max(block[_EXPECTED, j], 1))
@@ -420,4 +421,6 @@ def rank(
             key[j] = -float(block[_PRIORITY_ROW, j])
         else:
             key[j] = max(key_of(policy, weights, now, submit, p, q, requested, None), FIRST_KEY)
-    return by_tier(np.argsort(key, kind="mergesort"), block[_TIER], key == -np.inf)
+        ascends = ascends and (j == 0 or key[j - 1] <= key[j])
+    order = np.arange(jobs) if ascends else np.argsort(key, kind="mergesort")
+    return by_tier(order, block[_TIER], key == -np.inf)

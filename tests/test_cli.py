@@ -882,7 +882,14 @@ BAD = {
         about_a_list,
         r"run\.json: not the run\.json of a run: Expected `object`, got `array`",
     ),
-    "a folder without a run": (lambda log: ["compare", log.parent], "holds no finished run"),
+    "a folder without a run": (
+        lambda log: ["compare", log.parent],
+        r"holds no finished run \(run.json is missing\); name the folder that simulate was given",
+    ),
+    "a folder that is not there": (
+        lambda log: ["compare", log.parent / "runz"],
+        "runz: no such folder; name the folder that simulate was given as --out",
+    ),
 }
 
 

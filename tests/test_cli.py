@@ -894,6 +894,14 @@ BAD = {
         lambda log: ["compare", log.parent],
         r"holds no finished run \(run.json is missing\); name the folder that simulate was given",
     ),
+    "a value that begins with a dash": (
+        lambda log: ["simulate", log, "--limit", "-5s"],
+        "-5s looks like an option; write --limit=-5s",
+    ),
+    "a path of a system that is not there": (
+        lambda log: ["simulate", log, "--system", log.parent / "system.jsn"],
+        r"system\.jsn: no such file",
+    ),
     "a folder that is not there": (
         lambda log: ["compare", log.parent / "runz"],
         "runz: no such folder; name the folder that simulate was given as --out",

@@ -17,7 +17,10 @@ class UsageError(CpdispatchError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint at the known name that is meant, to be put after the wrong one; may be empty."""
-    near = difflib.get_close_matches(name, list(known), 1)
+    known = list(known)
+    # Letters that changed places are likelier than others.
+    near = [each for each in known if sorted(each) == sorted(name)]
+    near = near or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

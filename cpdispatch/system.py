@@ -808,7 +808,8 @@ def find(text: str) -> System:
         return System.pool(int(text))
     if text in NAMED:
         return NAMED[text]
-    if Path(text).suffix in {".json", ".toml", ".config"} or Path(text).exists():
+    path = Path(text)
+    if path.suffix in {".json", ".toml", ".config"} or path.name != text or path.exists():
         return load(text)
     raise UsageError(
         f"unknown system {text!r}{nearest(text, NAMED)} (a number of processors, "

@@ -404,7 +404,10 @@ def test_who_waits_longer_is_printed(
 
 
 def test_compare_shows_the_waits_of_each_class_when_it_is_asked_to(
-    queue: Path, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    queue: Path,
+    tmp_path: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
     assert cli.run(["simulate", str(queue), *map(str, FIFO_SJF), "--out", str(out)]) == 0
@@ -419,6 +422,11 @@ def test_compare_shows_the_waits_of_each_class_when_it_is_asked_to(
     assert "narrow (<= 1/32) 0 - - - -" in more
     assert "wide (> 1/8) 20 18 h 32 42 h 09 x0.44 2 d 10 h 2 d 15 h x0.93" in more
     assert "user 2 10 33 h 20 25 h 00 x1.33 2 d 10 h 2 d 2 h x1.17" in more
+    monkeypatch.setenv("COLUMNS", "40")
+    assert cli.run(["compare", str(out), "--waits"]) == 0
+    narrow = capsysbinary.readouterr().out.decode().splitlines()
+    assert set(lines) - set(short) - {""} <= set(narrow), "cells are folded or cut"
+    monkeypatch.delenv("COLUMNS")
     _, sjf = json(capsysbinary, "compare", out)["runs"]
     assert sjf["widths"]["wide"]["wait_s_mean_times"] == pytest.approx(66_750 / 151_750)
     assert [user["user"] for user in sjf["users"]["each"]] == ["2"]
@@ -882,7 +890,22 @@ BAD = {
         about_a_list,
         r"run\.json: not the run\.json of a run: Expected `object`, got `array`",
     ),
-    "a folder without a run": (lambda log: ["compare", log.parent], "holds no finished run"),
+    "a folder without a run": (
+        lambda log: ["compare", log.parent],
+        r"holds no finished run \(run.json is missing\); name the folder that simulate was given",
+    ),
+    "a value that begins with a dash": (
+        lambda log: ["simulate", log, "--limit", "-5s"],
+        "-5s looks like an option; write --limit=-5s",
+    ),
+    "a path of a system that is not there": (
+        lambda log: ["simulate", log, "--system", log.parent / "system.jsn"],
+        r"system\.jsn: no such file",
+    ),
+    "a folder that is not there": (
+        lambda log: ["compare", log.parent / "runz"],
+        "runz: no such folder; name the folder that simulate was given as --out",
+    ),
 }
 
 

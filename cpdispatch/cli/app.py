@@ -7,9 +7,10 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError
 
 from cpdispatch import __version__
 from cpdispatch.cli.archive import app as archive
@@ -97,7 +98,16 @@ def renamed_names_told() -> Iterator[None]:
 
 def _complain(error: BaseException) -> None:
     leave_lost_terminal()
-    print(f"cpdispatch: {error}", file=sys.stderr, flush=True)
+    print(f"cpdispatch: {error}{_hint(error)}", file=sys.stderr, flush=True)
+
+
+def _hint(error: BaseException) -> str:
+    """What to write where a value was taken for an option, because it begins with a dash."""
+    if isinstance(error, MissingArgumentError):
+        for option, value in pairwise(error.root_input_tokens or ()):
+            if f" {option} " in str(error) and value[:1] == "-" and value[1:2].isdigit():
+                return f" {value} looks like an option; write {option}={value}"
+    return ""
 
 
 def main() -> NoReturn:

@@ -82,7 +82,7 @@ def save_and_print(
         soft_wrap=True,
     )
     for rule, count in summary["notes"].items():
-        console.print(f"{rule}: {count:,} jobs", style="dim")
+        console.print(f"{rule}: {count:,} {'job' if count == 1 else 'jobs'}", style="dim")
     return DONE
 
 

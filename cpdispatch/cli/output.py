@@ -55,6 +55,20 @@ def table_of(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table
     return table
 
 
+def print_in_whole_lines(console: Console, table: Table) -> None:
+    """Print a table of figures, whose cells cannot be read when they are folded.
+
+    A terminal that is too narrow breaks its lines.
+    """
+    from rich.measure import Measurement
+
+    width = console.width
+    free = console.options.update(max_width=10_000)
+    console.width = max(width, Measurement.get(console, free, table).maximum)
+    console.print(table)
+    console.width = width
+
+
 class Heartbeat:
     """Says something on standard error every half minute, where that is no terminal."""
 

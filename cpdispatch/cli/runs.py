@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpdispatch.cli.output import RefusedFiles, console_of_stdout, print_json, status
+from cpdispatch.cli.output import (
+    RefusedFiles,
+    console_of_stdout,
+    print_in_whole_lines,
+    print_json,
+    status,
+)
 from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +83,7 @@ def print_runs(
             console.print(table)
         for table in compare.waits_tables(rows) if waits else ():
             console.print()
-            console.print(table)
+            print_in_whole_lines(console, table)
         sentence = compare.verdict(rows)
         warnings, tests = compare.warnings(rows), compare.test_runs(rows)
         tests += compare.failures(rows)

@@ -69,7 +69,7 @@ def solve(
     kept = NOTHING_SAVED if out is None else f"the solutions so far are in {out}"
     advice = f"{kept}; give the same command again to solve all instances"
     with stoppable(advice) as stop, progress_bars() as show:
-        advance = show(f"{len(files)} instances")
+        advance = show("1 instance" if len(files) == 1 else f"{len(files)} instances")
         for count, (path, target) in enumerate(zip(files, targets, strict=True), start=1):
             if stop():
                 raise InterruptedRunError(

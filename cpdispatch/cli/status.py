@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from cpdispatch.cli.options import Json, Whole
-from cpdispatch.cli.output import DONE, RefusedFiles, console_of_stdout, print_json, table_of
+from cpdispatch.cli.output import (
+    DONE,
+    RefusedFiles,
+    console_of_stdout,
+    print_in_whole_lines,
+    print_json,
+    table_of,
+)
 from cpdispatch.cli.runs import load_runs
 from cpdispatch.cli.watch import look
 from cpdispatch.cli.watch import saved as saved_in
@@ -131,7 +138,7 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
         table.add_row(
             use.group, use.resource, bar, f"{share:.0%}", f"{use.held:,} of {use.total:,}"
         )
-    console.print(table)
+    print_in_whole_lines(console, table)
     for name, out in (("down", found.down), ("drained", found.drained)):
         if out:
             console.print(f"{name}: {'node' if len(out) == 1 else 'nodes'} {spans(out)}")

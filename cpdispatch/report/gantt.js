@@ -68,8 +68,18 @@ class Gantt {
     }
   }
 
+  // Room for the names of the nodes: as much as they need, a sixth of the picture at most.
+  fit() {
+    const pen = this.canvas.getContext("2d");
+    pen.font = "13px system-ui, sans-serif";
+    const needed = [...this.spans(0, this.lanes, 24)].map(({ name }) => pen.measureText(name).width + 9);
+    this.fitted = this.canvas.clientWidth;
+    this.left = Math.ceil(Math.max(66, Math.min(Math.max(...needed), this.fitted / 6)));
+  }
+
   draw() {
     if (!this.bars || this.canvas.clientWidth === 0) return;
+    if (this.fitted !== this.canvas.clientWidth) this.fit();
     const scale = window.devicePixelRatio || 1, [width, height] = this.size;
     this.canvas.width = this.canvas.clientWidth * scale;
     this.canvas.height = this.canvas.clientHeight * scale;

@@ -644,7 +644,10 @@ def _read_about(folder: Path) -> tuple[_About, dict[str, Any]]:
     """The checked fields of run.json, and its whole content."""
     path = folder / ABOUT
     if not path.exists():
-        raise InputError("holds no finished run", file=folder, advice=f"{ABOUT} is missing")
+        raise InputError(
+            f"holds no finished run ({ABOUT} is missing)" if folder.exists() else "no such folder",
+            file=folder, advice="name the folder that simulate was given as --out",
+        )  # fmt: skip
     content = read_text(path)
     known = parse_json(content, _About, f"the {ABOUT} of a run", path)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -37,12 +38,22 @@ def select(
         high = min(high, low + jobs)
     if low == 0 and high == len(submit):
         return workload
+    if since and until and _offset_s(workload, since) >= _offset_s(workload, until):
+        raise UsageError(f"--from {since} is not before --to {until}")
     if low >= high:
+        span = ""
+        if len(submit) and (start_s := _start_s(workload)) is not None:
+            first, last = (
+                datetime.fromtimestamp(start_s + int(at_s), UTC).date() for at_s in submit[[0, -1]]
+            )
+            span = f"the log has jobs from {first} to {last}"
         raise InputError(
             f"no job was submitted from {since or 'the beginning'} to {until or 'the end'}",
-            file=workload.name,
-        )
-    return workload.take(np.arange(low, high))
+            file=workload.name, advice=span,
+        )  # fmt: skip
+    # The notes were counted before the part was taken.
+    notes = {f"{rule}, in the whole log": count for rule, count in workload.notes.items()}
+    return replace(workload.take(np.arange(low, high)), notes=notes)
 
 
 def _offset_s(workload: Workload, date: str) -> int:
@@ -53,11 +64,18 @@ def _offset_s(workload: Workload, date: str) -> int:
         raise UsageError(f"date {date!r}: write it as 2026-01-31 or 2026-01-31T12:00") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    start_s = header_number(workload, "UnixStartTime", YEAR_10000_S - 1)
-    if start_s is not None and start_s >= 0:
+    start_s = _start_s(workload)
+    if start_s is not None:
         return int(moment.timestamp()) - start_s
     raise InputError(
-        "the log does not say when it began (UnixStartTime), so dates mean nothing in it",
+        "the log does not say when it began, so dates mean nothing in it; only the header of SWF "
+        "says so (UnixStartTime)",
         file=workload.name,
         advice="use --jobs",
     )
+
+
+def _start_s(workload: Workload) -> int | None:
+    """When the log's clock was 0, in seconds since 1970."""
+    start_s = header_number(workload, "UnixStartTime", YEAR_10000_S - 1)
+    return start_s if start_s is not None and start_s >= 0 else None

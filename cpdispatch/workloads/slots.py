@@ -467,8 +467,8 @@ def _gflops(model: SlotModel, system: System, limits: Limits) -> FloatArray:
     for name in shares:
         if name not in rates or name == "core":
             raise UsageError(
-                f"accelerators: state the performance of {name} too, in the unit of core = "
-                f"{rates.get('core', 1.0):g}"
+                f"accelerators: say how fast {name} is, too, for example --performance "
+                f"core={rates.get('core', 1.0):g},{name}={50 * rates.get('core', 1.0):g}"
             )
     if any(not (isfinite(rate) and rate > 0) for rate in rates.values()):
         raise UsageError(f"performance {rates}: numbers above 0 are needed")

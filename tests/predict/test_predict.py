@@ -10,7 +10,7 @@ import pytest
 
 from cpdispatch import verify
 from cpdispatch.dispatch import Settings
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import UsageError, nearest
 from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.predict import PREDICTORS, Cautious, make
 from cpdispatch.predict.actual import Actual
@@ -105,6 +105,10 @@ def test_a_predictor_learns_a_runtime_only_when_the_job_has_ended() -> None:
 def test_an_unknown_predictor_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean actual"):
         make("actuals", workload(ROWS))
+
+
+def test_of_names_that_are_as_near_the_one_with_the_same_letters_is_meant() -> None:
+    assert nearest("hpc", ["pcp", "hcp"]) == "; did you mean hcp?"
 
 
 @pytest.mark.parametrize("name", names(NEEDING_SCIKIT_LEARN))

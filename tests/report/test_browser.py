@@ -146,6 +146,20 @@ def test_many_bars_are_drawn_as_shares_of_use(shown: Any) -> None:
     assert seen[1] > 10
 
 
+def test_long_names_of_nodes_have_room(shown: Any) -> None:
+    lefts = shown.evaluate(
+        """() => { const { spans } = gantt, left = gantt.left, found = [];
+        for (const name of ["16core-2gpu-16384mb 62", "x".repeat(200)]) {
+          gantt.spans = () => [{ first: 0, name }]; gantt.fit(); found.push(gantt.left);
+        }
+        gantt.spans = spans; gantt.fit();
+        return [left, gantt.left, ...found, gantt.canvas.clientWidth / 6]; }"""
+    )
+    assert lefts[0] == lefts[1] == 66
+    assert lefts[2] > 130
+    assert lefts[3] == pytest.approx(lefts[4], abs=1)
+
+
 def test_a_click_on_a_bar_and_a_search_show_a_job_s_life(shown: Any, saf: Run) -> None:
     shown.select_option("#run", "1")
     row = int(np.argmax(metrics.wait_s(saf.schedule())))

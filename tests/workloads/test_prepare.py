@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System, find
 from cpdispatch.workloads import from_table, prepare, read
@@ -69,3 +69,19 @@ def test_a_log_of_an_unknown_machine_needs_a_system() -> None:
     columns = {"id": [1], "submit": [0], "runtime": [60], "units": 1, "core": 1}
     with pytest.raises(UsageError, match=r"^mine does not say how large its machine is"):
         prepare(from_table(columns, "mine"))
+
+
+def test_what_was_dropped_from_the_whole_log_is_not_told_of_a_part_of_it(log: Path) -> None:
+    log.write_text(JOBS + "4 90001 -1 30 -1 -1 -1 -1 90 -1 1 1 1 1 1 1 -1 -1\n")
+    assert prepare(log)[0].notes == {"dropped: size unknown": 1}
+    assert prepare(log, jobs=2)[0].notes == {"dropped: size unknown, in the whole log": 1}
+
+
+def test_dates_without_jobs_are_refused_with_those_of_the_log(log: Path) -> None:
+    with pytest.raises(InputError, match="the log has jobs from 1970-01-01 to 1970-01-02"):
+        prepare(log, since="1999-10-01")
+
+
+def test_dates_in_the_wrong_order_are_refused(log: Path) -> None:
+    with pytest.raises(UsageError, match="--from 1970-01-02 is not before --to 1970-01-01"):
+        prepare(log, since="1970-01-02", until="1970-01-01")

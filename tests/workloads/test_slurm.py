@@ -342,16 +342,18 @@ def test_every_job_is_kept_or_counted_out_by_its_reason(read: Callable[..., Any]
         record(JobID=15, JobIDRaw=15, Submit="Unknown"),
         record(JobID=16, JobIDRaw=16, End="Unknown", ElapsedRaw=""),
         record(JobID=17, JobIDRaw=17, AllocTRES="", ReqTRES="", NCPUS=0),
+        record(JobID=18, JobIDRaw=18, State="COMPLETING", End="Unknown"),
+        record(JobID=19, JobIDRaw=19, State="EXPLODED"),
         record(JobID=7, JobIDRaw=7),
     )  # fmt: skip
     assert found.left_out == {
-        jobs.TWICE: 1, jobs.PENDING: 5, jobs.RUNNING: 1, jobs.CANCELLED: 2, jobs.NOT_STARTED: 1,
-        jobs.NO_SUBMIT: 1, jobs.NO_RUNTIME: 1, jobs.NO_SIZE: 1,
+        jobs.TWICE: 1, jobs.PENDING: 5, jobs.RUNNING: 2, jobs.CANCELLED: 2, jobs.NOT_STARTED: 1,
+        jobs.NO_STATE: 1, jobs.NO_SUBMIT: 1, jobs.NO_RUNTIME: 1, jobs.NO_SIZE: 1,
     }  # fmt: skip
     assert found.notes == {jobs.STEPS: 3}
     assert found.workload.table.id.tolist() == [7, 9, 13]
     assert found.extra["job_id"].tolist() == ["7", "8_6", "13"]
-    assert found.read == 16
+    assert found.read == 18
 
 
 def test_a_job_that_was_queued_again_is_its_last_attempt_submitted_with_the_first(
@@ -594,7 +596,8 @@ def test_json_and_text_of_the_same_job_come_to_the_same(
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ({"Submit": "yesterday"}, ["sacct.psv:2", "field Submit", "'yesterday'"]),
+        ({"Submit": "yesterday"}, ["psv:2", "field Submit", "as 2026-01-31T12", "'yesterday'"]),
+        ({"Start": "2026-13-20T17:06:08"}, ["sacct.psv:2", "field Start", "as 2026-01-31T12"]),
         ({"ElapsedRaw": "-3"}, ["sacct.psv:2", "field ElapsedRaw", "'-3'"]),
         ({"Timelimit": "1h"}, ["sacct.psv:2", "field Timelimit", "'1h'"]),
         ({"AllocTRES": "cpu:4"}, ["sacct.psv:2", "field AllocTRES", "'cpu:4'"]),

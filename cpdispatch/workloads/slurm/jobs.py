@@ -42,6 +42,7 @@ PENDING = "still pending when the records were taken"
 RUNNING = "still running when the records were taken"
 CANCELLED = "cancelled before it started"
 NOT_STARTED = "ended without having started"
+NO_STATE = "in a state that Slurm does not have"
 NO_SUBMIT = "submit time unknown"
 NO_RUNTIME = "runtime unknown"
 NO_SIZE = "number of CPUs unknown"
@@ -60,6 +61,10 @@ _ENDED = frozenset((
     "PREEMPTED", "BOOT_FAIL", "REQUEUED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
 ))  # fmt: skip
 _WAITING = frozenset(("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
+_RUNNING = frozenset((
+    "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING",
+    "STAGE_OUT",
+))  # fmt: skip
 _QUEUED_AGAIN = frozenset(("REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"))
 _NO_NODES = "None assigned"
 
@@ -645,7 +650,7 @@ def _unusable(record: Record) -> str:
     if record.state in _WAITING:
         return PENDING
     if record.state not in _ENDED:
-        return RUNNING
+        return RUNNING if record.state in _RUNNING else NO_STATE
     if record.start_s < 0:
         return CANCELLED if record.state == "CANCELLED" else NOT_STARTED
     if record.submit_s < 0:

@@ -271,7 +271,10 @@ def time_s(text: str, zone: ZoneInfo) -> int:
     if text.isascii() and text.isdigit():
         seconds = int(text) if len(text) <= 15 else LIMIT + 1
     else:
-        time = datetime.fromisoformat(text)
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError("not a date and time as 2026-01-31T12:00:00") from None
         try:
             seconds = int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp())
         except OverflowError as error:

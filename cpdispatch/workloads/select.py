@@ -11,6 +11,9 @@ from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.workloads.clock import YEAR_10000_S, header_number
 
+YEAR_1990_S = 631_152_000
+"""A log whose first submission is later than this counts seconds since 1970, as Slurm does."""
+
 
 def select(
     workload: Workload, jobs: int | None = None, since: str = "", until: str = ""
@@ -20,7 +23,8 @@ def select(
     Parameters
     ----------
     since, until : str
-        ISO dates or date-times, UTC; they need a log whose header states UnixStartTime.
+        ISO dates or date-times, UTC. They need a log that says when it began: by UnixStartTime in
+        its header, or by submissions in seconds since 1970.
 
     Raises
     ------
@@ -68,14 +72,16 @@ def _offset_s(workload: Workload, date: str) -> int:
     if start_s is not None:
         return int(moment.timestamp()) - start_s
     raise InputError(
-        "the log does not say when it began, so dates mean nothing in it; only the header of SWF "
-        "says so (UnixStartTime)",
+        "the log does not say when it began, so dates mean nothing in it; the header of SWF says "
+        "so (UnixStartTime), or submissions that count the seconds since 1970",
         file=workload.name,
         advice="use --jobs",
     )
 
 
 def _start_s(workload: Workload) -> int | None:
-    """When the log's clock was 0, in seconds since 1970."""
+    """When the log's clock was 0, in seconds since 1970; None if the log does not say."""
     start_s = header_number(workload, "UnixStartTime", YEAR_10000_S - 1)
+    if start_s is None and len(workload) and workload.table.submit_s[0] > YEAR_1990_S:
+        return 0
     return start_s if start_s is not None and start_s >= 0 else None

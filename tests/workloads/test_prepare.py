@@ -85,3 +85,14 @@ def test_dates_without_jobs_are_refused_with_those_of_the_log(log: Path) -> None
 def test_dates_in_the_wrong_order_are_refused(log: Path) -> None:
     with pytest.raises(UsageError, match="--from 1970-01-02 is not before --to 1970-01-01"):
         prepare(log, since="1970-01-02", until="1970-01-01")
+
+
+def test_dates_are_known_where_submissions_count_seconds_since_1970() -> None:
+    noon_s = 1_767_268_800  # of 1 January 2026
+    columns = {"id": [1, 2, 3], "runtime": [60] * 3, "units": 1, "core": 1}
+    known = from_table({**columns, "submit": [noon_s, noon_s + 86_400, noon_s + 172_800]}, "known")
+    part, _ = prepare(known, System.pool(3), since="2026-01-02", until="2026-01-03")
+    assert part.table.id.tolist() == [2]
+    unknown = from_table({**columns, "submit": [0, 86_400, 172_800]}, "unknown")
+    with pytest.raises(InputError, match="^unknown: the log does not say when it began"):
+        prepare(unknown, System.pool(3), since="2026-01-02")

@@ -94,5 +94,5 @@ def test_dates_are_known_where_submissions_count_seconds_since_1970() -> None:
     part, _ = prepare(known, System.pool(3), since="2026-01-02", until="2026-01-03")
     assert part.table.id.tolist() == [2]
     unknown = from_table({**columns, "submit": [0, 86_400, 172_800]}, "unknown")
-    with pytest.raises(InputError, match="^unknown: the log does not say when it began"):
+    with pytest.raises(InputError, match=r"^unknown: the log does not say when it began"):
         prepare(unknown, System.pool(3), since="2026-01-02")

@@ -8,13 +8,14 @@ import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from cpdispatch.access import is_own
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.durations import whole_seconds
-from cpdispatch.errors import InputError, UsageError, nearest
+from cpdispatch.errors import InputError, UsageError, nearest, unknown
 from cpdispatch.files import read_text
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.parameters import pairs, values
@@ -400,6 +401,10 @@ def read(given: str | Iterable[str], requeue: str = "", checkpoints: str | None 
         raise UsageError(
             f"--events names two files, {files[0]} and {files[1]}: write all events into one"
         )
+    for text in files:
+        name, _, parameters = text.partition(":")
+        if "=" in parameters and not Path(text).exists():
+            raise unknown("distribution of failures", name, _DRAWS)
     draws = tuple(_draw(text) for text in given if _is_draw(text))
     rows = tuple(row for file in files for row in _rows(file))
     for row in rows if draws else ():

@@ -109,6 +109,7 @@ def test_a_wrong_header_is_one_clear_error(tmp_path: Path, header: str, says: st
     ("given", "says"),
     [
         (["weibull:mtbf=30d,repair=4h"], "shape is missing; write it as weibull:mtbf=30d"),
+        (["wiebull:mtbf=30d"], "unknown distribution of failures 'wiebull'; did you mean weibull?"),
         (["weibull:mtbf=30d,shape=0,repair=4h"], "shape=0: a number from 0.1 to 10 is needed"),
         (["exponential:mtbf=30d,shape=2,repair=4h"], "has no parameter 'shape'"),
         (["exponential:mtbf=soon,repair=4h"], "'soon'"),

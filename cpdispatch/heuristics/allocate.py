@@ -27,7 +27,7 @@ def power_unit(instance: Instance) -> IntArray:
     """Watts of one unit of each resource type, zeros without a cap; shape (resources,)."""
     if instance.power is None:
         return _no_power(instance.free.shape[1])
-    return np.array(instance.power.unit, dtype=np.int64)
+    return sealed(np.array(instance.power.unit, dtype=np.int64))
 
 
 @cache

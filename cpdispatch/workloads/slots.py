@@ -135,10 +135,11 @@ class SlotModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         weights = {"slots": SLOTS, "weekdays": 7, "months": 12}
         for name, count in weights.items():
             values = getattr(self, name)
-            if len(values) != count or not 0 <= min(values) <= max(values) <= WEIGHT_MAX:
-                raise ValueError(f"{name} needs {count} weights from 0 to {WEIGHT_MAX:,}")
-            if sum(values) == 0:
-                raise ValueError(f"the weights of {name} must not all be 0")
+            in_range = len(values) == count and 0 <= min(values) <= max(values) <= WEIGHT_MAX
+            if not in_range or sum(values) == 0:
+                raise ValueError(
+                    f"{name} needs {count} weights from 0 to {WEIGHT_MAX:,}, not all 0"
+                )
         positive = (self.jobs_per_day, *self.performance.values())
         if not all(isfinite(value) and value > 0 for value in positive):
             raise ValueError("jobs_per_day and performance must be above 0")

@@ -311,7 +311,7 @@ def test_a_saved_model_is_loaded_as_it_was(tmp_path: Path, name: str) -> None:
     [
         ("format", "cpdispatch-slots/9", r"field format.*\(found 'cpdispatch-slots/9'\)"),
         ("slots", [1.0] * 47, "slots needs 48 weights"),
-        ("weekdays", [0.0] * 7, "weekdays needs 7 weights of 0 or more, not all 0"),
+        ("weekdays", [0.0] * 7, "weekdays needs 7 weights from 0 to 1,000,000, not all 0"),
         ("months", [1.0] * 11 + [-1.0], "months needs 12"),
         ("jobs_per_day", 0.0, "jobs_per_day and performance must be above 0"),
         ("sizes", [4, 2], "sizes must ascend from 1 or more"),

@@ -36,9 +36,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 RICC = System("ricc", ("core", "mem"), (NodeGroup("ricc", 1024, (8, 12 * 1024)),), 1024)
 STATIC = ("easy", "easy-fcfs-spf", "easy-saf-saf", "fifo")
 CHANGING = ("easy-lexp-lexp", "easy-wfp3-wfp3")
+TESTS = ("easy:test=120", "easy:test=120,tests=turn")
 CASES = (
-    ("KTH-SP2-1996-2", find("100"), "strong", (*STATIC, *CHANGING)),
-    ("CTC-SP2-1996-3.1-cln", find("338"), "strong", (*STATIC, *CHANGING)),
+    ("KTH-SP2-1996-2", find("100"), "strong", (*STATIC, *CHANGING, *TESTS)),
+    ("CTC-SP2-1996-3.1-cln", find("338"), "strong", (*STATIC, *CHANGING, *TESTS)),
     ("HPC2N-2002-2.2-cln", find("seth"), "all", (*STATIC, *CHANGING)),
     ("RICC-2010-2", RICC, "all", ("easy", "easy-saf-saf")),
 )
@@ -202,9 +203,12 @@ def main() -> None:
     print("| log | system | dispatcher | compiled | general loop | plain EASY | twin | AccaSim |")
     print("|---|---|---|--:|--:|--:|--:|--:|")
     for log, system, filter, specs in CASES:
-        workload, _ = prepare(given.traces / f"{log}.swf.gz", system, filter=filter)
+        path = given.traces / f"{log}.swf.gz"
+        workload, _ = prepare(path, system, filter=filter)
+        restartable, _ = prepare(path, system, filter=filter, restartable="all")
         for spec in specs:
-            cells = [compiled(workload, system, spec), general(workload, system, spec)]
+            jobs = restartable if spec in TESTS else workload
+            cells = [compiled(jobs, system, spec), general(jobs, system, spec)]
             if spec == "easy":
                 on_pool = system.nodes == 1
                 cells.append(by_hand(workload, system) if on_pool else float("nan"))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray
-from cpdispatch.compile import allocating, kernel
+from cpdispatch.compile import allocating, inlined, kernel
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
 from cpdispatch.jobs import Column
@@ -85,7 +85,7 @@ LEFT, BEFORE, TURN = range(3)
 # ------------------------------------------------------------------------- fitting and placing
 
 
-@kernel
+@inlined
 def room(free: IntArray, node: int, ask: IntArray, most: int) -> int:
     """How many units, ``most`` at most, fit on a node.
 

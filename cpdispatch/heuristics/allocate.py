@@ -146,7 +146,7 @@ def fit_capacity(
         block,
         block[Column.EXPECTED],
         *NO_HOLDS,
-        np.array(unit, dtype=np.int64),
+        sealed(np.array(unit, dtype=np.int64)),
         _BEYOND_ANY_CAP if power is None else power.cap,
     )
     return answer

@@ -209,7 +209,7 @@ def test_what_is_no_run_is_refused(
 ) -> None:
     out = tmp_path / "page.html"
     assert "needs the folder of a run" in refused(capsys, "--out", out)
-    assert "run.json is missing" in refused(capsys, tmp_path / "nowhere", "--out", out)
+    assert "no such folder" in refused(capsys, tmp_path / "nowhere", "--out", out)
     assert not out.exists()
     damaged = tmp_path / "damaged"
     shutil.copytree(folder, damaged)

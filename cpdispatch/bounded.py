@@ -70,7 +70,7 @@ class Kept(msgspec.Struct):
     count: int
     queued: dict[int, tuple[int, int, int, int]]
     running: dict[int, tuple[int, int, int, int, int]]
-    arrays: list[list[list[float]]]
+    arrays: list[list[list[int]]]
 
 
 @dataclass(slots=True)

@@ -6,20 +6,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
-from cpdispatch.compile import allocating
+from cpdispatch.arrays import ByteArray, IntArray
+from cpdispatch.compile import allocating, kernel
 from cpdispatch.compiled.layout import (
     DUE,
     ENTRIES,
     FIRST_ENTRY,
     JOB,
-    State,
+    Queue,
+    Tables,
 )
 from cpdispatch.compiled.nodes import Nodes, give_back
 from cpdispatch.compiled.running import begin
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.heuristics import plan
-from cpdispatch.heuristics.kernels import Homes
+from cpdispatch.heuristics.kernels import Homes, Placed
 from cpdispatch.heuristics.profiles.per_node import NodeProfile, expected_profile
 from cpdispatch.jobs import Column
 
@@ -80,11 +81,9 @@ def _entries(
 
 
 @allocating
-def _profile(
-    state: State, outcome: IntArray, running: IntArray, nodes: Nodes, deep: Deep, queued: int,
-    ended: int,
-) -> NodeProfile:  # fmt: skip
+def _profile(tables: Tables, nodes: Nodes, deep: Deep, queued: int, ended: int) -> NodeProfile:
     """Free capacity over time as the running jobs' expected ends have it."""
+    state, outcome, running = tables.state, tables.outcome, tables.running
     chosen = running[JOB, ended : state.running].copy()
     offset, node, units = _entries(
         outcome[FIRST_ENTRY][chosen], outcome[ENTRIES][chosen], nodes.node, nodes.units
@@ -100,49 +99,56 @@ def _profile(
 
 
 @allocating
-def _positions(waiting: IntArray, queue: IntArray) -> IntArray:
+def _positions(waiting: IntArray, queue: Queue) -> IntArray:
     """Where the jobs of a queue are in the order of submission."""
-    return np.searchsorted(waiting, queue[JOB, : waiting.shape[0]].copy())
+    return np.searchsorted(waiting, queue.place[JOB, : waiting.shape[0]].copy())
 
 
 @allocating
-def dispatch_deep(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, primary: IntArray,
-    secondary: IntArray, nodes: Nodes, deep: Deep, caution: Any, depth: int, best_fit: bool,
-    ended: int,
-) -> None:  # fmt: skip
+def dispatch_deep(tables: Tables, nodes: Nodes, deep: Deep, caution: Any, ended: int) -> None:
     """One pass with promises, see `cpdispatch.heuristics.plan.plan`."""
-    now, queued, none = state.now, state.queued, np.empty(0, dtype=np.int64)
-    waiting = np.sort(primary[JOB, :queued].copy())
+    state = tables.state
+    queued, none = state.queued, np.empty(0, dtype=np.int64)
+    waiting = np.sort(tables.primary.place[JOB, :queued].copy())
     offset, node, units = _entries(
         deep.promise[_FIRST][waiting], deep.promise[_COUNT][waiting], deep.node, deep.units
     )
     start, reason, placed = plan.plan(
-        now, _profile(state, outcome, running, nodes, deep, queued, ended), nodes.capacity,
-        _gathered(deep, outcome, waiting, state.duration_row), _positions(waiting, primary),
-        _positions(waiting, secondary), depth, best_fit,
+        state.now, _profile(tables, nodes, deep, queued, ended), nodes.capacity,
+        _gathered(deep, tables.outcome, waiting, state.duration_row),
+        _positions(waiting, tables.primary), _positions(waiting, tables.secondary),
+        tables.rule.depth, tables.rule.best_fit,
         plan.Promises(deep.promise[_PROMISED][waiting], offset, node, units),
         np.zeros(nodes.capacity.shape[1], dtype=np.int64), Homes(none, none, none, none, none),
     )  # fmt: skip
-    used = 0
-    deep.promise[_PROMISED][waiting] = _NO_START
-    deep.promise[_COUNT][waiting] = 0
+    _carry_out(tables, nodes, deep, caution, waiting, start, reason, placed)
+
+
+@kernel
+def _carry_out(
+    tables: Tables, nodes: Nodes, deep: Deep, caution: Any, waiting: IntArray, start: IntArray,
+    reason: ByteArray, placed: Placed,
+) -> None:  # fmt: skip
+    """Start what a plan starts now, and keep what it promises. It counts no references."""
+    state, outcome, promise, used = tables.state, tables.outcome, deep.promise, 0
+    for job in waiting:
+        promise[_PROMISED, job], promise[_COUNT, job] = _NO_START, 0
     for k in range(placed.jobs):
-        job = waiting[placed.position[k]]
-        low, high = placed.offset[k], placed.offset[k + 1]
-        count = high - low
-        if start[placed.position[k]] == now:
+        position = placed.position[k]
+        job, low = waiting[position], placed.offset[k]
+        count = placed.offset[k + 1] - low
+        if start[position] == state.now:
             at_entry = state.entries
             for e in range(count):
                 nodes.node[at_entry + e] = placed.node[low + e]
                 nodes.units[at_entry + e] = placed.units[low + e]
             outcome[FIRST_ENTRY, job], outcome[ENTRIES, job] = at_entry, count
             state.entries += count
-            give_back(state, outcome, jobs, nodes, job, -1)
-            begin(state, jobs, outcome, running, caution, job, reason[placed.position[k]])
+            give_back(tables, nodes, job, -1)
+            begin(tables, caution, job, reason[position])
         else:
-            deep.promise[_PROMISED, job] = start[placed.position[k]]
-            deep.promise[_FIRST, job], deep.promise[_COUNT, job] = used, count
+            promise[_PROMISED, job] = start[position]
+            promise[_FIRST, job], promise[_COUNT, job] = used, count
             for e in range(count):
                 deep.node[used + e] = placed.node[low + e]
                 deep.units[used + e] = placed.units[low + e]

@@ -1,13 +1,12 @@
-"""The state of a compiled replay: records of scalars with named fields, and arrays.
+"""The state of a compiled replay: records of scalars with named fields, and arrays, in tuples.
 
-Kernels take the arrays one by one: taking them out of tuples counts references, which made a replay
-four times as slow. Records are passed by address. A replay can stop after any number of events, be
-looked at, be saved, and go on.
+Kernels take `Tables` whole, and beside it what may be None. A replay can stop after any number of
+events, be looked at, be saved, and go on.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,12 +99,13 @@ class State(Record):
     """What is still to be done of the event in which the loop was left, see `NOTHING_LEFT`."""
     none_late_until: int
     """Up to this time no job on time becomes late under a wait bound. `NEVER` if none waits."""
+    easy_wait: int
+    """The longest wait under EASY so far, seconds, as the last dispatch found it; -1 before the
+    first one. Only where waits are bounded."""
     easy_numbers: int
     """How many numbers have been given to jobs in the replay of EASY beside this one."""
     tiered: bool
     """Whether jobs are of several tiers. Constant."""
-    primary: Marks
-    secondary: Marks
 
 
 class Threshold(Record):
@@ -132,8 +132,6 @@ class QueueRule(Record):
 class Rule(Record):
     """What kernels need of the dispatcher and of the simulation's rules. Constant."""
 
-    primary: QueueRule
-    secondary: QueueRule
     one_queue: bool
     """Whether both orders are the same: then the primary queue serves as the secondary one."""
     depth: int
@@ -210,7 +208,7 @@ EASY_NUMBER = 10
 DURATION_ROWS = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
 """The row of the outcome by which jobs are planned, for each value of `Backfill.limits`."""
 
-# Rows of the queues and of `Tables.running`.
+# Rows of `Queue.place` and of `Tables.running`.
 JOB, DEMAND = range(2)
 """Of each place in a queue: the job; on a pool its processors, on nodes its kind and duration as
 `nodes.demand_of` packs them."""
@@ -222,10 +220,36 @@ CLEARED = ALWAYS
 """What `COMPLETED` says where the nodes of a killed job had been cleared."""
 
 
+class Queue(NamedTuple):
+    """The waiting jobs in an order: ascending by key, then by number, but see `queue.goes_before`.
+
+    Jobs that have started stay until `queue.tidy`. Where keys change, new jobs are put at the end,
+    and each dispatch that needs the order sorts them. `queue` writes it.
+    """
+
+    place: IntArray
+    """Who is at each place; rows `JOB` and `DEMAND`."""
+    key: FloatArray
+    """The key of each place, -infinity for jobs that are late. Where keys change, they are those of
+    the last dispatch."""
+    marks: Marks
+    rule: QueueRule
+    weights: FloatArray
+    """Of a weighted policy, see `cpdispatch.heuristics.policies`. Constant."""
+
+
+class Own(NamedTuple):
+    """A user's own policies, compiled by numba; None where there is none."""
+
+    primary: Any
+    secondary: Any
+
+
 class Tables(NamedTuple):
-    """The state of a replay, in the order in which `loop.go` takes it."""
+    """The state of a replay."""
 
     state: State
+    rule: Rule
     jobs: IntArray
     """What is known of the jobs, in the order of submission; rows from `SUBMIT` on, shape
     (rows, jobs). Constant, but for test runs: clearing the nodes of a killed job adds its cost to
@@ -234,18 +258,12 @@ class Tables(NamedTuple):
     """What has become of the jobs so far; rows from `EXPECTED` on, shape (rows, jobs). Columns up
     to ``state.submitted`` are in use, predictions go up to ``state.predicted``. `running` writes
     starts, ends and expected ends, `stopped` those of jobs that wait again, `nodes` and `deep`
-    entries, `loop.go` and `replay.Replay.predicted` durations."""
-    primary: IntArray
-    """The queue in the primary order: ascending by key, then by number, unless `queue.goes_before`
-    says otherwise. Rows `JOB` and `DEMAND`. ``state.primary`` says where it begins and ends. Jobs
-    that have started stay until `queue.tidy`. Where keys change, new jobs are put at its end, and
-    each dispatch sorts it. `queue` writes it."""
-    primary_key: FloatArray
-    """The key of each place of the primary queue, -infinity for jobs that are late. Where keys
-    change, they are those of the last dispatch."""
-    secondary: IntArray
-    """The queue in the secondary order, likewise; empty where one order serves as both."""
-    secondary_key: FloatArray
+    entries, `loop` and `replay.Replay.predicted` durations."""
+    primary: Queue
+    """The jobs in the order in which they start in turn."""
+    secondary: Queue
+    """The jobs in the order in which they are backfilled: the primary queue itself where one order
+    serves as both."""
     running: IntArray
     """Who runs, and which completions are to come. `running` and `stopped` write it.
 
@@ -257,51 +275,34 @@ class Tables(NamedTuple):
     Only where completions are followed: row `COMPLETED` has the jobs in the order of their
     completions, -1 - job where a job was stopped, or `CLEARED`; row `STARTED_BEFORE` says how many
     starts there had been by then. ``state.next_serial - state.pending`` of them are in use."""
-    dispatch_s: IntArray
-    """The time of each dispatch so far, ``state.dispatches`` of them; without room where nothing is
-    recorded. `loop.dispatch` writes it."""
-    dispatch_counts: NDArray[np.int32]
-    """Jobs queued before, running before and started at each dispatch, and where waits are bounded
-    the longest wait under EASY so far, seconds; shape (3 or 4, dispatches)."""
+
+
+class Dispatches(NamedTuple):
+    """The dispatches so far, ``state.dispatches`` of them; without room where none is recorded."""
+
+    time_s: IntArray
+    counts: NDArray[np.int32]
+    """Jobs queued before, running before and started, and where waits are bounded the longest wait
+    under EASY so far, seconds; shape (3 or 4, dispatches)."""
 
 
 def fresh(
-    jobs: IntArray,
-    processors: int,
-    *,
-    recorded: bool,
-    same: bool,
-    duration_row: int,
-    tiered: bool,
-    followed: bool,
-    asked: bool,
-    completions: int = 1,
-    bounded: bool = False,
-) -> Tables:
+    jobs: IntArray, rule: Rule, primary: Queue, secondary: Queue, *, processors: int,
+    duration_row: int, tiered: bool, followed: bool, asked: bool, starts: int, bounded: bool,
+) -> Tables:  # fmt: skip
     """The state before the first event. What is never touched costs no memory.
 
-    ``completions`` is how many a job may have: ends, tests that it outlives, nodes cleared.
+    ``starts`` is how many completions there may be: ends, tests that jobs outlive, nodes cleared.
     """
     count = jobs.shape[1]
-    starts = completions * count
     state = fields.fresh(
         State, free=processors, blocked=-1, ahead_job=-1, duration_row=duration_row,
-        predicted=0 if asked else count, tiered=tiered,
+        predicted=0 if asked else count, easy_wait=-1, tiered=tiered,
     )  # fmt: skip
     rows = EASY_NUMBER + 1 if bounded else ENTRIES + 1 if duration_row == EXPECTED else LIMIT + 1
     outcome = np.zeros((rows, count), dtype=np.int64)
     outcome[START] = outcome[END] = -1
     outcome[REASON] = WAITS
-    others = 0 if same else count
-    return Tables(
-        state,
-        jobs,
-        outcome,
-        np.empty((2, count), dtype=np.int64),
-        np.empty(count),
-        np.empty((2, others), dtype=np.int64),
-        np.empty(others),
-        np.empty((STARTED_BEFORE + 1 if followed else BY_SERIAL + 1, starts), dtype=np.int64),
-        np.empty(count + starts if recorded else 0, dtype=np.int64),
-        np.empty((3 + bounded, count + starts if recorded else 0), dtype=np.int32),
-    )
+    rows = STARTED_BEFORE + 1 if followed else BY_SERIAL + 1
+    running = np.empty((rows, starts), dtype=np.int64)
+    return Tables(state, rule, jobs, outcome, primary, secondary, running)

@@ -26,11 +26,12 @@ from cpdispatch.compiled.layout import (
     SHAPE,
     START,
     UNITS,
-    Rule,
+    Queue,
     State,
+    Tables,
 )
 from cpdispatch.compiled.queue import is_late
-from cpdispatch.compiled.running import begin_until, lasts, leave, place_of, run_until
+from cpdispatch.compiled.running import begin_until, expect_end, lasts
 from cpdispatch.compiled.test_runs import (
     MOVED,
     STOPPED_START,
@@ -198,26 +199,22 @@ def waits_no_more(nodes: Nodes, kind: int) -> None:
 
 
 @kernel
-def take_anew(
-    state: State, jobs: IntArray, outcome: IntArray, caution: Any, nodes: Nodes, tests: Any,
-    queue: IntArray, size: int,
-) -> None:  # fmt: skip
+def take_anew(tables: Tables, caution: Any, nodes: Nodes, tests: Any, queue: Queue) -> None:
     """Write into a queue how long its waiting jobs are taken to last from now on."""
-    kinds = nodes.kinds
-    for k in range(size):
-        job = queue[JOB, k]
-        if outcome[START, job] < 0:
-            kind = jobs[KIND, job]
-            duration = due_of(state, outcome, caution, tests, job) - state.now
-            queue[DEMAND, k] = demand_of(kind, max(duration, 1))
+    place, kinds = queue.place, nodes.kinds
+    for k in range(queue.marks.tail):
+        job = place[JOB, k]
+        if tables.outcome[START, job] < 0:
+            kind = tables.jobs[KIND, job]
+            duration = due_of(tables, caution, tests, job) - tables.state.now
+            place[DEMAND, k] = demand_of(kind, max(duration, 1))
             kinds[_LEAST, kind] = min(kinds[_LEAST, kind], max(duration, 1))
 
 
 @inlined
-def give_back(
-    state: State, outcome: IntArray, jobs: IntArray, nodes: Nodes, job: int, sign: int
-) -> None:
+def give_back(tables: Tables, nodes: Nodes, job: int, sign: int) -> None:
     """Give back (sign 1) or take (sign -1) what a job holds."""
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
     free, node, units, log = nodes.free, nodes.node, nodes.units, nodes.log
     ask, pool = nodes.asks[jobs[SHAPE, job]], nodes.pool
     low = outcome[FIRST_ENTRY, job]
@@ -263,10 +260,9 @@ def rooms_of(state: State, nodes: Nodes, shape: int) -> int:
 
 
 @inlined
-def _look_ahead(
-    state: State, outcome: IntArray, jobs: IntArray, nodes: Nodes, job: int, sign: int
-) -> None:
+def _look_ahead(tables: Tables, nodes: Nodes, job: int, sign: int) -> None:
     """Give back (sign 1) or take (sign -1) what a job holds, at the shadow time."""
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
     ahead, row, node, units = nodes.ahead, nodes.ahead_room, nodes.node, nodes.units
     shape = jobs[SHAPE, state.ahead_job]
     asks, ask, most = nodes.asks, nodes.asks[shape], nodes.most[shape]
@@ -282,46 +278,43 @@ def _look_ahead(
 
 
 @inlined
-def end(state: State, outcome: IntArray, jobs: IntArray, nodes: Nodes, job: int) -> None:
+def end(tables: Tables, nodes: Nodes, job: int) -> None:
     """Give back what a job that has ended held."""
-    give_back(state, outcome, jobs, nodes, job, 1)
-    if state.ahead_job >= 0 and outcome[EXPECTED_END, job] >= state.shadow_time:
+    state, due = tables.state, tables.outcome[EXPECTED_END, job]
+    give_back(tables, nodes, job, 1)
+    if state.ahead_job >= 0 and due >= state.shadow_time:
         state.shadow_may_be_sooner = True
-        if outcome[EXPECTED_END, job] > state.shadow_time:
-            _look_ahead(state, outcome, jobs, nodes, job, 1)
+        if due > state.shadow_time:
+            _look_ahead(tables, nodes, job, 1)
 
 
 @inlined
-def lend(
-    state: State, outcome: IntArray, jobs: IntArray, running: IntArray, nodes: Nodes, ended: int,
-    sign: int,
-) -> None:  # fmt: skip
+def lend(tables: Tables, nodes: Nodes, ended: int, sign: int) -> None:
     """Give back (sign 1) or take again (sign -1) what the jobs hold that end now as expected."""
     for k in range(ended):
-        give_back(state, outcome, jobs, nodes, running[JOB, k], sign)
+        give_back(tables, nodes, tables.running[JOB, k], sign)
 
 
 @inlined
-def job_fits(state: State, jobs: IntArray, nodes: Nodes, job: int) -> bool:
+def job_fits(tables: Tables, nodes: Nodes, job: int) -> bool:
     """Whether a job fits what is free."""
+    jobs = tables.jobs
     return jobs[NEED, job] <= nodes.pool[0] and bool(
-        rooms_of(state, nodes, jobs[SHAPE, job]) >= jobs[UNITS, job]
+        rooms_of(tables.state, nodes, jobs[SHAPE, job]) >= jobs[UNITS, job]
     )
 
 
 @inlined
-def leaves_room(
-    state: State, jobs: IntArray, outcome: IntArray, caution: Any, nodes: Nodes, pool: IntArray,
-    job: int,
-) -> bool:  # fmt: skip
+def leaves_room(tables: Tables, caution: Any, nodes: Nodes, pool: IntArray, job: int) -> bool:
     """Whether a job leaves enough free when it starts, if so much of the whole system is free."""
     if caution is None:
         return True
     if not caution.keeps_free:
         return True
+    jobs = tables.jobs
     ask, units = nodes.asks[jobs[SHAPE, job]], jobs[UNITS, job]
-    has_to = outcome[EXPECTED, job] > caution.long_s
-    has_to = has_to and not is_late(jobs, job, state.now, caution.patience)
+    has_to = tables.outcome[EXPECTED, job] > caution.long_s
+    has_to = has_to and not is_late(jobs, job, tables.state.now, caution.patience)
     enough = True
     for r in range(ask.shape[0]):
         has_to = has_to and units * ask[r] <= nodes.most_sparing[r]
@@ -330,25 +323,22 @@ def leaves_room(
 
 
 @inlined
-def settle(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, nodes: Any, tests: Any,
-    serial: int,
-) -> None:  # fmt: skip
+def settle(tables: Tables, nodes: Any, tests: Any, serial: int) -> None:
     """Expect the jobs that have just started to end at their requested times, but not the tests.
 
     These jobs have the serial numbers from ``serial`` on.
     """
+    state, outcome = tables.state, tables.outcome
     for number in range(serial, state.next_serial):
-        job = running[BY_SERIAL, number]
+        job = tables.running[BY_SERIAL, number]
         if tests is not None:  # noqa: SIM102 - numba drops only what stands alone
             if tests.table[TESTING, job]:
                 continue
         before, due = outcome[EXPECTED_END, job], outcome[START, job] + outcome[LIMIT, job]
         if due > before:
-            leave(running, state.running, place_of(running, state.running, job, before))
-            run_until(running, outcome, state.running - 1, job, jobs[NEED, job], due)
+            expect_end(tables, job, due)
             if nodes is not None and state.ahead_job >= 0 and before <= state.shadow_time < due:
-                _look_ahead(state, outcome, jobs, nodes, job, -1)
+                _look_ahead(tables, nodes, job, -1)
 
 
 @kernel
@@ -367,13 +357,12 @@ def first_fit(row: IntArray, units: int, node_out: IntArray, units_out: IntArray
 
 
 @inlined
-def _put(
-    state: State, jobs: IntArray, outcome: IntArray, nodes: Nodes, outlives: bool, job: int,
-    best_fit: bool,
-) -> None:  # fmt: skip
+def _put(tables: Tables, nodes: Nodes, outlives: bool, job: int) -> None:
     """Take nodes for a job that fits ``free``, or if it outlives the shadow time ``beside``."""
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
     low, shape, units = state.entries, jobs[SHAPE, job], jobs[UNITS, job]
     node, many = nodes.node[low:], nodes.units[low:]
+    best_fit = tables.rule.best_fit
     if outlives or best_fit:
         usable = nodes.beside if outlives else nodes.free
         count = place(usable, nodes.capacity, nodes.asks[shape], units, best_fit, node, many)
@@ -400,95 +389,84 @@ def _is_home_free(
 
 @kernel
 def begin_on(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
-    tests: Any, outlives: bool, job: int, reason: int, best_fit: bool, testing: bool,
+    tables: Tables, caution: Any, nodes: Nodes, tests: Any, outlives: bool, job: int, reason: int,
+    testing: bool,
 ) -> None:  # fmt: skip
     """Start a job, or its test, that fits ``free``, or if it outlives the shadow time ``beside``.
 
     One that has just been stopped goes on where it is, if it can go on there.
     """
-    since, due = state.now, state.now + lasts(state, outcome, caution, job)
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
+    since, due = state.now, state.now + lasts(tables, caution, job)
     stays = False
     if tests is not None:
         usable = nodes.beside if outlives else nodes.free
         stays = _is_home_free(usable, jobs, outcome, nodes, tests, job)
         if stays:
             since = tests.table[STOPPED_START, job]
-            due = max(since + lasts(state, outcome, caution, job), state.now + 1)
+            due = max(since + lasts(tables, caution, job), state.now + 1)
         elif testing:
             due = state.now + tests.state.length_s + tests.state.restart_cost_s
         elif tests.table[STOPPED_START, job] >= 0:
             tests.table[MOVED, job] = 1
     if not stays:
-        _put(state, jobs, outcome, nodes, outlives, job, best_fit)
+        _put(tables, nodes, outlives, job)
     waits_no_more(nodes, jobs[KIND, job])
-    give_back(state, outcome, jobs, nodes, job, -1)
+    give_back(tables, nodes, job, -1)
     if state.ahead_job >= 0 and due > state.shadow_time:
-        _look_ahead(state, outcome, jobs, nodes, job, -1)
+        _look_ahead(tables, nodes, job, -1)
     end = since + jobs[RUNTIME, job]
     if tests is None:
-        begin_until(state, jobs, outcome, running, job, reason, due, end)
+        begin_until(tables, job, reason, due, end)
     elif testing:
-        test(state, jobs, outcome, running, tests, job, reason)
+        test(tables, tests, job, reason)
     else:
-        begin_until(state, jobs, outcome, running, job, reason, due, end)
+        begin_until(tables, job, reason, due, end)
 
 
 @inlined
-def start_in_turn(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any,
-    primary: IntArray, nodes: Nodes, tests: Any, best_fit: bool,
-) -> None:  # fmt: skip
+def start_in_turn(tables: Tables, caution: Any, nodes: Nodes, tests: Any) -> None:
     """Start jobs in the primary order until one does not fit: the head."""
-    while state.primary.head < state.primary.tail:
-        job = primary[JOB, state.primary.head]
-        if outcome[START, job] < 0:
+    place, marks = tables.primary.place, tables.primary.marks
+    while marks.head < marks.tail:
+        job = place[JOB, marks.head]
+        if tables.outcome[START, job] < 0:
             testing = is_tested_in_turn(tests, job)
-            if not starts_in_turn(
-                state, jobs, outcome, running, caution, nodes, tests, job, best_fit, testing
-            ):
+            if not starts_in_turn(tables, caution, nodes, tests, job, testing):
                 break
-        state.primary.head += 1
+        marks.head += 1
 
 
 @inlined
 def starts_in_turn(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
-    tests: Any, job: int, best_fit: bool, testing: bool,
-) -> bool:  # fmt: skip
+    tables: Tables, caution: Any, nodes: Nodes, tests: Any, job: int, testing: bool
+) -> bool:
     """Start a job whose turn it is, or its test, if it fits; whether it does."""
-    fits = job_fits(state, jobs, nodes, job)
+    fits = job_fits(tables, nodes, job)
     if fits and not testing:
-        fits = leaves_room(state, jobs, outcome, caution, nodes, nodes.pool, job)
+        fits = leaves_room(tables, caution, nodes, nodes.pool, job)
     if fits:
-        begin_on(
-            state, jobs, outcome, running, caution, nodes, tests, False, job, IN_TURN, best_fit,
-            testing,
-        )  # fmt: skip
-        state.blocked = -1
+        begin_on(tables, caution, nodes, tests, False, job, IN_TURN, testing)
+        tables.state.blocked = -1
     return bool(fits)
 
 
 @inlined
-def _fits_ahead(
-    state: State, jobs: IntArray, outcome: IntArray, caution: Any, nodes: Nodes, job: int
-) -> bool:
+def _fits_ahead(tables: Tables, caution: Any, nodes: Nodes, job: int) -> bool:
     """Whether the job that is blocked may start at the shadow time."""
-    fits = state.ahead_rooms >= jobs[UNITS, job]
-    return bool(fits) and leaves_room(state, jobs, outcome, caution, nodes, nodes.ahead_pool, job)
+    fits = tables.state.ahead_rooms >= tables.jobs[UNITS, job]
+    return bool(fits) and leaves_room(tables, caution, nodes, nodes.ahead_pool, job)
 
 
 @kernel
-def _reserve(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
-    ended: int,
-) -> None:  # fmt: skip
+def _reserve(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> None:
     """Bring the shadow time of the job that is blocked up to date.
 
     The capacity at that time changes only by jobs that outlive it, so it is kept from dispatch to
     dispatch, and the time is moved from where it was: back only if something was given back by
     a job that was expected to end then or later.
     """
+    state, jobs, running = tables.state, tables.jobs, tables.running
     state.shadow_time_known, state.beside_known = True, False
     job = state.blocked
     if state.ahead_job != job:
@@ -502,22 +480,22 @@ def _reserve(
         for r in range(nodes.pool.shape[0]):
             nodes.ahead_pool[r] = nodes.pool[r]
     k = int(np.searchsorted(running[DUE, : state.running], state.shadow_time, side="right"))
-    while not _fits_ahead(state, jobs, outcome, caution, nodes, job) and k < state.running:
+    while not _fits_ahead(tables, caution, nodes, job) and k < state.running:
         state.shadow_time, state.shadow_may_be_sooner = running[DUE, k], False
         while k < state.running and running[DUE, k] == state.shadow_time:
-            _look_ahead(state, outcome, jobs, nodes, running[JOB, k], 1)
+            _look_ahead(tables, nodes, running[JOB, k], 1)
             k += 1
     while state.shadow_may_be_sooner and k > ended:
         due, last = running[DUE, k - 1], k
         fits = True
         while fits and k > ended and running[DUE, k - 1] == due:
             k -= 1
-            _look_ahead(state, outcome, jobs, nodes, running[JOB, k], -1)
-            fits = _fits_ahead(state, jobs, outcome, caution, nodes, job)
+            _look_ahead(tables, nodes, running[JOB, k], -1)
+            fits = _fits_ahead(tables, caution, nodes, job)
         if not fits:
             state.shadow_time, state.shadow_may_be_sooner = due, False
             for back in range(k, last):
-                _look_ahead(state, outcome, jobs, nodes, running[JOB, back], 1)
+                _look_ahead(tables, nodes, running[JOB, back], 1)
     state.shadow_may_be_sooner = False
 
 
@@ -531,14 +509,15 @@ def _compare_on(
 
 
 @kernel
-def _compare(state: State, jobs: IntArray, nodes: Nodes, best_fit: bool) -> None:
+def _compare(tables: Tables, nodes: Nodes) -> None:
     """Compute what is free both now and, beside the job that is blocked, at the shadow time."""
+    state, jobs = tables.state, tables.jobs
     free, ahead, beside, row = nodes.free, nodes.ahead, nodes.beside, nodes.ahead_room
     ask, units = nodes.asks[jobs[SHAPE, state.blocked]], jobs[UNITS, state.blocked]
     kept, pool, node, many = nodes.kept, nodes.beside_pool, nodes.kept_node, nodes.kept_units
     beside_nodes, common = nodes.beside_nodes, nodes.common
-    if best_fit:
-        count = place(ahead, nodes.capacity, ask, units, best_fit, node, many)
+    if tables.rule.best_fit:
+        count = place(ahead, nodes.capacity, ask, units, True, node, many)
     else:
         count = first_fit(row, units, node, many)
     state.beside_changes += 1
@@ -572,13 +551,12 @@ def _count_beside(beside: IntArray, beside_nodes: IntArray, ask: IntArray, most:
 
 
 @inlined
-def _fits_beside(
-    state: State, jobs: IntArray, nodes: Nodes, shape: int, units: int, best_fit: bool
-) -> bool:
+def _fits_beside(tables: Tables, nodes: Nodes, shape: int, units: int) -> bool:
     """Whether a job that outlives the shadow time fits beside the reserved one."""
+    state = tables.state
     if not state.beside_known:
         state.beside_known = True
-        _compare(state, jobs, nodes, best_fit)
+        _compare(tables, nodes)
     beside_rooms, ask = nodes.beside_rooms, nodes.asks[shape]
     if beside_rooms[1, shape] != state.beside_changes:
         if not pool_has(nodes.beside_pool, ask, units):
@@ -591,15 +569,13 @@ def _fits_beside(
 
 
 @kernel
-def _open_kinds(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
-    ended: int, best_fit: bool,
-) -> int:  # fmt: skip
+def _open_kinds(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> int:
     """Find how long a job of each kind may last to be started; return of how many kinds one may.
 
     A kind of which none may has no room, or only longer jobs than fit before the shadow time: it
     stays closed for the rest of the dispatch, and is passed over.
     """
+    state = tables.state
     kinds, rooms, known, pool = nodes.kinds, nodes.rooms, nodes.known, nodes.pool
     count = 0
     for kind in range(kinds.shape[1]):
@@ -616,9 +592,9 @@ def _open_kinds(
         if rooms[shape] < units:
             continue
         if not state.shadow_time_known:
-            _reserve(state, jobs, outcome, running, caution, nodes, ended)
+            _reserve(tables, caution, nodes, ended)
         longest = state.shadow_time - state.now
-        if _fits_beside(state, jobs, nodes, shape, units, best_fit):
+        if _fits_beside(tables, nodes, shape, units):
             longest = _ENDLESS
         if longest >= kinds[_LEAST, kind]:
             kinds[_LONGEST, kind] = min(longest, _ENDLESS - 1)
@@ -627,10 +603,10 @@ def _open_kinds(
 
 
 @kernel
-def _next(queue: IntArray, longest: IntArray, k: int, size: int) -> int:
+def _next(place: IntArray, longest: IntArray, k: int, size: int) -> int:
     """Where in a queue, from a place on, the next job is that may start."""
     while k < size:
-        demand = queue[DEMAND, k]
+        demand = place[DEMAND, k]
         if demand & _ENDLESS <= longest[demand >> _BITS]:
             break
         k += 1
@@ -638,43 +614,40 @@ def _next(queue: IntArray, longest: IntArray, k: int, size: int) -> int:
 
 
 @kernel
-def _note_least(queue: IntArray, kinds: IntArray, low: int, size: int) -> None:
+def _note_least(place: IntArray, kinds: IntArray, low: int, size: int) -> None:
     """Note the least expected duration of the open kinds."""
     for kind in range(kinds.shape[1]):
         if kinds[_LONGEST, kind] >= 0:
             kinds[_LEAST, kind] = _ENDLESS
     for k in range(low, size):
-        kind, expected = queue[DEMAND, k] >> _BITS, queue[DEMAND, k] & _ENDLESS
+        kind, expected = place[DEMAND, k] >> _BITS, place[DEMAND, k] & _ENDLESS
         if kinds[_LONGEST, kind] >= 0 and expected < kinds[_LEAST, kind]:
             kinds[_LEAST, kind] = expected
 
 
 @kernel
 def _start_beside(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, nodes: Nodes,
-    tests: Any, job: int, ended: int, best_fit: bool, testing: bool,
-) -> None:  # fmt: skip
+    tables: Tables, caution: Any, nodes: Nodes, tests: Any, job: int, ended: int, testing: bool
+) -> None:
     """Start a job, or its test, that fits now if it does not delay the one that is blocked."""
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
     shape, units = jobs[SHAPE, job], jobs[UNITS, job]
     if rooms_of(state, nodes, shape) < units:
         return
-    if not testing and not leaves_room(state, jobs, outcome, caution, nodes, nodes.pool, job):
+    if not testing and not leaves_room(tables, caution, nodes, nodes.pool, job):
         return
     if not state.shadow_time_known:
-        _reserve(state, jobs, outcome, running, caution, nodes, ended)
-    due = state.now + lasts(state, outcome, caution, job)
+        _reserve(tables, caution, nodes, ended)
+    due = state.now + lasts(tables, caution, job)
     if tests is not None:
         if testing:
             due = state.now + tests.state.length_s + tests.state.restart_cost_s
         elif _is_home_free(nodes.free, jobs, outcome, nodes, tests, job):
-            due = due_of(state, outcome, caution, tests, job)
+            due = due_of(tables, caution, tests, job)
     outlives = due > state.shadow_time
-    if outlives and not _fits_beside(state, jobs, nodes, shape, units, best_fit):
+    if outlives and not _fits_beside(tables, nodes, shape, units):
         return
-    begin_on(
-        state, jobs, outcome, running, caution, nodes, tests, outlives, job, BACKFILLED, best_fit,
-        testing,
-    )  # fmt: skip
+    begin_on(tables, caution, nodes, tests, outlives, job, BACKFILLED, testing)
     if state.beside_known:
         state.beside_changes += 1
         ask = nodes.asks[jobs[SHAPE, state.blocked]]
@@ -683,67 +656,56 @@ def _start_beside(
 
 
 @kernel
-def backfill(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any,
-    queue: IntArray, nodes: Nodes, low: int, size: int, blocked: int, ended: int, best_fit: bool,
-) -> None:  # fmt: skip
+def backfill(tables: Tables, caution: Any, nodes: Nodes, blocked: int, ended: int) -> None:
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
 
     While nothing has ended or started since the last dispatch and the same job is blocked, those
     that could not start then cannot now: a single one submitted since is looked at alone.
     """
+    state = tables.state
     if state.blocked == blocked and ended == 0:
         if state.submitted == state.submitted_before + 1:
-            if outcome[START, state.submitted_before] < 0:  # else it is behind a gate
-                _start_beside(
-                    state, jobs, outcome, running, caution, nodes, None, state.submitted_before,
-                    ended, best_fit, False,
-                )  # fmt: skip
+            job = state.submitted_before
+            if tables.outcome[START, job] < 0:  # else it is behind a gate
+                _start_beside(tables, caution, nodes, None, job, ended, False)
             return
     else:
         state.blocked, state.shadow_time_known = blocked, False
-    _backfill_all(
-        state, jobs, outcome, running, caution, queue, nodes, None, low, size, ended, best_fit
-    )
+    _backfill_all(tables, caution, nodes, None, ended)
 
 
 @kernel
-def _backfill_all(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any,
-    queue: IntArray, nodes: Nodes, tests: Any, low: int, size: int, ended: int, best_fit: bool,
-) -> None:  # fmt: skip
+def _backfill_all(tables: Tables, caution: Any, nodes: Nodes, tests: Any, ended: int) -> None:
     """Go through the kinds of jobs that have room as long as there are some."""
     kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
+    place, marks = tables.secondary.place, tables.secondary.marks
     longest[:] = 0
-    left, k = _open_kinds(state, jobs, outcome, running, caution, nodes, ended, best_fit), low
+    left, k = _open_kinds(tables, caution, nodes, ended), marks.head
     while left > 0:
-        k = _next(queue, longest, k, size)
-        if k == size:
-            _note_least(queue, kinds, low, size)
+        k = _next(place, longest, k, marks.tail)
+        if k == marks.tail:
+            _note_least(place, kinds, marks.head, marks.tail)
             return
-        job = queue[JOB, k]
-        if outcome[START, job] < 0 and job != state.blocked:
-            _start_beside(
-                state, jobs, outcome, running, caution, nodes, tests, job, ended, best_fit, False
-            )
-            left = _open_kinds(state, jobs, outcome, running, caution, nodes, ended, best_fit)
-        if outcome[START, job] >= 0:
-            queue[DEMAND, k] |= _ENDLESS
+        job = place[JOB, k]
+        if tables.outcome[START, job] < 0 and job != tables.state.blocked:
+            _start_beside(tables, caution, nodes, tests, job, ended, False)
+            left = _open_kinds(tables, caution, nodes, ended)
+        if tables.outcome[START, job] >= 0:
+            place[DEMAND, k] |= _ENDLESS
         k += 1
 
 
 @kernel
 def backfill_and_test(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Tests,
-    primary: IntArray, queue: IntArray, nodes: Nodes, low: int, size: int, blocked: int,
-    best_fit: bool, rule: Rule,
-) -> None:  # fmt: skip
+    tables: Tables, caution: Any, nodes: Nodes, tests: Tests, blocked: int
+) -> None:
     """Backfill, and test jobs where they do not delay the one that is blocked.
 
     A single job that has been submitted is looked at alone where `backfill` does so, if besides no
     test is expected to end at another time.
     """
-    changed = expect_ends(state, jobs, outcome, running, caution, tests, rule, blocked)
+    state = tables.state
+    changed = expect_ends(tables, caution, tests, blocked)
     alone = -1
     if changed or state.blocked != blocked:
         state.blocked, state.shadow_time_known, state.ahead_job = blocked, False, -1
@@ -751,23 +713,12 @@ def backfill_and_test(
         alone = state.submitted_before
     for testing in (tests.state.way != LEFT, tests.state.way == LEFT):
         if alone >= 0:
-            if testing and not may_be_tested(state, jobs, outcome, tests, alone, rule):
+            if testing and not may_be_tested(tables, tests, alone):
                 continue
-            if outcome[START, alone] < 0:
-                _start_beside(
-                    state, jobs, outcome, running, caution, nodes, tests, alone, 0, best_fit,
-                    testing,
-                )  # fmt: skip
+            if tables.outcome[START, alone] < 0:
+                _start_beside(tables, caution, nodes, tests, alone, 0, testing)
         elif testing:
-            room = nodes.pool[0]
-            for k in range(
-                choose(state, jobs, outcome, primary, nodes, tests, blocked, room, rule)
-            ):
-                job = tests.chosen[k]
-                _start_beside(
-                    state, jobs, outcome, running, caution, nodes, tests, job, 0, best_fit, True
-                )
+            for k in range(choose(tables, nodes, tests, blocked, nodes.pool[0])):
+                _start_beside(tables, caution, nodes, tests, tests.chosen[k], 0, True)
         else:
-            _backfill_all(
-                state, jobs, outcome, running, caution, queue, nodes, tests, low, size, 0, best_fit
-            )  # fmt: skip
+            _backfill_all(tables, caution, nodes, tests, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BACKFILLED,
@@ -17,8 +16,7 @@ from cpdispatch.compiled.layout import (
     NEED,
     NEVER,
     START,
-    Rule,
-    State,
+    Tables,
 )
 from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin
@@ -36,62 +34,56 @@ from cpdispatch.heuristics.kernels import LEFT
 
 
 @inlined
-def _leaves(state: State, jobs: IntArray, outcome: IntArray, caution: Any, job: int) -> int:
+def _leaves(tables: Tables, caution: Any, job: int) -> int:
     """How many processors of a pool a job leaves free when it starts."""
     if caution is None:
         return 0
     if not caution.keeps_free:
         return 0
-    short = outcome[EXPECTED, job] <= caution.long_s
-    late = is_late(jobs, job, state.now, caution.patience)
-    wide = jobs[NEED, job] + caution.spare > caution.total
+    short = tables.outcome[EXPECTED, job] <= caution.long_s
+    late = is_late(tables.jobs, job, tables.state.now, caution.patience)
+    wide = tables.jobs[NEED, job] + caution.spare > caution.total
     return 0 if short or late or wide else caution.spare
 
 
 @inlined
-def start_in_turn(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Any,
-    primary: IntArray, ending: int,
-) -> None:  # fmt: skip
+def start_in_turn(tables: Tables, caution: Any, tests: Any, ending: int) -> None:
     """Start jobs in the primary order until one does not fit: the head."""
-    while state.primary.head < state.primary.tail:
-        job = primary[JOB, state.primary.head]
-        if outcome[START, job] < 0:
-            need, testing = primary[DEMAND, state.primary.head], is_tested_in_turn(tests, job)
-            if not starts_in_turn(
-                state, jobs, outcome, running, caution, tests, job, need, ending, testing
-            ):  # fmt: skip
+    place, marks = tables.primary.place, tables.primary.marks
+    while marks.head < marks.tail:
+        job = place[JOB, marks.head]
+        if tables.outcome[START, job] < 0:
+            need, testing = place[DEMAND, marks.head], is_tested_in_turn(tests, job)
+            if not starts_in_turn(tables, caution, tests, job, need, ending, testing):
                 break
-        state.primary.head += 1
+        marks.head += 1
 
 
 @inlined
 def starts_in_turn(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Any,
-    job: int, need: int, ending: int, testing: bool,
-) -> bool:  # fmt: skip
+    tables: Tables, caution: Any, tests: Any, job: int, need: int, ending: int, testing: bool
+) -> bool:
     """Start a job whose turn it is, or its test, if it fits; whether it does."""
     if not testing:
-        need += _leaves(state, jobs, outcome, caution, job)
-    if need > state.free + ending:
+        need += _leaves(tables, caution, job)
+    if need > tables.state.free + ending:
         return False
     if tests is None:
-        begin(state, jobs, outcome, running, caution, job, IN_TURN)
+        begin(tables, caution, job, IN_TURN)
     elif testing:
-        test(state, jobs, outcome, running, tests, job, IN_TURN)
+        test(tables, tests, job, IN_TURN)
     else:
-        start(state, jobs, outcome, running, caution, tests, job, IN_TURN)
+        start(tables, caution, tests, job, IN_TURN)
     return True
 
 
 @inlined
-def _shadow(
-    state: State, running: IntArray, ended: int, free: int, need: int, spare: int
-) -> tuple[int, int]:
+def _shadow(tables: Tables, ended: int, free: int, need: int, spare: int) -> tuple[int, int]:
     """Find when a job fits that does not fit now, and how many processors are then left.
 
     ``spare`` is how many it has to leave free when it starts.
     """
+    state, running = tables.state, tables.running
     k = ended
     while k < state.running:
         due = running[DUE, k]
@@ -105,94 +97,92 @@ def _shadow(
 
 @inlined
 def backfill(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Any,
-    queue: IntArray, size: int, blocked: int, ended: int, ending: int, shadow: int, extra: int,
+    tables: Tables, caution: Any, tests: Any, blocked: int, ended: int, ending: int, shadow: int,
+    extra: int,
 ) -> int:  # fmt: skip
     """Start, in the secondary order, jobs that fit and do not delay the one that is blocked.
 
     ``shadow`` is when that one starts, -1 if that is not known yet, and ``extra`` how many
     processors are then left. Returns how many of these no job has taken.
     """
-    for k in range(size):
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
+    place, marks = tables.secondary.place, tables.secondary.marks
+    who, needs = place[JOB, marks.head : marks.tail], place[DEMAND, marks.head : marks.tail]
+    for k in range(who.shape[0]):
         if state.free + ending == 0:
             return extra
-        need = queue[DEMAND, k]
+        need = needs[k]
         if need > state.free + ending:
             continue
-        job = queue[JOB, k]
+        job = who[k]
         if job == blocked or outcome[START, job] >= 0:
             continue
-        if need + _leaves(state, jobs, outcome, caution, job) > state.free + ending:
+        if need + _leaves(tables, caution, job) > state.free + ending:
             continue
         if shadow < 0:
-            needed, spare = jobs[NEED, blocked], _leaves(state, jobs, outcome, caution, blocked)
-            shadow, extra = _shadow(state, running, ended, state.free + ending, needed, spare)
-        if due_of(state, outcome, caution, tests, job) > shadow:
+            needed, spare = jobs[NEED, blocked], _leaves(tables, caution, blocked)
+            shadow, extra = _shadow(tables, ended, state.free + ending, needed, spare)
+        if due_of(tables, caution, tests, job) > shadow:
             if need > extra:
                 continue
             extra -= need
-        start(state, jobs, outcome, running, caution, tests, job, BACKFILLED)
+        start(tables, caution, tests, job, BACKFILLED)
     return extra
 
 
 @inlined
 def _delays(
-    state: State, outcome: IntArray, caution: Any, tests: Tests, job: int, testing: bool,
-    shadow: int,
-) -> bool:  # fmt: skip
+    tables: Tables, caution: Any, tests: Tests, job: int, testing: bool, shadow: int
+) -> bool:
     """Whether a job, or its test, still runs when the one that is blocked is to start."""
     if testing:
-        return bool(state.now + tests.state.length_s + tests.state.restart_cost_s > shadow)
-    return due_of(state, outcome, caution, tests, job) > shadow
+        return bool(tables.state.now + tests.state.length_s + tests.state.restart_cost_s > shadow)
+    return due_of(tables, caution, tests, job) > shadow
 
 
 @kernel
 def backfill_and_test(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Tests,
-    primary: IntArray, queue: IntArray, size: int, blocked: int, ended: int, ending: int,
-    rule: Rule, serial: int,
-) -> None:  # fmt: skip
+    tables: Tables, caution: Any, tests: Tests, blocked: int, ended: int, ending: int, serial: int
+) -> None:
     """Backfill, and test jobs where they do not delay the one that is blocked.
 
     While nothing has ended or started since the last dispatch, the same job is blocked and no test
     is expected to end at another time, what could not start then cannot now: a single job submitted
     since is looked at alone. ``serial`` is how many jobs had started before this dispatch.
     """
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
     if state.free + ending == 0:
         return
     needed = jobs[NEED, blocked]
-    changed = expect_ends(state, jobs, outcome, running, caution, tests, rule, blocked)
+    changed = expect_ends(tables, caution, tests, blocked)
     same = state.blocked == blocked and ended == 0 and state.next_serial == serial and not changed
     alone = state.submitted_before if same and state.submitted == state.submitted_before + 1 else -1
     state.blocked = blocked
     if alone >= 0 and (outcome[START, alone] >= 0 or jobs[NEED, alone] > state.free):
         return
-    spare = _leaves(state, jobs, outcome, caution, blocked)
-    shadow, extra = _shadow(state, running, ended, state.free + ending, needed, spare)
+    spare = _leaves(tables, caution, blocked)
+    shadow, extra = _shadow(tables, ended, state.free + ending, needed, spare)
     for testing in (tests.state.way != LEFT, tests.state.way == LEFT):
         count = 1
         if alone < 0 and not testing:
-            extra = backfill(
-                state, jobs, outcome, running, caution, tests, queue, size, blocked, ended, ending,
-                shadow, extra,
-            )  # fmt: skip
+            extra = backfill(tables, caution, tests, blocked, ended, ending, shadow, extra)
             continue
         if alone < 0:
             room = state.free + ending
-            count = choose(state, jobs, outcome, primary, None, tests, blocked, room, rule)
-        elif testing and not may_be_tested(state, jobs, outcome, tests, alone, rule):
+            count = choose(tables, None, tests, blocked, room)
+        elif testing and not may_be_tested(tables, tests, alone):
             continue
         for k in range(count):
             job = tests.chosen[k] if alone < 0 else alone
             need = jobs[NEED, job]
-            leaves = 0 if testing else _leaves(state, jobs, outcome, caution, job)
+            leaves = 0 if testing else _leaves(tables, caution, job)
             if outcome[START, job] >= 0 or need + leaves > state.free + ending:
                 continue
-            if _delays(state, outcome, caution, tests, job, testing, shadow):
+            if _delays(tables, caution, tests, job, testing, shadow):
                 if need > extra:
                     continue
                 extra -= need
             if testing:
-                test(state, jobs, outcome, running, tests, job, BACKFILLED)
+                test(tables, tests, job, BACKFILLED)
             else:
-                start(state, jobs, outcome, running, caution, tests, job, BACKFILLED)
+                start(tables, caution, tests, job, BACKFILLED)

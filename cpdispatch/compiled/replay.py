@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compile import uncached
@@ -24,7 +25,7 @@ from cpdispatch.compiled.test_runs import Tests, tests_of
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.heuristics.policies import NO_THRESHOLD, Policy
+from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.jobs import Column, Workload, largest_share, on_pool
@@ -246,7 +247,6 @@ class Replay:
         self._by_event, self._correction = trigger == "event", CORRECTIONS[correction]
         self.wide = 0 if bound is None else bound.wide
         self.in_turn_after = 0 if bound is None else bound.in_turn_after
-        self.rule = self._rule()
         self.asked = asked
         self.careful = dispatcher.limits != "expected"
         assert self.careful or Policy.RISK not in (
@@ -256,12 +256,26 @@ class Replay:
         total = prepared.system.total
         restartable = prepared.workload.table.restartable
         with_tests = dispatcher.test_s > 0 and bool(restartable.any())
+        count = prepared.jobs.shape[1]
+        starts = count * (1 + with_tests * (1 + (restart_cost_s > 0)))
+        late_s = dispatcher.threshold_s
+        primary = self._queue(dispatcher.primary, late_s)
+        secondary = primary
+        if not dispatcher.one_order:
+            late_s = late_s if dispatcher.late_first else NO_THRESHOLD
+            secondary = self._queue(dispatcher.secondary, late_s)
         self.tables = layout.fresh(
-            prepared.jobs, int(total[0]), recorded=recorded, same=dispatcher.one_order,
+            prepared.jobs, self._rule(), primary, secondary, processors=int(total[0]),
             duration_row=layout.DURATION_ROWS[dispatcher.limits], tiered=prepared.is_tiered,
-            followed=followed or bound is not None, asked=asked,
-            completions=1 + with_tests * (1 + (restart_cost_s > 0)), bounded=bound is not None,
+            followed=followed or bound is not None, asked=asked, starts=starts,
+            bounded=bound is not None,
         )  # fmt: skip
+        room = count + starts if recorded else 0
+        self.dispatches = layout.Dispatches(
+            np.empty(room, dtype=np.int64),
+            np.empty((3 + (bound is not None), room), dtype=np.int32),
+        )
+        self._own = layout.Own(dispatcher.primary.own, dispatcher.secondary.own)
         self.shadow: easy.Shadow | None = None
         if bound is not None:
             prepared.bound_waits()
@@ -291,19 +305,19 @@ class Replay:
     def _rule(self) -> layout.Rule:
         """What kernels need of the dispatcher."""
         ours = self.dispatcher
-        rule = fields.fresh(
+        return fields.fresh(
             layout.Rule, one_queue=ours.one_order, depth=min(ours.depth, layout.NEVER),
             best_fit=ours.best_fit, by_event=self._by_event, correction=self._correction,
             in_turn_after=self.in_turn_after,
         )  # fmt: skip
-        secondary_s = ours.threshold_s if ours.late_first else NO_THRESHOLD
-        for queue, order, threshold_s in (
-            (rule.primary, ours.primary, ours.threshold_s),
-            (rule.secondary, ours.secondary, secondary_s),
-        ):
-            queue.policy, queue.changes = order.policy, order.changes
-            queue.threshold.seconds, queue.threshold.wide = threshold_s, self.wide
-        return rule
+
+    def _queue(self, order: Order, threshold_s: int) -> layout.Queue:
+        """Nobody in a queue with this order, with a threshold after which jobs are late."""
+        count = self.prepared.jobs.shape[1]
+        rule = fields.fresh(layout.QueueRule, policy=order.policy, changes=order.changes)
+        rule.threshold.seconds, rule.threshold.wide = threshold_s, self.wide
+        place, key = np.empty((2, count), dtype=np.int64), np.empty(count)
+        return layout.Queue(place, key, fields.fresh(layout.Marks), rule, order.vector)
 
     def _caution(self) -> layout.Caution | None:
         """What kernels need where jobs are not taken to last as expected."""
@@ -355,7 +369,7 @@ class Replay:
             When a user's policy raises, or returns no number, for a job: it is named.
         """
         primary, secondary = self.dispatcher.primary, self.dispatcher.secondary
-        if primary.own is None and secondary.own is None:
+        if self._own == (None, None):
             return self._go(events)
         try:
             with uncached(*loop.WITH_OWN):
@@ -370,17 +384,16 @@ class Replay:
         """What a checkpoint needs to go on: of each array the part that is in use."""
         tables, state = self.tables, self.tables.state
         started = int(max(state.next_serial, state.running, state.pending))
-        primary, secondary = int(state.primary.tail), int(state.secondary.tail)
         parts: dict[str, Any] = {
             "state": state,
             "outcome": tables.outcome[:, : state.predicted if self.asked else state.submitted],
-            "primary": tables.primary[:, :primary],
-            "primary_key": tables.primary_key[:primary],
-            "secondary": tables.secondary[:, :secondary],
-            "secondary_key": tables.secondary_key[:secondary],
+            "queues": [
+                (queue.marks, queue.rule, queue.place[:, :tail], queue.key[:tail])
+                for queue in (tables.primary, tables.secondary)
+                for tail in [int(queue.marks.tail)]
+            ],
             "running": tables.running[:, :started],
-            "dispatch_s": tables.dispatch_s[: state.dispatches],
-            "dispatch_counts": tables.dispatch_counts[:, : state.dispatches],
+            "dispatches": [part[..., : state.dispatches] for part in self.dispatches],
             "memory": (self.memory.last, self.memory.before),
         }
         if self.nodes is not None:
@@ -397,7 +410,7 @@ class Replay:
                 gate.to_try, gate.passed[: gate.state.passed],
             )  # fmt: skip
         if self.shadow is not None:
-            parts["shadow"] = self.shadow, self.rule, self.caution
+            parts["shadow"] = self.shadow, self.caution
         if self.deep is not None:
             _, low, many = self.deep.promise
             end = int((low + many)[many > 0].max(initial=0))
@@ -408,14 +421,17 @@ class Replay:
         """Go on from what was saved."""
         tables, state = self.tables, self.tables.state
         fields.assign(state, saved["state"])
-        for name in ("dispatch_s", "primary_key", "secondary_key"):
-            getattr(tables, name)[: len(saved[name])] = saved[name]
-        for name in ("outcome", "primary", "secondary", "running", "dispatch_counts"):
-            getattr(tables, name)[:, : saved[name].shape[1]] = saved[name]
-        for mine, theirs in zip(
-            (self.memory.last, self.memory.before), saved["memory"], strict=True
-        ):
-            mine[:] = theirs
+        queues = zip((tables.primary, tables.secondary), saved["queues"], strict=True)
+        for queue, (marks, rule, place, key) in queues:
+            fields.assign(queue.marks, marks)
+            fields.assign(queue.rule, rule)
+            queue.place[:, : len(key)], queue.key[: len(key)] = place, key
+        mine: tuple[NDArray[Any], ...] = (
+            tables.outcome, tables.running, *self.dispatches, self.memory.last, self.memory.before,
+        )  # fmt: skip
+        theirs = (saved["outcome"], saved["running"], *saved["dispatches"], *saved["memory"])
+        for array, part in zip(mine, theirs, strict=True):
+            array[..., : part.shape[-1]] = part
         if self.nodes is not None:
             nodes = self.nodes
             arrays = (nodes.free, nodes.pool, nodes.kinds, nodes.node, nodes.units)
@@ -438,20 +454,18 @@ class Replay:
             for array, part in zip(whole, parts, strict=True):
                 array[..., : part.shape[-1]] = part
         if self.shadow is not None:
-            self.shadow, self.rule, self.caution = saved["shadow"]
+            self.shadow, self.caution = saved["shadow"]
         if self.deep is not None:
             deep = (self.deep.promise, self.deep.node, self.deep.units)
             for array, part in zip(deep, saved["deep"], strict=True):
                 array[: len(part)] = part
 
     def _go(self, events: int) -> int:
-        primary, secondary = self.dispatcher.primary, self.dispatcher.secondary
         while True:
             why = int(
                 loop.go(
-                    *self.tables, self.memory, self.rule, primary.vector, secondary.vector, events,
-                    primary.own, secondary.own, self.nodes, self.deep, self.caution, self.tests,
-                    self.shadow, self.gate,
+                    self.tables, self.memory, self.dispatches, events, self._own, self.nodes,
+                    self.deep, self.caution, self.tests, self.shadow, self.gate,
                 )
             )  # fmt: skip
             if why != layout.NO_ROOM:

@@ -25,7 +25,7 @@ from cpdispatch.compiled.layout import (
     RUNTIME,
     START,
     STARTED_BEFORE,
-    State,
+    Tables,
 )
 from cpdispatch.compiled.memory import Memory, remember
 
@@ -54,6 +54,14 @@ def leave(running: IntArray, size: int, place: int) -> None:
     """Close the gap of the running job at a place."""
     for i in range(place, size - 1):
         _copy(running, i + 1, i)
+
+
+@inlined
+def expect_end(tables: Tables, job: int, due: int) -> None:
+    """Expect a running job to end at another time."""
+    outcome, running, count = tables.outcome, tables.running, tables.state.running
+    leave(running, count, place_of(running, count, job, outcome[EXPECTED_END, job]))
+    run_until(running, outcome, count - 1, job, tables.jobs[NEED, job], due)
 
 
 @inlined
@@ -110,14 +118,13 @@ def pop(running: IntArray, size: int) -> int:
 
 
 @inlined
-def correct(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, correction: int
-) -> tuple[int, int]:
+def correct(tables: Tables) -> tuple[int, int]:
     """Correct expected ends that have passed.
 
     Returns how many jobs end now as expected, which a dispatch counts as ended, and their
     processors; they come first in ``running``.
     """
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     now = state.now
     ended = ending = k = 0
     while k < state.running and running[DUE, k] <= now:
@@ -133,7 +140,7 @@ def correct(
             continue
         limit = start + jobs[REQUESTED, job]
         later, outcome[CORRECTED, job] = corrected(
-            now, correction, due, limit, outcome[CORRECTED, job]
+            now, tables.rule.correction, due, limit, outcome[CORRECTED, job]
         )
         state.blocked = -1
         if due <= state.shadow_time < later:
@@ -148,29 +155,25 @@ def correct(
 
 
 @inlined
-def lasts(state: State, outcome: IntArray, caution: Any, job: int) -> int:
+def lasts(tables: Tables, caution: Any, job: int) -> int:
     """How long a job is taken to last if it starts now."""
     if caution is None:
-        return int(outcome[EXPECTED, job])
-    return int(outcome[state.duration_row, job])
+        return int(tables.outcome[EXPECTED, job])
+    return int(tables.outcome[tables.state.duration_row, job])
 
 
 @inlined
-def begin(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, job: int,
-    reason: int,
-) -> None:  # fmt: skip
+def begin(tables: Tables, caution: Any, job: int, reason: int) -> None:
     """Start a job: it holds its processors until it ends."""
-    due, end = state.now + lasts(state, outcome, caution, job), state.now + jobs[RUNTIME, job]
-    begin_until(state, jobs, outcome, running, job, reason, due, end)
+    now = tables.state.now
+    due, end = now + lasts(tables, caution, job), now + tables.jobs[RUNTIME, job]
+    begin_until(tables, job, reason, due, end)
 
 
 @inlined
-def begin_until(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, job: int, reason: int,
-    due: int, end: int,
-) -> None:  # fmt: skip
+def begin_until(tables: Tables, job: int, reason: int, due: int, end: int) -> None:
     """Start a job that is expected to end when it is due, and ends at its end."""
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     need = jobs[NEED, job]
     outcome[START, job], outcome[REASON, job] = state.now, reason
     run_until(running, outcome, state.running, job, need, due)
@@ -183,10 +186,9 @@ def begin_until(
 
 
 @inlined
-def complete(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, memory: Memory
-) -> int:
+def complete(tables: Tables, memory: Memory) -> int:
     """End the job whose completion comes first; which one."""
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     job = running[BY_SERIAL, pop(running, state.pending)]
     state.pending -= 1
     leave(running, state.running, place_of(running, state.running, job, outcome[EXPECTED_END, job]))

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import allocating, inlined, kernel
 from cpdispatch.compiled import fields
 from cpdispatch.compiled.correction import MINIMAL
@@ -41,7 +40,12 @@ from cpdispatch.compiled.layout import (
     RUNTIME,
     START,
     SUBMIT,
+    Marks,
+    Queue,
+    QueueRule,
+    Rule,
     State,
+    Tables,
 )
 from cpdispatch.compiled.pool import backfill, start_in_turn
 from cpdispatch.compiled.queue import without_started
@@ -73,60 +77,66 @@ _AT_FIRST_S, _USED = 3600, 0.3
 
 
 class Shadow(NamedTuple):
-    """The jobs that wait or run here, and some that have ended; arrays as in `layout.Tables`."""
+    """The jobs that wait or run here, and some that have ended."""
 
-    state: State
-    jobs: IntArray
-    outcome: IntArray
-    primary: IntArray
-    primary_key: FloatArray
-    running: IntArray
+    tables: Tables
     totals: Totals
 
 
 def fresh(processors: int, room: int = 0) -> Shadow:
     """A shadow that knows no jobs, with room for so many; `FIRST_ROOM` when 0."""
     room = room or FIRST_ROOM
-    state = fields.fresh(State, free=processors, blocked=-1, ahead_job=-1)
     requested = _AT_FIRST_S * processors
     totals = fields.fresh(Totals, work_requested=requested, work_done=int(_USED * requested))
-    return Shadow(
-        state,
-        np.zeros((NUMBER + 1, room), dtype=np.int64),
-        np.zeros((CORRECTED + 1, room), dtype=np.int64),
+    queue = Queue(
         np.zeros((DEMAND + 1, room), dtype=np.int64),
         np.zeros(room),
-        np.zeros((BY_SERIAL + 1, room), dtype=np.int64),
-        totals,
+        fields.fresh(Marks),
+        fields.fresh(QueueRule),
+        np.zeros(0),
     )
+    tables = Tables(
+        fields.fresh(State, free=processors, blocked=-1, ahead_job=-1),
+        fields.fresh(Rule, one_queue=True, correction=MINIMAL),
+        np.zeros((NUMBER + 1, room), dtype=np.int64),
+        np.zeros((CORRECTED + 1, room), dtype=np.int64),
+        queue,
+        queue,
+        np.zeros((BY_SERIAL + 1, room), dtype=np.int64),
+    )
+    return Shadow(tables, totals)
 
 
 def grown(shadow: Shadow, more: int) -> Shadow:
     """The same with room for so many more jobs, and at least twice as much."""
-    larger = fresh(0, 2 * (shadow.primary_key.size + more))
+    larger = fresh(0, 2 * (shadow.tables.jobs.shape[1] + more))
     for mine, theirs in zip(_arrays(larger), _arrays(shadow), strict=True):
         mine[..., : theirs.shape[-1]] = theirs
-    fields.assign(larger.state, shadow.state)
-    fields.assign(larger.totals, shadow.totals)
+    for record, other in zip(_records(larger), _records(shadow), strict=True):
+        fields.assign(record, other)
     return larger
 
 
+def _records(shadow: Shadow) -> tuple[Record, ...]:
+    """The records that change."""
+    return shadow.tables.state, shadow.tables.primary.marks, shadow.totals
+
+
 def _arrays(shadow: Shadow) -> tuple[NDArray[Any], ...]:
-    """The parts that are arrays, not records."""
-    return shadow.jobs, shadow.outcome, shadow.primary, shadow.primary_key, shadow.running
+    """The arrays that change. All keys are 0."""
+    tables = shadow.tables
+    return tables.jobs, tables.outcome, tables.primary.place, tables.running
 
 
-def used(shadow: Shadow) -> list[list[list[float]]]:
+def used(shadow: Shadow) -> list[list[list[int]]]:
     """All of it as lists of rows, without the columns that nothing is in; see `restored`."""
-    state = shadow.state
-    columns = int(
-        max(state.submitted, state.next_serial, state.pending, state.running, state.primary.tail)
-    )
-    arrays = (np.atleast_2d(array[..., :columns]).tolist() for array in _arrays(shadow))
-    return [[fields.flat(state)], [fields.flat(shadow.totals)], *arrays]
+    state, tail = shadow.tables.state, shadow.tables.primary.marks.tail
+    columns = int(max(state.submitted, state.next_serial, state.pending, state.running, tail))
+    arrays = (array[:, :columns].tolist() for array in _arrays(shadow))
+    return [*([fields.flat(record)] for record in _records(shadow)), *arrays]
 
 
-def restored(parts: list[list[list[float]]]) -> Shadow:
+def restored(parts: list[list[list[int]]]) -> Shadow:
     """A shadow of what `used` gave.
 
     Raises
@@ -134,9 +144,9 @@ def restored(parts: list[list[list[float]]]) -> Shadow:
     ValueError
         When it is of another shape.
     """
-    columns = len(parts[2][0]) if len(parts) > 2 and parts[2] else 0
+    columns = len(parts[-1][0]) if parts and parts[-1] else 0
     shadow = fresh(0, max(2 * columns, FIRST_ROOM))
-    mine: tuple[Any, ...] = (shadow.state, shadow.totals, *_arrays(shadow))
+    mine: tuple[Any, ...] = (*_records(shadow), *_arrays(shadow))
     for each, rows in zip(mine, parts, strict=True):
         if isinstance(each, Record):
             fields.refill(each, rows[0])
@@ -148,26 +158,33 @@ def restored(parts: list[list[list[float]]]) -> Shadow:
 @inlined
 def _slot(shadow: Shadow, number: int) -> int:
     """Where the job of a number is; -1 when it has ended here and was forgotten."""
-    low, high = 0, shadow.state.submitted
+    jobs, count = shadow.tables.jobs, shadow.tables.state.submitted
+    low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if shadow.jobs[NUMBER, middle] < number:
+        if jobs[NUMBER, middle] < number:
             low = middle + 1
         else:
             high = middle
-    found = low < shadow.state.submitted and shadow.jobs[NUMBER, low] == number
+    found = low < count and jobs[NUMBER, low] == number
     return low if found else -1
 
 
-@allocating
+@inlined
 def has_room(shadow: Shadow, more: int) -> bool:
     """Whether so many more jobs can be submitted, once those are forgotten that have ended."""
-    state, jobs, outcome = shadow.state, shadow.jobs, shadow.outcome
-    primary, running = shadow.primary, shadow.running
-    room = shadow.primary_key.size
-    if state.submitted + more <= room:
+    if shadow.tables.state.submitted + more <= shadow.tables.jobs.shape[1]:
         return True
-    without_started(outcome, primary, shadow.primary_key, state.primary)
+    return _has_room_without_ended(shadow, more)
+
+
+@allocating
+def _has_room_without_ended(shadow: Shadow, more: int) -> bool:
+    """Forget the jobs that have ended; whether there is room now, and some to spare."""
+    tables = shadow.tables
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
+    place, room = tables.primary.place, jobs.shape[1]
+    without_started(tables, tables.primary)
     kept = np.full(state.submitted, -1, dtype=np.int64)
     to = 0
     for job in range(state.submitted):
@@ -180,8 +197,8 @@ def has_room(shadow: Shadow, more: int) -> bool:
             to += 1
     state.submitted_before -= state.submitted - to
     state.submitted = to
-    for k in range(state.primary.tail):
-        primary[JOB, k] = kept[primary[JOB, k]]
+    for k in range(tables.primary.marks.tail):
+        place[JOB, k] = kept[place[JOB, k]]
     for k in range(state.running):
         running[JOB, k] = kept[running[JOB, k]]
     serials = np.sort(running[HEAP_SERIAL, : state.pending])
@@ -193,13 +210,14 @@ def has_room(shadow: Shadow, more: int) -> bool:
     return bool(2 * (state.submitted + more) <= room)
 
 
-@kernel
+@inlined
 def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int) -> None:
     """Take note of a job, which queues from the time up to which is followed next.
 
     There must be room for it.
     """
-    state, jobs, outcome = shadow.state, shadow.jobs, shadow.outcome
+    tables = shadow.tables
+    state, jobs, outcome = tables.state, tables.jobs, tables.outcome
     job = state.submitted
     state.submitted += 1
     jobs[NUMBER, job], jobs[SUBMIT, job] = number, submit_s
@@ -211,15 +229,15 @@ def submit(shadow: Shadow, number: int, submit_s: int, need: int, requested: int
     outcome[CORRECTED, job] = 0
 
 
-@kernel
+@inlined
 def starts(shadow: Shadow, number: int, start_s: int) -> None:
     """Take note of when a job started in reality; -1: it waits again."""
     job = _slot(shadow, number)
     if job >= 0:
-        shadow.jobs[REAL_START, job] = start_s
+        shadow.tables.jobs[REAL_START, job] = start_s
 
 
-@kernel
+@inlined
 def ends(shadow: Shadow, number: int, runtime: int, need: int, requested: int) -> None:
     """Take note of how long a job ran in reality."""
     totals = shadow.totals
@@ -232,7 +250,8 @@ def ends(shadow: Shadow, number: int, runtime: int, need: int, requested: int) -
 @inlined
 def forget(shadow: Shadow, number: int, runtime: int) -> None:
     """Let a job run no longer than this."""
-    state, jobs, outcome, running = shadow.state, shadow.jobs, shadow.outcome, shadow.running
+    tables = shadow.tables
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     job = _slot(shadow, number)
     if job < 0:
         return
@@ -275,7 +294,7 @@ def warm_up() -> None:
 @inlined
 def _runs_longer(shadow: Shadow, job: int, ran: int, until: int) -> int:
     """How long a job runs that was taken to end now, if that is longer; else 0."""
-    jobs = shadow.jobs
+    jobs = shadow.tables.jobs
     if jobs[KNOWN, job]:
         longer = jobs[RUNTIME, job]
     elif jobs[REAL_START, job] >= 0:
@@ -289,14 +308,15 @@ def _runs_longer(shadow: Shadow, job: int, ran: int, until: int) -> int:
 @inlined
 def _queue_new(shadow: Shadow, work: int) -> None:
     """Let the jobs queue that were submitted, and say how long they are taken to run."""
-    state, jobs, primary, totals = shadow.state, shadow.jobs, shadow.primary, shadow.totals
+    state, jobs, totals = shadow.tables.state, shadow.tables.jobs, shadow.totals
+    place, marks = shadow.tables.primary.place, shadow.tables.primary.marks
     share = min(1.0, (totals.work_done + work) / totals.work_requested) ** 0.5
     while state.submitted_before < state.submitted:
-        place, job = state.primary.tail, state.submitted_before
-        primary[JOB, place], primary[DEMAND, place] = job, jobs[NEED, job]
+        job = state.submitted_before
+        place[JOB, marks.tail], place[DEMAND, marks.tail] = job, jobs[NEED, job]
         if not jobs[KNOWN, job]:
             jobs[RUNTIME, job] = max(1, int(jobs[REQUESTED, job] * share))
-        state.primary.tail += 1
+        marks.tail += 1
         state.submitted_before += 1
 
 
@@ -306,8 +326,9 @@ def follow(shadow: Shadow, until: int, work: int) -> int:
 
     ``work`` is the work so far of the jobs that run in reality, processors times seconds.
     """
-    state, jobs, outcome = shadow.state, shadow.jobs, shadow.outcome
-    primary, running, totals = shadow.primary, shadow.running, shadow.totals
+    tables, totals = shadow.tables, shadow.totals
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
+    place, marks = tables.primary.place, tables.primary.marks
     now = -1
     while now < until:
         now = min(running[HEAP_END, 0] if state.pending > 0 else NEVER, until)
@@ -337,22 +358,16 @@ def follow(shadow: Shadow, until: int, work: int) -> int:
         if now == until:
             _queue_new(shadow, work)
         serial = state.next_serial
-        gone, ending = correct(state, jobs, outcome, running, MINIMAL)
-        start_in_turn(state, jobs, outcome, running, None, None, primary, ending)
-        if state.primary.head < state.primary.tail:
-            blocked = primary[JOB, state.primary.head]
-            backfill(
-                state, jobs, outcome, running, None, None, primary, state.primary.tail, blocked,
-                gone, ending, -1, 0,
-            )  # fmt: skip
+        gone, ending = correct(tables)
+        start_in_turn(tables, None, None, ending)
+        if marks.head < marks.tail:
+            backfill(tables, None, None, place[JOB, marks.head], gone, ending, -1, 0)
         for k in range(serial, state.next_serial):
-            totals.longest_wait_s = max(
-                totals.longest_wait_s, now - jobs[SUBMIT, running[BY_SERIAL, k]]
-            )
+            wait_s = now - jobs[SUBMIT, running[BY_SERIAL, k]]
+            totals.longest_wait_s = max(totals.longest_wait_s, wait_s)
         if state.next_serial > serial:
-            without_started(outcome, primary, shadow.primary_key, state.primary)
-    if state.primary.head < state.primary.tail:
-        totals.longest_wait_s = max(
-            totals.longest_wait_s, until - jobs[SUBMIT, primary[JOB, state.primary.head]]
-        )
+            without_started(tables, tables.primary)
+    if marks.head < marks.tail:
+        wait_s = until - jobs[SUBMIT, place[JOB, marks.head]]
+        totals.longest_wait_s = max(totals.longest_wait_s, wait_s)
     return int(totals.longest_wait_s)

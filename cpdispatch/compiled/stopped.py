@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled.layout import (
     BY_SERIAL,
@@ -31,11 +29,9 @@ from cpdispatch.compiled.layout import (
     STARTED_BEFORE,
     UPPER,
     WAITS,
-    Rule,
-    State,
+    Tables,
 )
-from cpdispatch.compiled.nodes import demand_of, give_back, take_anew, wait, waits_no_more
-from cpdispatch.compiled.queue import insert, lasting_key, late_after, without_started
+from cpdispatch.compiled.nodes import give_back, take_anew, wait, waits_no_more
 from cpdispatch.compiled.running import lasts, leave, place_of, pop, push, run_until
 from cpdispatch.compiled.test_runs import (
     CLEARING,
@@ -58,33 +54,29 @@ from cpdispatch.compiled.test_runs import (
     UPPER_AGAIN,
     WENT_ON,
     Tests,
-    due_of,
     no_test_any_more,
 )
 
 
 @inlined
-def _release(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, nodes: Any, job: int
-) -> None:
+def _release(tables: Tables, nodes: Any, job: int) -> None:
     """Take a job out of the running ones, and give back what it holds."""
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     leave(running, state.running, place_of(running, state.running, job, outcome[EXPECTED_END, job]))
     state.running -= 1
     state.free += jobs[NEED, job]
     if nodes is not None:
-        give_back(state, outcome, jobs, nodes, job, 1)
+        give_back(tables, nodes, job, 1)
 
 
 @inlined
-def outlives(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, nodes: Any, caution: Any,
-    tests: Tests,
-) -> bool:  # fmt: skip
+def outlives(tables: Tables, nodes: Any, caution: Any, tests: Tests) -> bool:
     """Deal with the next completion if it ends no job; whether it does not.
 
     The test of a job is over, and it still runs, or the nodes of a killed one have been cleared. It
     is to be put into the queue.
     """
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     table, length, cost = tests.table, tests.state.length_s, tests.state.restart_cost_s
     job = running[BY_SERIAL, running[HEAP_SERIAL, 0]]
     cleared = job < 0
@@ -94,7 +86,7 @@ def outlives(
         return False
     pop(running, state.pending)
     state.pending -= 1
-    _release(state, jobs, outcome, running, nodes, job)
+    _release(tables, nodes, job)
     if running.shape[0] > STARTED_BEFORE:
         count = state.next_serial - state.pending - 1
         running[COMPLETED, count] = CLEARED if cleared else -1 - job
@@ -126,64 +118,15 @@ def outlives(
 
 
 @kernel
-def wait_again(
-    state: State, jobs: IntArray, outcome: IntArray, primary: IntArray, primary_key: FloatArray,
-    secondary: IntArray, secondary_key: FloatArray, rule: Rule, primary_weights: FloatArray,
-    secondary_weights: FloatArray, own_primary: Any, own_secondary: Any, nodes: Any, caution: Any,
-    tests: Tests, shadow: Any,
-) -> None:  # fmt: skip
-    """Put the jobs into the queue that are to be there again."""
-    # The gaps that they left when they started are closed before they are in the queue again.
-    without_started(outcome, primary, primary_key, state.primary)
-    if not rule.one_queue:
-        without_started(outcome, secondary, secondary_key, state.secondary)
-    for k in range(tests.state.requeued):
-        job = tests.table[REQUEUED, k]
-        outcome[START, job], outcome[REASON, job] = -1, WAITS
-        if caution is not None:
-            outcome[UPPER, job] = max(outcome[UPPER, job], outcome[EXPECTED, job])
-        if shadow is not None:
-            after = late_after(jobs, job, rule.primary.threshold)
-            state.none_late_until = min(state.none_late_until, after)
-        if nodes is None:
-            demand = jobs[NEED, job]
-        else:
-            duration = max(due_of(state, outcome, caution, tests, job) - state.now, 1)
-            demand = demand_of(jobs[KIND, job], duration)
-            wait(nodes, jobs[KIND, job], duration)
-        key = 0.0
-        if not rule.primary.changes:
-            key = lasting_key(
-                state, jobs, outcome, rule.primary, primary_weights, job, own_primary, caution
-            )
-            if job < state.primary.first_on_time:
-                key = -np.inf
-        insert(state, jobs, primary, primary_key, 0, state.primary.tail, key, job, demand)
-        state.primary.tail += 1
-        if not rule.one_queue:
-            key = 0.0
-            if not rule.secondary.changes:
-                key = lasting_key(
-                    state, jobs, outcome, rule.secondary, secondary_weights, job, own_secondary,
-                    caution,
-                )  # fmt: skip
-            insert(state, jobs, secondary, secondary_key, 0, state.secondary.tail, key, job, demand)
-            state.secondary.tail += 1
-        state.queued += 1
-    tests.state.requeued = 0
-
-
-@kernel
 def takes_back(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, primary: IntArray,
-    secondary: IntArray, rule: Rule, nodes: Any, caution: Any, tests: Tests, serial: int,
-    entries: int,
-) -> bool:  # fmt: skip
+    tables: Tables, nodes: Any, caution: Any, tests: Tests, serial: int, entries: int
+) -> bool:
     """Take back a decision that kills jobs and uses their nodes at once, if clearing takes time.
 
     The starts from a serial number on are taken back, and their entries. The killed jobs hold their
     nodes until these are cleared. Returns whether another decision is needed.
     """
+    state, jobs, outcome, running = tables.state, tables.jobs, tables.outcome, tables.running
     table, cost, found = tests.table, tests.state.restart_cost_s, False
     if cost == 0:
         return False
@@ -197,7 +140,7 @@ def takes_back(
         return False
     for number in range(serial, state.next_serial):
         job = running[BY_SERIAL, number]
-        _release(state, jobs, outcome, running, nodes, job)
+        _release(tables, nodes, job)
         outcome[START, job], outcome[REASON, job] = -1, WAITS
         if table[STOPPED_START, job] >= 0:
             outcome[FIRST_ENTRY, job] = table[STOPPED_ENTRY, job]
@@ -206,7 +149,7 @@ def takes_back(
             no_test_any_more(tests, job)
             table[TO_COME, job], table[RESULT, job] = 1, NO_TEST
         if nodes is not None:
-            wait(nodes, jobs[KIND, job], lasts(state, outcome, caution, job))
+            wait(nodes, jobs[KIND, job], lasts(tables, caution, job))
     left = 0
     for k in range(state.pending):
         if running[HEAP_SERIAL, k] < serial:
@@ -225,12 +168,12 @@ def takes_back(
         state.running += 1
         state.free -= jobs[NEED, job]
         if nodes is not None:
-            give_back(state, outcome, jobs, nodes, job, -1)
+            give_back(tables, nodes, job, -1)
             waits_no_more(nodes, jobs[KIND, job])
     if nodes is not None:
-        take_anew(state, jobs, outcome, caution, nodes, tests, primary, state.primary.tail)
-        if not rule.one_queue:
-            take_anew(state, jobs, outcome, caution, nodes, tests, secondary, state.secondary.tail)
+        take_anew(tables, caution, nodes, tests, tables.primary)
+        if not tables.rule.one_queue:
+            take_anew(tables, caution, nodes, tests, tables.secondary)
     return True
 
 
@@ -242,8 +185,9 @@ def is_killed(outcome: IntArray, tests: Tests, job: int) -> bool:
 
 
 @inlined
-def settle(state: State, outcome: IntArray, tests: Tests) -> None:
+def settle(tables: Tables, tests: Tests) -> None:
     """After a decision: the stopped jobs that it started go on, the others are killed."""
+    state, outcome = tables.state, tables.outcome
     table = tests.table
     for k in range(tests.state.stopped):
         job = table[STOPPED, k]
@@ -261,8 +205,9 @@ def settle(state: State, outcome: IntArray, tests: Tests) -> None:
 
 
 @inlined
-def clear(state: State, running: IntArray, tests: Tests) -> None:
+def clear(tables: Tables, tests: Tests) -> None:
     """After a decision: jobs that were killed leave the queue until their nodes are cleared."""
+    state, running = tables.state, tables.running
     for k in range(tests.state.stopped):
         job = tests.table[STOPPED, k]
         if tests.table[TESTING, job] == CLEARING:

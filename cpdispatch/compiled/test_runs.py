@@ -23,17 +23,14 @@ from cpdispatch.compiled.layout import (
     START,
     SUBMIT,
     TIER,
-    Rule,
-    State,
+    Tables,
 )
 from cpdispatch.compiled.queue import goes_before, is_late
 from cpdispatch.compiled.running import (
     begin,
     begin_until,
+    expect_end,
     lasts,
-    leave,
-    place_of,
-    run_until,
 )
 from cpdispatch.heuristics.kernels import TURN
 from cpdispatch.heuristics.policies import Policy, risk_of
@@ -121,18 +118,16 @@ def starts_anew(tests: Tests) -> IntArray:
 
 
 @inlined
-def test(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, tests: Any, job: int,
-    reason: int,
-) -> None:  # fmt: skip
+def test(tables: Tables, tests: Any, job: int, reason: int) -> None:
     """Start a job with the length of a test as its bound."""
+    state, jobs = tables.state, tables.jobs
     table, length = tests.table, tests.state.length_s
     table[TO_COME, job], table[TESTING, job], table[RESULT, job] = 0, UNDER_TEST, ENDED
     table[TESTED, tests.state.tested] = job
     tests.state.tested += 1
     end = state.now + min(length, jobs[RUNTIME, job])
     due = state.now + length + tests.state.restart_cost_s
-    begin_until(state, jobs, outcome, running, job, reason, due, end)
+    begin_until(tables, job, reason, due, end)
 
 
 @inlined
@@ -150,26 +145,25 @@ def no_test_any_more(tests: Tests, job: int) -> None:
 
 
 @inlined
-def due_of(state: State, outcome: IntArray, caution: Any, tests: Any, job: int) -> int:
+def due_of(tables: Tables, caution: Any, tests: Any, job: int) -> int:
     """When a waiting job ends as expected if it starts now. One that was stopped goes on."""
-    since = state.now
+    since = tables.state.now
     if tests is not None:  # noqa: SIM102 - numba drops only what stands alone
         if tests.table[STOPPED_START, job] >= 0:
             since = tests.table[STOPPED_START, job]
-    return int(since + lasts(state, outcome, caution, job))
+    return int(since + lasts(tables, caution, job))
 
 
 @inlined
-def _goes_on(
-    state: State, jobs: IntArray, tests: Tests, rule: Rule, job: int, blocked: int
-) -> bool:
+def _goes_on(tables: Tables, tests: Tests, job: int, blocked: int) -> bool:
     """Whether a job under test goes on for sure before another starts, see `Turns`."""
-    late = is_late(jobs, job, state.now, rule.primary.threshold)
-    if late != is_late(jobs, blocked, state.now, rule.primary.threshold):
+    state, jobs, rule = tables.state, tables.jobs, tables.primary.rule
+    late = is_late(jobs, job, state.now, rule.threshold)
+    if late != is_late(jobs, blocked, state.now, rule.threshold):
         return bool(late)
     if not late and state.tiered and jobs[TIER, job] != jobs[TIER, blocked]:
         return bool(jobs[TIER, job] > jobs[TIER, blocked])
-    if not late and rule.primary.policy != _FCFS:
+    if not late and rule.policy != _FCFS:
         return False
     if jobs[SUBMIT, job] != jobs[SUBMIT, blocked]:
         return bool(jobs[SUBMIT, job] < jobs[SUBMIT, blocked])
@@ -177,52 +171,39 @@ def _goes_on(
 
 
 @inlined
-def expect_ends(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Tests,
-    rule: Rule, blocked: int,
-) -> bool:  # fmt: skip
+def expect_ends(tables: Tables, caution: Any, tests: Tests, blocked: int) -> bool:
     """Expect the ends of the jobs under test as the reservation of the blocked job counts them.
 
     Returns whether any is expected at another time than before.
     """
+    outcome = tables.outcome
     length, cost, changed = tests.state.length_s, tests.state.restart_cost_s, False
     for k in range(tests.state.tested):
         job = tests.table[TESTED, k]
         due = outcome[START, job] + length + cost
-        if _goes_on(state, jobs, tests, rule, job, blocked):
+        if _goes_on(tables, tests, job, blocked):
             clearing = tests.table[TESTING, job] == CLEARING
-            since, whole_s = outcome[START, job], lasts(state, outcome, caution, job)
+            since, whole_s = outcome[START, job], lasts(tables, caution, job)
             if clearing:
                 since += length
             if caution is not None:  # noqa: SIM102 - numba drops only what stands alone
-                if since < state.now:
+                if since < tables.state.now:
                     whole_s = outcome[LIMIT, job]
             due = due + whole_s + cost if clearing else max(due, since + whole_s)
         if due != outcome[EXPECTED_END, job]:
-            leave(
-                running,
-                state.running,
-                place_of(running, state.running, job, outcome[EXPECTED_END, job]),
-            )
-            run_until(running, outcome, state.running - 1, job, jobs[NEED, job], due)
+            expect_end(tables, job, due)
             changed = True
     return changed
 
 
 @inlined
-def start(
-    state: State, jobs: IntArray, outcome: IntArray, running: IntArray, caution: Any, tests: Any,
-    job: int, reason: int,
-) -> None:  # fmt: skip
+def start(tables: Tables, caution: Any, tests: Any, job: int, reason: int) -> None:
     """Start a job in full. One that has just been stopped ends as if it had never been."""
     if tests is None or tests.table[STOPPED_START, job] < 0:
-        begin(state, jobs, outcome, running, caution, job, reason)
+        begin(tables, caution, job, reason)
     else:
-        end = tests.table[STOPPED_START, job] + jobs[RUNTIME, job]
-        begin_until(
-            state, jobs, outcome, running, job, reason, due_of(state, outcome, caution, tests, job),
-            end,
-        )  # fmt: skip
+        end = tests.table[STOPPED_START, job] + tables.jobs[RUNTIME, job]
+        begin_until(tables, job, reason, due_of(tables, caution, tests, job), end)
 
 
 @inlined
@@ -234,72 +215,66 @@ def is_tested_in_turn(tests: Any, job: int) -> bool:
 
 
 @inlined
-def may_be_tested(
-    state: State, jobs: IntArray, outcome: IntArray, tests: Tests, job: int, rule: Rule
-) -> bool:
+def may_be_tested(tables: Tables, tests: Tests, job: int) -> bool:
     """Whether a job waits that may be tested now."""
-    if outcome[START, job] >= 0 or not tests.table[TO_COME, job]:
+    if tables.outcome[START, job] >= 0 or not tests.table[TO_COME, job]:
         return False
     in_any_case = tests.state.way == TURN
-    return bool(in_any_case or not is_late(jobs, job, state.now, rule.primary.threshold))
+    threshold = tables.primary.rule.threshold
+    return bool(in_any_case or not is_late(tables.jobs, job, tables.state.now, threshold))
 
 
 @kernel
-def choose(
-    state: State, jobs: IntArray, outcome: IntArray, primary: IntArray, nodes: Any, tests: Tests,
-    blocked: int, room: int, rule: Rule,
-) -> int:  # fmt: skip
+def choose(tables: Tables, nodes: Any, tests: Tests, blocked: int, room: int) -> int:
     """List the waiting jobs that may be tested and fit into so many processors, in order.
 
     ``nodes`` is None on a pool, where the queue itself says how many processors a job needs: most
-    jobs are passed over without another look. Arrays are taken out of ``tests`` once, not for each
-    job, since that counts references.
+    jobs are passed over without another look.
     """
+    state, jobs, outcome, primary = tables.state, tables.jobs, tables.outcome, tables.primary
     table, way, length, count = tests.table, tests.state.way, tests.state.length_s, 0
-    for k in range(state.primary.tail):
-        job = primary[JOB, k]
+    for k in range(primary.marks.tail):
+        job = primary.place[JOB, k]
         if nodes is None:  # noqa: SIM108 - numba drops only what stands alone
-            need = primary[DEMAND, k]
+            need = primary.place[DEMAND, k]
         else:
             need = jobs[NEED, job]
         if need > room or outcome[START, job] >= 0 or not table[TO_COME, job] or job == blocked:
             continue
-        if way != TURN and is_late(jobs, job, state.now, rule.primary.threshold):
+        if way != TURN and is_late(jobs, job, state.now, primary.rule.threshold):
             continue
         chance = UNKNOWN_PROBABILITY
         if outcome[EXPECTED, job] < jobs[REQUESTED, job]:
             chance = length / (length + float(max(outcome[EXPECTED, job], 1)))
-        _choose(state, jobs, tests, count, length / np.sqrt(chance), job)
+        _choose(tables, tests, count, length / np.sqrt(chance), job)
         count += 1
     return count
 
 
 @inlined
-def _choose(state: State, jobs: IntArray, tests: Tests, count: int, key: float, job: int) -> None:
+def _choose(tables: Tables, tests: Tests, count: int, key: float, job: int) -> None:
     """Put a job where it belongs by its tier and key among so many."""
     i = count
-    while i > 0 and goes_before(state, jobs, key, job, tests.key[i - 1], tests.chosen[i - 1]):
+    while i > 0 and goes_before(tables, key, job, tests.key[i - 1], tests.chosen[i - 1]):
         tests.key[i], tests.chosen[i] = tests.key[i - 1], tests.chosen[i - 1]
         i -= 1
     tests.key[i], tests.chosen[i] = key, job
 
 
 @kernel
-def place_in_front(
-    state: State, jobs: IntArray, outcome: IntArray, primary: IntArray, tests: Tests, rule: Rule,
-    weights: FloatArray,
-) -> tuple[int, bool]:  # fmt: skip
+def place_in_front(tables: Tables, tests: Tests) -> tuple[int, bool]:
     """List the tests by their places in the order of the queue, see `heuristics.test_runs.primary`.
 
     Returns how many there are, and whether their keys can be compared with those of the queue: then
     they are keys of its order, else tests come before all jobs of their tier that are not late.
     """
-    count = choose(state, jobs, outcome, primary, None, tests, -1, NEVER, rule)
-    by_length = rule.primary.policy == _SPF or rule.primary.policy == _RISK
+    policy, count = tables.primary.rule.policy, choose(tables, None, tests, -1, NEVER)
+    by_length = policy in (_SPF, _RISK)
     if by_length:
         for k in range(count):
             job, key = tests.chosen[k], np.rint(tests.key[k])
-            if rule.primary.policy == _RISK:
-                key = risk_of(weights, key, float(max(jobs[NEED, job], 1)), int(key))
-            _choose(state, jobs, tests, k, key, job)
+            if policy == _RISK:
+                need = float(max(tables.jobs[NEED, job], 1))
+                key = risk_of(tables.primary.weights, key, need, int(key))
+            _choose(tables, tests, k, key, job)
     return count, by_length

@@ -31,7 +31,7 @@ _STAYS = ("now", "queued", "running", "pending", "free", "duration_row")
 def staying(replay: Replay) -> IntArray:
     """The jobs that wait or run, in ascending order."""
     tables, state = replay.tables, replay.tables.state
-    queued = tables.primary[JOB, : state.primary.tail]
+    queued = tables.primary.place[JOB, : tables.primary.marks.tail]
     waiting = queued[tables.outcome[START, queued] < 0]
     return np.sort(np.concatenate((waiting, tables.running[JOB, : state.running])))
 
@@ -59,8 +59,8 @@ def go_on(old: Replay, new: Replay, stay: IntArray) -> None:
     state.submitted, state.next_serial = len(stay), was.pending
     state.oldest_waiting = int(np.searchsorted(stay, was.oldest_waiting))
     state.submitted_before = int(np.searchsorted(stay, was.submitted_before))
-    first_on_time = np.searchsorted(stay, was.primary.first_on_time)
-    state.primary.first_on_time = int(first_on_time)
+    first_on_time = np.searchsorted(stay, tables.primary.marks.first_on_time)
+    to.primary.marks.first_on_time = int(first_on_time)
     to.outcome[:, : len(stay)] = tables.outcome[:, stay]
     _run_on(tables, to, number)
     _queue_on(tables, to, number)
@@ -82,24 +82,15 @@ def _run_on(tables: Tables, to: Tables, number: IntArray) -> None:
 
 def _queue_on(tables: Tables, to: Tables, number: IntArray) -> None:
     """Take over the waiting jobs, in their order."""
-    was, now = tables.state, to.state
-    for queue, keys, marks, into, into_keys, into_marks in (
-        (
-            tables.primary, tables.primary_key, was.primary,
-            to.primary, to.primary_key, now.primary,
-        ),
-        (
-            tables.secondary, tables.secondary_key, was.secondary,
-            to.secondary, to.secondary_key, now.secondary,
-        ),
-    ):  # fmt: skip
-        size = int(marks.tail)
-        waits = tables.outcome[START, queue[JOB, :size]] < 0
+    for queue, into in ((tables.primary, to.primary), (tables.secondary, to.secondary)):
+        size = int(queue.marks.tail)
+        place = queue.place[:, :size]
+        waits = tables.outcome[START, place[JOB]] < 0
         count = int(np.count_nonzero(waits))
-        into[JOB, :count] = number[queue[JOB, :size][waits]]
-        into[DEMAND, :count] = queue[DEMAND, :size][waits]
-        into_keys[:count] = keys[:size][waits]
-        into_marks.tail = count
+        into.place[JOB, :count] = number[place[JOB][waits]]
+        into.place[DEMAND, :count] = place[DEMAND][waits]
+        into.key[:count] = queue.key[:size][waits]
+        into.marks.tail = count
 
 
 def _hold_on(was: Nodes, nodes: Nodes, tables: Tables) -> None:
@@ -112,11 +103,9 @@ def _hold_on(was: Nodes, nodes: Nodes, tables: Tables) -> None:
     pick = np.repeat(outcome[FIRST_ENTRY, running] - begins, count) + np.arange(count.sum())
     nodes.node[: len(pick)], nodes.units[: len(pick)] = was.node[pick], was.units[pick]
     outcome[FIRST_ENTRY, running], state.entries = begins, len(pick)
-    for queue, size in (
-        (tables.secondary, int(state.secondary.tail)),
-        (tables.primary, int(state.primary.tail)),
-    ):
-        job = queue[JOB, :size]
+    for queue in (tables.secondary, tables.primary):
+        size = int(queue.marks.tail)
+        job = queue.place[JOB, :size]
         kind, lasts_s = jobs[KIND, job], outcome[state.duration_row, job]
-        queue[DEMAND, :size] = demands_of(kind, lasts_s)
+        queue.place[DEMAND, :size] = demands_of(kind, lasts_s)
     count_waiting(nodes, kind, lasts_s)

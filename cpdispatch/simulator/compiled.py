@@ -219,18 +219,18 @@ class CompiledSimulation:
         """The state between two events, for the status file; None when the replay is over."""
         if self._replay is None:
             return None
-        tables, nodes = self._replay.tables, self._replay.nodes
-        state, held = tables.state, np.zeros_like(self.system.capacity)
+        state, nodes = self._replay.tables.state, self._replay.nodes
+        dispatches, held = self._replay.dispatches, np.zeros_like(self.system.capacity)
         if nodes is None:
             held[0, 0] = self.system.total[0] - state.free
         else:
             held = self.system.capacity - nodes.free
         count = int(state.dispatches)
         recent = slice(max(count - LAST, 0), count)
-        queue, _, started = tables.dispatch_counts[:3, recent].tolist()
+        queue, _, started = dispatches.counts[:3, recent].tolist()
         gate = self._replay.gate
         behind = 0 if gate is None else int(gate.state.behind)
-        last = zip(tables.dispatch_s[recent].tolist(), queue, started, strict=True)
+        last = zip(dispatches.time_s[recent].tolist(), queue, started, strict=True)
         return Now(
             int(state.now), int(state.queued) + behind, int(state.running), count,
             held, tuple(Dispatched(*each, None) for each in last),
@@ -318,7 +318,7 @@ def records_of(
     records.start_s[rows] = start_s
     records.end_s[rows] = outcome[layout.END]
     records.reason[rows] = outcome[layout.REASON]
-    records.replayed(name, saved["dispatch_s"], saved["dispatch_counts"])
+    records.replayed(name, *saved["dispatches"])
     nodes = saved.get("nodes")
     if nodes is None:
         held = records.start_s >= 0

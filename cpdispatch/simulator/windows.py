@@ -271,10 +271,9 @@ class _Windows:
             if self._stop():
                 raise InterruptedRunError("interrupted; a replay by windows begins anew")
             going = replay.go(_EVENTS) == layout.USED_UP
-        tables = replay.tables
-        count = int(tables.state.dispatches)
-        self._times.append(tables.dispatch_s[:count].copy())
-        self._counts.append(tables.dispatch_counts[:, :count].copy())
+        count = int(replay.tables.state.dispatches)
+        self._times.append(replay.dispatches.time_s[:count].copy())
+        self._counts.append(replay.dispatches.counts[:, :count].copy())
         if after is not None:
             window.stay = staying(replay)
         ended = np.ones(last, dtype=np.bool_)

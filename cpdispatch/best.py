@@ -51,8 +51,6 @@ class Best:
 
     Attributes
     ----------
-    long_s : int
-    keep, width : float
     best_fit : bool
         Fullest feasible node first, instead of nodes by index.
     test_s : int, optional
@@ -60,7 +58,6 @@ class Best:
         `cpdispatch.heuristics.backfill.Backfill`.
     tests : str
         When tests come: ``left``, ``backfill``, ``turn`` or ``first``.
-    name : str
     predictor : str
         The predictor that a simulation takes when none is named.
     """

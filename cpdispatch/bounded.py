@@ -255,7 +255,6 @@ class Boundable(Protocol):
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where."""
-        ...
 
 
 @dataclass(slots=True)
@@ -265,11 +264,6 @@ class Bounded:
     A wait is too long in relation to the longest wait that EASY would have led to so far, which
     `EasyShadow` simulates. If an instance has a starvation bound and the dispatcher's plans keep
     to it, that bound is used instead.
-
-    Attributes
-    ----------
-    inner : Boundable
-    bound : WaitBound
     """
 
     inner: Boundable

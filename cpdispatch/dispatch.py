@@ -35,11 +35,9 @@ class Dispatcher(Protocol):
     @property
     def name(self) -> str:
         """Name in tables."""
-        ...
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where."""
-        ...
 
 
 @runtime_checkable
@@ -48,7 +46,6 @@ class Warming(Protocol):
 
     def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions on such instances call, or load it from the cache."""
-        ...
 
 
 @runtime_checkable
@@ -57,7 +54,6 @@ class Renaming(Protocol):
 
     def renamed(self, name: str) -> Dispatcher:
         """The same under another name."""
-        ...
 
 
 def predictor_of(dispatcher: Dispatcher) -> str:

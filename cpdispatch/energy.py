@@ -24,7 +24,6 @@ class Now(Protocol):
     @property
     def now_s(self) -> int:
         """The time."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

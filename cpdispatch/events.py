@@ -47,7 +47,6 @@ class Event:
 
     Attributes
     ----------
-    time_s : int
     kind : str
         One of `KINDS`.
     nodes : tuple of int
@@ -161,7 +160,6 @@ class Events:
         As on the command line: a file, or a distribution.
     rows : tuple of Row
         Of the file.
-    draws : tuple of Draw
     requeue : str
         Which jobs are queued again when their node fails, of `REQUEUES`; empty for those that may
         be restarted, or all where none may.
@@ -425,7 +423,6 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
     ----------
     events : Events or None
         What happens beside them.
-    system : System
     last_s : int
         The last submission: windows that begin later are left out.
 

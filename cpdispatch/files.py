@@ -395,7 +395,6 @@ def parse_json(
 
     Parameters
     ----------
-    content : bytes or str
     type : type
         What is expected, as msgspec takes it.
     what : str
@@ -465,7 +464,6 @@ def parse_toml(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    path : path
     what : str
         What it is called in errors, such as ``a dispatcher file``.
 

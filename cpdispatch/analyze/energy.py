@@ -54,7 +54,6 @@ def watts_of(
 
     Parameters
     ----------
-    system : System
     request : int64 array, shape (jobs, resources)
         What each unit asks for.
     offset : int64 array, shape (jobs + 1,)
@@ -105,12 +104,10 @@ def summary(
 
     Parameters
     ----------
-    drawn : Drawn
     first_s : int
         The first submission. All is counted from then until the last end.
     system : System
         Says what nodes draw by themselves.
-    cap : Steps or None
     price : Steps or None
         Of a kilowatt hour.
     off : Off, optional

@@ -37,7 +37,6 @@ class Stretch:
 
     Attributes
     ----------
-    from_s, until_s : int
     cause : str
         ``job`` (the job that it comes after has not ended, or its think time has not passed),
         ``limit`` (a limit, a licence or its array had no room, or its time had not come),
@@ -117,7 +116,6 @@ class Explanation:
     ----------
     job : int
         Its id.
-    units : int
     request : tuple of (str, int)
         What each unit asks of each resource type of which it asks something.
     requested_s, expected_s : int
@@ -125,7 +123,6 @@ class Explanation:
     needs_s : int
         For how long the job must have its units: the requested time, or how long it ran if that is
         longer.
-    submit_s : int
     start_s, end_s, ran_s, wait_s : int or None
         None for a job that never started.
     reason : str
@@ -203,13 +200,8 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
 
     Parameters
     ----------
-    schedule : Occupancy
     job : int
         The job's id.
-
-    Returns
-    -------
-    Explanation
 
     Raises
     ------

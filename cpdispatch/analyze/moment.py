@@ -27,7 +27,6 @@ class Running:
 
     Attributes
     ----------
-    job, units : int
     start_s : int
         Of the attempt that ran then.
     end_s : int or None
@@ -49,7 +48,6 @@ class Waiting:
 
     Attributes
     ----------
-    job, units, requested_s, submit_s : int
     start_s : int or None
         When it started at last; None where it has not, or never did.
     cause : str
@@ -73,13 +71,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much of a resource type was held on the nodes of a group.
-
-    Attributes
-    ----------
-    group, resource : str
-    held, total : int
-    """
+    """How much of a resource type was held on the nodes of a group."""
 
     group: str
     resource: str
@@ -93,8 +85,6 @@ class Moment:
 
     Attributes
     ----------
-    at_s : int
-    running : tuple of Running
     waiting : tuple of Waiting
         In the order of submission.
     use : tuple of Use
@@ -116,15 +106,10 @@ def moment(schedule: Occupancy, at_s: int, until_s: int | None = None) -> Moment
 
     Parameters
     ----------
-    schedule : Occupancy
     at_s : int
         Seconds on the clock of the log. Jobs that start then run, and those that end then do not.
     until_s : int, optional
         Until when a run that is not over is known.
-
-    Returns
-    -------
-    Moment
 
     Raises
     ------

@@ -158,7 +158,6 @@ class Occupancy:
 
     Attributes
     ----------
-    system : System
     id, submit_s, start_s, end_s, units, requested_s, expected_s : int64 array, shape (jobs,)
         In the order of submission. Start and end are those of the last attempt, `NEVER` where
         there was none. The end is `FOREVER` where it is not known yet.
@@ -248,13 +247,10 @@ class Room:
 
     Parameters
     ----------
-    system : System
     holds : Holds
         What others hold.
     request : int64 array, shape (entries, resources)
         What each unit of each of these entries asks for.
-    down, drained : Outages
-    lacking : Lacking or None
     begin_s, end_s : int
         The span; windows lie in it.
     """
@@ -299,7 +295,6 @@ class Room:
         request : int64 array, shape (resources,)
         from_s, until_s : int64 array, shape (windows,)
             ``until_s`` is greater.
-        most : int
 
         Returns
         -------
@@ -328,7 +323,6 @@ class Room:
         request : int64 array, shape (resources,)
         from_s : int64 array, shape (windows,)
             ``from_s + most_s`` lies in the span.
-        units, most_s : int
 
         Returns
         -------

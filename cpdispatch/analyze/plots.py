@@ -28,7 +28,6 @@ class PlottedWorkload:
 
     Attributes
     ----------
-    name : str
     hours : float array, shape (24,)
         Share of the submissions in each hour of the day.
     weekdays : float array, shape (7,)

@@ -50,7 +50,6 @@ class Replays:
     ----------
     workload : Workload
         Fitted to the system.
-    system : System
     runtime_s : int array, shape (jobs,), optional
         Runtimes as the simulation has them; the real ones when left out.
     limited : Limited, optional
@@ -149,7 +148,6 @@ class Replays:
 
         Parameters
         ----------
-        dispatcher : Backfill
         expected_s : int array, shape (jobs,), optional
             Predictions; the requested times when left out.
         upper_s : int array, shape (jobs,), optional
@@ -214,8 +212,6 @@ class Replay:
 
     Parameters
     ----------
-    prepared : Replays
-    dispatcher : Backfill or Reject
     memory : Memory
         What predicts.
     trigger, correction : str

@@ -39,17 +39,14 @@ class RunPlan:
     ----------
     dispatcher : str
         As on the command line.
-    seed : int
     limit_s : float
         Of each decision.
     rules : mapping
         Further arguments of `cpdispatch.simulator.simulate`.
     folder : Path or None
         Where the run and its checkpoints are kept; emptied for it, or of the same run.
-    checkpoint_s : float
     dump_folder : Path or None
         Where one instance in ``dump_every`` is dumped.
-    dump_every : int
     draw : int
         Of the log, see `cpdispatch.workloads.shake.shaken`.
     place : int
@@ -101,7 +98,6 @@ class RunSummary:
         where no job could be restarted.
     weeks : mapping of int to (float, float)
         Of each week of submission: jobs that started, and their mean bounded slowdown.
-    run : Run or None
     """
 
     about: dict[str, Any]
@@ -150,7 +146,6 @@ class Experiment:
         Each log, fitted to its machine; with ``of_seed``, one for each seed.
     dispatchers : sequence of str
         As on the command line; a name of an earlier version becomes today's.
-    seeds : sequence of int
     of_seed : bool
         Whether the logs are the samples of the seeds.
     draws : int
@@ -325,8 +320,6 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
 
     Parameters
     ----------
-    log : (Workload, System)
-    plan : RunPlan
     sign : Path or None
         A file that exists if the plan's folder is the same here as where the experiment runs.
     """

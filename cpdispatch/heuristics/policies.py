@@ -109,7 +109,6 @@ class Order:
 
     Attributes
     ----------
-    policy : Policy
     weights : tuple of float
         Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix, the width of
         `risk`, the policy within each class of `small`; else empty.

@@ -186,7 +186,6 @@ class ScheduleGenerator:
         What the nodes have free over time, without the jobs. Every job must fit at some time.
     member : int64 array
         The nodes, in the order that the classes of ``lines`` are slices of.
-    jobs : Jobs
     """
 
     def __init__(self, lines: Timelines, member: IntArray, jobs: Jobs) -> None:
@@ -244,7 +243,6 @@ class ScheduleGenerator:
         start_s : int64 array, shape (jobs,)
         ends : int64 array, shape (placed + 1,)
             Where the entries of each of them end in ``slices``, after a 0.
-        slices : Slices
         """
         count, used = np.diff(ends), int(ends[-1])
         nodes = (slices.last - slices.first)[:used]

@@ -154,7 +154,6 @@ def turns(
 
     Parameters
     ----------
-    instance : Instance
     late, late_running : bool array, shapes (queued,) and (running,)
         The jobs that have waited too long.
     by_submission : bool
@@ -197,7 +196,6 @@ def beside(
 
     Parameters
     ----------
-    instance : Instance
     profile : NodeProfile
         What running jobs, reservations and all planned starts leave free from now on.
     start_s : int64 array, shape (queued,)
@@ -400,7 +398,6 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
 
     Parameters
     ----------
-    instance : Instance
     killed : sequence of int
         Queue positions of jobs that have been stopped.
     """

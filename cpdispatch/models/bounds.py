@@ -68,8 +68,6 @@ def area(
     ----------
     families : Families
         Of these jobs.
-    jobs : JobTable
-    weights : Weights
     earliest_s : int64 array, shape (jobs,)
         A time before which no plan starts the job.
 

@@ -126,7 +126,6 @@ class BoxesModel:
 
     Parameters
     ----------
-    problem : NodeProblem
     plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
     over : callable

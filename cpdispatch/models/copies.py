@@ -28,7 +28,6 @@ class CopiesModel:
 
     Parameters
     ----------
-    problem : NodeProblem
     plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
     over : callable

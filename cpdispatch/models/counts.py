@@ -26,7 +26,6 @@ class CountsModel:
 
     Parameters
     ----------
-    problem : NodeProblem
     plan : NodePlan, optional
         A complete plan, which the solver starts from; it looks for none that is worse.
     over : callable

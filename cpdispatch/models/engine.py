@@ -133,7 +133,6 @@ class Engine:
         Whether the first reserved job keeps only its start, and leaves its nodes to other jobs that
         need them. Without this it chooses its nodes first, unless a job is starved. Starved jobs
         may start at any time that their bounds allow, in both cases.
-    seed : int
     objective : str
         What to minimise. The order in which jobs are selected goes with it: wait by what is
         expected in the queue, or slowdown; the site's priority first where it is a weight.
@@ -300,7 +299,6 @@ class Answer:
 
     Attributes
     ----------
-    part : Part
     schedule : ListSchedule
         The jobs that there was no time to place have `NO_START`.
     bound : float
@@ -358,9 +356,6 @@ class _PartSearch:
 
     Parameters
     ----------
-    engine : Engine
-    part : Part
-    budget : Budget
     kept_s : float
         What must be left of the budget for the other parts.
     """
@@ -665,13 +660,7 @@ def make_engine(model: str, **settings: Any) -> Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Throwaway:
-    """An engine that does little work, however long compiling takes.
-
-    Attributes
-    ----------
-    model : str
-    test_s : int
-    """
+    """An engine that does little work, however long compiling takes."""
 
     model: str
     test_s: int = 0

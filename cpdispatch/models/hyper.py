@@ -245,7 +245,6 @@ class Hyper:
     ----------
     limit_s : float
         Budget of a decision, seconds.
-    seed : int
     file : str
         A record to go on from, if it exists, and to save what was learned to.
     settings : mapping

@@ -67,7 +67,6 @@ class Move:
 
     Attributes
     ----------
-    model : CpModel
     share : float
         Of the time that is left, what it may take.
     answer : callable
@@ -84,7 +83,6 @@ class Moves(Protocol):
 
     def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """A move for the schedule, built in much less than the time left; None: no more moves."""
-        ...
 
 
 MakeMoves = Callable[[Part, Known, int], Moves]
@@ -115,9 +113,6 @@ class Whole:
 
     Parameters
     ----------
-    formulation : type of Formulation
-    part : Part
-    known : Known
     seed : int
         Makes no difference.
     """
@@ -166,11 +161,8 @@ class Neighbourhoods:
 
     Parameters
     ----------
-    formulation : type of Formulation
-    part : Part
     known : Known
         Makes no difference.
-    seed : int
     """
 
     def __init__(
@@ -287,8 +279,6 @@ class Master:
 
     Parameters
     ----------
-    part : Part
-    known : Known
     seed : int
         Makes no difference.
     """
@@ -343,15 +333,7 @@ class Master:
 
 
 class MovesInSequence:
-    """Moves of several kinds: those of the next one when the one before has no more.
-
-    Parameters
-    ----------
-    kinds : sequence of callable
-    part : Part
-    known : Known
-    seed : int
-    """
+    """Moves of several kinds: those of the next one when the one before has no more."""
 
     def __init__(self, kinds: Sequence[MakeMoves], part: Part, known: Known, seed: int) -> None:
         self._kinds = [make(part, known, seed) for make in kinds]

@@ -187,7 +187,6 @@ def room(capacity: IntArray, jobs: JobTable) -> IntArray:
     Parameters
     ----------
     capacity : int64 array, shape (nodes, resources)
-    jobs : JobTable
 
     Returns
     -------

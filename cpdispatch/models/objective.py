@@ -37,7 +37,6 @@ class Weights:
     ----------
     per_s : int64 array, shape (jobs,)
         ``scale`` times each job's rate, rounded down.
-    scale : int
     free_until_s : int64 array, shape (jobs,)
     """
 

@@ -139,19 +139,14 @@ class Part:
 
     Attributes
     ----------
-    instance : Instance
     position : int64 array, shape (jobs,)
         In the queue, by priority.
-    jobs : JobTable
     nodes : int64 array
         In service.
     locked : int
         Number of jobs at the front of `first_order` that stay there in every order.
     first_order : int64 array, shape (jobs,)
         By priority, but for the locked ones.
-    after : tuple of After
-    cost : Cost
-    weights : Weights
     held : Held
         What running jobs, reservations and the planned jobs of higher tiers hold.
     around : bool
@@ -389,8 +384,6 @@ def parts_of(
 
     Parameters
     ----------
-    instance : Instance
-    selection : Selection
     cost : Cost
         Of the whole queue.
     held : Held
@@ -475,7 +468,6 @@ def after_planned(instance: Instance, part: Part, start_s: IntArray) -> Instance
 
     Parameters
     ----------
-    instance : Instance
     part : Part
         Of jobs that no others are planned with.
     start_s : int64 array, shape (jobs,)

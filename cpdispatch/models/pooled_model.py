@@ -124,7 +124,6 @@ class PooledModel:
 
     Parameters
     ----------
-    problem : PooledProblem
     plan : int64 array, shape (jobs,)
         A complete plan, which the solver starts from; it looks for none that is worse.
     over : callable

@@ -53,7 +53,6 @@ def relax(part: Part, start_s: IntArray, rounds: int = PRICE_ROUNDS) -> Known:
 
     Parameters
     ----------
-    part : Part
     start_s : int64 array, shape (jobs,)
         Of the plan at hand. When it is proven best, the other bounds are not computed.
     rounds : int

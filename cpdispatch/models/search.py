@@ -85,7 +85,6 @@ class Values(Protocol):
 
     def value(self, variable: cp_model.IntVar) -> int:
         """What a variable has become."""
-        ...
 
 
 class Formulation(Protocol[PlanT]):
@@ -102,25 +101,20 @@ class Formulation(Protocol[PlanT]):
     @staticmethod
     def size(problem: Any) -> int:
         """How many parts the model of a problem has; building it takes time by that."""
-        ...
 
     @property
     def lossless(self) -> bool:
         """Whether every plan of the problem is one of the model: its bounds are the problem's."""
-        ...
 
     @property
     def model(self) -> cp_model.CpModel:
         """The model; its objective is to be minimised and integer."""
-        ...
 
     def hint(self, plan: PlanT) -> None:
         """Replace the hint, for every variable of the model."""
-        ...
 
     def read(self, solver: Values) -> PlanT:
         """The plan that a solver has found."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +143,6 @@ class Search:
 
     Attributes
     ----------
-    seed : int
     fruitless : int or None
         Fruitless searches after which there is no restart; None: `SEARCHES` are made in any case.
     remembers : bool
@@ -262,7 +255,6 @@ def configure(given: cp_sat.SatParameters, seed: int, deterministic: float, left
     ----------
     given : SatParameters
         Changed.
-    seed : int
     deterministic : float
         Limit of CP-SAT's deterministic time.
     left_s : float

@@ -103,10 +103,6 @@ class Response:
 class _Worker:
     """A process, and what has come from it.
 
-    Parameters
-    ----------
-    command : sequence of str
-
     Raises
     ------
     OSError, ValueError
@@ -284,7 +280,6 @@ class Solver:
 
         Parameters
         ----------
-        model : CpModel
         parameters : SatParameters
             The limits in them should leave some time to answer.
         until : float

@@ -73,8 +73,6 @@ class Variant:
 
     Attributes
     ----------
-    name : str
-    formulation : type of Formulation
     objective : str
         Used unless another is asked for.
     m : int or None
@@ -133,33 +131,26 @@ class Posed(Protocol[PlanT]):
     @property
     def cost(self) -> Cost:
         """What to minimise, exactly."""
-        ...
 
     @property
     def weights(self) -> Weights:
         """The same in integers."""
-        ...
 
     @property
     def earliest_s(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
-        ...
 
     def first_plan(self) -> tuple[PlanT, bool]:
         """A complete plan, and whether it is proven best."""
-        ...
 
     def sum_of(self, plan: PlanT) -> int:
         """The weighted sum of a plan."""
-        ...
 
     def wrong(self, plan: PlanT) -> str:
         """Why a plan is not feasible; empty if it is."""
-        ...
 
     def key(self) -> bytes:
         """What tells this problem from others."""
-        ...
 
 
 def select(instance: Instance, variant: Variant, m: int | None) -> IntArray:
@@ -249,13 +240,11 @@ class Thesis:
 
     Parameters
     ----------
-    variant : Variant
     limit_s : float
         Budget of a decision, everything included, seconds.
     m : int or None
         Jobs in the model, at most; the variant's own when None. The others stay in the queue: the
         original fixes them at the end of the horizon, where they do not change the best plan.
-    seed : int
     objective : str
         The variant's own when empty.
     name : str

@@ -304,9 +304,6 @@ class Classes:
 
         Parameters
         ----------
-        workload : Workload
-        seed : int
-        votes : float
         window : int, optional
             No more jobs than the workload has are remembered.
         calendar : bool

@@ -95,10 +95,6 @@ class Mixture:
     durations are the requested time: the jobs that end first are the short ones, so that what is
     known of users and errors is biased.
 
-    Parameters
-    ----------
-    predictor : Predictor
-
     References
     ----------
     Bates, Granger, "The combination of forecasts", Operational Research Quarterly 20, 1969. Stock,

@@ -64,12 +64,7 @@ def drawn(bars: Bars, lanes_of_node: IntArray) -> Drawn:
 
     Parameters
     ----------
-    bars : Bars
     lanes_of_node : int64 array, shape (nodes,)
-
-    Returns
-    -------
-    Drawn
     """
     first_of_node = np.concatenate(([0], np.cumsum(lanes_of_node))).astype(np.int64)
     by_start = np.argsort(bars.start_s, kind="stable").astype(np.int64)

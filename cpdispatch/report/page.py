@@ -40,7 +40,6 @@ class Shown:
     ----------
     name : str
         What tells it from the others.
-    run : Run
     waits_of_users : mapping of str to (float, float, float)
         Of each user: jobs that started, their mean and their longest wait in seconds.
     """

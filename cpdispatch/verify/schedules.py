@@ -274,7 +274,6 @@ def _with_attempts(
 
     Parameters
     ----------
-    table : Schedule
     row, start_s, end_s, lengths : int64 array, shape (attempts,)
         The job of each attempt, its start, its end, and its number of entries.
     node, node_units : int64 array

@@ -75,7 +75,6 @@ class Outages:
 
     Attributes
     ----------
-    happened : sequence of Event
     row : int64 array, shape (attempts,)
         The job of each attempt, in the schedule.
     start_s, end_s : int64 array, shape (attempts,)
@@ -233,7 +232,6 @@ class Lacks:
 
     Attributes
     ----------
-    of : Spans
     amount : int64 array, shape (spans, resources)
     """
 

@@ -50,13 +50,10 @@ def waits(
 
     Parameters
     ----------
-    table : Schedule
-    system : System
     time_s : int64 array, shape (decisions,)
         When each decision was.
     easy_wait_s : float array, shape (decisions,)
         The longest wait under EASY so far at each; NaN where it was not looked at.
-    rules : WaitRules
 
     Returns
     -------

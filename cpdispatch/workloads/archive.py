@@ -32,7 +32,6 @@ class Log(msgspec.Struct, forbid_unknown_fields=True):
     ----------
     path : str
         Of its file, after the address of the archive.
-    machine : str
     processors, jobs, begin : int
         Its first year; 0 where something is not known.
     sha256 : str

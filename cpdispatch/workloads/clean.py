@@ -132,7 +132,6 @@ def clean(raw: RawLog, filter: str = "all", processors: int | None = None) -> Wo
 
     Parameters
     ----------
-    raw : RawLog
     filter : {"all", "strong", "drop"}
         `all` keeps every job whose size, runtime and submission are known. `strong` also drops
         jobs larger than the machine, without a requested time or with a runtime of 0, and cuts

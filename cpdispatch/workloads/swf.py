@@ -350,8 +350,6 @@ def write(
 
     Parameters
     ----------
-    workload : Workload
-    path : path
     wait_s, runtime_s, status : int64 array, shape (jobs,), optional
         Fields 3, 4 and 11. Without them waits and status are -1 and the runtimes the workload's.
     """

@@ -37,23 +37,18 @@ class Source(Protocol):
 
     def now_s(self) -> int:
         """The controller's time."""
-        ...
 
     def jobs(self) -> list[dict[str, Any]]:
         """Jobs."""
-        ...
 
     def nodes(self) -> list[dict[str, Any]]:
         """Nodes."""
-        ...
 
     def partitions(self) -> list[dict[str, Any]]:
         """Partitions."""
-        ...
 
     def reservations(self) -> list[dict[str, Any]]:
         """Reservations."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,9 @@ class Slurm(Source, Protocol):
 
     def update(self, job: str, changes: Mapping[str, Any]) -> None:
         """Change a job."""
-        ...
 
     def requeue(self, job: str) -> None:
         """Stop a job that runs, and queue it again, held."""
-        ...
 
 
 @dataclass(slots=True)

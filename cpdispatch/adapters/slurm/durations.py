@@ -132,7 +132,6 @@ class Durations:
     ----------
     name : str
         Of a predictor, see `cpdispatch.predict.make`.
-    seed : int
     folder : Path
         Where the jobs are kept that were seen.
     history : sequence of Record
@@ -142,7 +141,6 @@ class Durations:
     ----------
     told : tuple of str
         What the user is to know about the kept file.
-    quality : Quality
 
     Raises
     ------

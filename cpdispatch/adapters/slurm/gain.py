@@ -155,7 +155,6 @@ class Gain:
     ----------
     dispatcher : Dispatcher
         Of its own: one that has a memory remembers the shadow's decisions.
-    rules : Rules
     folder : Path
         Where the state is kept over restarts.
     every_s : int
@@ -171,7 +170,6 @@ class Gain:
         What the user is to know about the kept file.
     begun_s, time_s : int
         When it began; the shadow's last decision.
-    totals : Totals
     """
 
     dispatcher: Dispatcher

@@ -61,10 +61,6 @@ class _File(msgspec.Struct):
 class Journal:
     """The entries by the keys of their jobs, as the file has them after each `save`.
 
-    Parameters
-    ----------
-    folder : Path
-
     Raises
     ------
     InputError

@@ -66,9 +66,6 @@ class Told:
     ----------
     key : str
         Its name in Slurm.
-    start_s : int
-    nodes : str
-    attempts : list of (start, end, nodes)
     backfilled : bool
         Whether Slurm's backfilling started it.
     """
@@ -113,12 +110,10 @@ def run_of(folder: Path, files: Mapping[str, str], imported: Imported, log: Log)
 
     Parameters
     ----------
-    folder : Path
     files : mapping of str to str
         As `cpdispatch.workloads.imported.write` returns them.
     imported : Imported
         Of `recorded`.
-    log : Log
     """
     # As simulate reads it: so the jobs of both are the same.
     workload, system = prepare(folder / files["workload"], load(folder / files["system"]))
@@ -241,12 +236,10 @@ class _Placed:
     ----------
     told : dict
         What the accounting says of each job.
-    places : dict
     lost : dict
         Start, end and place of an earlier attempt.
     refused : dict
         Why each other job has no place.
-    notes : Counter
     """
 
     told: dict[int, Told]

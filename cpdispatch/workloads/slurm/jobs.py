@@ -80,18 +80,14 @@ class Record:
 
     Attributes
     ----------
-    job_id : str
     number : int
         The job's number of its own, which tasks of an array have too.
     jobs : int
         How many jobs it stands for.
-    submit_s, start_s, end_s, elapsed_s, limit_s : int
     nodes, cpus, memory_mb : int
         Of the whole job.
-    gpus : mapping of resource name to int
     priority, array_limit, eligible_s : int
         0 and -1 where nothing is said.
-    licences : str
     submitted : Submitted
         What the command line says.
     before : list of Record
@@ -528,7 +524,6 @@ def columns_of(
 
     Parameters
     ----------
-    found : Records
     limits_s : mapping of str to int
         The time limit of each partition, -1 where there is none.
     """

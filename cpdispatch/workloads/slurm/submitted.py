@@ -25,13 +25,10 @@ class Submitted:
 
     Attributes
     ----------
-    nodes_min, nodes_max : int
     per_node : int
         Tasks on each node.
-    exclusive : bool
     nodelist, exclude : str
         Nodes by name.
-    licences : str
     array_limit : int
         So many tasks of its array may run at once.
     """

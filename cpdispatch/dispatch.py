@@ -326,7 +326,7 @@ def _objective(value: Any) -> str:
 
 
 def _formulation(value: Any) -> str:
-    from cpdispatch.models.engine import FORMULATIONS
+    from cpdispatch.models.part_search import FORMULATIONS
 
     return _one_of(value, FORMULATIONS)
 
@@ -387,12 +387,12 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 
 def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
-    from cpdispatch.models.engine import make_engine
+    from cpdispatch.models.engine import Engine
 
     limit_s = given.pop("limit", settings.limit_s)
     wait = given.pop("wait", settings.wait(WAIT_PLANNED))
     given = _beside_plan(given)
-    return _bounded(make_engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
+    return _bounded(Engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 def _beside_plan(given: dict[str, Any]) -> dict[str, Any]:
@@ -411,10 +411,10 @@ def _pcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 def _thesis(variant: str) -> Make:
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-        from cpdispatch.models.thesis import make_thesis
+        from cpdispatch.models.thesis import VARIANTS, Thesis
 
         limit_s = given.pop("limit", settings.limit_s)
-        return make_thesis(variant, limit_s=limit_s, seed=settings.seed, **given)
+        return Thesis(VARIANTS[variant], limit_s=limit_s, seed=settings.seed, **given)
 
     return make
 

@@ -34,8 +34,9 @@ from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.instance import Instance, with_own_limits
 from cpdispatch.models.budget import Budget, no_collection
-from cpdispatch.models.engine import MODELS, Answer, Engine, warm_up, warm_up_tests
+from cpdispatch.models.engine import Engine, warm_up, warm_up_tests
 from cpdispatch.models.part import Selection
+from cpdispatch.models.part_search import MODELS, Answer
 
 FORMAT = "cpdispatch-hyper/1"
 

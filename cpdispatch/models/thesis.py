@@ -22,7 +22,6 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Decision, Placements
-from cpdispatch.errors import unknown
 from cpdispatch.heuristics.allocate import (
     fits_empty,
     fits_now,
@@ -386,16 +385,3 @@ def placements(problem: NodeProblem, plan: NodePlan, kept: BoolArray) -> Placeme
             for job in np.nonzero(kept)[0].tolist()
         }
     )
-
-
-def make_thesis(variant: str, **settings: Any) -> Thesis:
-    """The dispatcher of a name in `VARIANTS`; for the settings see `Thesis`.
-
-    Raises
-    ------
-    UsageError
-        When there is no such variant or objective.
-    """
-    if variant not in VARIANTS:
-        raise unknown("variant", variant, VARIANTS)
-    return Thesis(VARIANTS[variant], **settings)

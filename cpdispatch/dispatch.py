@@ -494,22 +494,14 @@ REGISTRY: Mapping[str, Entry] = {
 }  # fmt: skip
 """Every dispatcher by name."""
 
-_REMOVED: Mapping[tuple[str, str], str] = {
-    (
-        "best",
-        "cp",
-    ): "best is backfilling alone; leave cp out, or use -d hcp for constraint programming",
-    (
-        "best",
-        "threshold",
-    ): "best bounds waits by the longest wait under EASY: leave it out, or use wait",
-    (
-        "best",
-        "strict",
-    ): "best bounds waits by the longest wait under EASY: leave it out, or use wait",
-    ("best", "adapt"): "best chooses no settings while it runs; leave adapt out",
+_BOUNDS = "best bounds waits by the longest wait under EASY: leave it out, or use wait"
+_REMOVED: Mapping[str, str] = {
+    "cp": "best is backfilling alone; leave cp out, or use -d hcp for constraint programming",
+    "threshold": _BOUNDS,
+    "strict": _BOUNDS,
+    "adapt": "best chooses no settings while it runs; leave adapt out",
 }
-"""What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
+"""What to do instead of the parameters that `best` has no more."""
 
 
 WAIT, WAIT_PLANNED = 0.6, 0.8
@@ -637,10 +629,8 @@ def _named(
     entry = REGISTRY[name]
     values = {}
     for key, value in given.items():
-        if (name, key) in _REMOVED:
-            raise UsageError(
-                f"dispatcher {spec}: parameter {key} was removed: {_REMOVED[name, key]}"
-            )
+        if name == "best" and key in _REMOVED:
+            raise UsageError(f"dispatcher {spec}: parameter {key} was removed: {_REMOVED[key]}")
         known(f"dispatcher {name}", key, entry.parameters)
         try:
             values[key] = entry.parameters[key](value)

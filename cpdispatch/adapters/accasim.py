@@ -71,53 +71,31 @@ _REFUSED = (int(Reason.NEVER_FITS), int(Reason.REJECTED))
 class Event(Protocol):
     """What is read of AccaSim's job; its ``duration``, the real runtime, is not."""
 
-    @property
-    def id(self) -> str:
-        """Name of the job."""
-
-    @property
-    def queued_time(self) -> int:
-        """Submission, seconds."""
-
-    @property
-    def expected_duration(self) -> int:
-        """Requested time, seconds."""
-
-    @property
-    def requested_nodes(self) -> int:
-        """Number of units."""
-
-    @property
-    def requested_resources(self) -> Mapping[str, int]:
-        """What each unit asks of each resource type."""
-
-    @property
-    def start_time(self) -> int:
-        """Start in seconds of a job that runs."""
-
-    @property
-    def assigned_nodes(self) -> Sequence[str]:
-        """The nodes of a job that runs: a name for each unit."""
+    id: str
+    queued_time: int
+    """Submission, seconds."""
+    expected_duration: int
+    """Requested time, seconds."""
+    requested_nodes: int
+    """Number of units."""
+    requested_resources: Mapping[str, int]
+    """What each unit asks of each resource type."""
+    start_time: int
+    """Start in seconds of a job that runs."""
+    assigned_nodes: Sequence[str]
+    """The nodes of a job that runs: a name for each unit."""
 
 
 class ResourceManager(Protocol):
     """What is read of AccaSim's resource manager."""
 
-    @property
-    def node_names(self) -> Sequence[str]:
-        """Every node, in the order of the system's file."""
-
-    @property
-    def resource_types(self) -> Sequence[str]:
-        """Every resource type, in the order of the system's file."""
-
-    @property
-    def current_availability(self) -> Mapping[str, Mapping[str, int]]:
-        """What is free of each resource type on each node in service."""
-
-    @property
-    def current_allocations(self) -> Mapping[str, object]:
-        """The running jobs, in the order in which they started."""
+    node_names: Sequence[str]
+    resource_types: Sequence[str]
+    """Both in the order of the system's file."""
+    current_availability: Mapping[str, Mapping[str, int]]
+    """What is free of each resource type on each node in service."""
+    current_allocations: Mapping[str, object]
+    """The running jobs, in the order in which they started."""
 
     def system_capacity(self, type: str, /) -> Mapping[str, Mapping[str, int]]:
         """Capacity of every node, when asked for ``nodes``."""
@@ -392,10 +370,7 @@ class Bridge:
                 )  # fmt: skip
         value = getattr(job, "priority", None) or 0
         if not isinstance(value, int):
-            raise InputError(
-                "not a whole number", file=f"AccaSim's job {job.id}", field="priority", value=value,
-                advice="correct it where the job is read, in AccaSim's reader or tweak function",
-            )  # fmt: skip
+            raise _wrong(job, "priority", value, "not a whole number")
         _need(job, "priority", value, 0, PRIORITY_MAX)
         return value
 
@@ -499,10 +474,11 @@ class Bridge:
 def _need(job: Event, name: str, value: int, least: int, most: int = LIMIT) -> None:
     """Raise unless a number of a job lies between ``least`` and ``most``."""
     if not least <= value <= most:
-        raise InputError(
-            f"from {least} to {most} is needed",
-            file=f"AccaSim's job {job.id}",
-            field=name,
-            value=value,
-            advice="correct it where the job is read, in AccaSim's reader or tweak function",
-        )
+        raise _wrong(job, name, value, f"from {least} to {most} is needed")
+
+
+def _wrong(job: Event, name: str, value: object, problem: str) -> InputError:
+    return InputError(
+        problem, file=f"AccaSim's job {job.id}", field=name, value=value,
+        advice="correct it where the job is read, in AccaSim's reader or tweak function",
+    )  # fmt: skip

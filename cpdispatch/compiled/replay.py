@@ -172,18 +172,9 @@ def is_pool(workload: Workload, system: System) -> bool:
 
 
 def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:
-    """Give jobs that are alike in all columns a number, in ascending order of the values.
+    """A job of each number; jobs alike in all columns get one, in ascending order of the values.
 
-    Parameters
-    ----------
-    columns : sequence of int64 array, shape (jobs,)
-    number : int64 array, shape (jobs,)
-        Zeros, to be written.
-
-    Returns
-    -------
-    int64 array, shape (numbers,)
-        A job of each number.
+    The numbers are written over the zeros of ``number``.
     """
     count = min(len(number), 1)
     for column in columns:

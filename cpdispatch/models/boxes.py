@@ -1,11 +1,6 @@
 """Boxes: each unit is a box on one axis per resource, where all nodes' capacities lie end to end.
 
-This is the formulation of the dissertation's PCP5.
-
-References
-----------
-Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
-chapter 6.
+This is the formulation of the dissertation's PCP5, see `cpdispatch.models.thesis`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """Copies: a unit of a job is an optional copy on each node that could hold it.
 
-This is the formulation of the dissertation's PCP to PCP3.
-
-References
-----------
-Bartolini, Borghesi, Bridi, Lombardi, Milano, "Proactive workload dispatching on the EURORA
-supercomputer", CP 2014. Galleguillos, "Constraint programming-based job dispatching for modern HPC
-applications", 2020, chapters 2.3, 5 and 6.
+This is the formulation of the dissertation's PCP to PCP3, see `cpdispatch.models.thesis`.
 """
 
 from __future__ import annotations

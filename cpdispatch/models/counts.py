@@ -1,11 +1,6 @@
 """Counts: how many units of a job a node holds is an integer; the system as a whole is relaxed.
 
-This is the formulation of the dissertation's PCP4.
-
-References
-----------
-Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
-chapter 6.
+This is the formulation of the dissertation's PCP4, see `cpdispatch.models.thesis`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""A problem on the nodes: its jobs, what every node has free over time, and complete plans.
-
-References
-----------
-Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
-chapters 5 and 6.
-"""
+"""A problem on the nodes: its jobs, what every node has free over time, and complete plans."""
 
 from __future__ import annotations
 

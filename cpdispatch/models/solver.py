@@ -101,13 +101,7 @@ class Response:
 
 
 class _Worker:
-    """A process, and what has come from it.
-
-    Raises
-    ------
-    OSError, ValueError
-        When it cannot be started.
-    """
+    """A process, and what has come from it."""
 
     def __init__(self, command: Sequence[str]) -> None:
         # A script that extended its path finds OR-Tools there; the process must, too.

@@ -270,15 +270,7 @@ def _with_attempts(
     table: Schedule, row: IntArray, start_s: IntArray, end_s: IntArray, lengths: IntArray,
     node: IntArray, node_units: IntArray,
 ) -> Schedule:  # fmt: skip
-    """The schedule with attempts as further jobs of it.
-
-    Parameters
-    ----------
-    row, start_s, end_s, lengths : int64 array, shape (attempts,)
-        The job of each attempt, its start, its end, and its number of entries.
-    node, node_units : int64 array
-        The entries, those of one attempt after the other.
-    """
+    """The schedule with attempts as further jobs of it: ``lengths`` counts the entries of each."""
     again = np.concatenate((np.arange(len(table.id)), row))
     return replace(
         table,

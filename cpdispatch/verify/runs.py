@@ -16,9 +16,10 @@ from cpdispatch.verify.access import Stay, access
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
 from cpdispatch.verify.power import drawn, drawn_on, power
-from cpdispatch.verify.schedules import Attempts, Schedule, schedule
+from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.spread import spread
+from cpdispatch.verify.tables import Attempts, Schedule
 from cpdispatch.verify.violation import Violation
 from cpdispatch.verify.waits import WaitRules, waits
 

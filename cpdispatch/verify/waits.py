@@ -10,7 +10,7 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.system import System
 from cpdispatch.verify.levels import units_that_fit
-from cpdispatch.verify.schedules import Schedule
+from cpdispatch.verify.tables import Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
 _LISTED = 9

@@ -20,7 +20,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,12 @@ from cpdispatch.adapters.slurm.cluster import (
     Job,
     Node,
     Share,
-    task_number,
+    tasks_apart,
 )
-from cpdispatch.adapters.slurm.picture import TASKS_MOST, Durations, limit_s_of, take
+from cpdispatch.adapters.slurm.picture import TASKS_MOST, Durations, take
 from cpdispatch.adapters.slurm.rules import Rules, decided
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
-from cpdispatch.workloads.slurm.values import task_ranges
 
 FORMAT = "cpdispatch-slurm-gain/1"
 NAME = "gain.json"
@@ -264,7 +262,7 @@ class Gain:
         now_s = cluster.now_s
         kept_back: set[str] = set()
         present: set[str] = set()
-        for job in _each(cluster):
+        for job in (task for each in cluster.jobs for task in tasks_apart(each, TASKS_MOST)):
             present.add(job.key)
             entry = self._jobs.get(job.key)
             if entry is None and (
@@ -289,7 +287,7 @@ class Gain:
                 entry.end_s, entry.ran = min(job.end_s or now_s, now_s), job.ran
         for key, entry in self._jobs.items():
             # Forgotten by Slurm before it was seen to end: how long it ran nobody knows.
-            if key not in present and not entry.end_s and not _in_array(key, cluster):
+            if key not in present and not entry.end_s and not cluster.in_array(key):
                 entry.end_s, entry.ran = now_s, False
         self._done = {key: end_s for key, end_s in self._done.items() if key in present}
         self._kept_back = kept_back
@@ -303,7 +301,7 @@ class Gain:
         # Slurm has let it go: what it waited for has ended there, and must end in the shadow.
         understood = all(_AFTER.fullmatch(part) for part in parts)
         after = re.sub(r"after(ok|notok)", "afterany", job.dependency) if understood else ""
-        limit_s = limit_s_of(cluster, job.limit_s, job.partition)
+        limit_s = cluster.limit_s_of(job.limit_s, job.partition)
         said = (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
         other = bool(self.rules.partition) and job.partition != self.rules.partition
         return Entry(
@@ -395,19 +393,6 @@ class Gain:
             yield entry
 
 
-def _each(cluster: Cluster) -> Iterator[Job]:
-    """Jobs, and the tasks of arrays that wait together one by one."""
-    for job in cluster.jobs:
-        if not job.tasks:
-            yield job
-            continue
-        numbers = (number for part in task_ranges(job.tasks) for number in part)
-        for number in islice(numbers, TASKS_MOST):
-            key = f"{job.array}_{number}"
-            own = task_number(job.array, number)
-            yield replace(job, key=key, address=key, tasks="", number=own)
-
-
 def _let_go(job: Job, now_s: int) -> bool:
     """Whether Slurm would start a waiting job if there were room."""
     if job.held or not 0 < job.eligible_s <= now_s:
@@ -415,16 +400,10 @@ def _let_go(job: Job, now_s: int) -> bool:
     return job.reason in _STARTABLE or job.reason.startswith("ReqNodeNotAvail")
 
 
-def _in_array(key: str, cluster: Cluster) -> bool:
-    array = key.partition("_")[0]
-    return "_" in key and any(job.tasks and job.array == int(array) for job in cluster.jobs)
-
-
 def _shares(cluster: Cluster, entry: Entry, nodes: dict[str, Node]) -> tuple[Share, ...]:
     """What a job holds in the shadow."""
     job, found = entry.job, []
-    parts = [cluster.partitions.get(name) for name in job.partition.split(",")]
-    whole = job.exclusive or any(part is not None and part.exclusive for part in parts)
+    whole = job.exclusive or any(part.exclusive for part in cluster.partitions_of(job))
     for name in entry.nodes:
         node = nodes.get(name)
         if node is None:

@@ -32,6 +32,7 @@ from cpdispatch.system import System, load
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads.imported import Imported
 from cpdispatch.workloads.slurm import jobs as accounting
+from cpdispatch.workloads.slurm import replayable
 from cpdispatch.workloads.slurm.nodes import Cluster
 from cpdispatch.workloads.slurm.values import nodes_in
 
@@ -271,14 +272,14 @@ def _told_of(imported: Imported) -> dict[int, Told]:
     empty = [""] * len(extra)
     flags, attempts, nodes, keys = (
         extra[name].tolist() if name in extra.columns else empty
-        for name in ("flags", accounting.ATTEMPTS, accounting.NODE_LIST, accounting.JOB_ID)
+        for name in ("flags", replayable.ATTEMPTS, replayable.NODE_LIST, replayable.JOB_ID)
     )
     rows = zip(
-        extra["id"].tolist(), keys, extra[accounting.START].tolist(), nodes, attempts, flags,
+        extra["id"].tolist(), keys, extra[replayable.START].tolist(), nodes, attempts, flags,
         strict=True,
     )  # fmt: skip
     return {
-        id: Told(key, start_s, on, accounting.attempts_in(before), "SchedBackfill" in flag)
+        id: Told(key, start_s, on, replayable.attempts_in(before), "SchedBackfill" in flag)
         for id, key, start_s, on, before, flag in rows
     }
 
@@ -364,10 +365,6 @@ class _Room:
     """What jobs hold of nodes over time.
 
     Runs are taken in the order of their starts, again from the first one after `rewind`.
-
-    Parameters
-    ----------
-    capacity : int64 array, shape (nodes, resources)
     """
 
     def __init__(self, capacity: IntArray) -> None:

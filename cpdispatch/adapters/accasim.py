@@ -71,31 +71,53 @@ _REFUSED = (int(Reason.NEVER_FITS), int(Reason.REJECTED))
 class Event(Protocol):
     """What is read of AccaSim's job; its ``duration``, the real runtime, is not."""
 
-    id: str
-    queued_time: int
-    """Submission, seconds."""
-    expected_duration: int
-    """Requested time, seconds."""
-    requested_nodes: int
-    """Number of units."""
-    requested_resources: Mapping[str, int]
-    """What each unit asks of each resource type."""
-    start_time: int
-    """Start in seconds of a job that runs."""
-    assigned_nodes: Sequence[str]
-    """The nodes of a job that runs: a name for each unit."""
+    @property
+    def id(self) -> str:
+        """Name of the job."""
+
+    @property
+    def queued_time(self) -> int:
+        """Submission, seconds."""
+
+    @property
+    def expected_duration(self) -> int:
+        """Requested time, seconds."""
+
+    @property
+    def requested_nodes(self) -> int:
+        """Number of units."""
+
+    @property
+    def requested_resources(self) -> Mapping[str, int]:
+        """What each unit asks of each resource type."""
+
+    @property
+    def start_time(self) -> int:
+        """Start in seconds of a job that runs."""
+
+    @property
+    def assigned_nodes(self) -> Sequence[str]:
+        """The nodes of a job that runs: a name for each unit."""
 
 
 class ResourceManager(Protocol):
     """What is read of AccaSim's resource manager."""
 
-    node_names: Sequence[str]
-    resource_types: Sequence[str]
-    """Both in the order of the system's file."""
-    current_availability: Mapping[str, Mapping[str, int]]
-    """What is free of each resource type on each node in service."""
-    current_allocations: Mapping[str, object]
-    """The running jobs, in the order in which they started."""
+    @property
+    def node_names(self) -> Sequence[str]:
+        """Every node, in the order of the system's file."""
+
+    @property
+    def resource_types(self) -> Sequence[str]:
+        """Every resource type, in the order of the system's file."""
+
+    @property
+    def current_availability(self) -> Mapping[str, Mapping[str, int]]:
+        """What is free of each resource type on each node in service."""
+
+    @property
+    def current_allocations(self) -> Mapping[str, object]:
+        """The running jobs, in the order in which they started."""
 
     def system_capacity(self, type: str, /) -> Mapping[str, Mapping[str, int]]:
         """Capacity of every node, when asked for ``nodes``."""

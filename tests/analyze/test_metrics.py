@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cpdispatch.analyze import metrics
 from cpdispatch.analyze.metrics import ScheduleColumns
-from cpdispatch.arrays import IntArray
 
 
 def schedule(rows: list[tuple[int, int, int, int]], capacity: int = 10) -> ScheduleColumns:
@@ -62,18 +61,8 @@ def test_energy_is_watts_times_seconds_of_what_jobs_hold() -> None:
     assert metrics.energy_j(THREE, np.array([50], dtype=np.int64)) == 50 * (200 + 20)
 
 
-def queue_length(schedule: ScheduleColumns) -> tuple[IntArray, IntArray]:
-    """The instants at which the queue changes, and how many jobs wait from each one on."""
-    time = np.concatenate((schedule.submit_s, schedule.start_s))
-    step = np.repeat([1, -1], len(schedule.submit_s))
-    instants, of_event = np.unique(time, return_inverse=True)
-    change = np.zeros(len(instants), dtype=np.int64)
-    np.add.at(change, of_event, step)
-    return instants, np.cumsum(change)
-
-
 def test_queue_length_is_exact_to_the_second() -> None:
-    time, length = queue_length(THREE)
+    time, length = metrics.queue_length(THREE)
     assert dict(zip(time.tolist(), length.tolist(), strict=True)) == {
         0: 0,
         10: 1,
@@ -91,7 +80,7 @@ times = st.tuples(st.integers(0, 9), st.integers(0, 9), st.just(0), st.just(1))
 @given(st.lists(times, min_size=1, max_size=9))
 def test_mean_and_maximum_of_the_queue_are_those_of_its_length(waits: list[Any]) -> None:
     jobs = schedule([(submit, submit + wait, end, units) for submit, wait, end, units in waits])
-    time, length = queue_length(jobs)
+    time, length = metrics.queue_length(jobs)
     area = sum(length[:-1] * np.diff(time))
     assert metrics.queue_length_mean(jobs) == area / max(time[-1] - time[0], 1)
     assert metrics.queue_length_max(jobs) == length.max()

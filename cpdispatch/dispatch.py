@@ -567,7 +567,9 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
         return _named(*_current(*_from_toml(Path(spec))), settings, spec, warm)
     spec = current(spec)
     name, _, rest = spec.partition(":")
-    if "." in name or (rest.isidentifier() and not _is_registered(name)):
+    if "." in name or (
+        rest.isidentifier() and name not in REGISTRY and not name.startswith("easy-")
+    ):
         return _imported(name, rest, spec, settings.seed)
     return _named(name, pairs(f"dispatcher {spec}", rest), settings, spec, warm)
 
@@ -659,10 +661,6 @@ def has_engine(spec: str) -> bool:
     """Whether a name is that of a dispatcher with the engine around its model."""
     entry = REGISTRY.get(spec.partition(":")[0])
     return entry is not None and "patience" in entry.parameters
-
-
-def _is_registered(name: str) -> bool:
-    return name in REGISTRY or name.startswith("easy-")
 
 
 def _with_orders(name: str, orders: list[str], given: dict[str, Any], spec: str) -> dict[str, Any]:

@@ -353,12 +353,9 @@ class Instance:
         """Submission, threshold and bound, shape (queued,)."""
         assert self.starvation is not None
         whole_s = self.starvation.threshold_s + self.starvation.bound_s
-        due_s: IntArray = self.queue.submit_s + self.starvation.shortened_s(whole_s, self._share())
+        share = largest_share(self.queue, self.total)
+        due_s: IntArray = self.queue.submit_s + self.starvation.shortened_s(whole_s, share)
         return due_s
-
-    def _share(self) -> IntArray:
-        """The share of the system that each queued job asks for, in thousandths."""
-        return largest_share(self.queue, self.total)
 
     @property
     def total(self) -> IntArray:

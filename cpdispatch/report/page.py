@@ -67,6 +67,8 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
         When there are no runs or too many, their jobs differ, or Bokeh is missing.
     """
     bokeh = needed("bokeh.resources", "report")
+    from bokeh.embed import json_item
+
     from cpdispatch.report import plots
 
     check(shown)
@@ -74,7 +76,8 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
     directory, text = packed(columns)
     about |= {"columns": directory, "names": [of.name for of in shown]}
     about["plots"] = {
-        name: {"item": _item(plot), "told": told} for name, (plot, told) in _plots(shown).items()
+        name: {"item": None if plot is None else json_item(plot), "told": told}
+        for name, (plot, told) in plots.all_of(shown).items()
     }
     about["colours"] = plots.COLOURS
     first = shown[0].run.about
@@ -192,18 +195,6 @@ def _beside_best(name: str, best: str, row: Row, over: Difference) -> str:
         return f"{value}: {interval}. These two cannot be told apart."
     assert over.says in (HIGHER, LOWER)
     return f"{value}: {interval}. The difference is more than noise."
-
-
-def _plots(shown: Sequence[Shown]) -> dict[str, tuple[Any, str]]:
-    from cpdispatch.report import plots
-
-    return plots.all_of(shown)
-
-
-def _item(plot: Any) -> Any:
-    from bokeh.embed import json_item
-
-    return None if plot is None else json_item(plot)
 
 
 def _resources(system: System) -> str:

@@ -146,21 +146,14 @@ Make = Callable[[Settings, dict[str, Any]], Dispatcher]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the registry.
-
-    Attributes
-    ----------
-    summary : str
-        What the dispatcher does, in a sentence.
-    parameters : mapping of str to callable
-        Name -> what turns a user's value into the one meant; raises ValueError.
-    make : callable
-        Puts the dispatcher together. It imports what it needs, so that a name costs nothing.
-    """
+    """One line of the registry."""
 
     summary: str
+    """What the dispatcher does, in a sentence."""
     parameters: Mapping[str, Callable[[Any], Any]]
+    """Name -> what turns a user's value into the one meant; raises ValueError."""
     make: Make
+    """Puts the dispatcher together. It imports what it needs, so that a name costs nothing."""
 
 
 # --------------------------------------------------------------------- what users may say

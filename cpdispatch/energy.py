@@ -29,20 +29,14 @@ class Steps:
     """A quantity that is constant between the times at which it changes.
 
     It is additional data, see `cpdispatch.data`: instances tell its value now.
-
-    Attributes
-    ----------
-    name : str
-        ``power_cap`` in watts, or ``energy_price`` of a kilowatt hour.
-    time_s : tuple of int
-        Ascending, on the clock of the log. The first value also holds before its time.
-    values : tuple of float
-        From each of these times on; whole numbers where they are watts.
     """
 
     name: str
+    """``power_cap`` in watts, or ``energy_price`` of a kilowatt hour."""
     time_s: tuple[int, ...]
+    """Ascending, on the clock of the log. The first value also holds before its time."""
     values: tuple[float, ...]
+    """From each of these times on; whole numbers where they are watts."""
 
     def at(self, now_s: int) -> float:
         """The value at a time."""

@@ -44,29 +44,21 @@ REQUEUES_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens to nodes.
-
-    Attributes
-    ----------
-    kind : str
-        One of `KINDS`.
-    nodes : tuple of int
-        Ascending.
-    until_s : int
-        When a maintenance window is over; 0 for anything else.
-    known_s : int
-        From when on a maintenance window is known; 0 for anything else.
-    capacity : tuple of (str, int)
-        How much each of the nodes has of a resource type from then on, where its capacity changes;
-        empty for anything else.
-    """
+    """Something that happens to nodes."""
 
     time_s: int
     kind: str
+    """One of `KINDS`."""
     nodes: tuple[int, ...]
+    """Ascending."""
     until_s: int = 0
+    """When a maintenance window is over; 0 for anything else."""
     known_s: int = 0
+    """From when on a maintenance window is known; 0 for anything else."""
     capacity: tuple[tuple[str, int], ...] = ()
+    """How much each of the nodes has of a resource type from then on, where its capacity changes;
+    empty for anything else.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,43 +88,28 @@ class CapacityRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Failures that are drawn: a node runs for a random time, fails, and is back after a while.
-
-    Attributes
-    ----------
-    name : str
-        The distribution of the time from a repair to the next failure.
-    mtbf_s : int
-        Its mean.
-    shape : float
-        Of the Weibull distribution; 1 for the exponential one.
-    repair_s : int
-        How long a node is down.
-    group : str
-        The group of nodes; empty for all.
-    """
+    """Failures that are drawn: a node runs for a random time, fails, and is back after a while."""
 
     name: str
+    """The distribution of the time from a repair to the next failure."""
     mtbf_s: int
+    """Its mean."""
     shape: float
+    """Of the Weibull distribution; 1 for the exponential one."""
     repair_s: int
+    """How long a node is down."""
     group: str = ""
+    """The group of nodes; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Checkpoints that jobs write, from which they go on when they are queued again.
-
-    Attributes
-    ----------
-    every_s : int
-        How long a job works from one to the next.
-    cost_s : int
-        How long writing one takes; the job does not work meanwhile.
-    """
+    """Checkpoints that jobs write, from which they go on when they are queued again."""
 
     every_s: int
+    """How long a job works from one to the next."""
     cost_s: int = 0
+    """How long writing one takes; the job does not work meanwhile."""
 
     def with_cost(self, runtime_s: IntArray) -> IntArray:
         """How long jobs of these durations take with their checkpoints: none is made at the end."""
@@ -153,26 +130,19 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What is to happen, before it is known to which system.
-
-    Attributes
-    ----------
-    given : tuple of str
-        As on the command line: a file, or a distribution.
-    rows : tuple of Row
-        Of the file.
-    requeue : str
-        Which jobs are queued again when their node fails, of `REQUEUES`; empty for those that may
-        be restarted, or all where none may.
-    checkpoints : Checkpoints or None
-        None where jobs that are queued again start from nothing.
-    """
+    """What is to happen, before it is known to which system."""
 
     given: tuple[str, ...]
+    """As on the command line: a file, or a distribution."""
     rows: tuple[Row, ...] = ()
+    """Of the file."""
     draws: tuple[Draw, ...] = ()
     requeue: str = ""
+    """Which jobs are queued again when their node fails, of `REQUEUES`; empty for those that may be
+    restarted, or all where none may.
+    """
     checkpoints: Checkpoints | None = None
+    """None where jobs that are queued again start from nothing."""
 
     def told(self) -> dict[str, object]:
         """What a run tells of them: what was given, and what its results depend on."""

@@ -160,21 +160,15 @@ def each_earliest(lines: Timelines, window: Window, jobs: Jobs) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListSchedule:
-    """A start and nodes for every job of a generator.
-
-    Attributes
-    ----------
-    start_s : int64 array, shape (jobs,)
-    offset : int64 array, shape (jobs + 1,)
-        The entries of job j are ``offset[j]:offset[j + 1]``.
-    node, units : int64 array, shape (entries,)
-        A node of the system, and how many of the job's units it holds.
-    """
+    """A start and nodes for every job of a generator."""
 
     start_s: IntArray
+    """Shape (jobs,)."""
     offset: IntArray
+    """The entries of job j are ``offset[j]:offset[j + 1]``, shape (jobs + 1,)."""
     node: IntArray
     units: IntArray
+    """A node of the system, and how many of the job's units it holds, shape (entries,)."""
 
 
 class ScheduleGenerator:

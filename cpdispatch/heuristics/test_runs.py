@@ -125,19 +125,16 @@ class Turns(NamedTuple):
     Then it is first in the queue when its test is over, and it keeps its nodes. A reservation that
     counts on these nodes would be broken. The same holds for a job that is being killed, which
     starts anew.
-
-    Attributes
-    ----------
-    queued : int64 array, shape (queued,)
-    running : int64 array, shape (running,)
-        A running job with a smaller number than a queued one goes on before that starts.
-    whole_end_s : int64 array, shape (running,)
-        The planned ends of the running jobs if they go on.
     """
 
     queued: IntArray
+    """Shape (queued,)."""
     running: IntArray
+    """A running job with a smaller number than a queued one goes on before that starts, shape
+    (running,).
+    """
     whole_end_s: IntArray
+    """The planned ends of the running jobs if they go on, shape (running,)."""
 
 
 def no_turns(instance: Instance) -> Turns:

@@ -41,22 +41,17 @@ class Box:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """A resource of all nodes laid end to end, counted in what all requests are multiples of.
-
-    Attributes
-    ----------
-    height : int64 array, shape (jobs,)
-        What a unit of each job takes.
-    free : int64 array, shape (segments, nodes)
-        Free capacity of each node; a rest that is smaller than one measure is useless.
-    first, end : int64 array, shape (nodes,)
-        Where each node begins and ends.
-    """
+    """A resource of all nodes laid end to end, counted in what all requests are multiples of."""
 
     height: IntArray
+    """What a unit of each job takes, shape (jobs,)."""
     free: IntArray
+    """Free capacity of each node, shape (segments, nodes); a rest that is smaller than one measure
+    is useless.
+    """
     first: IntArray
     end: IntArray
+    """Where each node begins and ends, shape (nodes,)."""
 
     @classmethod
     def of(cls, problem: NodeProblem, resource: int) -> Axis:

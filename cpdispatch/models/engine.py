@@ -45,42 +45,6 @@ _NOBODY = sealed(np.empty(0, dtype=np.int64))
 class Engine:
     """Answers an instance with the best plan that a model and the budget allow.
 
-    Parameters
-    ----------
-    model : str
-        A name of `MODELS`: what CP-SAT is asked to do.
-    limit_s : float
-        Budget of a decision, everything included, seconds.
-    m : int
-        The most jobs that are planned of those that fit now.
-    reserve : int
-        The most jobs that are planned of those that do not fit now; nothing delays the first one.
-    patience : float
-        The share of the budget after which the local search or CP-SAT ends if it has found nothing
-        better; with 1 it never ends for this reason.
-    live : bool
-        Whether the clock ends the search, which then uses all cores. Without this it is
-        deterministic: the same answer every time, unless a machine is very slow.
-    cp : bool
-        Whether CP-SAT is asked; else there are only list schedules and the searches over them.
-    release : bool
-        Whether the first reserved job keeps only its start, and leaves its nodes to other jobs that
-        need them. Without this it chooses its nodes first, unless a job is starved. Starved jobs
-        may start at any time that their bounds allow, in both cases.
-    objective : str
-        What to minimise. The order in which jobs are selected goes with it: wait by what is
-        expected in the queue, or slowdown; the site's priority first where it is a weight.
-    limits : str
-        The planned durations, see `cpdispatch.heuristics.limits.planned`.
-    test_s : int
-        How long a test run lasts; 0 for none. Tests are made beside a plan, see
-        `cpdispatch.heuristics.test_runs`.
-    name : str
-        Name in tables; the model's when empty.
-    faults : Counter of str
-        How often something went wrong in the solver's process or in a model, by what it was; and
-        how many decisions of the deterministic regime were ended by the clock.
-
     Notes
     -----
     The value of a certificate is the objective of the plan with the expected durations. Its bound
@@ -91,20 +55,50 @@ class Engine:
     """
 
     model: str
+    """A name of `MODELS`: what CP-SAT is asked to do."""
     limit_s: float = 1.0
+    """Budget of a decision, everything included, seconds."""
     m: int = 1000
+    """The most jobs that are planned of those that fit now."""
     reserve: int = 1
+    """The most jobs that are planned of those that do not fit now; nothing delays the first one."""
     patience: float = 0.01
+    """The share of the budget after which the local search or CP-SAT ends if it has found nothing
+    better; with 1 it never ends for this reason.
+    """
     live: bool = False
+    """Whether the clock ends the search, which then uses all cores.
+
+    Without this it is deterministic: the same answer every time, unless a machine is very slow.
+    """
     cp: bool = True
+    """Whether CP-SAT is asked; else there are only list schedules and the searches over them."""
     release: bool = True
+    """Whether the first reserved job keeps only its start, and leaves its nodes to other jobs that
+    need them. Without this it chooses its nodes first, unless a job is starved. Starved jobs may
+    start at any time that their bounds allow, in both cases.
+    """
     seed: int = 0
     objective: str = "slowdown"
+    """What to minimise.
+
+    The order in which jobs are selected goes with it: wait by what is expected in the queue, or
+    slowdown; the site's priority first where it is a weight.
+    """
     limits: str = "upper"
+    """The planned durations, see `cpdispatch.heuristics.limits.planned`."""
     test_s: int = 0
+    """How long a test run lasts; 0 for none.
+
+    Tests are made beside a plan, see `cpdispatch.heuristics.test_runs`.
+    """
     name: str = ""
+    """Name in tables; the model's when empty."""
     solver: Solver = field(default_factory=shared, repr=False, compare=False)
     faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    """How often something went wrong in the solver's process or in a model, by what it was; and how
+    many decisions of the deterministic regime were ended by the clock.
+    """
 
     keeps_starvation_bound: ClassVar[bool] = True
 

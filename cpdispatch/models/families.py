@@ -39,23 +39,21 @@ class Families:
 
     In every plan on the nodes, at every instant and in every row, the demands of the jobs that run
     add up to no more than what is free.
-
-    Attributes
-    ----------
-    name : tuple of str
-        What each capacity is.
-    since_s : int64 array, shape (segments,)
-        Ascending; the first is the instance's ``now``. The last segment has no end.
-    free : int64 array, shape (families, segments)
-        Free from ``since_s[k]`` until the next segment.
-    demand : int64 array, shape (families, jobs)
-        What each job takes while it runs, in the same unit; 0 of a capacity that it does not share.
     """
 
     name: tuple[str, ...]
+    """What each capacity is."""
     since_s: IntArray
+    """Ascending, shape (segments,); the first is the instance's ``now``.
+
+    The last segment has no end.
+    """
     free: IntArray
+    """Free from ``since_s[k]`` until the next segment, shape (families, segments)."""
     demand: IntArray
+    """What each job takes while it runs, in the same unit, shape (families, jobs); 0 of a capacity
+    that it does not share.
+    """
 
     def __len__(self) -> int:
         return len(self.name)

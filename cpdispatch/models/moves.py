@@ -44,38 +44,25 @@ OTHER_NODES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """The result of a move.
-
-    Attributes
-    ----------
-    schedule : ListSchedule or None
-        A feasible one, better or not than the one that the move began with.
-    bound : int or None
-        Lower bound of the part's weighted sum.
-    false : bool
-        Whether the solver stated something that is wrong; it is left out.
-    """
+    """The result of a move."""
 
     schedule: ListSchedule | None = None
+    """A feasible one, better or not than the one that the move began with."""
     bound: int | None = None
+    """Lower bound of the part's weighted sum."""
     false: bool = False
+    """Whether the solver stated something that is wrong; it is left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """A model to be solved.
-
-    Attributes
-    ----------
-    share : float
-        Of the time that is left, what it may take.
-    answer : callable
-        Makes of the solver's response what it means; nothing if it is false.
-    """
+    """A model to be solved."""
 
     model: cp_model.CpModel
     share: float
+    """Of the time that is left, what it may take."""
     answer: Callable[[Response], Found]
+    """Makes of the solver's response what it means; nothing if it is false."""
 
 
 class Moves(Protocol):

@@ -111,34 +111,23 @@ WHOLE: Mapping[str, MakeMoves] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """A plan of a part, with its bound and how it was found.
-
-    Attributes
-    ----------
-    schedule : ListSchedule
-        The jobs that there was no time to place have `NO_START`.
-    bound : float
-        Lower bound of the objective.
-    by_model : bool
-        Whether the model found it or something better was looked for with it.
-    limit_hit : bool
-        Whether the search ended because the budget was spent or the time was over.
-    first : float
-        Objective of the first plan.
-    worked : bool
-        Whether the local search or CP-SAT ran after the first plans.
-    clock_ended : bool
-        Whether the clock ended it, so that a faster machine could have another answer.
-    """
+    """A plan of a part, with its bound and how it was found."""
 
     part: Part
     schedule: ListSchedule
+    """The jobs that there was no time to place have `NO_START`."""
     bound: float
+    """Lower bound of the objective."""
     by_model: bool = False
+    """Whether the model found it or something better was looked for with it."""
     limit_hit: bool = False
+    """Whether the search ended because the budget was spent or the time was over."""
     first: float = 0.0
+    """Objective of the first plan."""
     worked: bool = False
+    """Whether the local search or CP-SAT ran after the first plans."""
     clock_ended: bool = False
+    """Whether the clock ended it, so that a faster machine could have another answer."""
 
     @property
     def last(self) -> float:

@@ -119,42 +119,29 @@ class Formulation(Protocol[PlanT]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search found out; its plans went to the judge.
-
-    Attributes
-    ----------
-    status : str
-        ``optimal``, ``feasible``, ``infeasible``, ``unsolved`` (no solution in time) or ``failed``
-        (an error, or a false answer).
-    bound : int or None
-        Proven lower bound of the model's objective.
-    limit_hit : bool
-        Whether a time limit, deterministic or wall, ended it.
-    """
+    """What a search found out; its plans went to the judge."""
 
     status: str
+    """``optimal``, ``feasible``, ``infeasible``, ``unsolved`` (no solution in time) or ``failed``
+    (an error, or a false answer).
+    """
     bound: int | None = None
+    """Proven lower bound of the model's objective."""
     limit_hit: bool = False
+    """Whether a time limit, deterministic or wall, ended it."""
 
 
 @dataclass(slots=True)
 class Search:
-    """Runs models, one search after the other, with limits and memory.
-
-    Attributes
-    ----------
-    fruitless : int or None
-        Fruitless searches after which there is no restart; None: `SEARCHES` are made in any case.
-    remembers : bool
-        Whether a model proven infeasible is not searched again.
-    faults : Counter of str
-        Errors in or around the solver, and searches that the clock ended, so far.
-    """
+    """Runs models, one search after the other, with limits and memory."""
 
     seed: int = 0
     fruitless: int | None = None
+    """Fruitless searches after which there is no restart; None: `SEARCHES` are made in any case."""
     remembers: bool = True
+    """Whether a model proven infeasible is not searched again."""
     faults: Counter[str] = field(default_factory=Counter, repr=False)
+    """Errors in or around the solver, and searches that the clock ended, so far."""
     _infeasible: dict[bytes, None] = field(default_factory=dict, repr=False)
 
     def run(

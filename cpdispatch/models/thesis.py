@@ -68,31 +68,24 @@ parts was 245 to 820, median 450. Small models are limited as pooled models are.
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The properties in which the variants differ.
-
-    Attributes
-    ----------
-    objective : str
-        Used unless another is asked for.
-    m : int or None
-        Jobs in the model, at most; None: all.
-    filtered : bool
-        Jobs that do not fit now stay out of the model, and so do resources that nobody asks for; a
-        model proven infeasible is not searched again.
-    overdue_run_on : bool
-        An overdue running job lasts 1 more second; without this, the dissertation's flaw: the
-        model takes it as already ended. The allocation knows better in either case.
-    fruitless : int or None
-        Fruitless searches after which there is no restart.
-    """
+    """The properties in which the variants differ."""
 
     name: str
     formulation: type[Formulation[Any]]
     objective: str
+    """Used unless another is asked for."""
     m: int | None = 100
+    """Jobs in the model, at most; None: all."""
     filtered: bool = True
+    """Jobs that do not fit now stay out of the model, and so do resources that nobody asks for; a
+    model proven infeasible is not searched again.
+    """
     overdue_run_on: bool = True
+    """An overdue running job lasts 1 more second; without this, the dissertation's flaw: the model
+    takes it as already ended. The allocation knows better in either case.
+    """
     fruitless: int | None = 3
+    """Fruitless searches after which there is no restart."""
 
     @property
     def on_pool(self) -> bool:
@@ -237,18 +230,6 @@ def pose_on_nodes(
 class Thesis:
     """Plans the model's jobs; those that the plan starts now are dispatched.
 
-    Parameters
-    ----------
-    limit_s : float
-        Budget of a decision, everything included, seconds.
-    m : int or None
-        Jobs in the model, at most; the variant's own when None. The others stay in the queue: the
-        original fixes them at the end of the horizon, where they do not change the best plan.
-    objective : str
-        The variant's own when empty.
-    name : str
-        Name in tables; the variant's own when empty.
-
     Examples
     --------
     >>> Thesis(VARIANTS["thesis-pcp4"]).objective
@@ -257,10 +238,18 @@ class Thesis:
 
     variant: Variant
     limit_s: float = 1.0
+    """Budget of a decision, everything included, seconds."""
     m: int | None = None
+    """Jobs in the model, at most; the variant's own when None.
+
+    The others stay in the queue: the original fixes them at the end of the horizon, where they do
+    not change the best plan.
+    """
     seed: int = 0
     objective: str = ""
+    """The variant's own when empty."""
     name: str = ""
+    """Name in tables; the variant's own when empty."""
     _search: Search = field(init=False, repr=False, compare=False)
 
     keeps_starvation_bound: ClassVar[bool] = False

@@ -34,19 +34,13 @@ RUNS_MAX = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """A run that is drawn.
-
-    Attributes
-    ----------
-    name : str
-        What tells it from the others.
-    waits_of_users : mapping of str to (float, float, float)
-        Of each user: jobs that started, their mean and their longest wait in seconds.
-    """
+    """A run that is drawn."""
 
     name: str
+    """What tells it from the others."""
     run: Run
     waits_of_users: Mapping[str, tuple[float, float, float]]
+    """Of each user: jobs that started, their mean and their longest wait in seconds."""
 
 
 def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[Row]) -> str:

@@ -18,23 +18,18 @@ _LISTED = 9
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """The bound on the waits of a run, in thousandths.
-
-    Attributes
-    ----------
-    in_turn_after : int
-        The share of the longest wait under EASY so far after which a job is late.
-    wide : int
-        By how much that time is shorter for a job that asks for the whole system; for a job that
-        asks for half of it, half as much.
-    first_after : int or None
-        The share after which the first late job starts wherever it fits; None if that is not
-        certain.
-    """
+    """The bound on the waits of a run, in thousandths."""
 
     in_turn_after: int
+    """The share of the longest wait under EASY so far after which a job is late."""
     wide: int
+    """By how much that time is shorter for a job that asks for the whole system; for a job that
+    asks for half of it, half as much.
+    """
     first_after: int | None
+    """The share after which the first late job starts wherever it fits; None if that is not
+    certain.
+    """
 
 
 def waits(

@@ -80,21 +80,15 @@ class _File(msgspec.Struct):
 
 @dataclass(slots=True)
 class Quality:
-    """How good predictions were, over the jobs that have ended; sums are in seconds.
-
-    Attributes
-    ----------
-    jobs, under, requested_under : int
-        Ended jobs; those that ran longer than predicted, and than requested.
-    error_s, requested_error_s : int
-        Sums of absolute errors of predictions, and of requested times.
-    """
+    """How good predictions were, over the jobs that have ended; sums are in seconds."""
 
     jobs: int = 0
     under: int = 0
     requested_under: int = 0
+    """Ended jobs; those that ran longer than predicted, and than requested."""
     error_s: int = 0
     requested_error_s: int = 0
+    """Sums of absolute errors of predictions, and of requested times."""
 
     def add(self, runtime_s: int, expected_s: int, requested_s: int) -> None:
         """Count a job that has ended."""

@@ -53,44 +53,32 @@ _AFTER = re.compile(r"after(?:any|ok|notok):\d+(?:_\*|_\d+)?\(\w+\)")
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """A job, under Slurm and in the shadow; times in seconds, 0 for what has not come.
-
-    Attributes
-    ----------
-    job : Job
-        As it was seen first; a task of an array by itself.
-    since_s, enters_s : int
-        Since when it waits, and when it comes into the shadow's queue: the same but where the
-        shadow's clock was further when the job was seen.
-    expected_s, upper_s : int
-        Durations as they were predicted at its submission.
-    start_s, seen_s, end_s : int
-        Under Slurm: its start, when it was last seen to run, its end.
-    ran : bool
-        Whether Slurm has run it, once it has ended.
-    shadow_s : int
-        When the shadow started it.
-    nodes : list of str
-        Where.
-    fixed : bool
-        Whether it does in the shadow what it does under Slurm.
-    counted : bool
-        Whether it belongs to the comparison: it was submitted since the watch began.
-    """
+    """A job, under Slurm and in the shadow; times in seconds, 0 for what has not come."""
 
     job: Job
+    """As it was seen first; a task of an array by itself."""
     since_s: int
     enters_s: int
+    """Since when it waits, and when it comes into the shadow's queue: the same but where the
+    shadow's clock was further when the job was seen.
+    """
     expected_s: int
     upper_s: int
+    """Durations as they were predicted at its submission."""
     start_s: int = 0
     seen_s: int = 0
     end_s: int = 0
+    """Under Slurm: its start, when it was last seen to run, its end."""
     ran: bool = False
+    """Whether Slurm has run it, once it has ended."""
     shadow_s: int = 0
+    """When the shadow started it."""
     nodes: list[str] = []
+    """Where."""
     fixed: bool = False
+    """Whether it does in the shadow what it does under Slurm."""
     counted: bool = False
+    """Whether it belongs to the comparison: it was submitted since the watch began."""
 
     @property
     def runtime_s(self) -> int:

@@ -61,21 +61,15 @@ Place: TypeAlias = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the accounting says of a job that the workload has no column for.
-
-    Attributes
-    ----------
-    key : str
-        Its name in Slurm.
-    backfilled : bool
-        Whether Slurm's backfilling started it.
-    """
+    """What the accounting says of a job that the workload has no column for."""
 
     key: str
+    """Its name in Slurm."""
     start_s: int
     nodes: str
     attempts: list[tuple[int, int, str]]
     backfilled: bool
+    """Whether Slurm's backfilling started it."""
 
 
 def recorded(
@@ -231,22 +225,15 @@ def _fill(
 
 @dataclass(slots=True)
 class _Placed:
-    """Where jobs ran, by their ids.
-
-    Attributes
-    ----------
-    told : dict
-        What the accounting says of each job.
-    lost : dict
-        Start, end and place of an earlier attempt.
-    refused : dict
-        Why each other job has no place.
-    """
+    """Where jobs ran, by their ids."""
 
     told: dict[int, Told]
+    """What the accounting says of each job."""
     places: dict[int, Place] = field(default_factory=dict)
     lost: dict[int, tuple[int, int, Place]] = field(default_factory=dict)
+    """Start, end and place of an earlier attempt."""
     refused: dict[int, str] = field(default_factory=dict)
+    """Why each other job has no place."""
     notes: Counter[str] = field(default_factory=Counter)
 
 

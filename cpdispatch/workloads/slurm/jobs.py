@@ -48,27 +48,13 @@ NEEDED = ("JobID", "Submit", "Start", "End", "State")
 
 @dataclass(slots=True)
 class Record:
-    """What is used of a record of sacct; a number of -1 is unknown.
-
-    Attributes
-    ----------
-    number : int
-        The job's number of its own, which tasks of an array have too.
-    jobs : int
-        How many jobs it stands for.
-    nodes, cpus, memory_mb : int
-        Of the whole job.
-    priority, array_limit, eligible_s : int
-        0 and -1 where nothing is said.
-    submitted : Submitted
-        What the command line says.
-    before : list of Record
-        Earlier attempts of the same job, first ones first, once `columns_of` has found them.
-    """
+    """What is used of a record of sacct; a number of -1 is unknown."""
 
     job_id: str
     number: int
+    """The job's number of its own, which tasks of an array have too."""
     jobs: int
+    """How many jobs it stands for."""
     state: str
     submit_s: int
     start_s: int
@@ -78,6 +64,7 @@ class Record:
     nodes: int
     cpus: int
     memory_mb: int
+    """Of the whole job."""
     gpus: Mapping[str, int]
     restartable: int
     labels: Mapping[str, str]
@@ -85,10 +72,13 @@ class Record:
     priority: int = 0
     array_limit: int = 0
     eligible_s: int = -1
+    """0 and -1 where nothing is said."""
     licences: str = ""
     submitted: Submitted = NOTHING_SAID
+    """What the command line says."""
     again: bool = False
     before: list[Record] = field(default_factory=list)
+    """Earlier attempts of the same job, first ones first, once `columns_of` has found them."""
 
     @property
     def array(self) -> str:

@@ -46,33 +46,22 @@ class Node:
 
 @dataclass(slots=True)
 class Cluster:
-    """What is known of a cluster.
-
-    Attributes
-    ----------
-    nodes : dict of str to Node
-        By name.
-    limits_s : dict of str to int
-        The time limit of each partition in seconds, -1 where there is none.
-    tiers : dict of str to int
-        The priority tier of each partition.
-    exclusive : set of str
-        The partitions whose jobs take whole nodes.
-    licences : dict of str to int
-        How many of each there are.
-    linear : bool
-        Whether every job takes whole nodes.
-    memory : bool
-        Whether memory is given to jobs, so that it can run out.
-    """
+    """What is known of a cluster."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
+    """By name."""
     limits_s: dict[str, int] = field(default_factory=dict)
+    """The time limit of each partition in seconds, -1 where there is none."""
     tiers: dict[str, int] = field(default_factory=dict)
+    """The priority tier of each partition."""
     exclusive: set[str] = field(default_factory=set)
+    """The partitions whose jobs take whole nodes."""
     licences: dict[str, int] = field(default_factory=dict)
+    """How many of each there are."""
     linear: bool = False
+    """Whether every job takes whole nodes."""
     memory: bool = True
+    """Whether memory is given to jobs, so that it can run out."""
 
 
 def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:

@@ -52,7 +52,7 @@ LONGEST = 6000
 INSTRUMENTED = (
     "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
     "instance.wishes", "access",
-    "solution.answer", "solution.file", "solution.reasons", "dispatch",
+    "solution.answer", "solution.file", "solution.reasons", "dispatch", "readers",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
     "workloads.slots", "workloads.select", "workloads.imported", "workloads.column_map",
     "workloads.slurm", "workloads.slurm.jobs", "workloads.slurm.nodes",

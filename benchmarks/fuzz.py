@@ -52,10 +52,11 @@ LONGEST = 6000
 INSTRUMENTED = (
     "arrays", "errors", "files", "jobs", "system", "instance.file", "instance.snapshot",
     "instance.wishes", "access",
-    "solution.answer", "solution.file", "solution.reasons", "dispatch",
+    "solution.answer", "solution.file", "solution.reasons", "dispatch", "readers",
     "workloads.swf", "workloads.table", "workloads.clean", "workloads.clock", "workloads.fit",
     "workloads.slots", "workloads.select", "workloads.imported", "workloads.column_map",
-    "workloads.slurm", "workloads.slurm.jobs", "workloads.slurm.nodes", "workloads.slurm.values",
+    "workloads.slurm", "workloads.slurm.jobs", "workloads.slurm.nodes",
+    "workloads.slurm.replayable", "workloads.slurm.values",
     "simulator.run", "simulator.arrow", "models.hyper",
     "verify.dependencies", "verify.levels", "verify.objectives", "verify.placement", "verify.plan",
     "verify.solutions", "verify.starvation",

@@ -22,7 +22,8 @@ import script
 from results import write
 
 from cpdispatch.campaign import Task, Workers, run
-from cpdispatch.models.engine import MODELS, Engine, warm_up
+from cpdispatch.models.engine import Engine, warm_up
+from cpdispatch.models.part_search import MODELS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 

@@ -24,13 +24,14 @@ from results import write
 from cpdispatch.heuristics.postpone_search import PostponeSearch
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import load
-from cpdispatch.models import engine as engines
+from cpdispatch.models import part_search
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.certificate import TOLERANCE
 from cpdispatch.models.copies import CopiesModel
-from cpdispatch.models.engine import CHUNK, SEARCHED, Engine
+from cpdispatch.models.engine import Engine
 from cpdispatch.models.moves import Whole
 from cpdispatch.models.part import Part
+from cpdispatch.models.part_search import CHUNK, SEARCHED
 from cpdispatch.models.relaxation import Known, relax
 from cpdispatch.models.search import configure
 from cpdispatch.models.solver import shared
@@ -97,7 +98,7 @@ def main() -> None:
     parser.add_argument("--dumps", type=script.folder, required=True)
     given = parser.parse_args()
     shared().warm_up()
-    engines.SEARCHED = 0  # the local search alone makes the first plans
+    part_search.SEARCHED = 0  # the local search alone makes the first plans
     counts: dict[tuple[str, float], Counter[str]] = {
         (f"{low}-{high}", limit_s): Counter() for low, high in GROUPS for limit_s in LIMITS_S
     }

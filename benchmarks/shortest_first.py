@@ -10,7 +10,8 @@ import numpy as np
 from cpdispatch.decision import Decision
 from cpdispatch.instance import Instance
 from cpdispatch.models.budget import Budget
-from cpdispatch.models.engine import Answer, Engine
+from cpdispatch.models.engine import Engine
+from cpdispatch.models.part_search import Answer
 
 
 class ShortestFirst:

@@ -48,31 +48,23 @@ class Best:
     too wide for it. By default it is off, because long jobs then wait longer than under EASY.
 
     **Test runs** of jobs that may be restarted. By default they come after all other starts.
-
-    Attributes
-    ----------
-    long_s : int
-    keep, width : float
-    best_fit : bool
-        Fullest feasible node first, instead of nodes by index.
-    test_s : int, optional
-        How long a test run lasts; 0 for none, None for `TEST_S`. See
-        `cpdispatch.heuristics.backfill.Backfill`.
-    tests : str
-        When tests come: ``left``, ``backfill``, ``turn`` or ``first``.
-    name : str
-    predictor : str
-        The predictor that a simulation takes when none is named.
     """
 
     long_s: int = 14_400
     keep: float = 0.0
     width: float = 0.5
     best_fit: bool = False
+    """Fullest feasible node first, instead of nodes by index."""
     test_s: int | None = None
+    """How long a test run lasts; 0 for none, None for `TEST_S`.
+
+    See `cpdispatch.heuristics.backfill.Backfill`.
+    """
     tests: str = "left"
+    """When tests come: ``left``, ``backfill``, ``turn`` or ``first``."""
     name: str = "best"
     predictor: ClassVar[str] = "mixture"
+    """The predictor that a simulation takes when none is named."""
     backfill: Backfill = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -45,32 +45,24 @@ class _Seen(NamedTuple):
 
 
 class Kept(msgspec.Struct):
-    """The state of an `EasyShadow`, which is saved so that it survives a restart.
-
-    Attributes
-    ----------
-    time_s : int
-        The time up to which EASY was simulated.
-    processors : int
-        Number of processors of the whole system.
-    longest_s : int
-        The longest wait so far.
-    count : int
-        How many jobs were met.
-    queued, running : dict
-        By the id of a job: its number, its processors, its requested time and its expected
-        duration. For a running job also its start.
-    arrays : list
-        See `cpdispatch.compiled.shadow.used`.
-    """
+    """The state of an `EasyShadow`, which is saved so that it survives a restart."""
 
     time_s: int
+    """The time up to which EASY was simulated."""
     processors: int
+    """Number of processors of the whole system."""
     longest_s: int
+    """The longest wait so far."""
     count: int
+    """How many jobs were met."""
     queued: dict[int, tuple[int, int, int, int]]
     running: dict[int, tuple[int, int, int, int, int]]
+    """By the id of a job: its number, its processors, its requested time and its expected duration.
+
+    For a running job also its start.
+    """
     arrays: list[list[list[int]]]
+    """See `cpdispatch.compiled.shadow.used`."""
 
 
 @dataclass(slots=True)
@@ -255,7 +247,6 @@ class Boundable(Protocol):
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where."""
-        ...
 
 
 @dataclass(slots=True)
@@ -265,11 +256,6 @@ class Bounded:
     A wait is too long in relation to the longest wait that EASY would have led to so far, which
     `EasyShadow` simulates. If an instance has a starvation bound and the dispatcher's plans keep
     to it, that bound is used instead.
-
-    Attributes
-    ----------
-    inner : Boundable
-    bound : WaitBound
     """
 
     inner: Boundable

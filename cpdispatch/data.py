@@ -55,11 +55,9 @@ class AdditionalData(Protocol):
     @property
     def name(self) -> str:
         """The key of its value in ``instance.data``."""
-        ...
 
     def value(self, moment: Moment) -> object:
         """Its value now; asked in the order of time, after each event of the simulation."""
-        ...
 
 
 @runtime_checkable
@@ -68,7 +66,6 @@ class Changing(Protocol):
 
     def next_s(self, now_s: int) -> int | None:
         """When the value changes next, later than ``now_s``: jobs are dispatched then."""
-        ...
 
 
 class Failures:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from cpdispatch import own, toys
+from cpdispatch import own, readers, toys
 from cpdispatch.decision import Decision
-from cpdispatch.durations import seconds, whole_seconds
 from cpdispatch.errors import (
     CpdispatchError,
     DecisionError,
@@ -26,7 +24,6 @@ from cpdispatch.errors import (
 from cpdispatch.files import parse_toml
 from cpdispatch.instance import Instance
 from cpdispatch.parameters import known, pairs, switch
-from cpdispatch.system import LIMIT
 
 
 class Dispatcher(Protocol):
@@ -35,11 +32,9 @@ class Dispatcher(Protocol):
     @property
     def name(self) -> str:
         """Name in tables."""
-        ...
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where."""
-        ...
 
 
 @runtime_checkable
@@ -48,7 +43,6 @@ class Warming(Protocol):
 
     def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions on such instances call, or load it from the cache."""
-        ...
 
 
 @runtime_checkable
@@ -57,7 +51,6 @@ class Renaming(Protocol):
 
     def renamed(self, name: str) -> Dispatcher:
         """The same under another name."""
-        ...
 
 
 def predictor_of(dispatcher: Dispatcher) -> str:
@@ -150,189 +143,14 @@ Make = Callable[[Settings, dict[str, Any]], Dispatcher]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the registry.
-
-    Attributes
-    ----------
-    summary : str
-        What the dispatcher does, in a sentence.
-    parameters : mapping of str to callable
-        Name -> what turns a user's value into the one meant; raises ValueError.
-    make : callable
-        Puts the dispatcher together. It imports what it needs, so that a name costs nothing.
-    """
+    """One line of the registry."""
 
     summary: str
+    """What the dispatcher does, in a sentence."""
     parameters: Mapping[str, Callable[[Any], Any]]
+    """Name -> what turns a user's value into the one meant; raises ValueError."""
     make: Make
-
-
-# --------------------------------------------------------------------- what users may say
-
-
-def _limit(value: Any) -> float:
-    """A time limit: a bare number is one of seconds, as in Python."""
-    number = _number(
-        value, "a time such as 500ms or 0.5s, or a positive number of seconds", seconds
-    )
-    if not 0 < number < float("inf"):
-        raise ValueError("a positive number of seconds is needed")
-    return number
-
-
-def _number(value: Any, needed: str, read: Callable[[str], float] = float) -> float:
-    """A number, or what else can be read; ValueError says in plain words what is needed."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        pass
-    try:
-        return read(str(value))
-    except (CpdispatchError, ValueError):
-        raise ValueError(f"{needed} is needed") from None
-
-
-def _seconds(value: Any) -> int:
-    try:
-        found = whole_seconds(value)
-    except UsageError:
-        raise ValueError(
-            "a time such as 90min or 24h, or a whole number of seconds, 1 or more, is needed"
-        ) from None
-    if found > LIMIT:
-        raise ValueError(f"too long: {LIMIT} s at most are needed")
-    return found
-
-
-def _test(value: Any) -> int:
-    if value == "off":
-        return 0
-    try:
-        return _seconds(value)
-    except ValueError as error:
-        raise ValueError(f"{str(error).removesuffix(', is needed')}, or off, is needed") from None
-
-
-def _count(value: Any) -> int:
-    return _whole(value, 1, "a whole number, 1 or more,")
-
-
-def _whole(value: Any, least: int, needed: str) -> int:
-    number = _number(value, needed)
-    if not isfinite(number) or number != int(number) or number < least:
-        raise ValueError(f"{needed} is needed")
-    if number > LIMIT:
-        raise ValueError(f"too large: {LIMIT} at most is needed")
-    return int(number)
-
-
-def _depth(value: Any) -> int:
-    if value == "all":
-        return sys.maxsize
-    return _whole(value, 0, "a whole number, 0 or more, or all,")
-
-
-def _allocation(value: Any) -> bool:
-    if value not in ("first-fit", "best-fit"):
-        raise ValueError("first-fit or best-fit is needed")
-    return bool(value == "best-fit")
-
-
-def _one_of(value: Any, names: Iterable[str]) -> str:
-    if value not in names:
-        raise ValueError(f"one of {', '.join(names)} is needed")
-    return str(value)
-
-
-def _limits(value: Any) -> str:
-    from cpdispatch.heuristics.limits import LIMITS
-
-    return _one_of(value, LIMITS)
-
-
-def _tests(value: Any) -> str:
-    from cpdispatch.heuristics.test_runs import WAYS
-
-    return _one_of(value, WAYS)
-
-
-def _left(value: Any) -> str:
-    if value != "left":
-        raise ValueError("left is needed: with a plan, test runs come after all starts")
-    return str(value)
-
-
-def _share(value: Any) -> float:
-    number = _number(value, "a share of the limit, above 0 and 1 at most,")
-    if not 0 < number <= 1:
-        raise ValueError("a share of the limit is needed, above 0 and 1 at most")
-    return number
-
-
-def _part(value: Any) -> float:
-    number = _number(value, "a share, 0 or more and below 1,")
-    if not 0 <= number < 1:
-        raise ValueError("a share is needed, 0 or more and below 1")
-    return number
-
-
-def _wait(value: Any) -> float:
-    if value == "off":
-        return 0.0
-    needed = "a share of EASY's longest wait, above 0 and 1 at most, or off,"
-    number = _number(value, needed)
-    if not 0.001 <= number <= 1:
-        raise ValueError(f"{needed} is needed")
-    return number
-
-
-def _real(value: Any) -> float:
-    number = _number(value, "a number")
-    if not isfinite(number):
-        raise ValueError("a finite number is needed")
-    return number
-
-
-def _policy(value: Any) -> Any:
-    from cpdispatch.heuristics import policies
-
-    if isinstance(value, Mapping):
-        return _weighted(dict(value))
-    module, colon, function = str(value).partition(":")
-    if not colon:
-        return policies.find(str(value))
-    found = own.attribute(module, function, f"policy {value}")
-    if not callable(found):
-        raise UsageError(f"policy {value}: it is not a function")
-    return policies.own(found, str(value))
-
-
-def _weighted(table: dict[str, Any]) -> Any:
-    """The policy of a TOML table: a mix with its weights, a polynomial with its coefficients."""
-    from cpdispatch.heuristics import policies
-
-    kinds = {"mix": ("weights", policies.mix), "polynomial": ("coefficients", policies.polynomial)}
-    kind = table.pop("policy", None)
-    if kind not in kinds:
-        raise unknown("policy", str(kind), kinds)
-    field, make = kinds[kind]
-    numbers = table.pop(field, None)
-    if not isinstance(numbers, dict) or table:
-        wrong = ", ".join(table) or f"{field} = {numbers!r}"
-        raise UsageError(f"a policy table has policy and {field} (a table of numbers), not {wrong}")
-    return make(numbers)
-
-
-def _objective(value: Any) -> str:
-    from cpdispatch.models.objective import OBJECTIVES
-
-    return _one_of(value, OBJECTIVES)
-
-
-def _formulation(value: Any) -> str:
-    from cpdispatch.models.engine import FORMULATIONS
-
-    return _one_of(value, FORMULATIONS)
+    """Puts the dispatcher together. It imports what it needs, so that a name costs nothing."""
 
 
 # ------------------------------------------------------------------------- the registry
@@ -391,12 +209,12 @@ def _reject(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 
 def _engine(settings: Settings, given: dict[str, Any], model: str) -> Dispatcher:
-    from cpdispatch.models.engine import make_engine
+    from cpdispatch.models.engine import Engine
 
     limit_s = given.pop("limit", settings.limit_s)
     wait = given.pop("wait", settings.wait(WAIT_PLANNED))
     given = _beside_plan(given)
-    return _bounded(make_engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
+    return _bounded(Engine(model, limit_s=limit_s, seed=settings.seed, **given), wait)
 
 
 def _beside_plan(given: dict[str, Any]) -> dict[str, Any]:
@@ -415,10 +233,10 @@ def _pcp(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 def _thesis(variant: str) -> Make:
     def make(settings: Settings, given: dict[str, Any]) -> Dispatcher:
-        from cpdispatch.models.thesis import make_thesis
+        from cpdispatch.models.thesis import VARIANTS, Thesis
 
         limit_s = given.pop("limit", settings.limit_s)
-        return make_thesis(variant, limit_s=limit_s, seed=settings.seed, **given)
+        return Thesis(VARIANTS[variant], limit_s=limit_s, seed=settings.seed, **given)
 
     return make
 
@@ -433,15 +251,16 @@ def _hyper(settings: Settings, given: dict[str, Any]) -> Dispatcher:
 
 
 _ORDERS = {
-    "primary": _policy, "backfill": _policy, "threshold": _seconds, "allocate": _allocation,
-    "limits": _limits, "wait": _wait,
+    "primary": readers.policy, "backfill": readers.policy, "threshold": readers.seconds_of,
+    "allocate": readers.allocation, "limits": readers.limits, "wait": readers.wait,
 }  # fmt: skip
-_TESTS = {"test": _test, "tests": _tests}
-_STRICT = {"allocate": _allocation, "threshold": _seconds}
-_CP = {"limit": _limit, "m": _count, "objective": _objective}
+_TESTS = {"test": readers.test, "tests": readers.tests}
+_STRICT = {"allocate": readers.allocation, "threshold": readers.seconds_of}
+_CP = {"limit": readers.limit, "m": readers.count, "objective": readers.objective}
 _ENGINE = {
-    **_CP, "reserve": _depth, "patience": _share, "live": switch, "cp": switch,
-    "release": switch, "limits": _limits, "wait": _wait, "test": _test, "tests": _left,
+    **_CP, "reserve": readers.depth, "patience": readers.share, "live": switch, "cp": switch,
+    "release": switch, "limits": readers.limits, "wait": readers.wait, "test": readers.test,
+    "tests": readers.left,
 }  # fmt: skip
 _HYPER = {key: read for key, read in _ENGINE.items() if key not in ("cp", "release")}
 
@@ -462,7 +281,7 @@ _THESIS = {
 REGISTRY: Mapping[str, Entry] = {
     "easy": Entry(
         "EASY backfilling by submission; easy-P-B: queue in order P, backfilling in order B",
-        {**_ORDERS, "depth": _depth, **_TESTS},
+        {**_ORDERS, "depth": readers.depth, **_TESTS},
         _backfill(),
     ),
     "conservative": Entry(
@@ -477,10 +296,10 @@ REGISTRY: Mapping[str, Entry] = {
     "ljf": Entry("longest expected job first; stops at the first job that does not fit", _STRICT,
                  _backfill(depth=0, primary="lpf", secondary="lpf")),
     "best": Entry("EASY backfilling for predicted durations; waits bounded by EASY's longest",
-                  {"long": _seconds, "keep": _part, "width": _real, "allocate": _allocation,
-                   "wait": _wait, **_TESTS}, _best),
+                  {"long": readers.seconds_of, "keep": readers.part, "width": readers.real,
+                   "allocate": readers.allocation, "wait": readers.wait, **_TESTS}, _best),
     "prb": Entry("jobs by wait over their queue's expected wait; skips jobs that do not fit",
-                 {"allocate": _allocation}, _priority_rule),
+                 {"allocate": readers.allocation}, _priority_rule),
     "reject": Entry("refuses every job; for measuring the simulator", {}, _reject),
     "hcp": Entry(
         "plans the queue by list schedules, local search, and CP-SAT on the pooled capacity",
@@ -488,7 +307,7 @@ REGISTRY: Mapping[str, Entry] = {
     ),
     "pcp": Entry(
         "as hcp, and CP-SAT also on the nodes; model=copies (default), counts or boxes",
-        {**_ENGINE, "model": _formulation}, _pcp,
+        {**_ENGINE, "model": readers.formulation}, _pcp,
     ),
     "hyper": Entry(
         "an experiment, no better than hcp: chooses hcp or pcp for each instance, and learns",
@@ -498,22 +317,14 @@ REGISTRY: Mapping[str, Entry] = {
 }  # fmt: skip
 """Every dispatcher by name."""
 
-_REMOVED: Mapping[tuple[str, str], str] = {
-    (
-        "best",
-        "cp",
-    ): "best is backfilling alone; leave cp out, or use -d hcp for constraint programming",
-    (
-        "best",
-        "threshold",
-    ): "best bounds waits by the longest wait under EASY: leave it out, or use wait",
-    (
-        "best",
-        "strict",
-    ): "best bounds waits by the longest wait under EASY: leave it out, or use wait",
-    ("best", "adapt"): "best chooses no settings while it runs; leave adapt out",
+_BOUNDS = "best bounds waits by the longest wait under EASY: leave it out, or use wait"
+_REMOVED: Mapping[str, str] = {
+    "cp": "best is backfilling alone; leave cp out, or use -d hcp for constraint programming",
+    "threshold": _BOUNDS,
+    "strict": _BOUNDS,
+    "adapt": "best chooses no settings while it runs; leave adapt out",
 }
-"""What to do instead of a parameter that a dispatcher has no more, by name and parameter."""
+"""What to do instead of the parameters that `best` has no more."""
 
 
 WAIT, WAIT_PLANNED = 0.6, 0.8
@@ -579,7 +390,9 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
         return _named(*_current(*_from_toml(Path(spec))), settings, spec, warm)
     spec = current(spec)
     name, _, rest = spec.partition(":")
-    if "." in name or (rest.isidentifier() and not _is_registered(name)):
+    if "." in name or (
+        rest.isidentifier() and name not in REGISTRY and not name.startswith("easy-")
+    ):
         return _imported(name, rest, spec, settings.seed)
     return _named(name, pairs(f"dispatcher {spec}", rest), settings, spec, warm)
 
@@ -641,10 +454,8 @@ def _named(
     entry = REGISTRY[name]
     values = {}
     for key, value in given.items():
-        if (name, key) in _REMOVED:
-            raise UsageError(
-                f"dispatcher {spec}: parameter {key} was removed: {_REMOVED[name, key]}"
-            )
+        if name == "best" and key in _REMOVED:
+            raise UsageError(f"dispatcher {spec}: parameter {key} was removed: {_REMOVED[key]}")
         known(f"dispatcher {name}", key, entry.parameters)
         try:
             values[key] = entry.parameters[key](value)
@@ -673,10 +484,6 @@ def has_engine(spec: str) -> bool:
     """Whether a name is that of a dispatcher with the engine around its model."""
     entry = REGISTRY.get(spec.partition(":")[0])
     return entry is not None and "patience" in entry.parameters
-
-
-def _is_registered(name: str) -> bool:
-    return name in REGISTRY or name.startswith("easy-")
 
 
 def _with_orders(name: str, orders: list[str], given: dict[str, Any], spec: str) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import read_text
+from cpdispatch.files import csv_rows
 from cpdispatch.system import LIMIT, System
 
 POWER_CAP, ENERGY_PRICE = "power_cap", "energy_price"
@@ -24,7 +22,6 @@ class Now(Protocol):
     @property
     def now_s(self) -> int:
         """The time."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +29,14 @@ class Steps:
     """A quantity that is constant between the times at which it changes.
 
     It is additional data, see `cpdispatch.data`: instances tell its value now.
-
-    Attributes
-    ----------
-    name : str
-        ``power_cap`` in watts, or ``energy_price`` of a kilowatt hour.
-    time_s : tuple of int
-        Ascending, on the clock of the log. The first value also holds before its time.
-    values : tuple of float
-        From each of these times on; whole numbers where they are watts.
     """
 
     name: str
+    """``power_cap`` in watts, or ``energy_price`` of a kilowatt hour."""
     time_s: tuple[int, ...]
+    """Ascending, on the clock of the log. The first value also holds before its time."""
     values: tuple[float, ...]
+    """From each of these times on; whole numbers where they are watts."""
 
     def at(self, now_s: int) -> float:
         """The value at a time."""
@@ -152,13 +143,7 @@ def _steps(name: str, column: str, given: str | float | Steps) -> Steps:
 
 
 def _number(text: str, whole: bool) -> float:
-    """A number of 0 or more.
-
-    Raises
-    ------
-    ValueError
-        The text says what is wrong.
-    """
+    """A number of 0 or more; a ValueError says what is wrong."""
     try:
         found = int(text) if whole else float(text)
     except ValueError:
@@ -169,42 +154,33 @@ def _number(text: str, whole: bool) -> float:
 
 
 def _read(path: str, name: str, column: str) -> Steps:
-    try:
-        text = read_text(path).decode()
-    except UnicodeDecodeError as error:
-        raise InputError("is not UTF-8 text", file=path, advice="save it as UTF-8") from error
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    lines = csv_rows(path)
+    _, head = next(lines)
+    if head != ["time", column]:
+        raise InputError(
+            "these are not the columns of the table", file=path, line=1, value=",".join(head),
+            advice=f"the first line is time,{column}",
+        )  # fmt: skip
     found: list[tuple[int, float]] = []
-    try:
-        head = [cell.strip() for cell in next(lines, [])]
-        if head != ["time", column]:
-            raise InputError(
-                "these are not the columns of the table", file=path, line=1, value=",".join(head),
-                advice=f"the first line is time,{column}",
-            )  # fmt: skip
-        for cells in lines:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(head):
-                problem = f"the row has {len(cells)} cells, the first line {len(head)}"
-                raise InputError(problem, file=path, line=lines.line_num)
-            row = []
-            for field, cell in zip(head, cells, strict=True):
-                try:
-                    row.append(_number(cell.strip(), field != "price"))
-                except ValueError as error:
-                    raise InputError(
-                        str(error), file=path, line=lines.line_num, field=field, value=cell.strip()
-                    ) from None
-            found.append((int(row[0]), row[1]))
-            if len(found) > 1 and found[-1][0] <= found[-2][0]:
+    for line, cells in lines:
+        if len(cells) != len(head):
+            problem = f"the row has {len(cells)} cells, the first line {len(head)}"
+            raise InputError(problem, file=path, line=line)
+        row = []
+        for field, cell in zip(head, cells, strict=True):
+            try:
+                row.append(_number(cell, field != "price"))
+            except ValueError as error:
                 raise InputError(
-                    f"the time is not after that of the row above, {found[-2][0]}",
-                    file=path, line=lines.line_num, field="time", value=found[-1][0],
-                    advice="sort the rows by time, each time once",
-                )  # fmt: skip
-    except csv.Error as error:
-        raise InputError(f"is not CSV: {error}", file=path, line=lines.line_num) from error
+                    str(error), file=path, line=line, field=field, value=cell
+                ) from None
+        found.append((int(row[0]), row[1]))
+        if len(found) > 1 and found[-1][0] <= found[-2][0]:
+            raise InputError(
+                f"the time is not after that of the row above, {found[-2][0]}",
+                file=path, line=line, field="time", value=found[-1][0],
+                advice="sort the rows by time, each time once",
+            )  # fmt: skip
     if not found:
         advice = f"write a line with a time and its {column}"
         raise InputError("the table has no row", file=path, advice=advice)

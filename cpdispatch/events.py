@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from cpdispatch.access import is_own
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.durations import whole_seconds
 from cpdispatch.errors import InputError, UsageError, nearest, unknown
-from cpdispatch.files import read_text
+from cpdispatch.files import csv_rows
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.parameters import pairs, values
 from cpdispatch.system import LIMIT, System, ranges_of
@@ -43,30 +44,21 @@ REQUEUES_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens to nodes.
-
-    Attributes
-    ----------
-    time_s : int
-    kind : str
-        One of `KINDS`.
-    nodes : tuple of int
-        Ascending.
-    until_s : int
-        When a maintenance window is over; 0 for anything else.
-    known_s : int
-        From when on a maintenance window is known; 0 for anything else.
-    capacity : tuple of (str, int)
-        How much each of the nodes has of a resource type from then on, where its capacity changes;
-        empty for anything else.
-    """
+    """Something that happens to nodes."""
 
     time_s: int
     kind: str
+    """One of `KINDS`."""
     nodes: tuple[int, ...]
+    """Ascending."""
     until_s: int = 0
+    """When a maintenance window is over; 0 for anything else."""
     known_s: int = 0
+    """From when on a maintenance window is known; 0 for anything else."""
     capacity: tuple[tuple[str, int], ...] = ()
+    """How much each of the nodes has of a resource type from then on, where its capacity changes;
+    empty for anything else.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,43 +88,28 @@ class CapacityRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Failures that are drawn: a node runs for a random time, fails, and is back after a while.
-
-    Attributes
-    ----------
-    name : str
-        The distribution of the time from a repair to the next failure.
-    mtbf_s : int
-        Its mean.
-    shape : float
-        Of the Weibull distribution; 1 for the exponential one.
-    repair_s : int
-        How long a node is down.
-    group : str
-        The group of nodes; empty for all.
-    """
+    """Failures that are drawn: a node runs for a random time, fails, and is back after a while."""
 
     name: str
+    """The distribution of the time from a repair to the next failure."""
     mtbf_s: int
+    """Its mean."""
     shape: float
+    """Of the Weibull distribution; 1 for the exponential one."""
     repair_s: int
+    """How long a node is down."""
     group: str = ""
+    """The group of nodes; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Checkpoints that jobs write, from which they go on when they are queued again.
-
-    Attributes
-    ----------
-    every_s : int
-        How long a job works from one to the next.
-    cost_s : int
-        How long writing one takes; the job does not work meanwhile.
-    """
+    """Checkpoints that jobs write, from which they go on when they are queued again."""
 
     every_s: int
+    """How long a job works from one to the next."""
     cost_s: int = 0
+    """How long writing one takes; the job does not work meanwhile."""
 
     def with_cost(self, runtime_s: IntArray) -> IntArray:
         """How long jobs of these durations take with their checkpoints: none is made at the end."""
@@ -153,27 +130,19 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What is to happen, before it is known to which system.
-
-    Attributes
-    ----------
-    given : tuple of str
-        As on the command line: a file, or a distribution.
-    rows : tuple of Row
-        Of the file.
-    draws : tuple of Draw
-    requeue : str
-        Which jobs are queued again when their node fails, of `REQUEUES`; empty for those that may
-        be restarted, or all where none may.
-    checkpoints : Checkpoints or None
-        None where jobs that are queued again start from nothing.
-    """
+    """What is to happen, before it is known to which system."""
 
     given: tuple[str, ...]
+    """As on the command line: a file, or a distribution."""
     rows: tuple[Row, ...] = ()
+    """Of the file."""
     draws: tuple[Draw, ...] = ()
     requeue: str = ""
+    """Which jobs are queued again when their node fails, of `REQUEUES`; empty for those that may be
+    restarted, or all where none may.
+    """
     checkpoints: Checkpoints | None = None
+    """None where jobs that are queued again start from nothing."""
 
     def told(self) -> dict[str, object]:
         """What a run tells of them: what was given, and what its results depend on."""
@@ -246,40 +215,37 @@ class Events:
         changed_s: IntArray,
     ) -> None:  # fmt: skip
         """Note what nodes have from then on, and that their capacity changed then."""
-
-        def wrong(problem: str, value: str, advice: str) -> InputError:
-            return InputError(
-                problem, file=self.file, line=row.line, field="capacity", value=value, advice=advice
-            )
-
+        wrong = partial(InputError, file=self.file, line=row.line)
+        of_capacity = partial(wrong, field="capacity")
         own = [name for name in system.resources if is_own(name)]
         for name, amount in row.capacity:
             text = f"{name}={amount}"
             if name not in own:
-                raise wrong(
-                    f"system {system.name} has no such resource type{nearest(name, own)}", text,
-                    f"one of {', '.join(own)}",
+                raise of_capacity(
+                    f"system {system.name} has no such resource type{nearest(name, own)}",
+                    value=text, advice=f"one of {', '.join(own)}",
                 )  # fmt: skip
             kind = system.resource(name)
             for node in nodes:
                 most = int(system.capacity[node, kind])
                 if amount > most:
-                    raise wrong(
-                        f"node {node} has {most} {name} by the system's file", text,
-                        "write this or less: the system's file states the most that is ever there",
+                    raise of_capacity(
+                        f"node {node} has {most} {name} by the system's file", value=text,
+                        advice="write this or less: the system's file states the most that is "
+                        "ever there",
                     )  # fmt: skip
                 capacity[node, kind] = amount
         for node in nodes:
             if not any(capacity[node, system.resource(name)] for name in own):
                 has = " ".join(f"{name}={amount}" for name, amount in row.capacity)
-                raise wrong(
-                    f"node {node} has nothing left", has, f"write {FAIL} or {LEAVE} as kind"
-                )
+                raise of_capacity(
+                    f"node {node} has nothing left", value=has,
+                    advice=f"write {FAIL} or {LEAVE} as kind",
+                )  # fmt: skip
             if changed_s[node] == row.time_s:
-                raise InputError(
-                    f"the capacity of node {node} changes twice in the same second",
-                    file=self.file, line=row.line, field="time", value=row.time_s,
-                    advice="write one row with all that changes",
+                raise wrong(
+                    f"the capacity of node {node} changes twice in the same second", field="time",
+                    value=row.time_s, advice="write one row with all that changes",
                 )  # fmt: skip
             changed_s[node] = row.time_s
 
@@ -425,7 +391,6 @@ def with_maintenance(events: Events | None, system: System, last_s: int) -> Even
     ----------
     events : Events or None
         What happens beside them.
-    system : System
     last_s : int
         The last submission: windows that begin later are left out.
 
@@ -508,29 +473,19 @@ def _draw(text: str) -> Draw:
 
 
 def _rows(path: str | os.PathLike[str]) -> list[Row]:
-    """The rows of a file of events.
-
-    Raises
-    ------
-    InputError
-        When a column is missing, a time is none or not in order, or a kind is unknown.
-    """
-    try:
-        text = read_text(path).decode()
-    except UnicodeDecodeError as error:
-        raise InputError("is not UTF-8 text", file=path, advice="save it as UTF-8") from error
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    """The rows of a file of events."""
+    lines = csv_rows(path)
+    _, names = next(lines)
+    _check_header(names, path)
     found: list[Row] = []
-    try:
-        names = [name.strip() for name in next(lines, [])]
-        _check_header(names, path)
-        for cells in lines:
-            if any(cell.strip() for cell in cells):
-                found.append(_row(cells, names, lines.line_num, path))
-                _in_order(found, path)
-    except csv.Error as error:
-        problem = f"is not CSV: {error}"
-        raise InputError(problem, file=path, line=lines.line_num) from error
+    for line, cells in lines:
+        found.append(_row(cells, names, line, partial(InputError, file=path, line=line)))
+        if len(found) > 1 and found[-1].time_s < found[-2].time_s:
+            raise InputError(
+                f"the time is before that of the row above, {found[-2].time_s}",
+                file=path, line=line, field="time", value=found[-1].time_s,
+                advice="sort the rows by time",
+            )  # fmt: skip
     return found
 
 
@@ -547,92 +502,81 @@ def _check_header(names: list[str], path: str | os.PathLike[str]) -> None:
             raise InputError(f"unknown column{hint}", file=path, line=1, value=name, advice=advice)
 
 
-def _row(cells: list[str], names: list[str], line: int, path: str | os.PathLike[str]) -> Row:
+def _row(cells: list[str], names: list[str], line: int, wrong: partial[InputError]) -> Row:
+    """A line of the table; ``wrong`` is the error in it, to be said what it is."""
     if len(cells) != len(names):
-        raise InputError(
+        raise wrong(
             f"the row has {len(cells)} cells, the first line {len(names)}",
-            file=path, line=line, advice="several nodes in a cell have spaces between them",
-        )  # fmt: skip
-    cell = dict(zip(names, (cell.strip() for cell in cells), strict=True))
+            advice="several nodes in a cell have spaces between them",
+        )
+    cell = dict(zip(names, cells, strict=True))
     kind = cell["kind"]
     if kind not in KINDS:
-        raise InputError(
-            f"unknown kind{nearest(kind, KINDS)}",
-            file=path, line=line, field="kind", value=kind,
+        raise wrong(
+            f"unknown kind{nearest(kind, KINDS)}", field="kind", value=kind,
             advice=f"write {', '.join(KINDS[:-1])} or {KINDS[-1]}",
         )  # fmt: skip
-    time_s = _time(cell["time"], "time", line, path)
+    time_s = _time(cell["time"], "time", wrong)
     for fields, of_kind, what in (
         (OF_WINDOWS, MAINTAIN, "maintenance windows"),
         (OF_CAPACITY, CAPACITY, "changes of capacity"),
     ):
         for field in fields if kind != of_kind else ():
             if cell.get(field):
-                raise InputError(
-                    f"only {what} have this", file=path, line=line, field=field,
-                    value=cell[field], advice=f"leave it empty, or write {of_kind} as kind",
+                raise wrong(
+                    f"only {what} have this", field=field, value=cell[field],
+                    advice=f"leave it empty, or write {of_kind} as kind",
                 )  # fmt: skip
     if kind == MAINTAIN:
-        return _window(time_s, cell, line, path)
+        until_s, known_s = _window(time_s, cell, wrong)
+        return WindowRow(line, time_s, kind, cell["nodes"], until_s, known_s)
     if kind == CAPACITY:
-        has = _has(cell.get("capacity", ""), line, path)
-        return CapacityRow(line, time_s, kind, cell["nodes"], has)
+        return CapacityRow(line, time_s, kind, cell["nodes"], _has(cell.get("capacity", ""), wrong))
     return Row(line, time_s, kind, cell["nodes"])
 
 
-def _has(text: str, line: int, path: str | os.PathLike[str]) -> tuple[tuple[str, int], ...]:
+def _has(text: str, wrong: partial[InputError]) -> tuple[tuple[str, int], ...]:
     """What nodes have from now on, as ``gpu=1 mem=32``."""
+    wrong = partial(wrong, field="capacity", value=text)
     found: dict[str, int] = {}
     for part in text.split():
         name, _, amount = part.partition("=")
         if not (name and amount.isascii() and amount.isdigit() and int(amount) <= LIMIT):
             break
         if name in found:
-            raise InputError(
-                f"{name} is named twice", file=path, line=line, field="capacity", value=text,
-                advice="write each resource type once",
-            )  # fmt: skip
+            raise wrong(f"{name} is named twice", advice="write each resource type once")
         found[name] = int(amount)
     else:
         if found:
             return tuple(found.items())
-    raise InputError(
-        "a change of capacity needs what the nodes have from then on", file=path, line=line,
-        field="capacity", value=text, advice="write it as gpu=1 mem=32, whole numbers",
-    )  # fmt: skip
+    raise wrong(
+        "a change of capacity needs what the nodes have from then on",
+        advice="write it as gpu=1 mem=32, whole numbers",
+    )
 
 
-def _window(
-    time_s: int, cell: Mapping[str, str], line: int, path: str | os.PathLike[str]
-) -> WindowRow:
-    """A maintenance window; without the time from which on it is known it always was."""
+def _window(time_s: int, cell: Mapping[str, str], wrong: partial[InputError]) -> tuple[int, int]:
+    """When a maintenance window ends, and from when on it is known: always, if it is not said."""
     until = cell.get("until", "")
     if not until:
-        raise InputError(
-            "a maintenance window needs its end", file=path, line=line, field="until",
-            value=until, advice="write when the nodes are back, in the column until",
+        raise wrong(
+            "a maintenance window needs its end", field="until", value=until,
+            advice="write when the nodes are back, in the column until",
         )  # fmt: skip
-    until_s = _time(until, "until", line, path)
-    known_s = _time(cell["known"], "known", line, path) if cell.get("known") else 0
-    for field, value, good in (
-        ("until", until_s, until_s > time_s),
-        ("known", known_s, known_s <= time_s),
-    ):
-        if not good:
-            raise InputError(
-                f"the window begins at {time_s}", file=path, line=line, field=field, value=value,
-                advice="write a later time" if field == "until" else "write this time or less",
-            )  # fmt: skip
-    return WindowRow(line, time_s, MAINTAIN, cell["nodes"], until_s, known_s)
+    until_s = _time(until, "until", wrong)
+    known_s = _time(cell["known"], "known", wrong) if cell.get("known") else 0
+    problem = f"the window begins at {time_s}"
+    if until_s <= time_s:
+        raise wrong(problem, field="until", value=until_s, advice="write a later time")
+    if known_s > time_s:
+        raise wrong(problem, field="known", value=known_s, advice="write this time or less")
+    return until_s, known_s
 
 
-def _time(text: str, field: str, line: int, path: str | os.PathLike[str]) -> int:
+def _time(text: str, field: str, wrong: partial[InputError]) -> int:
     """Seconds on the clock of the log."""
-
-    def wrong(problem: str) -> InputError:
-        advice = "write whole seconds on the clock of the log"
-        return InputError(problem, file=path, line=line, field=field, value=text, advice=advice)
-
+    advice = "write whole seconds on the clock of the log"
+    wrong = partial(wrong, field=field, value=text, advice=advice)
     try:
         found = int(text)
     except ValueError:
@@ -642,15 +586,6 @@ def _time(text: str, field: str, line: int, path: str | os.PathLike[str]) -> int
     if found > LIMIT:
         raise wrong(f"must be {LIMIT} or less")
     return found
-
-
-def _in_order(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
-    if len(rows) > 1 and rows[-1].time_s < rows[-2].time_s:
-        raise InputError(
-            f"the time is before that of the row above, {rows[-2].time_s}",
-            file=path, line=rows[-1].line, field="time", value=rows[-1].time_s,
-            advice="sort the rows by time",
-        )  # fmt: skip
 
 
 def _nodes(text: str, system: System, path: str | os.PathLike[str], line: int) -> tuple[int, ...]:

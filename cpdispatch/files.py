@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import csv
 import gzip
 import io
 import json
@@ -79,6 +80,39 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         if not packed:
             raise EOFError("the file is empty")
         return unpack(packed)
+
+
+def csv_rows(path: str | os.PathLike[str]) -> Iterator[tuple[int, list[str]]]:
+    """Give the first line of a CSV file and those that are not blank, with their numbers.
+
+    Cells are without blanks around them.
+
+    Raises
+    ------
+    InputError
+        When the file is not UTF-8 text, or a line is not CSV.
+    """
+    try:
+        text = read_text(path).decode()
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text", file=path, advice="save it as UTF-8") from error
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        yield 1, [cell.strip() for cell in next(lines, [])]
+        for cells in lines:
+            cells = [cell.strip() for cell in cells]
+            if any(cells):
+                yield lines.line_num, cells
+    except csv.Error as error:
+        raise InputError(f"is not CSV: {error}", file=path, line=lines.line_num) from error
+
+
+def not_a_table(error: Exception, path: str | os.PathLike[str]) -> InputError:
+    """What to raise where pandas cannot read a file."""
+    return InputError(
+        f"cannot be read as a table: {in_a_line(error)}", file=path,
+        advice="tables are CSV, plain or packed, or .parquet",
+    )  # fmt: skip
 
 
 @contextmanager
@@ -228,6 +262,11 @@ def read_text(path: str | os.PathLike[str]) -> bytes:
     if zero >= 0:
         raise _zero_byte(path, content.count(b"\n", 0, zero) + 1)
     return content.removeprefix(_MARK)
+
+
+def with_newlines(text: bytes) -> bytes:
+    """The text with lines that end as they do on Unix."""
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
 
 
 def _check_kind(content: bytes, path: str | os.PathLike[str]) -> None:
@@ -395,7 +434,6 @@ def parse_json(
 
     Parameters
     ----------
-    content : bytes or str
     type : type
         What is expected, as msgspec takes it.
     what : str
@@ -465,7 +503,6 @@ def parse_toml(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    path : path
     what : str
         What it is called in errors, such as ``a dispatcher file``.
 

@@ -526,10 +526,7 @@ class Workload:
         # Not by `np.unique`: its hash table of a large log is slow, and holds on to memory.
         if not (np.diff(np.sort(self.table.id)) > 0).all():
             raise ValueError("a workload's job ids must be unique")
-        for name in _COLUMNS:
-            column = getattr(self, name)
-            if column is None:
-                continue
+        for column in self._columns().values():
             if column.shape != (jobs,):
                 raise ValueError("every column of a workload has one value a job")
             sealed(column)
@@ -539,23 +536,18 @@ class Workload:
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        there = [name for name in _COLUMNS if parts[name] is not None]
-        return _workload, (parts | {name: packed(parts[name]) for name in there},)
+        columns = {name: packed(column) for name, column in self._columns().items()}
+        return _workload, (parts | columns,)
 
     def take(self, positions: IntArray) -> Workload:
         """The workload of the jobs at these (ascending) positions."""
-        return replace(
-            self,
-            table=self.table.take(positions),
-            runtime_s=self.runtime_s[positions],
-            preceding=self.preceding[positions],
-            think_s=self.think_s[positions],
-            access_of=None if self.access_of is None else self.access_of[positions],
-            terms_of=None if self.terms_of is None else self.terms_of[positions],
-            begin_s=None if self.begin_s is None else self.begin_s[positions],
-            spread_of=None if self.spread_of is None else self.spread_of[positions],
-            together=None if self.together is None else self.together[positions],
-        )
+        columns = {name: column[positions] for name, column in self._columns().items()}
+        return replace(self, table=self.table.take(positions), **columns)
+
+    def _columns(self) -> dict[str, Any]:
+        """The columns beside the table that there are."""
+        found = {name: getattr(self, name) for name in _COLUMNS}
+        return {name: column for name, column in found.items() if column is not None}
 
     def asked(self, what: str) -> tuple[IntArray, tuple[str, ...]]:
         """A field of `Access`: for each job the number of its text, shape (jobs,); the texts."""

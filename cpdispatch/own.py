@@ -17,7 +17,6 @@ def attribute(module: str, name: str, what: str) -> Any:
 
     Parameters
     ----------
-    module, name : str
     what : str
         What the user calls it, for messages.
 

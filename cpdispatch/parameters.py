@@ -59,7 +59,6 @@ def values(
     ----------
     what : str
         What they are parameters of, for messages.
-    given : mapping of str to str
     parameters : mapping of str to callable
         Name -> what turns a user's value into the one meant; raises ValueError.
 

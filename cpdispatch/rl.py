@@ -177,7 +177,6 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
 
         Parameters
         ----------
-        seed : int, optional
         options : mapping, optional
             ``first``: which job of the log is the episode's first, instead of one drawn.
         """

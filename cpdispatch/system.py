@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -81,8 +81,7 @@ ALSO = {"account": "group", "qos": "queue"}
 """Other names of these columns: what Slurm calls them, see `cpdispatch import slurm`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most that may run at once, see `cpdispatch.simulator.gates`.
 
     Attributes
@@ -109,8 +108,7 @@ class Limit:
         return f"at most {self.most} {what}{where if self.per else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Maintenance:
+class Maintenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A window in which nodes are out of service, once or again and again.
 
     Attributes
@@ -346,6 +344,23 @@ def _wrong(system: System, where: str, value: object, problem: str, advice: str 
     return InputError(problem, file=named, field=where, value=value, advice=advice)
 
 
+def _need_range(
+    system: System, where: str, value: int, least: int, most: int = LIMIT, unit: str = ""
+) -> None:
+    """Raise unless a number lies between two others."""
+    if not least <= value <= most:
+        raise _wrong(system, where, value, f"must be {least} or more{unit}, {most} at most")
+
+
+def _need_known(
+    system: System, where: str, name: str, value: object, what: str, known: Collection[str]
+) -> None:
+    """Raise unless there is something of a name, which stands at a field of the file."""
+    if name not in known:
+        problem, advice = f"no such {what}{nearest(name, known)}", f"one of {', '.join(known)}"
+        raise _wrong(system, where, value, problem, advice)
+
+
 def _validate_groups(system: System) -> None:
     wrong = partial(_wrong, system)
     if not system.resources:
@@ -383,8 +398,7 @@ def _validate_groups(system: System) -> None:
             "groups", list(names), "no group has any capacity",
             f"state how much of {', '.join(system.resources)} a node has",
         )  # fmt: skip
-    if not 1 <= system.memory_unit_kb <= LIMIT:
-        raise wrong("memory_unit_kb", system.memory_unit_kb, f"must be 1 or more, {LIMIT} at most")
+    _need_range(system, "memory_unit_kb", system.memory_unit_kb, 1)
 
 
 def _validate_partitions(system: System) -> None:
@@ -402,8 +416,7 @@ def _validate_partitions(system: System) -> None:
                 f"{where}.limit_s", partition.limit_s, f"must be 1 or more, {LIMIT} at most",
                 "leave it out where there is no limit",
             )  # fmt: skip
-        if not 0 <= partition.tier <= TIER_MAX:
-            raise wrong(f"{where}.tier", partition.tier, f"must be 0 or more, {TIER_MAX} at most")
+        _need_range(system, f"{where}.tier", partition.tier, 0, TIER_MAX)
         ascending = all(a < b for a, b in pairwise((-1, *partition.nodes, nodes)))
         if not partition.nodes or not ascending:
             raise wrong(
@@ -428,26 +441,20 @@ def _validate_limits(system: System) -> None:
         if limit.name and not limit.per:
             advice = f"add per: one of {', '.join(LIMITED)}"
             raise wrong(f"{where}.name", limit.name, "it is not said whose name this is", advice)
-        names_partition = limit.per == "partition" and bool(limit.name and partitions)
-        if names_partition and limit.name not in partitions:
-            problem = f"no such partition{nearest(limit.name, partitions)}"
-            advice = f"one of {', '.join(partitions)}"
-            raise wrong(f"{where}.name", limit.name, problem, advice)
-        if not 0 <= limit.most <= LIMIT:
-            raise wrong(f"{where}.most", limit.most, f"must be 0 or more, {LIMIT} at most")
+        if limit.per == "partition" and limit.name and partitions:
+            _need_known(system, f"{where}.name", limit.name, limit.name, "partition", partitions)
+        _need_range(system, f"{where}.most", limit.most, 0)
 
 
 def _validate_maintenance(system: System) -> None:
-    wrong = partial(_wrong, system)
     for index, window in enumerate(system.maintenance):
         where = f"maintenance[{index}]"
         for name, value, least in (
             ("from_s", window.from_s, 0), ("length_s", window.length_s, 1),
             ("every_s", window.every_s, window.length_s + 1), ("known_s", window.known_s, 0),
         ):  # fmt: skip
-            if value is not None and not least <= value <= LIMIT:
-                problem = f"must be {least} or more seconds, {LIMIT} at most"
-                raise wrong(f"{where}.{name}", value, problem)
+            if value is not None:
+                _need_range(system, f"{where}.{name}", value, least, unit=" seconds")
 
 
 def _validate_licences(system: System) -> None:
@@ -455,27 +462,22 @@ def _validate_licences(system: System) -> None:
     for name, many in system.licences.items():
         if not name or set(name) & set(" ,:"):
             raise wrong("licences", name, "is not a name of a licence")
-        if not 0 <= many <= LIMIT:
-            raise wrong(f"licences.{name}", many, f"must be 0 or more, {LIMIT} at most")
+        _need_range(system, f"licences.{name}", many, 0)
 
 
 def _validate_energy(system: System) -> None:
     wrong = partial(_wrong, system)
-    groups = {group.site_name for group in system.groups}
+    groups = sorted({group.site_name for group in system.groups})
     for where, of, known, least, highest in (
-        ("watts", system.watts, system.resources, 0, WATTS_MAX),
+        ("watts", system.watts, sorted(system.resources), 0, WATTS_MAX),
         ("idle_watts", system.idle_watts, groups, 0, WATTS_MAX),
         ("off_watts", system.off_watts, groups, 0, WATTS_MAX),
         ("wake_s", system.wake_s, groups, 1, LIMIT),
     ):
         for name, drawn in of.items():
-            if name not in known:
-                what = "resource type" if where == "watts" else "group"
-                problem = f"no such {what}{nearest(name, known)}"
-                raise wrong(f"{where}.{name}", drawn, problem, f"one of {', '.join(sorted(known))}")
-            if not least <= drawn <= highest:
-                problem = f"must be {least} or more, {highest} at most"
-                raise wrong(f"{where}.{name}", drawn, problem)
+            what = "resource type" if where == "watts" else "group"
+            _need_known(system, f"{where}.{name}", name, drawn, what, known)
+            _need_range(system, f"{where}.{name}", drawn, least, highest)
     _validate_group_watts(system, groups)
     for place, drawn in system.off_watts.items():
         if drawn > system.idle_watts.get(place, 0):
@@ -486,33 +488,22 @@ def _validate_energy(system: System) -> None:
             )  # fmt: skip
 
 
-def _validate_group_watts(system: System, groups: Set[str]) -> None:
-    wrong = partial(_wrong, system)
+def _validate_group_watts(system: System, groups: Collection[str]) -> None:
     if system.group_watts and not system.watts:
         problem = "it is not stated what a unit draws elsewhere"
-        raise wrong("group_watts", dict(system.group_watts), problem, "state watts, too")
+        raise _wrong(system, "group_watts", dict(system.group_watts), problem, "state watts, too")
     for place, of in system.group_watts.items():
-        if place not in groups:
-            problem = f"no such group{nearest(place, groups)}"
-            advice = f"one of {', '.join(sorted(groups))}"
-            raise wrong(f"group_watts.{place}", dict(of), problem, advice)
+        where = f"group_watts.{place}"
+        _need_known(system, where, place, dict(of), "group", groups)
         for name, drawn in of.items():
-            if name not in system.resources:
-                problem = f"no such resource type{nearest(name, system.resources)}"
-                advice = f"one of {', '.join(system.resources)}"
-                raise wrong(f"group_watts.{place}.{name}", drawn, problem, advice)
-            if not 0 <= drawn <= WATTS_MAX:
-                problem = f"must be 0 or more, {WATTS_MAX} at most"
-                raise wrong(f"group_watts.{place}.{name}", drawn, problem)
+            field = f"{where}.{name}"
+            _need_known(system, field, name, drawn, "resource type", system.resources)
+            _need_range(system, field, drawn, 0, WATTS_MAX)
 
 
 def _validate_expected_waits(system: System) -> None:
-    wrong = partial(_wrong, system)
     for queue, wait_s in system.expected_wait_s.items():
-        if not 1 <= wait_s <= LIMIT:
-            raise wrong(
-                f"expected_wait_s.{queue}", wait_s, f"must be 1 or more seconds, {LIMIT} at most"
-            )
+        _need_range(system, f"expected_wait_s.{queue}", wait_s, 1, unit=" seconds")
 
 
 GB_IN_KB = 1024 * 1024
@@ -609,25 +600,6 @@ class PartitionFile(msgspec.Struct, forbid_unknown_fields=True):
     tier: int = USUAL_TIER
 
 
-class LimitFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A limit as it stands in files."""
-
-    most: int
-    of: str = JOBS
-    per: str = ""
-    name: str = ""
-
-
-class MaintenanceFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A window of maintenance as it stands in files."""
-
-    from_s: int
-    length_s: int
-    nodes: str = EVERY_NODE
-    every_s: int | None = None
-    known_s: int | None = None
-
-
 class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     """A system as it stands in files."""
 
@@ -637,8 +609,8 @@ class SystemFile(msgspec.Struct, forbid_unknown_fields=True):
     memory_unit_kb: int = 1
     expected_wait_s: dict[str, int] = {}
     partitions: list[PartitionFile] = []
-    limits: list[LimitFile] = []
-    maintenance: list[MaintenanceFile] = []
+    limits: list[Limit] = []
+    maintenance: list[Maintenance] = []
     licences: dict[str, int] = {}
     watts: dict[str, int] = {}
     idle_watts: dict[str, int] = {}
@@ -704,10 +676,7 @@ def from_file(read: SystemFile, name: str = "") -> System:
         ),
         read.memory_unit_kb,
         read.expected_wait_s,
-        maintenance=tuple(
-            Maintenance(w.from_s, w.length_s, w.nodes, w.every_s, w.known_s)
-            for w in read.maintenance
-        ),
+        maintenance=tuple(read.maintenance),
         licences=read.licences,
         watts=read.watts,
         idle_watts=read.idle_watts,
@@ -728,8 +697,7 @@ def from_file(read: SystemFile, name: str = "") -> System:
             raise InputError(str(error), field=f"partitions[{index}]") from error
         partitions.append(Partition(given.name, nodes, given.limit_s, given.exclusive, given.tier))
     limits = tuple(
-        Limit(given.most, given.of, ALSO.get(given.per, given.per), given.name)
-        for given in read.limits
+        msgspec.structs.replace(given, per=ALSO.get(given.per, given.per)) for given in read.limits
     )
     if not partitions and not limits:
         return system
@@ -752,7 +720,7 @@ def system_as_dict(system: System) -> dict[str, Any]:
         for p in system.partitions
     ]
     maintenance = [
-        {name: value for name, value in asdict(window).items() if value is not None}
+        {name: value for name, value in msgspec.to_builtins(window).items() if value is not None}
         for window in system.maintenance
     ]
     limits = [

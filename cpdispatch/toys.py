@@ -17,7 +17,6 @@ class Dispatches(Protocol):
 
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where."""
-        ...
 
 
 def play(make: Callable[[], Dispatches], toys: Sequence[Instance]) -> None:
@@ -28,7 +27,6 @@ def play(make: Callable[[], Dispatches], toys: Sequence[Instance]) -> None:
     make : callable
         Puts a throw-away dispatcher together. Each meets one toy, twice: at the second time, it
         has promises to keep.
-    toys : sequence of Instance
     """
     for toy in toys:
         dispatcher = make()

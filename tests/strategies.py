@@ -186,24 +186,9 @@ def depending(draw: st.DrawFn, now: int, running: list[int], queue: list[dict[st
         before.append(job["id"])
 
 
-def instances(
-    max_nodes: int = 5,
-    max_jobs: int = 6,
-    max_running: int = 4,
-    down: bool = True,
-    reservations: bool = True,
-    power: bool = True,
-    dependencies: bool = False,
-    starvation: bool = False,
-    predictions: bool = False,
-    restarts: bool = False,
-) -> st.SearchStrategy[Instance]:
-    """Valid instances, see `instance_files`."""
-    files = instance_files(
-        max_nodes, max_jobs, max_running, down, reservations, power, dependencies, starvation,
-        predictions, restarts,
-    )  # fmt: skip
-    return files.map(read)
+def instances(**choices: Any) -> st.SearchStrategy[Instance]:
+    """Valid instances; the choices are those of `instance_files`."""
+    return instance_files(**choices).map(read)
 
 
 def read(file: dict[str, Any]) -> Instance:

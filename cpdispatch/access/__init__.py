@@ -46,7 +46,6 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
     workload : Workload
         Fitted to the system. Where the system has partitions, a job may name one or several, with
         commas between them; it then uses nodes of those whose time limit it keeps to.
-    system : System
 
     Returns
     -------
@@ -246,7 +245,6 @@ def with_features(system: System, text: str) -> BoolArray:
 
     Parameters
     ----------
-    system : System
     text : str
         Names with ``&`` and ``|`` between them; ``&`` binds first.
 

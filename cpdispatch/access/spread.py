@@ -33,7 +33,6 @@ def grouped(units: int, spread: Spread) -> tuple[int, int]:
     ----------
     units : int
         Of the job.
-    spread : Spread
 
     Returns
     -------
@@ -89,7 +88,6 @@ def of_jobs(workload: Workload, units: IntArray) -> tuple[IntArray, IntArray]:
 
     Parameters
     ----------
-    workload : Workload
     units : int64 array, shape (jobs,)
         As the log has them.
 

@@ -74,37 +74,30 @@ class Event(Protocol):
     @property
     def id(self) -> str:
         """Name of the job."""
-        ...
 
     @property
     def queued_time(self) -> int:
         """Submission, seconds."""
-        ...
 
     @property
     def expected_duration(self) -> int:
         """Requested time, seconds."""
-        ...
 
     @property
     def requested_nodes(self) -> int:
         """Number of units."""
-        ...
 
     @property
     def requested_resources(self) -> Mapping[str, int]:
         """What each unit asks of each resource type."""
-        ...
 
     @property
     def start_time(self) -> int:
         """Start in seconds of a job that runs."""
-        ...
 
     @property
     def assigned_nodes(self) -> Sequence[str]:
         """The nodes of a job that runs: a name for each unit."""
-        ...
 
 
 class ResourceManager(Protocol):
@@ -113,30 +106,24 @@ class ResourceManager(Protocol):
     @property
     def node_names(self) -> Sequence[str]:
         """Every node, in the order of the system's file."""
-        ...
 
     @property
     def resource_types(self) -> Sequence[str]:
         """Every resource type, in the order of the system's file."""
-        ...
 
     @property
     def current_availability(self) -> Mapping[str, Mapping[str, int]]:
         """What is free of each resource type on each node in service."""
-        ...
 
     @property
     def current_allocations(self) -> Mapping[str, object]:
         """The running jobs, in the order in which they started."""
-        ...
 
     def system_capacity(self, type: str, /) -> Mapping[str, Mapping[str, int]]:
         """Capacity of every node, when asked for ``nodes``."""
-        ...
 
     def groups_available_resource(self) -> Mapping[str, Mapping[str, int]]:
         """Capacity of a node of each group."""
-        ...
 
 
 def imported(module: str) -> Any:
@@ -405,10 +392,7 @@ class Bridge:
                 )  # fmt: skip
         value = getattr(job, "priority", None) or 0
         if not isinstance(value, int):
-            raise InputError(
-                "not a whole number", file=f"AccaSim's job {job.id}", field="priority", value=value,
-                advice="correct it where the job is read, in AccaSim's reader or tweak function",
-            )  # fmt: skip
+            raise _wrong(job, "priority", value, "not a whole number")
         _need(job, "priority", value, 0, PRIORITY_MAX)
         return value
 
@@ -512,10 +496,11 @@ class Bridge:
 def _need(job: Event, name: str, value: int, least: int, most: int = LIMIT) -> None:
     """Raise unless a number of a job lies between ``least`` and ``most``."""
     if not least <= value <= most:
-        raise InputError(
-            f"from {least} to {most} is needed",
-            file=f"AccaSim's job {job.id}",
-            field=name,
-            value=value,
-            advice="correct it where the job is read, in AccaSim's reader or tweak function",
-        )
+        raise _wrong(job, name, value, f"from {least} to {most} is needed")
+
+
+def _wrong(job: Event, name: str, value: object, problem: str) -> InputError:
+    return InputError(
+        problem, file=f"AccaSim's job {job.id}", field=name, value=value,
+        advice="correct it where the job is read, in AccaSim's reader or tweak function",
+    )  # fmt: skip

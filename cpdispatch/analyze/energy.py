@@ -19,20 +19,14 @@ NEAR_CAP = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What jobs drew: one row for each time that a job ran.
-
-    Attributes
-    ----------
-    row : int64 array, shape (spells,)
-        The job's row in the table of jobs.
-    start_s, end_s : int64 array, shape (spells,)
-    watts : int64 array, shape (spells,)
-    """
+    """What jobs drew: one row for each time that a job ran."""
 
     row: IntArray
+    """The job's row in the table of jobs, shape (spells,)."""
     start_s: IntArray
     end_s: IntArray
     watts: IntArray
+    """Shape (spells,)."""
 
     def level(self) -> tuple[IntArray, IntArray]:
         """Watts of all jobs together, as a step function: times, and the watts from each on."""
@@ -54,7 +48,6 @@ def watts_of(
 
     Parameters
     ----------
-    system : System
     request : int64 array, shape (jobs, resources)
         What each unit asks for.
     offset : int64 array, shape (jobs + 1,)
@@ -74,19 +67,13 @@ def watts_of(
 
 @dataclass(frozen=True, slots=True)
 class Off:
-    """When nodes were switched off; arrays of shape (spells,).
-
-    Attributes
-    ----------
-    node : int64 array
-    off_s, wake_s, on_s : int64 array
-        When each was switched off, switched on again, and back; -1 for what did not happen.
-    """
+    """When nodes were switched off; arrays of shape (spells,)."""
 
     node: IntArray
     off_s: IntArray
     wake_s: IntArray
     on_s: IntArray
+    """When each was switched off, switched on again, and back; -1 for what did not happen."""
 
     def saved(self, system: System, last_s: int) -> Drawn:
         """What nodes draw less while they are off, until a time at most: negative watts."""
@@ -105,12 +92,10 @@ def summary(
 
     Parameters
     ----------
-    drawn : Drawn
     first_s : int
         The first submission. All is counted from then until the last end.
     system : System
         Says what nodes draw by themselves.
-    cap : Steps or None
     price : Steps or None
         Of a kilowatt hour.
     off : Off, optional

@@ -33,62 +33,49 @@ JOB, LIMIT, CAPACITY, ORDER = "job", "limit", "capacity", "order"
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of time in which one thing held the job back.
-
-    Attributes
-    ----------
-    from_s, until_s : int
-    cause : str
-        ``job`` (the job that it comes after has not ended, or its think time has not passed),
-        ``limit`` (a limit, a licence or its array had no room, or its time had not come),
-        ``capacity`` (the job did not fit beside what ran), or ``order`` (it did, and the dispatcher
-        did not start it: it started others first, or kept the room for one).
-    lacking : tuple of str
-        With ``capacity``, the resource types of which too little was free at each instant, or
-        `COMBINATION`; with ``limit``, what had no room, in words.
-    room_min, room_max : int
-        For how many of the job's units there was room, at the instants of the stretch; the number
-        of its units at most.
-    ran : int
-        How many other jobs held something of what was lacking, with ``order`` anything, at some
-        time of the stretch.
-    ended : int
-        How many of these ended within the stretch, or at its end.
-    overtook : int
-        How many jobs that were submitted later than this one started within the stretch.
-    started_ahead : int
-        How many jobs that were submitted earlier started within the stretch.
-    preferred : int
-        How many jobs of a higher priority of the site started within the stretch.
-    higher : int
-        How many jobs of a higher tier of partitions started within the stretch.
-    ahead : int
-        How many jobs that were submitted earlier waited at the beginning of the stretch.
-    nodes_out : int
-        How many nodes were down or drained at the beginning.
-    fits_for_s : int or None
-        With ``order``, for how long the job's units were free from the beginning of the stretch on,
-        all other jobs as they were: at most as long as the job needs. Else None.
-    then : tuple of int
-        With ``order``, the jobs that started at the end of that time, by id.
-    """
+    """A stretch of time in which one thing held the job back."""
 
     from_s: int
     until_s: int
     cause: str
+    """``job`` (the job that it comes after has not ended, or its think time has not passed),
+    ``limit`` (a limit, a licence or its array had no room, or its time had not come), ``capacity``
+    (the job did not fit beside what ran), or ``order`` (it did, and the dispatcher did not start
+    it: it started others first, or kept the room for one).
+    """
     lacking: tuple[str, ...]
+    """With ``capacity``, the resource types of which too little was free at each instant, or
+    `COMBINATION`; with ``limit``, what had no room, in words.
+    """
     room_min: int
     room_max: int
+    """For how many of the job's units there was room, at the instants of the stretch; the number of
+    its units at most.
+    """
     ran: int
+    """How many other jobs held something of what was lacking, with ``order`` anything, at some time
+    of the stretch.
+    """
     ended: int
+    """How many of these ended within the stretch, or at its end."""
     overtook: int
+    """How many jobs that were submitted later than this one started within the stretch."""
     started_ahead: int
+    """How many jobs that were submitted earlier started within the stretch."""
     preferred: int
+    """How many jobs of a higher priority of the site started within the stretch."""
     higher: int
+    """How many jobs of a higher tier of partitions started within the stretch."""
     ahead: int
+    """How many jobs that were submitted earlier waited at the beginning of the stretch."""
     nodes_out: int
+    """How many nodes were down or drained at the beginning."""
     fits_for_s: int | None = None
+    """With ``order``, for how long the job's units were free from the beginning of the stretch on,
+    all other jobs as they were: at most as long as the job needs. Else None.
+    """
     then: tuple[int, ...] = ()
+    """With ``order``, the jobs that started at the end of that time, by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,87 +99,70 @@ class Explanation:
     """Why a job waited, and what would have let it start sooner.
 
     All times are seconds on the clock of the log.
-
-    Attributes
-    ----------
-    job : int
-        Its id.
-    units : int
-    request : tuple of (str, int)
-        What each unit asks of each resource type of which it asks something.
-    requested_s, expected_s : int
-        The requested time, and what the predictor said.
-    needs_s : int
-        For how long the job must have its units: the requested time, or how long it ran if that is
-        longer.
-    submit_s : int
-    start_s, end_s, ran_s, wait_s : int or None
-        None for a job that never started.
-    reason : str
-        Why it started, or never did, in the words of the table of jobs.
-    after_job : int or None
-        The job that it comes after, where that kept it back for a time.
-    attempts : tuple of (int, int)
-        Start and end of earlier attempts at it that were killed.
-    promised_at_s, promised_s : int or None
-        When the dispatcher first promised it a later start, and that start; None where it did not.
-    promises_known : bool
-        Whether the run recorded promises.
-    waiting_at_submit : int
-        How many jobs that were submitted earlier waited when the job was submitted.
-    first_of_those : int
-        How many of them started before it.
-    overtook : int
-        How many jobs that were submitted later started before it.
-    overtook_backfilled, overtook_late : int
-        How many of those were backfilled, or were started since they had waited too long. The
-        others came before it in the order of the dispatcher.
-    decisions : int
-        How many dispatches there were while it waited.
-    stretches : tuple of Stretch
-        Its waiting, without gaps except for the earlier attempts.
-    freed_by : tuple of int
-        The jobs that ended as it started, on its nodes, and whose capacity it needed: by id. Empty
-        when the last stretch is not one of ``capacity``.
-    fewer : tuple of Fewer
-        With fewer units, all other jobs as they were: the most that would have fit at the first
-        instant, and then each instant from which more fit than at any before it. The last one has
-        all units if the job would have fit as it was.
-    shorter : tuple of Shorter
-        With all units and a shorter requested time, in the same way: the first instant from which
-        the units fit at all, and then each from which they fit for longer.
-    most_units : int
-        How many of its units the empty system has room for, its own number at most.
     """
 
     job: int
+    """Its id."""
     units: int
     request: tuple[tuple[str, int], ...]
+    """What each unit asks of each resource type of which it asks something."""
     requested_s: int
     expected_s: int
+    """The requested time, and what the predictor said."""
     needs_s: int
+    """For how long the job must have its units: the requested time, or how long it ran if that is
+    longer.
+    """
     submit_s: int
     start_s: int | None
     end_s: int | None
     ran_s: int | None
     wait_s: int | None
+    """None for a job that never started."""
     reason: str
+    """Why it started, or never did, in the words of the table of jobs."""
     after_job: int | None
+    """The job that it comes after, where that kept it back for a time."""
     attempts: tuple[tuple[int, int], ...]
+    """Start and end of earlier attempts at it that were killed."""
     promised_at_s: int | None
     promised_s: int | None
+    """When the dispatcher first promised it a later start, and that start; None where it did not.
+    """
     promises_known: bool
+    """Whether the run recorded promises."""
     waiting_at_submit: int
+    """How many jobs that were submitted earlier waited when the job was submitted."""
     first_of_those: int
+    """How many of them started before it."""
     overtook: int
+    """How many jobs that were submitted later started before it."""
     overtook_backfilled: int
     overtook_late: int
+    """How many of those were backfilled, or were started since they had waited too long.
+
+    The others came before it in the order of the dispatcher.
+    """
     decisions: int
+    """How many dispatches there were while it waited."""
     stretches: tuple[Stretch, ...]
+    """Its waiting, without gaps except for the earlier attempts."""
     freed_by: tuple[int, ...]
+    """The jobs that ended as it started, on its nodes, and whose capacity it needed: by id.
+
+    Empty when the last stretch is not one of ``capacity``.
+    """
     fewer: tuple[Fewer, ...]
+    """With fewer units, all other jobs as they were: the most that would have fit at the first
+    instant, and then each instant from which more fit than at any before it. The last one has all
+    units if the job would have fit as it was.
+    """
     shorter: tuple[Shorter, ...]
+    """With all units and a shorter requested time, in the same way: the first instant from which
+    the units fit at all, and then each from which they fit for longer.
+    """
     most_units: int
+    """How many of its units the empty system has room for, its own number at most."""
 
 
 def explain(schedule: Occupancy, job: int) -> Explanation:
@@ -203,13 +173,8 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
 
     Parameters
     ----------
-    schedule : Occupancy
     job : int
         The job's id.
-
-    Returns
-    -------
-    Explanation
 
     Raises
     ------

@@ -7,7 +7,7 @@ Processors are units times the request of the system's first resource type, at l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -91,20 +91,10 @@ class ScheduleColumns:
         )
 
     def _rows(self, which: NDArray[np.bool_] | slice) -> ScheduleColumns:
-        return ScheduleColumns(
-            self.submit_s[which],
-            self.start_s[which],
-            self.end_s[which],
-            self.units[which],
-            self.request[which],
-            self.backfilled[which],
-            self.capacity,
-            None if self.lost_s is None else self.lost_s[which],
-            None if self.test is None else self.test[which],
-            None if self.requeued is None else self.requeued[which],
-            None if self.failed is None else self.failed[which],
-            None if self.saved_s is None else self.saved_s[which],
-        )
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        del columns["capacity"]
+        there = {name: column[which] for name, column in columns.items() if column is not None}
+        return replace(self, **there)
 
 
 def wait_s(schedule: ScheduleColumns) -> IntArray:

@@ -23,63 +23,41 @@ from cpdispatch.system import System
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that held nodes.
-
-    Attributes
-    ----------
-    job, units : int
-    start_s : int
-        Of the attempt that ran then.
-    end_s : int or None
-        None in a run that is not over, where the job still runs.
-    nodes : tuple of (int, int)
-        Each node, and how many of the units were there.
-    """
+    """A job that held nodes."""
 
     job: int
     units: int
     start_s: int
+    """Of the attempt that ran then."""
     end_s: int | None
+    """None in a run that is not over, where the job still runs."""
     nodes: tuple[tuple[int, int], ...]
+    """Each node, and how many of the units were there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job that waited.
-
-    Attributes
-    ----------
-    job, units, requested_s, submit_s : int
-    start_s : int or None
-        When it started at last; None where it has not, or never did.
-    cause : str
-        ``job``, ``limit``, ``capacity`` or ``order``, as in `cpdispatch.analyze.explain.Stretch`.
-    lacking : tuple of str
-        With ``capacity``, the resource types of which too little was free; with ``limit``, what
-        had no room.
-    room : int
-        For how many of its units there was room.
-    """
+    """A job that waited."""
 
     job: int
     units: int
     requested_s: int
     submit_s: int
     start_s: int | None
+    """When it started at last; None where it has not, or never did."""
     cause: str
+    """``job``, ``limit``, ``capacity`` or ``order``, as in `cpdispatch.analyze.explain.Stretch`."""
     lacking: tuple[str, ...]
+    """With ``capacity``, the resource types of which too little was free; with ``limit``, what had
+    no room.
+    """
     room: int
+    """For how many of its units there was room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much of a resource type was held on the nodes of a group.
-
-    Attributes
-    ----------
-    group, resource : str
-    held, total : int
-    """
+    """How much of a resource type was held on the nodes of a group."""
 
     group: str
     resource: str
@@ -89,26 +67,17 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a system was like after the dispatch of an instant.
-
-    Attributes
-    ----------
-    at_s : int
-    running : tuple of Running
-    waiting : tuple of Waiting
-        In the order of submission.
-    use : tuple of Use
-        By group, and by resource type of which the group has some.
-    down, drained : tuple of int
-        Nodes out of service.
-    """
+    """What a system was like after the dispatch of an instant."""
 
     at_s: int
     running: tuple[Running, ...]
     waiting: tuple[Waiting, ...]
+    """In the order of submission."""
     use: tuple[Use, ...]
+    """By group, and by resource type of which the group has some."""
     down: tuple[int, ...]
     drained: tuple[int, ...]
+    """Nodes out of service."""
 
 
 def moment(schedule: Occupancy, at_s: int, until_s: int | None = None) -> Moment:
@@ -116,15 +85,10 @@ def moment(schedule: Occupancy, at_s: int, until_s: int | None = None) -> Moment
 
     Parameters
     ----------
-    schedule : Occupancy
     at_s : int
         Seconds on the clock of the log. Jobs that start then run, and those that end then do not.
     until_s : int, optional
         Until when a run that is not over is known.
-
-    Returns
-    -------
-    Moment
 
     Raises
     ------

@@ -19,22 +19,16 @@ BACKFILLED, LATE, NEVER_FITS, REJECTED = "backfilled", "late", "never_fits", "re
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holds:
-    """What was held of nodes, one entry an attempt at a job and node.
-
-    Attributes
-    ----------
-    row : int64 array, shape (entries,)
-        The job's row in the schedule.
-    node, units : int64 array, shape (entries,)
-    start_s, end_s : int64 array, shape (entries,)
-        The node is held from the start on and is free again at the end.
-    """
+    """What was held of nodes, one entry an attempt at a job and node."""
 
     row: IntArray
+    """The job's row in the schedule, shape (entries,)."""
     node: IntArray
     units: IntArray
+    """Shape (entries,)."""
     start_s: IntArray
     end_s: IntArray
+    """The node is held from the start on and is free again at the end, shape (entries,)."""
 
     def take(self, which: BoolArray | IntArray) -> Holds:
         """Some of the entries."""
@@ -44,24 +38,18 @@ class Holds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attempts:
-    """Attempts at jobs, each with its nodes.
-
-    Attributes
-    ----------
-    row : int64 array, shape (attempts,)
-        The job's row in the schedule.
-    start_s, end_s : int64 array, shape (attempts,)
-    offset : int64 array, shape (attempts + 1,)
-        The k-th attempt's entries are ``offset[k]:offset[k + 1]``.
-    node, units : integer array, shape (entries,)
-    """
+    """Attempts at jobs, each with its nodes."""
 
     row: IntArray
+    """The job's row in the schedule, shape (attempts,)."""
     start_s: IntArray
     end_s: IntArray
+    """Shape (attempts,)."""
     offset: IntArray
+    """The k-th attempt's entries are ``offset[k]:offset[k + 1]``, shape (attempts + 1,)."""
     node: IntArray
     units: IntArray
+    """Shape (entries,)."""
 
     def and_(self, more: Attempts) -> Attempts:
         """Both together."""
@@ -88,17 +76,12 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outages:
-    """When nodes were out of service; arrays of shape (outages,).
-
-    Attributes
-    ----------
-    node, begin_s, end_s : int64 array
-        `FOREVER` is the end of those that had none.
-    """
+    """When nodes were out of service; arrays of shape (outages,)."""
 
     node: IntArray
     begin_s: IntArray
     end_s: IntArray
+    """`FOREVER` is the end of those that had none."""
 
     def at(self, time_s: int) -> IntArray:
         """The nodes that are out of service at a time."""
@@ -108,37 +91,26 @@ class Outages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lacking:
-    """What nodes lacked of their capacity; arrays of shape (spans,).
-
-    Attributes
-    ----------
-    node, begin_s, end_s : int64 array
-        `FOREVER` is the end of what did not come back.
-    amount : int64 array, shape (spans, resources)
-    """
+    """What nodes lacked of their capacity; arrays of shape (spans,)."""
 
     node: IntArray
     begin_s: IntArray
     end_s: IntArray
+    """`FOREVER` is the end of what did not come back."""
     amount: IntArray
+    """Shape (spans, resources)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Behind:
-    """When jobs were kept from the queue that the dispatcher saw; arrays of shape (spans,).
-
-    Attributes
-    ----------
-    row, from_s, until_s : int64 array
-        Of the table of jobs, ascending; a job may have several spans, one after the other.
-    why : sequence of str, length spans
-        What had no room for the job, in words.
-    """
+    """When jobs were kept from the queue that the dispatcher saw; arrays of shape (spans,)."""
 
     row: IntArray
     from_s: IntArray
     until_s: IntArray
+    """Of the table of jobs, ascending; a job may have several spans, one after the other."""
     why: Sequence[str]
+    """What had no room for the job, in words."""
 
     def of(self, row: int) -> list[tuple[int, int, str]]:
         """The spans of a job."""
@@ -154,43 +126,7 @@ NO_ATTEMPTS = Attempts(_NONE, _NONE, _NONE, np.zeros(1, dtype=np.int64), _NONE, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupancy:
-    """A whole schedule: what each job asked for, and what was held when.
-
-    Attributes
-    ----------
-    system : System
-    id, submit_s, start_s, end_s, units, requested_s, expected_s : int64 array, shape (jobs,)
-        In the order of submission. Start and end are those of the last attempt, `NEVER` where
-        there was none. The end is `FOREVER` where it is not known yet.
-    request : int64 array, shape (jobs, resources)
-        Of each unit.
-    reason : int32 array, shape (jobs,)
-        Why it started, or never did: index of the word in ``reasons``.
-    reasons : sequence of str
-        Words of the table of jobs, such as `BACKFILLED`.
-    final : Attempts
-        One a job, in their order: that of ``start_s`` and ``end_s``.
-    lost : Attempts
-        Those that were killed, or that a failed node ended.
-    preceding, think_s : int64 array, shape (jobs,), or None
-        The job to wait for and the seconds after its end, where dependencies were honoured.
-    down, drained : Outages
-        When nodes were down, and nothing ran there; and when they were drained: what ran there went
-        on, and nothing started.
-    lacking : Lacking, or None
-        What nodes lacked of their capacity, and when; None where no capacity changed.
-    promised_at_s, promised_s : int64 array, shape (jobs,), or None
-        When a job was first promised a later start, and that start; `NEVER` for none. None where
-        promises were not recorded.
-    decision_s : int64 array, shape (decisions,)
-        When dispatches were made.
-    behind : Behind
-        When jobs were kept back by a limit or until a time.
-    priority : int64 array, shape (jobs,), or None
-        The site's, where jobs have one.
-    tier : int64 array, shape (jobs,), or None
-        The highest of their partitions, where the system's partitions have several.
-    """
+    """A whole schedule: what each job asked for, and what was held when."""
 
     system: System
     id: IntArray
@@ -200,22 +136,48 @@ class Occupancy:
     units: IntArray
     requested_s: IntArray
     expected_s: IntArray
+    """In the order of submission, shape (jobs,).
+
+    Start and end are those of the last attempt, `NEVER` where there was none. The end is `FOREVER`
+    where it is not known yet.
+    """
     request: IntArray
+    """Of each unit, shape (jobs, resources)."""
     reason: NDArray[np.int32]
+    """Why it started, or never did, shape (jobs,): index of the word in ``reasons``."""
     reasons: Sequence[str]
+    """Words of the table of jobs, such as `BACKFILLED`."""
     final: Attempts
+    """One a job, in their order: that of ``start_s`` and ``end_s``."""
     lost: Attempts = NO_ATTEMPTS
+    """Those that were killed, or that a failed node ended."""
     preceding: IntArray | None = None
     think_s: IntArray | None = None
+    """The job to wait for and the seconds after its end, where dependencies were honoured, shape
+    (jobs,).
+    """
     down: Outages = NO_OUTAGES
     drained: Outages = NO_OUTAGES
+    """When nodes were down, and nothing ran there; and when they were drained: what ran there went
+    on, and nothing started.
+    """
     lacking: Lacking | None = None
+    """What nodes lacked of their capacity, and when; None where no capacity changed."""
     promised_at_s: IntArray | None = None
     promised_s: IntArray | None = None
+    """When a job was first promised a later start, and that start, shape (jobs,); `NEVER` for none.
+
+    None where promises were not recorded.
+    """
     decision_s: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """When dispatches were made, shape (decisions,)."""
     behind: Behind = NOBODY_BEHIND
+    """When jobs were kept back by a limit or until a time."""
     priority: IntArray | None = None
+    """The site's, where jobs have one, shape (jobs,)."""
     tier: IntArray | None = None
+    """The highest of their partitions, where the system's partitions have several, shape (jobs,).
+    """
 
     @property
     def last_s(self) -> int:
@@ -248,13 +210,10 @@ class Room:
 
     Parameters
     ----------
-    system : System
     holds : Holds
         What others hold.
     request : int64 array, shape (entries, resources)
         What each unit of each of these entries asks for.
-    down, drained : Outages
-    lacking : Lacking or None
     begin_s, end_s : int
         The span; windows lie in it.
     """
@@ -299,7 +258,6 @@ class Room:
         request : int64 array, shape (resources,)
         from_s, until_s : int64 array, shape (windows,)
             ``until_s`` is greater.
-        most : int
 
         Returns
         -------
@@ -328,7 +286,6 @@ class Room:
         request : int64 array, shape (resources,)
         from_s : int64 array, shape (windows,)
             ``from_s + most_s`` lies in the span.
-        units, most_s : int
 
         Returns
         -------

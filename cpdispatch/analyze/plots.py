@@ -24,27 +24,19 @@ FILL, LINE = "#b9cbe0", COLOURS[1]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlottedWorkload:
-    """What is drawn of a workload.
-
-    Attributes
-    ----------
-    name : str
-    hours : float array, shape (24,)
-        Share of the submissions in each hour of the day.
-    weekdays : float array, shape (7,)
-        Submissions on a day of that kind, from Monday, over those on a mean day; NaN for days that
-        the workload does not cover.
-    months : float array, shape (12,)
-        The same for the days of each month from January.
-    work_core_s : float array, shape (jobs,)
-        Processors times runtime of every job, core-seconds.
-    """
+    """What is drawn of a workload."""
 
     name: str
     hours: FloatArray
+    """Share of the submissions in each hour of the day, shape (24,)."""
     weekdays: FloatArray
+    """Submissions on a day of that kind, from Monday, over those on a mean day, shape (7,); NaN for
+    days that the workload does not cover.
+    """
     months: FloatArray
+    """The same for the days of each month from January, shape (12,)."""
     work_core_s: FloatArray
+    """Processors times runtime of every job, core-seconds, shape (jobs,)."""
 
 
 def check(path: str | os.PathLike[str]) -> None:

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cpdispatch.arrays import FloatArray
-from cpdispatch.errors import InputError, UsageError, in_a_line
-from cpdispatch.files import read_parquet, read_text
+from cpdispatch.errors import InputError, UsageError
+from cpdispatch.files import not_a_table, read_parquet, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -272,10 +272,7 @@ def _table(path: Path) -> pd.DataFrame:
     try:
         return pd.read_csv(io.BytesIO(content), low_memory=False, skipinitialspace=True)
     except Exception as error:  # whatever pandas makes of a strange table
-        raise InputError(
-            f"cannot be read as a table: {in_a_line(error)}", file=path,
-            advice="tables are CSV, plain or packed, or .parquet",
-        ) from error  # fmt: skip
+        raise not_a_table(error, path) from error
 
 
 def _numbers(column: pd.Series, file: Path, wanted: str) -> FloatArray:

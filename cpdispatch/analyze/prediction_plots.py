@@ -36,7 +36,6 @@ def ratios(
     ----------
     path : path
         ``.png``, ``.svg`` or ``.pdf``; written atomically.
-    title : str
     shares : mapping of str to float array, shape (ratios,)
         Of each predictor the share of the jobs up to each of `RATIOS`.
 
@@ -76,7 +75,6 @@ def bars(
     ----------
     path : path
         ``.png``, ``.svg`` or ``.pdf``; written atomically.
-    title : str
     values : mapping of str to mapping of str to float
         Class -> predictor -> value; NaN where there is none.
 

@@ -29,19 +29,13 @@ RATIOS: FloatArray = sealed(10.0 ** (np.arange(-300, 301) / 100))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """What was said of jobs at their submission, and how long they ran.
-
-    Attributes
-    ----------
-    expected_s, runtime_s : int64 array, shape (jobs,)
-        Prediction and runtime of each job that ran to its end.
-    killed : int
-        Jobs that started and were ended before: how long they would have run is not counted.
-    """
+    """What was said of jobs at their submission, and how long they ran."""
 
     expected_s: IntArray
     runtime_s: IntArray
+    """Prediction and runtime of each job that ran to its end, shape (jobs,)."""
     killed: int = 0
+    """Jobs that started and were ended before: how long they would have run is not counted."""
 
     @classmethod
     def of(cls, jobs: pd.DataFrame) -> Predictions:

@@ -32,8 +32,8 @@ from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from cpdispatch.campaign import CampaignError
-    from cpdispatch.experiment import RunPlan, RunSummary
+    from cpdispatch.campaign import CampaignError, Workers
+    from cpdispatch.experiment import Experiment, RunPlan, RunSummary
     from cpdispatch.jobs import Workload
     from cpdispatch.system import System
 
@@ -91,10 +91,7 @@ def simulate(
         Print one JSON object.
     """
     if window is not None:
-        if seeds != 1 or shake != 1 or watch or plot is not None:
-            raise UsageError(
-                "--window makes one replay: leave --seeds, --shake, --watch and --plot out"
-            )
+        _check_window(seeds, shake, watch, plot)
         names, groups = dispatcher or ("easy",), (log, rules, output, restarts, happens, where)
         return by_windows(traces, names, window, json, *groups)
     with status(STARTING):
@@ -112,27 +109,49 @@ def simulate(
     experiment = Experiment(logs, names, numbers, of_seed=not traces, draws=shake)
     of_runs = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
     _check_restart_options(of_runs, restarts.restart_cost, logs)
-    plan = output.plan(seconds(rules.limit), of_runs)
-    if watch:
-        plan = replace(plan, watch_folder=_watch_folder(plan.folder, where.cluster))
-    if plot is not None and plan.folder is None:
-        folder = plan.watch_folder or _removed_folder("--plot", where.cluster, "how they went")
-        plan = replace(plan, folder=folder)
+    plan = _with_folders(output.plan(seconds(rules.limit), of_runs), watch, plot, where.cluster)
     with status("checking names"):
         experiment.check(plan.limit_s, of_runs)
     plans = experiment.plans(plan)
     output.claim(plan for _, plan in plans)
-    shown = progress_bars() if plan.watch_folder is None else watched(plan.watch_folder)
-    with stoppable(output.kept) as stop, shown as show:
-        advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
-        summaries, failure = experiment.run(
-            plans, workers, lambda done, runs: advance(done / runs), stop
-        )
+    summaries, failure = _replayed(experiment, plans, workers, output.kept, plan.watch_folder)
     if summaries:
         _print_and_draw(summaries, [plan for _, plan in plans], failure, plot, json)
     if failure is not None:
         raise failure
     return DONE
+
+
+def _check_window(seeds: int, shake: int, watch: bool, plot: Path | None) -> None:
+    """Refuse what a replay by windows cannot do."""
+    if seeds != 1 or shake != 1 or watch or plot is not None:
+        raise UsageError(
+            "--window makes one replay: leave --seeds, --shake, --watch and --plot out"
+        )
+
+
+def _with_folders(plan: RunPlan, watch: bool, plot: Path | None, cluster: str | None) -> RunPlan:
+    """The plan with the folders that watching and pictures need, which are removed at the end."""
+    if watch:
+        plan = replace(plan, watch_folder=_watch_folder(plan.folder, cluster))
+    if plot is not None and plan.folder is None:
+        folder = plan.watch_folder or _removed_folder("--plot", cluster, "how they went")
+        plan = replace(plan, folder=folder)
+    return plan
+
+
+def _replayed(
+    experiment: Experiment,
+    plans: Sequence[tuple[int, RunPlan]],
+    workers: Workers,
+    kept: str,
+    watch_folder: Path | None,
+) -> tuple[list[RunSummary], CampaignError | None]:
+    """The runs that are done, and which failed; ``kept`` says what an interruption leaves."""
+    shown = progress_bars() if watch_folder is None else watched(watch_folder)
+    with stoppable(kept) as stop, shown as show:
+        advance = show(experiment.dispatchers[0] if len(plans) == 1 else f"{len(plans)} runs")
+        return experiment.run(plans, workers, lambda done, runs: advance(done / runs), stop)
 
 
 def _check_draws(seeds: int, shake: int) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cpdispatch.adapters.slurm.drive import Cycle, Driver
     from cpdispatch.adapters.slurm.durations import Durations
     from cpdispatch.adapters.slurm.gain import Gain
+    from cpdispatch.adapters.slurm.metrics import Metrics
     from cpdispatch.adapters.slurm.rules import Rules
     from cpdispatch.adapters.slurm.watch import View
     from cpdispatch.dispatch import Dispatcher
@@ -288,23 +289,7 @@ def drive(
         counted = None if metrics is None else Metrics(metrics)
 
         def cycle(stop: Callable[[], bool]) -> None:
-            begin = time.monotonic()
-            try:
-                done = driver.cycle(stop)
-            except CpdispatchError as error:
-                # What it did before it failed is told, too.
-                write(({} if driver.done is None else _cycle_row(driver.done)) | {
-                    "failed": str(error)
-                })  # fmt: skip
-                if counted is not None:
-                    counted.cycle(driver.done, time.monotonic() - begin, failed=True)
-                raise
-            if counted is not None:
-                counted.cycle(done, time.monotonic() - begin)
-            for text in driver.waits.told:
-                _complain(text)
-            driver.waits.told = ()
-            row = _cycle_row(done) | _durations_row(durations)
+            row = _cycle(driver, stop, write, counted) | _durations_row(durations)
             write(row)
             if json:
                 print_json(row)
@@ -317,6 +302,29 @@ def drive(
         if not dry_run:
             _hand_back(driver, json)
         return code
+
+
+def _cycle(
+    driver: Driver,
+    stop: Callable[[], bool],
+    write: Callable[[dict[str, Any]], None],
+    counted: Metrics | None,
+) -> dict[str, Any]:
+    """What a cycle did; one that fails is written and counted with what it did before."""
+    begin = time.monotonic()
+    try:
+        done = driver.cycle(stop)
+    except CpdispatchError as error:
+        write(({} if driver.done is None else _cycle_row(driver.done)) | {"failed": str(error)})
+        if counted is not None:
+            counted.cycle(driver.done, time.monotonic() - begin, failed=True)
+        raise
+    if counted is not None:
+        counted.cycle(done, time.monotonic() - begin)
+    for text in driver.waits.told:
+        _complain(text)
+    driver.waits.told = ()
+    return _cycle_row(done)
 
 
 @app.command

@@ -22,10 +22,13 @@ from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
-    from cpdispatch.jobs import Workload
-    from cpdispatch.system import System
+    from cpdispatch.campaign import CampaignError
+    from cpdispatch.experiment import RunPlan, RunSummary
+    from cpdispatch.experiment.whatif import Alternative
 
 
 def whatif(
@@ -86,51 +89,73 @@ def whatif(
         Print one JSON object.
     """
     with status(STARTING):
-        from cpdispatch.campaign import Workers
         from cpdispatch.experiment import RunPlan, whatif
-        from cpdispatch.files import write_bytes
         from cpdispatch.simulator.replay import claim
         from cpdispatch.workloads import prepare, read
 
-    if shake < 1:
-        raise UsageError(f"--shake {shake}: 1 or more draws are needed")
-    if overwrite and out is None:
-        raise UsageError("--overwrite needs --out")
+    _check(shake, overwrite, out)
     with status(f"reading {trace}"):
         log = read(trace, filter)
-
-        def fitted(machine: System | str | None) -> tuple[Workload, System]:
-            return prepare(log, machine, jobs=jobs)
-
-        found = whatif.alternatives(fitted, system)
+        found = whatif.alternatives(lambda machine: prepare(log, machine, jobs=jobs), system)
     names = dispatcher or ("easy",)
     plan = RunPlan("", 0, seconds(limit), {"predictor": predict}, out and out.absolute())
     whatif.check(found, names, plan)
     for folder in whatif.folders(plan, found):
         claim(folder, resume=not overwrite, overwrite=overwrite)
+    summaries, failed = _replayed(found, names, plan, shake, where, out)
+    if rows := whatif.rows_of(found, summaries):
+        _tell(log.name, found[0].system.resources[0], rows, csv, page, json)
+    if failed:
+        raise failed[0]
+    return DONE
+
+
+def _check(shake: int, overwrite: bool, out: Path | None) -> None:
+    """Refuse options that mean nothing."""
+    if shake < 1:
+        raise UsageError(f"--shake {shake}: 1 or more draws are needed")
+    if overwrite and out is None:
+        raise UsageError("--overwrite needs --out")
+
+
+def _replayed(
+    found: Sequence[Alternative],
+    names: Sequence[str],
+    plan: RunPlan,
+    shake: int,
+    where: WorkerOptions,
+    out: Path | None,
+) -> tuple[list[list[RunSummary]], list[CampaignError]]:
+    """The runs on each system, and what failed."""
+    from cpdispatch.campaign import Workers
+    from cpdispatch.experiment import whatif
+
+    workers = Workers(where.cores, where.cluster)
     kept = "nothing was saved, because there was no --out"
     if out is not None:
         kept = f"what was done is saved in {out}: the same command goes on from there"
-    workers = Workers(where.cores, where.cluster)
     with stoppable(kept) as stop, progress_bars() as show:
-        summaries, failed = whatif.run(
-            found, names, plan, shake, workers, show(f"{len(found)} systems"), stop
-        )
-    rows = whatif.rows_of(found, summaries)
-    if rows and csv is not None:
+        return whatif.run(found, names, plan, shake, workers, show(f"{len(found)} systems"), stop)
+
+
+def _tell(
+    log: str, resource: str, rows: list[dict[str, Any]], csv: Path | None, page: Path | None,
+    json: bool,
+) -> None:  # fmt: skip
+    """Write the table and the page where they are asked for, and print the rows."""
+    from cpdispatch.experiment import whatif
+    from cpdispatch.files import write_bytes
+
+    if csv is not None:
         write_bytes(csv, whatif.as_csv(rows))
-    resource = found[0].system.resources[0]
-    if rows and page is not None:
+    if page is not None:
         from cpdispatch.report.whatif import whatif_page
 
-        write_bytes(page, whatif_page(log.name, resource, rows).encode())
-    if rows and json:
-        print_json({"workload": log.name, "rows": rows})
-    elif rows:
-        _print(log.name, resource, rows, [path for path in (csv, page) if path is not None])
-    for failure in failed:
-        raise failure
-    return DONE
+        write_bytes(page, whatif_page(log, resource, rows).encode())
+    if json:
+        print_json({"workload": log, "rows": rows})
+    else:
+        _print(log, resource, rows, [path for path in (csv, page) if path is not None])
 
 
 def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Path]) -> None:

@@ -51,7 +51,6 @@ class Replays:
     ----------
     workload : Workload
         Fitted to the system.
-    system : System
     runtime_s : int array, shape (jobs,), optional
         Runtimes as the simulation has them; the real ones when left out.
     limited : Limited, optional
@@ -150,7 +149,6 @@ class Replays:
 
         Parameters
         ----------
-        dispatcher : Backfill
         expected_s : int array, shape (jobs,), optional
             Predictions; the requested times when left out.
         upper_s : int array, shape (jobs,), optional
@@ -175,18 +173,9 @@ def is_pool(workload: Workload, system: System) -> bool:
 
 
 def _number(columns: Sequence[IntArray], number: IntArray) -> IntArray:
-    """Give jobs that are alike in all columns a number, in ascending order of the values.
+    """A job of each number; jobs alike in all columns get one, in ascending order of the values.
 
-    Parameters
-    ----------
-    columns : sequence of int64 array, shape (jobs,)
-    number : int64 array, shape (jobs,)
-        Zeros, to be written.
-
-    Returns
-    -------
-    int64 array, shape (numbers,)
-        A job of each number.
+    The numbers are written over the zeros of ``number``.
     """
     count = min(len(number), 1)
     for column in columns:
@@ -215,8 +204,6 @@ class Replay:
 
     Parameters
     ----------
-    prepared : Replays
-    dispatcher : Backfill or Reject
     memory : Memory
         What predicts.
     trigger, correction : str

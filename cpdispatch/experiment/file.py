@@ -90,7 +90,6 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
 
     Parameters
     ----------
-    form : ExperimentForm
     file : path
         Its file: those of logs and systems are named from the folder of it.
     folder : path
@@ -157,12 +156,7 @@ def _named(file: Path, field: str) -> Iterator[None]:
 
 
 def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:
-    """Write ``results.csv``, a row a log and dispatcher, and ``results.json``; each at once.
-
-    Returns
-    -------
-    list of Path
-    """
+    """Write ``results.csv``, a row a log and dispatcher, and ``results.json``; each at once."""
     rows = [row for _, of_log in tables(summaries) for row in of_log]
     figures = list(dict.fromkeys(key for row in rows for key in _figures(row)))
     text = io.StringIO(newline="")

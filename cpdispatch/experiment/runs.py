@@ -33,42 +33,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """How a run is made, and where it is kept.
-
-    Attributes
-    ----------
-    dispatcher : str
-        As on the command line.
-    seed : int
-    limit_s : float
-        Of each decision.
-    rules : mapping
-        Further arguments of `cpdispatch.simulator.simulate`.
-    folder : Path or None
-        Where the run and its checkpoints are kept; emptied for it, or of the same run.
-    checkpoint_s : float
-    dump_folder : Path or None
-        Where one instance in ``dump_every`` is dumped.
-    dump_every : int
-    draw : int
-        Of the log, see `cpdispatch.workloads.shake.shaken`.
-    place : int
-        Which of the experiment's runs it is, in the order in which they were named, from 0 on.
-    watch_folder : Path or None
-        Where a run that has no folder says what it is at.
-    """
+    """How a run is made, and where it is kept."""
 
     dispatcher: str
+    """As on the command line."""
     seed: int = 0
     limit_s: float = 1.0
+    """Of each decision."""
     rules: Mapping[str, Any] | None = None
+    """Further arguments of `cpdispatch.simulator.simulate`."""
     folder: Path | None = None
+    """Where the run and its checkpoints are kept; emptied for it, or of the same run."""
     checkpoint_s: float = 2.0
     dump_folder: Path | None = None
+    """Where one instance in ``dump_every`` is dumped."""
     dump_every: int = 100
     draw: int = 0
+    """Of the log, see `cpdispatch.workloads.shake.shaken`."""
     place: int = 0
+    """Which of the experiment's runs it is, in the order in which they were named, from 0 on."""
     watch_folder: Path | None = None
+    """Where a run that has no folder says what it is at."""
 
     @property
     def status(self) -> Path | None:
@@ -82,35 +67,25 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """The figures of a run; the run itself where its maker could not save it.
-
-    Attributes
-    ----------
-    about : dict
-        See `cpdispatch.simulator.Run`.
-    metrics : dict
-        Of `cpdispatch.analyze.metrics.summary`.
-    classes : dict of dict
-        Of `cpdispatch.analyze.metrics.by_class`.
-    widths : dict of dict
-        Of `cpdispatch.analyze.metrics.by_width`.
-    waits_of_users : mapping of str to (float, float, float)
-        Of each user: jobs that started, their mean and their longest wait in seconds.
-    restarts_of_users : mapping of str to (float, float)
-        Of each user: jobs that started, and the share of them that were restarted before. Empty
-        where no job could be restarted.
-    weeks : mapping of int to (float, float)
-        Of each week of submission: jobs that started, and their mean bounded slowdown.
-    run : Run or None
-    """
+    """The figures of a run; the run itself where its maker could not save it."""
 
     about: dict[str, Any]
+    """See `cpdispatch.simulator.Run`."""
     metrics: dict[str, float]
+    """Of `cpdispatch.analyze.metrics.summary`."""
     classes: dict[str, dict[str, float]]
+    """Of `cpdispatch.analyze.metrics.by_class`."""
     widths: dict[str, dict[str, float]]
+    """Of `cpdispatch.analyze.metrics.by_width`."""
     waits_of_users: Waits
+    """Of each user: jobs that started, their mean and their longest wait in seconds."""
     weeks: Weeks
+    """Of each week of submission: jobs that started, and their mean bounded slowdown."""
     restarts_of_users: Restarts = field(default_factory=dict)
+    """Of each user: jobs that started, and the share of them that were restarted before.
+
+    Empty where no job could be restarted.
+    """
     run: Run | None = None
 
     @classmethod
@@ -142,27 +117,19 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Runs that differ by log, dispatcher, seed and draw.
-
-    Attributes
-    ----------
-    logs : sequence of (Workload, System)
-        Each log, fitted to its machine; with ``of_seed``, one for each seed.
-    dispatchers : sequence of str
-        As on the command line; a name of an earlier version becomes today's.
-    seeds : sequence of int
-    of_seed : bool
-        Whether the logs are the samples of the seeds.
-    draws : int
-        How often each of these is run: first as it is; in draw k with shifted submissions and
-        the seed plus k.
-    """
+    """Runs that differ by log, dispatcher, seed and draw."""
 
     logs: Sequence[tuple[Workload, System]]
+    """Each log, fitted to its machine; with ``of_seed``, one for each seed."""
     dispatchers: Sequence[str]
+    """As on the command line; a name of an earlier version becomes today's."""
     seeds: Sequence[int]
     of_seed: bool = False
+    """Whether the logs are the samples of the seeds."""
     draws: int = 1
+    """How often each of these is run: first as it is; in draw k with shifted submissions and the
+    seed plus k.
+    """
 
     def __post_init__(self) -> None:
         from cpdispatch.dispatch import current
@@ -325,8 +292,6 @@ def make_run(log: tuple[Workload, System], plan: RunPlan, sign: Path | None) -> 
 
     Parameters
     ----------
-    log : (Workload, System)
-    plan : RunPlan
     sign : Path or None
         A file that exists if the plan's folder is the same here as where the experiment runs.
     """

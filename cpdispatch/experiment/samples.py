@@ -94,7 +94,6 @@ def of(forms: list[LogForm], beside: Path, seed: int, draws: int) -> list[Sample
 
     Parameters
     ----------
-    forms : list of LogForm
     beside : path
         The folder from which files are named.
     seed, draws : int

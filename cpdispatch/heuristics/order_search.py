@@ -254,7 +254,6 @@ class OrderSearch:
 
     Parameters
     ----------
-    search : ScheduleGenerator
     order : int64 array, shape (jobs,)
         To begin with; every job comes after its predecessors, and none starts after its last start
         even if the jobs with one come first.
@@ -262,14 +261,12 @@ class OrderSearch:
         The jobs at so many positions in front stay there.
     least : int64 array, shape (jobs,)
         What each job costs at least.
-    seed : int
     latest_s : int64 array, shape (jobs,), optional
         Last start that each job may have. Where it has one, it comes after no other job.
 
     Attributes
     ----------
     best : int64 array, shape (jobs,)
-    best_cost : int
     cost : int
         Of the current order.
     idle : int

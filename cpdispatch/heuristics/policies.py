@@ -105,24 +105,17 @@ _CHANGES = frozenset({Policy.LEXP, Policy.SEXP, Policy.WFP3, Policy.UNICEF, Poli
 
 @dataclass(frozen=True)
 class Order:
-    """A policy with its parameters.
-
-    Attributes
-    ----------
-    policy : Policy
-    weights : tuple of float
-        Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix, the width of
-        `risk`, the policy within each class of `small`; else empty.
-    own : callable or None
-        The user's `Score` behind `Policy.OWN`: a Python function, or one that numba has compiled.
-    name : str
-        Name in messages.
-    """
+    """A policy with its parameters."""
 
     policy: Policy
     weights: tuple[float, ...] = ()
+    """Coefficients of `TERMS` of a polynomial, weights of `FEATURES` of a mix, the width of `risk`,
+    the policy within each class of `small`; else empty.
+    """
     own: Score | None = None
+    """The user's `Score` behind `Policy.OWN`: a Python function, or one that numba has compiled."""
     name: str = field(default="", compare=False)
+    """Name in messages."""
 
     @cached_property
     def vector(self) -> FloatArray:

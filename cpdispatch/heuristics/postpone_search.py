@@ -459,7 +459,6 @@ class PostponeSearch:
 
     Parameters
     ----------
-    generator : ScheduleGenerator
     cost : int
         Of a known plan: only those that cost less are looked for.
     least : int

@@ -160,21 +160,15 @@ def each_earliest(lines: Timelines, window: Window, jobs: Jobs) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListSchedule:
-    """A start and nodes for every job of a generator.
-
-    Attributes
-    ----------
-    start_s : int64 array, shape (jobs,)
-    offset : int64 array, shape (jobs + 1,)
-        The entries of job j are ``offset[j]:offset[j + 1]``.
-    node, units : int64 array, shape (entries,)
-        A node of the system, and how many of the job's units it holds.
-    """
+    """A start and nodes for every job of a generator."""
 
     start_s: IntArray
+    """Shape (jobs,)."""
     offset: IntArray
+    """The entries of job j are ``offset[j]:offset[j + 1]``, shape (jobs + 1,)."""
     node: IntArray
     units: IntArray
+    """A node of the system, and how many of the job's units it holds, shape (entries,)."""
 
 
 class ScheduleGenerator:
@@ -186,7 +180,6 @@ class ScheduleGenerator:
         What the nodes have free over time, without the jobs. Every job must fit at some time.
     member : int64 array
         The nodes, in the order that the classes of ``lines`` are slices of.
-    jobs : Jobs
     """
 
     def __init__(self, lines: Timelines, member: IntArray, jobs: Jobs) -> None:
@@ -244,7 +237,6 @@ class ScheduleGenerator:
         start_s : int64 array, shape (jobs,)
         ends : int64 array, shape (placed + 1,)
             Where the entries of each of them end in ``slices``, after a 0.
-        slices : Slices
         """
         count, used = np.diff(ends), int(ends[-1])
         nodes = (slices.last - slices.first)[:used]

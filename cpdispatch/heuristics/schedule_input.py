@@ -17,22 +17,18 @@ from cpdispatch.jobs import JobTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """What is held of nodes, and of the power, from a start to an end.
-
-    Attributes
-    ----------
-    start_s, end_s, node : int64 array, shape (entries,)
-    amount : int64 array, shape (entries, resources)
-    power_start_s, power_end_s, watts : int64 array, shape (jobs,)
-    """
+    """What is held of nodes, and of the power, from a start to an end."""
 
     start_s: IntArray
     end_s: IntArray
     node: IntArray
+    """Shape (entries,)."""
     amount: IntArray
+    """Shape (entries, resources)."""
     power_start_s: IntArray
     power_end_s: IntArray
     watts: IntArray
+    """Shape (jobs,)."""
 
     def and_(self, more: Held) -> Held:
         """Both together."""

@@ -125,19 +125,16 @@ class Turns(NamedTuple):
     Then it is first in the queue when its test is over, and it keeps its nodes. A reservation that
     counts on these nodes would be broken. The same holds for a job that is being killed, which
     starts anew.
-
-    Attributes
-    ----------
-    queued : int64 array, shape (queued,)
-    running : int64 array, shape (running,)
-        A running job with a smaller number than a queued one goes on before that starts.
-    whole_end_s : int64 array, shape (running,)
-        The planned ends of the running jobs if they go on.
     """
 
     queued: IntArray
+    """Shape (queued,)."""
     running: IntArray
+    """A running job with a smaller number than a queued one goes on before that starts, shape
+    (running,).
+    """
     whole_end_s: IntArray
+    """The planned ends of the running jobs if they go on, shape (running,)."""
 
 
 def no_turns(instance: Instance) -> Turns:
@@ -154,7 +151,6 @@ def turns(
 
     Parameters
     ----------
-    instance : Instance
     late, late_running : bool array, shapes (queued,) and (running,)
         The jobs that have waited too long.
     by_submission : bool
@@ -197,7 +193,6 @@ def beside(
 
     Parameters
     ----------
-    instance : Instance
     profile : NodeProfile
         What running jobs, reservations and all planned starts leave free from now on.
     start_s : int64 array, shape (queued,)
@@ -400,7 +395,6 @@ def with_busy_nodes(instance: Instance, killed: Sequence[int]) -> Instance:
 
     Parameters
     ----------
-    instance : Instance
     killed : sequence of int
         Queue positions of jobs that have been stopped.
     """

@@ -11,24 +11,21 @@ from cpdispatch.instance import Starvation
 class WaitBound:
     """How long jobs may wait, relative to the longest wait under EASY so far.
 
-    Attributes
-    ----------
-    in_turn_after : int
-        Thousandths of that longest wait. A job that has waited for longer comes before all jobs
-        that have not. A job that has waited for the whole longest wait also comes first when jobs
-        are backfilled.
-    wide : int
-        Thousandths by which both times are shorter for a job that asks for the whole system; for
-        a job that asks for half of it they are shorter by half as many. Wide jobs find room less
-        easily.
-
     Notes
     -----
     docs/quality.md says how well the bound is kept on public logs and on cuts of them.
     """
 
     in_turn_after: int = 600
+    """Thousandths of that longest wait.
+
+    A job that has waited for longer comes before all jobs that have not. A job that has waited for
+    the whole longest wait also comes first when jobs are backfilled.
+    """
     wide: int = 700
+    """Thousandths by which both times are shorter for a job that asks for the whole system; for a
+    job that asks for half of it they are shorter by half as many. Wide jobs find room less easily.
+    """
 
     def at(self, longest_s: int) -> Starvation:
         """The bound on the waits in an instance.

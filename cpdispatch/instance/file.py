@@ -542,13 +542,7 @@ def _data_file(data: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, st
 
 
 def _of_numpy(value: object) -> object:
-    """An array as a list, a number of NumPy's as a number.
-
-    Raises
-    ------
-    TypeError
-        When it is neither.
-    """
+    """An array as a list, a number of NumPy's as a number."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is nothing that JSON holds")

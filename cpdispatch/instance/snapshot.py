@@ -26,7 +26,6 @@ class Running:
 
     Attributes
     ----------
-    jobs : JobTable
     start_s : int64 array, shape (running,)
         When each started.
     end_s : int64 array, shape (running,)
@@ -229,7 +228,6 @@ class Dependencies:
 
         Parameters
         ----------
-        now : int
         end_s : int64 array, shape (running,)
             Expected ends of the running jobs.
         stated_s, think_s : int64 array, shape (queued,)
@@ -279,19 +277,14 @@ class Instance:
     ----------
     now : int
         Seconds.
-    system : System
     free : int64 array, shape (nodes, resources)
         Capacity free at ``now``: running jobs, down nodes and reservations in force taken out.
     queue : JobTable
         The queued jobs, sorted by submission, then id.
-    running : Running
     down : int64 array
         Nodes out of service.
-    reservations : tuple of Reservation
-    power : Power or None
     dependencies : Dependencies or None
         None when any queued job may start as soon as it fits.
-    starvation : Starvation or None
     stopped : Stopped or None
         None when no job's bounded start is over just now.
     restart_cost_s : int
@@ -360,12 +353,9 @@ class Instance:
         """Submission, threshold and bound, shape (queued,)."""
         assert self.starvation is not None
         whole_s = self.starvation.threshold_s + self.starvation.bound_s
-        due_s: IntArray = self.queue.submit_s + self.starvation.shortened_s(whole_s, self._share())
+        share = largest_share(self.queue, self.total)
+        due_s: IntArray = self.queue.submit_s + self.starvation.shortened_s(whole_s, share)
         return due_s
-
-    def _share(self) -> IntArray:
-        """The share of the system that each queued job asks for, in thousandths."""
-        return largest_share(self.queue, self.total)
 
     @property
     def total(self) -> IntArray:

@@ -25,28 +25,19 @@ FORMS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A form fitted to scores.
-
-    Attributes
-    ----------
-    form : str
-        A name in `FORMS`.
-    coefficients, errors : mapping of str to float
-        By term; errors are standard errors.
-    inflation : mapping of str to float
-        Variance inflation factor by term, without the constant.
-    absolute_error_mean : float
-        Mean absolute error over the samples, each counted once.
-    determined : bool
-        False when the samples allow other coefficients too: all jobs of one size, for example.
-    """
+    """A form fitted to scores."""
 
     form: str
+    """A name in `FORMS`."""
     coefficients: Mapping[str, float]
     errors: Mapping[str, float]
+    """By term; errors are standard errors."""
     inflation: Mapping[str, float]
+    """Variance inflation factor by term, without the constant."""
     absolute_error_mean: float
+    """Mean absolute error over the samples, each counted once."""
     determined: bool
+    """False when the samples allow other coefficients too: all jobs of one size, for example."""
 
     @property
     def order(self) -> Order:

@@ -26,7 +26,6 @@ class Meter:
     ----------
     workload : Workload
         Fitted to the system.
-    system : System
     """
 
     def __init__(self, workload: Workload, system: System) -> None:

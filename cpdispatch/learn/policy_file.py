@@ -17,7 +17,6 @@ def to_toml(dispatcher: Backfill, remarks: Iterable[str] = ()) -> str:
 
     Parameters
     ----------
-    dispatcher : Backfill
     remarks : iterable of str
         How it was learned: comment lines at the top.
     """

@@ -171,7 +171,6 @@ def sample(
         See `slowdown`; submissions on a clock that starts at the first job's.
     orders : int
         Number of random orders.
-    seed : int or tuple of int
     published : bool
         Swap each place with any place, as the code of the paper does. This is no uniform shuffle:
         of 32 jobs the second comes first in 4.2 % of the orders and the last in 2.3 %, so that

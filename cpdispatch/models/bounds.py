@@ -68,8 +68,6 @@ def area(
     ----------
     families : Families
         Of these jobs.
-    jobs : JobTable
-    weights : Weights
     earliest_s : int64 array, shape (jobs,)
         A time before which no plan starts the job.
 
@@ -90,22 +88,16 @@ def area(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Priced:
-    """What prices of the capacities say of all plans.
-
-    Attributes
-    ----------
-    sum : int
-        No plan has a smaller weighted sum.
-    latest_s : int64 array, shape (jobs,)
-        A plan whose weighted sum is ``upper`` or less starts no job later.
-    start_s : int64 array, shape (jobs,)
-        Where the prices would have the jobs start, in the mean of all rounds: an order of the jobs
-        that is worth a try.
-    """
+    """What prices of the capacities say of all plans."""
 
     sum: int
+    """No plan has a smaller weighted sum."""
     latest_s: IntArray
+    """A plan whose weighted sum is ``upper`` or less starts no job later, shape (jobs,)."""
     start_s: IntArray
+    """Where the prices would have the jobs start, in the mean of all rounds, shape (jobs,): an
+    order of the jobs that is worth a try.
+    """
 
 
 def priced(

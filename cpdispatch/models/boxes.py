@@ -1,11 +1,6 @@
 """Boxes: each unit is a box on one axis per resource, where all nodes' capacities lie end to end.
 
-This is the formulation of the dissertation's PCP5.
-
-References
-----------
-Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
-chapter 6.
+This is the formulation of the dissertation's PCP5, see `cpdispatch.models.thesis`.
 """
 
 from __future__ import annotations
@@ -19,9 +14,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.models.node_model import NodeModel
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
-from cpdispatch.models.search import Values, in_time, never
-from cpdispatch.models.timing import Timing
+from cpdispatch.models.search import Values, in_time
 
 NUMBERS_PER_PART = 50
 """Numbers in domains and tables that take as long to build as a variable with its constraints."""
@@ -46,22 +41,17 @@ class Box:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """A resource of all nodes laid end to end, counted in what all requests are multiples of.
-
-    Attributes
-    ----------
-    height : int64 array, shape (jobs,)
-        What a unit of each job takes.
-    free : int64 array, shape (segments, nodes)
-        Free capacity of each node; a rest that is smaller than one measure is useless.
-    first, end : int64 array, shape (nodes,)
-        Where each node begins and ends.
-    """
+    """A resource of all nodes laid end to end, counted in what all requests are multiples of."""
 
     height: IntArray
+    """What a unit of each job takes, shape (jobs,)."""
     free: IntArray
+    """Free capacity of each node, shape (segments, nodes); a rest that is smaller than one measure
+    is useless.
+    """
     first: IntArray
     end: IntArray
+    """Where each node begins and ends, shape (nodes,)."""
 
     @classmethod
     def of(cls, problem: NodeProblem, resource: int) -> Axis:
@@ -118,19 +108,11 @@ class Span(NamedTuple):
     bottom: cp_model.IntVar
 
 
-class BoxesModel:
+class BoxesModel(NodeModel):
     """Variables: the start of each job, and for each unit its position on each resource's axis.
 
     Their number does not grow with the number of nodes, but for the running jobs on them. The
     domains of the positions do, and so do the tables that say where a node begins on each axis.
-
-    Parameters
-    ----------
-    problem : NodeProblem
-    plan : NodePlan, optional
-        A complete plan, which the solver starts from; it looks for none that is worse.
-    over : callable
-        Whether there is no more time to build it.
 
     Notes
     -----
@@ -139,15 +121,8 @@ class BoxesModel:
     others, unless it is `lossless`.
     """
 
-    def __init__(
-        self,
-        problem: NodeProblem,
-        plan: NodePlan | None = None,
-        over: Callable[[], bool] = never,
-    ) -> None:
-        self.problem = problem
-        self.model = cp_model.CpModel()
-        self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
+    def _place(self, over: Callable[[], bool]) -> None:
+        problem = self.problem
         self.owner = np.repeat(np.arange(len(problem.jobs)), problem.jobs.units)
         asked = [r for r in problem.resources if problem.jobs.request[:, r].any()]
         self.axes = [Axis.of(problem, resource) for resource in asked]
@@ -160,11 +135,6 @@ class BoxesModel:
         for unit in in_time(range(len(self.owner)), over):
             self._on_one_node(unit)
         self._units_ascending()
-        self.timing.within(problem.watts_free, problem.watts)
-        self.timing.minimise()
-        self.timing.search_by_priority()
-        if plan is not None:
-            self.hint(plan)
 
     @property
     def lossless(self) -> bool:

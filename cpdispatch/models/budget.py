@@ -22,7 +22,6 @@ class Budget:
     ----------
     limit_s : float
         Of the clock.
-    live : bool
     work_s : float, optional
         What may be spent in the deterministic regime, if that is less than the limit of the clock.
     """

@@ -16,21 +16,14 @@ OPTIMAL_GAP = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a search knows of the plan that it returns.
-
-    Attributes
-    ----------
-    status : str
-        ``optimal``, ``feasible``, or ``heuristic`` if no solver has taken part.
-    bound : float
-        Lower bound of the objective over the planned jobs.
-    limit_hit : bool
-        Whether a limit ended the search.
-    """
+    """What a search knows of the plan that it returns."""
 
     status: str
+    """``optimal``, ``feasible``, or ``heuristic`` if no solver has taken part."""
     bound: float
+    """Lower bound of the objective over the planned jobs."""
     limit_hit: bool = False
+    """Whether a limit ended the search."""
 
 
 def certify(

@@ -1,12 +1,6 @@
 """Copies: a unit of a job is an optional copy on each node that could hold it.
 
-This is the formulation of the dissertation's PCP to PCP3.
-
-References
-----------
-Bartolini, Borghesi, Bridi, Lombardi, Milano, "Proactive workload dispatching on the EURORA
-supercomputer", CP 2014. Galleguillos, "Constraint programming-based job dispatching for modern HPC
-applications", 2020, chapters 2.3, 5 and 6.
+This is the formulation of the dissertation's PCP to PCP3, see `cpdispatch.models.thesis`.
 """
 
 from __future__ import annotations
@@ -16,49 +10,26 @@ from collections.abc import Callable
 import numpy as np
 from ortools.sat.python import cp_model
 
+from cpdispatch.models.node_model import NodeModel
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
-from cpdispatch.models.search import Values, in_time, never
-from cpdispatch.models.timing import Timing
+from cpdispatch.models.search import Values, in_time
 
 
-class CopiesModel:
+class CopiesModel(NodeModel):
     """Variables: the start of each job, and for each unit that a node could hold a copy of it.
 
     A copy is an optional interval that shares the start of its job.
-
-    Parameters
-    ----------
-    problem : NodeProblem
-    plan : NodePlan, optional
-        A complete plan, which the solver starts from; it looks for none that is worse.
-    over : callable
-        Whether there is no more time to build it.
     """
 
-    lossless = True
-
-    def __init__(
-        self,
-        problem: NodeProblem,
-        plan: NodePlan | None = None,
-        over: Callable[[], bool] = never,
-    ) -> None:
-        self.problem = problem
-        self.model = cp_model.CpModel()
-        self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
-        jobs = range(len(problem.jobs))
+    def _place(self, over: Callable[[], bool]) -> None:
+        jobs = range(len(self.problem.jobs))
         self.present = [self._copies_of(job) for job in in_time(jobs, over)]
         self.copies = [self._intervals_of(job) for job in in_time(jobs, over)]
         for job in in_time(jobs, over):
             self._alternative(job)
-        for resource in problem.resources:
-            for node in in_time(np.nonzero(problem.capacity[:, resource])[0].tolist(), over):
+        for resource in self.problem.resources:
+            for node in in_time(np.nonzero(self.problem.capacity[:, resource])[0].tolist(), over):
                 self._within_node(node, resource)
-        self.timing.within(problem.watts_free, problem.watts)
-        self.timing.minimise()
-        self.timing.search_by_priority()
-        if plan is not None:
-            self.hint(plan)
 
     @staticmethod
     def size(problem: NodeProblem) -> int:

@@ -1,11 +1,6 @@
 """Counts: how many units of a job a node holds is an integer; the system as a whole is relaxed.
 
-This is the formulation of the dissertation's PCP4.
-
-References
-----------
-Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
-chapter 6.
+This is the formulation of the dissertation's PCP4, see `cpdispatch.models.thesis`.
 """
 
 from __future__ import annotations
@@ -16,21 +11,13 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.models.node_model import NodeModel
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
-from cpdispatch.models.search import Values, in_time, never
-from cpdispatch.models.timing import Timing
+from cpdispatch.models.search import Values, in_time
 
 
-class CountsModel:
+class CountsModel(NodeModel):
     """Variables: the start of each job i, and ``a[i, n]`` in 0..p[i, n], its units on node n.
-
-    Parameters
-    ----------
-    problem : NodeProblem
-    plan : NodePlan, optional
-        A complete plan, which the solver starts from; it looks for none that is worse.
-    over : callable
-        Whether there is no more time to build it.
 
     Notes
     -----
@@ -43,32 +30,17 @@ class CountsModel:
     models of that kind infeasible, or a plan optimal, that are not: `Search` has it off.
     """
 
-    lossless = True
-
-    def __init__(
-        self,
-        problem: NodeProblem,
-        plan: NodePlan | None = None,
-        over: Callable[[], bool] = never,
-    ) -> None:
-        self.problem = problem
-        self.model = cp_model.CpModel()
-        self.timing = Timing(self.model, problem, None if plan is None else plan.start_s)
-        jobs = range(len(problem.jobs))
+    def _place(self, over: Callable[[], bool]) -> None:
+        jobs = range(len(self.problem.jobs))
         self.placed = [self._units_of(job) for job in in_time(jobs, over)]
         for job in in_time(jobs, over):
             self._all_placed(job)
-        for resource in problem.resources:
+        for resource in self.problem.resources:
             self._within_system(resource)
             self._within_system_mirrored(resource)
             self._disjoint(resource)
-            for node in in_time(np.nonzero(problem.capacity[:, resource])[0].tolist(), over):
+            for node in in_time(np.nonzero(self.problem.capacity[:, resource])[0].tolist(), over):
                 self._within_node(node, resource)
-        self.timing.within(problem.watts_free, problem.watts)
-        self.timing.minimise()
-        self.timing.search_by_priority()
-        if plan is not None:
-            self.hint(plan)
 
     @staticmethod
     def size(problem: NodeProblem) -> int:

@@ -39,23 +39,21 @@ class Families:
 
     In every plan on the nodes, at every instant and in every row, the demands of the jobs that run
     add up to no more than what is free.
-
-    Attributes
-    ----------
-    name : tuple of str
-        What each capacity is.
-    since_s : int64 array, shape (segments,)
-        Ascending; the first is the instance's ``now``. The last segment has no end.
-    free : int64 array, shape (families, segments)
-        Free from ``since_s[k]`` until the next segment.
-    demand : int64 array, shape (families, jobs)
-        What each job takes while it runs, in the same unit; 0 of a capacity that it does not share.
     """
 
     name: tuple[str, ...]
+    """What each capacity is."""
     since_s: IntArray
+    """Ascending, shape (segments,); the first is the instance's ``now``.
+
+    The last segment has no end.
+    """
     free: IntArray
+    """Free from ``since_s[k]`` until the next segment, shape (families, segments)."""
     demand: IntArray
+    """What each job takes while it runs, in the same unit, shape (families, jobs); 0 of a capacity
+    that it does not share.
+    """
 
     def __len__(self) -> int:
         return len(self.name)
@@ -87,7 +85,7 @@ class Families:
         return Families(tuple(name), since_s, free, demand)
 
 
-def families(instance: Instance, chosen: IntArray, without: BoolArray | None = None) -> Families:
+def families(instance: Instance, chosen: IntArray) -> Families:
     """The capacities that the jobs at these queue positions share and that can be short.
 
     Running jobs hold theirs until their planned end. Nodes that are down have none, and no node
@@ -110,8 +108,6 @@ def families(instance: Instance, chosen: IntArray, without: BoolArray | None = N
     ----------
     chosen : int64 array, shape (jobs,)
         Jobs that fit the empty nodes in service.
-    without : bool array, shape (running,), optional
-        Running jobs to be taken as ended.
     """
     if len(chosen) == 0:
         none = np.empty((0, 0), dtype=np.int64)
@@ -121,12 +117,12 @@ def families(instance: Instance, chosen: IntArray, without: BoolArray | None = N
     capacity[instance.down] = 0
     name, shape, where, among = _shapes(instance, capacity, jobs)
     demand = np.multiply(_demands(jobs.request, jobs.units, shape), among, order="C")
-    since, change, left = _changes(instance, capacity, without)
+    since, change, left = _changes(instance, capacity)
     free = _over_time(left, instance.system.group_of, shape, where, len(since), *change)
     if instance.power is not None:
         name.append("power")
         demand = np.vstack((demand, instance.job_power(jobs)))
-        free = np.vstack((free, _power_over_time(instance, since, without)))
+        free = np.vstack((free, _power_over_time(instance, since)))
     _tighten(demand, free)
     name, free, demand = _short(name, free, demand)
     row, size = _bundles(demand, free)
@@ -208,7 +204,7 @@ def distinct(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
 
 
 def _changes(
-    instance: Instance, capacity: IntArray, without: BoolArray | None
+    instance: Instance, capacity: IntArray
 ) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray], IntArray]:
     """The times at which free capacity changes, the changes, and what is free on each node now.
 
@@ -216,14 +212,11 @@ def _changes(
     0 where a reservation and a job meet, and is never above 0 on a node that is down.
     """
     running, now, end_s = instance.running, instance.now, instance.running.planned_end_s()
-    counted = np.ones(len(running), dtype=np.bool_) if without is None else ~without
     owner = np.repeat(np.arange(len(running)), np.diff(running.offset))
-    some = counted[owner]
-    owner, node = owner[some], running.node[some]
-    amount = running.jobs.request[owner] * running.units[some, None]
+    amount = running.jobs.request[owner] * running.units[:, None]
     left = capacity.copy()
-    np.subtract.at(left, node, amount)
-    times, nodes, amounts = [end_s[owner]], [node], [amount]
+    np.subtract.at(left, running.node, amount)
+    times, nodes, amounts = [end_s[owner]], [running.node], [amount]
     for reservation in instance.reservations:
         at = np.array(reservation.nodes, dtype=np.int64)
         held = np.repeat(np.array([reservation.capacity], dtype=np.int64), len(at), axis=0)
@@ -235,19 +228,17 @@ def _changes(
                 nodes.append(at)
                 amounts.append(back)
     when, where = np.concatenate(times), np.concatenate(nodes)
-    since = np.unique(np.concatenate(([now], when, end_s[counted])))
+    since = np.unique(np.concatenate(([now], when, end_s)))
     order = np.lexsort((where, when))
     segment = np.searchsorted(since, when[order])
     return since, (segment, where[order], np.concatenate(amounts)[order]), left
 
 
-def _power_over_time(instance: Instance, since: IntArray, without: BoolArray | None) -> IntArray:
+def _power_over_time(instance: Instance, since: IntArray) -> IntArray:
     """Watts left under the cap in each segment, not below 0."""
     assert instance.power is not None
     running = instance.running
     draws = instance.job_power(running.jobs)
-    if without is not None:
-        draws = np.where(without, 0, draws)
     last = len(since) - 1
     back = np.zeros(len(since), dtype=np.int64)
     np.add.at(back, np.minimum(np.searchsorted(since, running.planned_end_s()), last), draws)
@@ -360,13 +351,7 @@ def _divisor(demand: IntArray) -> int:
 
 @allocating
 def _usable(demand: IntArray, most: int) -> IntArray:
-    """For each capacity up to ``most``, the largest sum of demands that it can hold.
-
-    Parameters
-    ----------
-    demand : int64 array
-        Ascending, 1 or more each.
-    """
+    """For each capacity up to ``most``, the largest sum of ascending demands that it can hold."""
     reached = np.zeros(most + 1, dtype=np.bool_)
     reached[0] = True
     j = 0

@@ -34,8 +34,9 @@ from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.instance import Instance, with_own_limits
 from cpdispatch.models.budget import Budget, no_collection
-from cpdispatch.models.engine import MODELS, Answer, Engine, warm_up, warm_up_tests
+from cpdispatch.models.engine import Engine, warm_up, warm_up_tests
 from cpdispatch.models.part import Selection
+from cpdispatch.models.part_search import MODELS, Answer
 
 FORMAT = "cpdispatch-hyper/1"
 
@@ -86,29 +87,20 @@ _FORMER = {
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of an instance.
-
-    Attributes
-    ----------
-    jobs, units : int
-        Planned, and their units.
-    nodes, groups : int
-        Of the system.
-    load : float
-        The share of the scarcest resource type that is in use.
-    mix : float
-        Share of the jobs that not every group of nodes can hold.
-    slack : float
-        What is free over what the planned jobs ask for, of the scarcest resource type.
-    """
+    """The features of an instance."""
 
     jobs: int
     units: int
+    """Planned, and their units."""
     nodes: int
     groups: int
+    """Of the system."""
     load: float
+    """The share of the scarcest resource type that is in use."""
     mix: float
+    """Share of the jobs that not every group of nodes can hold."""
     slack: float
+    """What is free over what the planned jobs ask for, of the scarcest resource type."""
 
     @classmethod
     def of(cls, instance: Instance, selection: Selection) -> Features:
@@ -239,30 +231,20 @@ def prior() -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Hyper:
-    """Lets the engine use the model that has served best on such instances, and learns.
-
-    Parameters
-    ----------
-    limit_s : float
-        Budget of a decision, seconds.
-    seed : int
-    file : str
-        A record to go on from, if it exists, and to save what was learned to.
-    settings : mapping
-        Passed to `Engine`.
-    name : str
-        Name in tables.
-    faults : Counter of str
-        See `Engine`.
-    """
+    """Lets the engine use the model that has served best on such instances, and learns."""
 
     limit_s: float = 1.0
+    """Budget of a decision, seconds."""
     seed: int = 0
     file: str = ""
+    """A record to go on from, if it exists, and to save what was learned to."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Passed to `Engine`."""
     name: str = "hyper"
+    """Name in tables."""
     record: Record = field(default_factory=prior, repr=False, compare=False)
     faults: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
+    """See `Engine`."""
     _count: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
 
     keeps_starvation_bound: ClassVar[bool] = True

@@ -44,39 +44,25 @@ OTHER_NODES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """The result of a move.
-
-    Attributes
-    ----------
-    schedule : ListSchedule or None
-        A feasible one, better or not than the one that the move began with.
-    bound : int or None
-        Lower bound of the part's weighted sum.
-    false : bool
-        Whether the solver stated something that is wrong; it is left out.
-    """
+    """The result of a move."""
 
     schedule: ListSchedule | None = None
+    """A feasible one, better or not than the one that the move began with."""
     bound: int | None = None
+    """Lower bound of the part's weighted sum."""
     false: bool = False
+    """Whether the solver stated something that is wrong; it is left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """A model to be solved.
-
-    Attributes
-    ----------
-    model : CpModel
-    share : float
-        Of the time that is left, what it may take.
-    answer : callable
-        Makes of the solver's response what it means; nothing if it is false.
-    """
+    """A model to be solved."""
 
     model: cp_model.CpModel
     share: float
+    """Of the time that is left, what it may take."""
     answer: Callable[[Response], Found]
+    """Makes of the solver's response what it means; nothing if it is false."""
 
 
 class Moves(Protocol):
@@ -84,7 +70,6 @@ class Moves(Protocol):
 
     def next(self, schedule: ListSchedule, left_s: float) -> Move | None:
         """A move for the schedule, built in much less than the time left; None: no more moves."""
-        ...
 
 
 MakeMoves = Callable[[Part, Known, int], Moves]
@@ -115,9 +100,6 @@ class Whole:
 
     Parameters
     ----------
-    formulation : type of Formulation
-    part : Part
-    known : Known
     seed : int
         Makes no difference.
     """
@@ -166,11 +148,8 @@ class Neighbourhoods:
 
     Parameters
     ----------
-    formulation : type of Formulation
-    part : Part
     known : Known
         Makes no difference.
-    seed : int
     """
 
     def __init__(
@@ -287,8 +266,6 @@ class Master:
 
     Parameters
     ----------
-    part : Part
-    known : Known
     seed : int
         Makes no difference.
     """
@@ -343,15 +320,7 @@ class Master:
 
 
 class MovesInSequence:
-    """Moves of several kinds: those of the next one when the one before has no more.
-
-    Parameters
-    ----------
-    kinds : sequence of callable
-    part : Part
-    known : Known
-    seed : int
-    """
+    """Moves of several kinds: those of the next one when the one before has no more."""
 
     def __init__(self, kinds: Sequence[MakeMoves], part: Part, known: Known, seed: int) -> None:
         self._kinds = [make(part, known, seed) for make in kinds]

@@ -1,10 +1,4 @@
-"""A problem on the nodes: its jobs, what every node has free over time, and complete plans.
-
-References
-----------
-Galleguillos, "Constraint programming-based job dispatching for modern HPC applications", 2020,
-chapters 5 and 6.
-"""
+"""A problem on the nodes: its jobs, what every node has free over time, and complete plans."""
 
 from __future__ import annotations
 
@@ -30,36 +24,6 @@ from cpdispatch.models.timing import After
 class NodeProblem:
     """The data of a model: its jobs, and the capacity of each node over time.
 
-    Attributes
-    ----------
-    position : int64 array, shape (jobs,)
-        Queue position of each job; jobs are in the order of priority, highest first.
-    jobs : JobTable
-        The jobs at these positions.
-    watts : int64 array, shape (jobs,)
-        Power that each draws while it runs; zeros without a cap.
-    since_s : int64 array, shape (segments,)
-        Ascending; the first is the instance's ``now``. The last segment has no end.
-    free : int64 array, shape (segments, nodes, resources)
-        Capacity free from ``since_s[k]`` until the next segment. Nothing runs and nothing is
-        reserved in the last one: it has the capacity of the nodes in service.
-    watts_free : int64 array, shape (segments,)
-        Power left under the cap.
-    resources : tuple of int
-        The resource types that are constrained.
-    cost : Cost
-        What to minimise, exactly.
-    weights : Weights
-        The same in integers.
-    early_s, latest_s : int64 array, shape (jobs,), optional
-        The first and the last start that each job may have, whatever the others do.
-    after : tuple of After
-        Which jobs come after which.
-    alike : int64 array, shape (jobs,), optional
-        The same for jobs that may change places in any plan; models keep them in their order.
-    room : int64 array, shape (jobs, nodes)
-        ``p[i, n]``: how many units of each job the node can hold when it is empty.
-
     Raises
     ------
     ValueError
@@ -67,19 +31,45 @@ class NodeProblem:
     """
 
     position: IntArray
+    """Queue position of each job, shape (jobs,); jobs are in the order of priority, highest first.
+    """
     jobs: JobTable
+    """The jobs at these positions."""
     watts: IntArray
+    """Power that each draws while it runs, shape (jobs,); zeros without a cap."""
     since_s: IntArray
+    """Ascending, shape (segments,); the first is the instance's ``now``.
+
+    The last segment has no end.
+    """
     free: IntArray
+    """Capacity free from ``since_s[k]`` until the next segment, shape (segments, nodes, resources).
+
+    Nothing runs and nothing is reserved in the last one: it has the capacity of the nodes in
+    service.
+    """
     watts_free: IntArray
+    """Power left under the cap, shape (segments,)."""
     resources: tuple[int, ...]
+    """The resource types that are constrained."""
     cost: Cost
+    """What to minimise, exactly."""
     weights: Weights
+    """The same in integers."""
     early_s: IntArray | None = None
     latest_s: IntArray | None = None
+    """The first and the last start that each job may have, whatever the others do, shape (jobs,).
+    """
     after: tuple[After, ...] = ()
+    """Which jobs come after which."""
     alike: IntArray | None = None
+    """The same for jobs that may change places in any plan, shape (jobs,); models keep them in
+    their order.
+    """
     room: IntArray = field(init=False)
+    """``p[i, n]``, shape (jobs, nodes): how many units of each job the node can hold when it is
+    empty.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "room", room(self.capacity, self.jobs))
@@ -187,7 +177,6 @@ def room(capacity: IntArray, jobs: JobTable) -> IntArray:
     Parameters
     ----------
     capacity : int64 array, shape (nodes, resources)
-    jobs : JobTable
 
     Returns
     -------
@@ -206,17 +195,12 @@ def room(capacity: IntArray, jobs: JobTable) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodePlan:
-    """A start, and nodes, for every job of a problem.
-
-    Attributes
-    ----------
-    start_s : int64 array, shape (jobs,)
-    units : int64 array, shape (jobs, nodes)
-        Units of each job on each node.
-    """
+    """A start, and nodes, for every job of a problem."""
 
     start_s: IntArray
+    """Shape (jobs,)."""
     units: IntArray
+    """Units of each job on each node, shape (jobs, nodes)."""
 
     def check(self, problem: NodeProblem) -> str:
         """What is wrong with the plan; empty when it solves the problem."""

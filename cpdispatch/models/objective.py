@@ -32,18 +32,13 @@ class Weights:
     """The objective in integers, as the searches minimise it.
 
     Job i costs ``per_s[i]`` for each second that it starts after ``free_until_s[i]``.
-
-    Attributes
-    ----------
-    per_s : int64 array, shape (jobs,)
-        ``scale`` times each job's rate, rounded down.
-    scale : int
-    free_until_s : int64 array, shape (jobs,)
     """
 
     per_s: IntArray
+    """``scale`` times each job's rate, rounded down, shape (jobs,)."""
     scale: int
     free_until_s: IntArray
+    """Shape (jobs,)."""
 
     def take(self, positions: IntArray) -> Weights:
         """The weights of the jobs at these positions."""
@@ -78,22 +73,15 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cost:
-    """An objective for the jobs of one table, each rate an exact fraction.
-
-    Attributes
-    ----------
-    floor : int
-        What a job costs at least.
-    free_until_s : int64 array, shape (jobs,)
-        The latest start at which each job costs no more than the floor.
-    numerator, denominator : int64 array, shape (jobs,)
-        Each job's cost per second from then on.
-    """
+    """An objective for the jobs of one table, each rate an exact fraction."""
 
     floor: int
+    """What a job costs at least."""
     free_until_s: IntArray
+    """The latest start at which each job costs no more than the floor, shape (jobs,)."""
     numerator: IntArray
     denominator: IntArray
+    """Each job's cost per second from then on, shape (jobs,)."""
 
     def take(self, positions: IntArray) -> Cost:
         """The objective of the jobs at these positions."""

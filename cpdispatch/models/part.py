@@ -33,19 +33,14 @@ from cpdispatch.models.timing import After, in_turn
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """The jobs that are planned, by tier and priority.
-
-    Attributes
-    ----------
-    position : int64 array, shape (jobs,)
-        In the queue.
-    first : int64 array
-        Those of them, as positions in the queue, that come before all others in every plan: the
-        starved jobs by submission, then the first of the reserved ones.
-    """
+    """The jobs that are planned, by tier and priority."""
 
     position: IntArray
+    """In the queue, shape (jobs,)."""
     first: IntArray
+    """Those of them, as positions in the queue, that come before all others in every plan: the
+    starved jobs by submission, then the first of the reserved ones.
+    """
 
     def by_tier(self, instance: Instance) -> list[Selection]:
         """What is planned before the rest: the starved jobs and the highest tier, then each lower.
@@ -135,40 +130,25 @@ def _without_orphans(instance: Instance, taken: BoolArray) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Jobs of an instance, and the nodes that they and no others could use.
-
-    Attributes
-    ----------
-    instance : Instance
-    position : int64 array, shape (jobs,)
-        In the queue, by priority.
-    jobs : JobTable
-    nodes : int64 array
-        In service.
-    locked : int
-        Number of jobs at the front of `first_order` that stay there in every order.
-    first_order : int64 array, shape (jobs,)
-        By priority, but for the locked ones.
-    after : tuple of After
-    cost : Cost
-    weights : Weights
-    held : Held
-        What running jobs, reservations and the planned jobs of higher tiers hold.
-    around : bool
-        Whether jobs of higher tiers are planned already.
-    """
+    """Jobs of an instance, and the nodes that they and no others could use."""
 
     instance: Instance
     position: IntArray
+    """In the queue, by priority, shape (jobs,)."""
     jobs: JobTable
     nodes: IntArray
+    """In service."""
     locked: int
+    """Number of jobs at the front of `first_order` that stay there in every order."""
     first_order: IntArray
+    """By priority, but for the locked ones, shape (jobs,)."""
     after: tuple[After, ...]
     cost: Cost
     weights: Weights
     held: Held
+    """What running jobs, reservations and the planned jobs of higher tiers hold."""
     around: bool
+    """Whether jobs of higher tiers are planned already."""
 
     def __len__(self) -> int:
         return len(self.position)
@@ -389,8 +369,6 @@ def parts_of(
 
     Parameters
     ----------
-    instance : Instance
-    selection : Selection
     cost : Cost
         Of the whole queue.
     held : Held
@@ -475,7 +453,6 @@ def after_planned(instance: Instance, part: Part, start_s: IntArray) -> Instance
 
     Parameters
     ----------
-    instance : Instance
     part : Part
         Of jobs that no others are planned with.
     start_s : int64 array, shape (jobs,)

@@ -29,23 +29,22 @@ from cpdispatch.models.objective import Weights
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Jobs to be scheduled on a pool; each must fit what is free in the last segment.
-
-    Attributes
-    ----------
-    since_s : int64 array, shape (segments,)
-        Ascending; the first is the instance's ``now``. The last segment has no end.
-    free : int64 array, shape (segments, resources), or one column more for a power cap
-        Free capacity from ``since_s[k]`` until the next segment.
-    demand : int64 array, shape (jobs, resources)
-        What each job holds while it runs: all of its units together.
-    duration_s : int64 array, shape (jobs,)
-    """
+    """Jobs to be scheduled on a pool; each must fit what is free in the last segment."""
 
     since_s: IntArray
+    """Ascending, shape (segments,); the first is the instance's ``now``.
+
+    The last segment has no end.
+    """
     free: IntArray
+    """Free capacity from ``since_s[k]`` until the next segment, shape (segments, resources).
+
+    A power cap is one column more.
+    """
     demand: IntArray
+    """What each job holds while it runs, shape (jobs, resources): all of its units together."""
     duration_s: IntArray
+    """Shape (jobs,)."""
 
     def __post_init__(self) -> None:
         # A kernel is compiled for each kind of array (layout, read-only): one kind is enough.

@@ -1,10 +1,6 @@
 """The problem on the pooled capacity of all nodes, and its CP-SAT model.
 
-References
-----------
-Bartolini, Borghesi, Bridi, Lombardi, Milano, "Proactive workload dispatching on the EURORA
-supercomputer", CP 2014. Galleguillos, "Constraint programming-based job dispatching for modern HPC
-applications", 2020, chapters 5 and 6.
+This is the formulation of the dissertation's HCP, see `cpdispatch.models.thesis`.
 """
 
 from __future__ import annotations
@@ -124,7 +120,6 @@ class PooledModel:
 
     Parameters
     ----------
-    problem : PooledProblem
     plan : int64 array, shape (jobs,)
         A complete plan, which the solver starts from; it looks for none that is worse.
     over : callable

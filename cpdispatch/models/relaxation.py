@@ -26,21 +26,15 @@ class Known:
     """Bounds on all plans of a part that cost no more than a known plan.
 
     They start a job at its promised time where there is no other choice, see `Part.latest_s`.
-
-    Attributes
-    ----------
-    families : Families
-        Capacities that they keep, beside the jobs whose starts are known.
-    earliest_s, latest_s : int64 array, shape (jobs,)
-        None of them starts a job before the one or after the other.
-    least : int
-        None of them costs less.
     """
 
     families: Families
+    """Capacities that they keep, beside the jobs whose starts are known."""
     earliest_s: IntArray
     latest_s: IntArray
+    """None of them starts a job before the one or after the other, shape (jobs,)."""
     least: int
+    """None of them costs less."""
 
 
 def pool_of(given: Families, duration_s: IntArray) -> Pool:
@@ -53,7 +47,6 @@ def relax(part: Part, start_s: IntArray, rounds: int = PRICE_ROUNDS) -> Known:
 
     Parameters
     ----------
-    part : Part
     start_s : int64 array, shape (jobs,)
         Of the plan at hand. When it is proven best, the other bounds are not computed.
     rounds : int

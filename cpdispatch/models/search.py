@@ -85,7 +85,6 @@ class Values(Protocol):
 
     def value(self, variable: cp_model.IntVar) -> int:
         """What a variable has become."""
-        ...
 
 
 class Formulation(Protocol[PlanT]):
@@ -102,66 +101,47 @@ class Formulation(Protocol[PlanT]):
     @staticmethod
     def size(problem: Any) -> int:
         """How many parts the model of a problem has; building it takes time by that."""
-        ...
 
     @property
     def lossless(self) -> bool:
         """Whether every plan of the problem is one of the model: its bounds are the problem's."""
-        ...
 
     @property
     def model(self) -> cp_model.CpModel:
         """The model; its objective is to be minimised and integer."""
-        ...
 
     def hint(self, plan: PlanT) -> None:
         """Replace the hint, for every variable of the model."""
-        ...
 
     def read(self, solver: Values) -> PlanT:
         """The plan that a solver has found."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search found out; its plans went to the judge.
-
-    Attributes
-    ----------
-    status : str
-        ``optimal``, ``feasible``, ``infeasible``, ``unsolved`` (no solution in time) or ``failed``
-        (an error, or a false answer).
-    bound : int or None
-        Proven lower bound of the model's objective.
-    limit_hit : bool
-        Whether a time limit, deterministic or wall, ended it.
-    """
+    """What a search found out; its plans went to the judge."""
 
     status: str
+    """``optimal``, ``feasible``, ``infeasible``, ``unsolved`` (no solution in time) or ``failed``
+    (an error, or a false answer).
+    """
     bound: int | None = None
+    """Proven lower bound of the model's objective."""
     limit_hit: bool = False
+    """Whether a time limit, deterministic or wall, ended it."""
 
 
 @dataclass(slots=True)
 class Search:
-    """Runs models, one search after the other, with limits and memory.
-
-    Attributes
-    ----------
-    seed : int
-    fruitless : int or None
-        Fruitless searches after which there is no restart; None: `SEARCHES` are made in any case.
-    remembers : bool
-        Whether a model proven infeasible is not searched again.
-    faults : Counter of str
-        Errors in or around the solver, and searches that the clock ended, so far.
-    """
+    """Runs models, one search after the other, with limits and memory."""
 
     seed: int = 0
     fruitless: int | None = None
+    """Fruitless searches after which there is no restart; None: `SEARCHES` are made in any case."""
     remembers: bool = True
+    """Whether a model proven infeasible is not searched again."""
     faults: Counter[str] = field(default_factory=Counter, repr=False)
+    """Errors in or around the solver, and searches that the clock ended, so far."""
     _infeasible: dict[bytes, None] = field(default_factory=dict, repr=False)
 
     def run(
@@ -262,7 +242,6 @@ def configure(given: cp_sat.SatParameters, seed: int, deterministic: float, left
     ----------
     given : SatParameters
         Changed.
-    seed : int
     deterministic : float
         Limit of CP-SAT's deterministic time.
     left_s : float

@@ -73,45 +73,26 @@ _BURY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What CP-SAT answered.
-
-    Attributes
-    ----------
-    status : CpSolverStatus
-        One of those of ``cp_model``.
-    objective : float or None
-        Of the solution; None where there is none.
-    bound : float or None
-        Proven bound of the objective; None where there is no solution, or it is infinite.
-    values : tuple of int
-        The value of each variable of the model, by index; empty where there is no solution.
-    wall_s, deterministic_s : float
-        CP-SAT's own account of the search, seconds.
-    """
+    """What CP-SAT answered."""
 
     status: cp_sat.CpSolverStatus
+    """One of those of ``cp_model``."""
     objective: float | None
+    """Of the solution; None where there is none."""
     bound: float | None
+    """Proven bound of the objective; None where there is no solution, or it is infinite."""
     values: tuple[int, ...]
+    """The value of each variable of the model, by index; empty where there is no solution."""
     wall_s: float
     deterministic_s: float
+    """CP-SAT's own account of the search, seconds."""
 
 
 # ------------------------------------------------------------------------------- the caller's side
 
 
 class _Worker:
-    """A process, and what has come from it.
-
-    Parameters
-    ----------
-    command : sequence of str
-
-    Raises
-    ------
-    OSError, ValueError
-        When it cannot be started.
-    """
+    """A process, and what has come from it."""
 
     def __init__(self, command: Sequence[str]) -> None:
         # A script that extended its path finds OR-Tools there; the process must, too.
@@ -284,7 +265,6 @@ class Solver:
 
         Parameters
         ----------
-        model : CpModel
         parameters : SatParameters
             The limits in them should leave some time to answer.
         until : float

@@ -22,7 +22,6 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Decision, Placements
-from cpdispatch.errors import unknown
 from cpdispatch.heuristics.allocate import (
     fits_empty,
     fits_now,
@@ -69,33 +68,24 @@ parts was 245 to 820, median 450. Small models are limited as pooled models are.
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The properties in which the variants differ.
-
-    Attributes
-    ----------
-    name : str
-    formulation : type of Formulation
-    objective : str
-        Used unless another is asked for.
-    m : int or None
-        Jobs in the model, at most; None: all.
-    filtered : bool
-        Jobs that do not fit now stay out of the model, and so do resources that nobody asks for; a
-        model proven infeasible is not searched again.
-    overdue_run_on : bool
-        An overdue running job lasts 1 more second; without this, the dissertation's flaw: the
-        model takes it as already ended. The allocation knows better in either case.
-    fruitless : int or None
-        Fruitless searches after which there is no restart.
-    """
+    """The properties in which the variants differ."""
 
     name: str
     formulation: type[Formulation[Any]]
     objective: str
+    """Used unless another is asked for."""
     m: int | None = 100
+    """Jobs in the model, at most; None: all."""
     filtered: bool = True
+    """Jobs that do not fit now stay out of the model, and so do resources that nobody asks for; a
+    model proven infeasible is not searched again.
+    """
     overdue_run_on: bool = True
+    """An overdue running job lasts 1 more second; without this, the dissertation's flaw: the model
+    takes it as already ended. The allocation knows better in either case.
+    """
     fruitless: int | None = 3
+    """Fruitless searches after which there is no restart."""
 
     @property
     def on_pool(self) -> bool:
@@ -133,33 +123,26 @@ class Posed(Protocol[PlanT]):
     @property
     def cost(self) -> Cost:
         """What to minimise, exactly."""
-        ...
 
     @property
     def weights(self) -> Weights:
         """The same in integers."""
-        ...
 
     @property
     def earliest_s(self) -> IntArray:
         """Earliest start of each job if it were alone, shape (jobs,)."""
-        ...
 
     def first_plan(self) -> tuple[PlanT, bool]:
         """A complete plan, and whether it is proven best."""
-        ...
 
     def sum_of(self, plan: PlanT) -> int:
         """The weighted sum of a plan."""
-        ...
 
     def wrong(self, plan: PlanT) -> str:
         """Why a plan is not feasible; empty if it is."""
-        ...
 
     def key(self) -> bytes:
         """What tells this problem from others."""
-        ...
 
 
 def select(instance: Instance, variant: Variant, m: int | None) -> IntArray:
@@ -247,20 +230,6 @@ def pose_on_nodes(
 class Thesis:
     """Plans the model's jobs; those that the plan starts now are dispatched.
 
-    Parameters
-    ----------
-    variant : Variant
-    limit_s : float
-        Budget of a decision, everything included, seconds.
-    m : int or None
-        Jobs in the model, at most; the variant's own when None. The others stay in the queue: the
-        original fixes them at the end of the horizon, where they do not change the best plan.
-    seed : int
-    objective : str
-        The variant's own when empty.
-    name : str
-        Name in tables; the variant's own when empty.
-
     Examples
     --------
     >>> Thesis(VARIANTS["thesis-pcp4"]).objective
@@ -269,10 +238,18 @@ class Thesis:
 
     variant: Variant
     limit_s: float = 1.0
+    """Budget of a decision, everything included, seconds."""
     m: int | None = None
+    """Jobs in the model, at most; the variant's own when None.
+
+    The others stay in the queue: the original fixes them at the end of the horizon, where they do
+    not change the best plan.
+    """
     seed: int = 0
     objective: str = ""
+    """The variant's own when empty."""
     name: str = ""
+    """Name in tables; the variant's own when empty."""
     _search: Search = field(init=False, repr=False, compare=False)
 
     keeps_starvation_bound: ClassVar[bool] = False
@@ -397,16 +374,3 @@ def placements(problem: NodeProblem, plan: NodePlan, kept: BoolArray) -> Placeme
             for job in np.nonzero(kept)[0].tolist()
         }
     )
-
-
-def make_thesis(variant: str, **settings: Any) -> Thesis:
-    """The dispatcher of a name in `VARIANTS`; for the settings see `Thesis`.
-
-    Raises
-    ------
-    UsageError
-        When there is no such variant or objective.
-    """
-    if variant not in VARIANTS:
-        raise unknown("variant", variant, VARIANTS)
-    return Thesis(VARIANTS[variant], **settings)

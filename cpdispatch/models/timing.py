@@ -26,36 +26,29 @@ class TimedProblem(Protocol):
     @property
     def since_s(self) -> IntArray:
         """Where segments of constant free capacity begin, shape (segments,); the first is now."""
-        ...
 
     @property
     def duration_s(self) -> IntArray:
         """Expected duration of each job, shape (jobs,)."""
-        ...
 
     @property
     def horizon_s(self) -> int:
         """A time by which every job can have ended, whatever their order."""
-        ...
 
     @property
     def weights(self) -> Weights:
         """What to minimise."""
-        ...
 
     @property
     def after(self) -> tuple[After, ...]:
         """Which jobs come after which."""
-        ...
 
     @property
     def alike(self) -> IntArray | None:
         """A number for each job, the same for jobs that may change places in any plan."""
-        ...
 
     def window(self, start_s: IntArray | None) -> tuple[IntArray, IntArray]:
         """The first and the last start of each job, given the starts of a known plan or None."""
-        ...
 
 
 class Timing:
@@ -67,7 +60,6 @@ class Timing:
     ----------
     model : CpModel
         To which all this is added.
-    problem : TimedProblem
     start_s : int64 array, shape (jobs,), optional
         Of a known plan: no start is allowed that would make any plan worse than it. Of jobs that
         are alike none starts before an earlier one of the table: see `in_turn`.

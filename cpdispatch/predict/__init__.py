@@ -43,15 +43,12 @@ class Predictor(Protocol):
     @property
     def name(self) -> str:
         """Name in tables."""
-        ...
 
     def predict(self, job: Job, now: int) -> float:
         """Expected duration in seconds of a job that is submitted ``now``."""
-        ...
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """Take note of the runtime of a job that has just ended."""
-        ...
 
 
 @runtime_checkable
@@ -60,7 +57,6 @@ class Watching(Predictor, Protocol):
 
     def start(self, job: Job, now: int) -> None:
         """Take note of a job that starts ``now``, a time in seconds."""
-        ...
 
 
 @runtime_checkable
@@ -69,7 +65,6 @@ class Restarting(Predictor, Protocol):
 
     def restart(self, job: Job, now: int) -> None:
         """Take note of a job that is killed and queued again ``now``, a time in seconds."""
-        ...
 
 
 @runtime_checkable
@@ -78,7 +73,6 @@ class Refreshing(Predictor, Protocol):
 
     def refresh(self, job: Job, elapsed_s: int) -> float:
         """Expected total duration in seconds of a job that has run ``elapsed_s`` so far."""
-        ...
 
 
 @runtime_checkable
@@ -87,7 +81,6 @@ class Cautious(Predictor, Protocol):
 
     def upper(self, job: Job, now: int) -> float:
         """What a job that is submitted ``now`` will probably not run longer than, in seconds."""
-        ...
 
 
 @runtime_checkable
@@ -96,7 +89,6 @@ class Foreseeing(Predictor, Protocol):
 
     def refresh_upper(self, job: Job, elapsed_s: int) -> float:
         """What a job that has run ``elapsed_s`` will probably not run longer than, in seconds."""
-        ...
 
 
 @runtime_checkable
@@ -109,7 +101,6 @@ class Clairvoyant(Predictor, Protocol):
 
     def known(self, workload: Workload) -> IntArray:
         """Runtime of each job of a workload in seconds, shape (jobs,)."""
-        ...
 
 
 @runtime_checkable
@@ -121,7 +112,6 @@ class Naming(Predictor, Protocol):
 
         A later call has the same ones first.
         """
-        ...
 
 
 @runtime_checkable
@@ -130,7 +120,6 @@ class Reporting(Predictor, Protocol):
 
     def report(self) -> Tables:
         """Its tables, after a replay, see ``cpdispatch predict``."""
-        ...
 
 
 @runtime_checkable
@@ -139,7 +128,6 @@ class Remembering(Predictor, Protocol):
 
     def memory(self, workload: Workload) -> Memory:
         """The same predictor, as it is before it has learned anything, for a workload."""
-        ...
 
 
 @runtime_checkable
@@ -152,7 +140,6 @@ class Bounding(Predictor, Protocol):
         Where jobs may be restarted, one that outlives its bound is killed, once, and queued again
         with its requested time as its expected duration.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

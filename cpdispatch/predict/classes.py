@@ -52,26 +52,19 @@ _PARTS, _TREES, _LEAF = 10, 5, 5
 
 
 class ClassForest(NamedTuple):
-    """The trees of a random forest in one row of nodes.
-
-    Attributes
-    ----------
-    root : int64 array, shape (trees,)
-    left, right, feature : int64 array, shape (nodes,)
-        Children, -1 for a leaf, and the feature that is looked at.
-    threshold, small : float array, shape (nodes,)
-        Up to this value of the feature a job goes left; share of small jobs.
-    importance : float array, shape (features,)
-        Mean decrease of impurity by each feature, 1 in all.
-    """
+    """The trees of a random forest in one row of nodes."""
 
     root: IntArray
+    """Shape (trees,)."""
     left: IntArray
     right: IntArray
     feature: IntArray
+    """Children, -1 for a leaf, and the feature that is looked at, shape (nodes,)."""
     threshold: FloatArray
     small: FloatArray
+    """Up to this value of the feature a job goes left, shape (nodes,); share of small jobs."""
     importance: FloatArray
+    """Mean decrease of impurity by each feature, 1 in all, shape (features,)."""
 
 
 @kernel
@@ -136,24 +129,17 @@ def grown_together(parts: Sequence[ClassForest]) -> ClassForest:
 
 @dataclass(slots=True)
 class Tally:
-    """How jobs were classified that were submitted within a time.
-
-    Attributes
-    ----------
-    since_s : int
-        When the time begins.
-    divider_s : int
-        The divider for the last of them.
-    small_as_small, large_as_small, small_as_large, large_as_large : int
-        Jobs by what they were and what they were taken for.
-    """
+    """How jobs were classified that were submitted within a time."""
 
     since_s: int
+    """When the time begins."""
     divider_s: int = 0
+    """The divider for the last of them."""
     small_as_small: int = 0
     large_as_small: int = 0
     small_as_large: int = 0
     large_as_large: int = 0
+    """Jobs by what they were and what they were taken for."""
 
     @property
     def jobs(self) -> int:
@@ -241,28 +227,6 @@ class Classes:
     the user's jobs with the same processors, the same requested time, or of the same weekday those
     that have ended count.
 
-    Attributes
-    ----------
-    seed : int
-        Of the forest.
-    votes : float
-        Share of the forest's vote above which a job is taken for small. Half is right most often;
-        where jobs may be restarted, a large job taken for small costs less than a small one
-        taken for large, so that less than half gives the better schedule.
-    window : int, optional
-        Jobs that ended last, on which the forest is trained; `WINDOW` when left out.
-    calendar_s : int, optional
-        Local time of the log's time 0, in seconds since 1970. With it the forest knows `CALENDAR`
-        of each submission, too.
-    runtimes_s : mapping of int to int, optional
-        Runtime in seconds by job id. With them each job is taken for what it is, by the divider at
-        its submission: the clairvoyant bound of every classifier. Nothing is trained.
-    divider_s : int
-        Median runtime of the jobs that have ended, to 1 %; 0 before the first has.
-    weeks : dict of int to Tally
-        How the jobs of each week were classified, by week since the epoch of the log; those that
-        have ended, from the first training on.
-
     References
     ----------
     Zrigui, de Camargo, Legrand, Trystram, "Improving the performance of batch schedulers using
@@ -270,13 +234,33 @@ class Classes:
     """
 
     seed: int = 0
+    """Of the forest."""
     votes: float = 0.5
+    """Share of the forest's vote above which a job is taken for small.
+
+    Half is right most often; where jobs may be restarted, a large job taken for small costs less
+    than a small one taken for large, so that less than half gives the better schedule.
+    """
     window: int | None = None
+    """Jobs that ended last, on which the forest is trained; `WINDOW` when left out."""
     calendar_s: int | None = None
+    """Local time of the log's time 0, in seconds since 1970.
+
+    With it the forest knows `CALENDAR` of each submission, too.
+    """
     runtimes_s: Mapping[int, int] | None = field(default=None, repr=False)
+    """Runtime in seconds by job id.
+
+    With them each job is taken for what it is, by the divider at its submission: the clairvoyant
+    bound of every classifier. Nothing is trained.
+    """
     name: str = "class"
     divider_s: int = 0
+    """Median runtime of the jobs that have ended, to 1 %; 0 before the first has."""
     weeks: dict[int, Tally] = field(default_factory=dict, repr=False)
+    """How the jobs of each week were classified, by week since the epoch of the log; those that
+    have ended, from the first training on.
+    """
     _forest: ClassForest | None = field(default=None, repr=False)
     _features: Features = field(init=False, repr=False)
     _runtime_s: IntArray = field(init=False, repr=False)
@@ -304,9 +288,6 @@ class Classes:
 
         Parameters
         ----------
-        workload : Workload
-        seed : int
-        votes : float
         window : int, optional
             No more jobs than the workload has are remembered.
         calendar : bool

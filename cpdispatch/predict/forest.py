@@ -118,13 +118,6 @@ class Forest:
     and queued jobs stay as they were at the job's submission, the others follow what has become
     known since. All jobs without a user are one user's.
 
-    Parameters
-    ----------
-    level : float
-        Share of the jobs that are not to exceed `upper`.
-    seed : int
-        Of the randomised trees.
-
     Raises
     ------
     UsageError
@@ -137,7 +130,9 @@ class Forest:
     """
 
     level: float = LEVEL
+    """Share of the jobs that are not to exceed `upper`."""
     seed: int = 0
+    """Of the randomised trees."""
     name: str = "forest"
     _trees: Trees | None = field(default=None, repr=False)
     _grown_s: int = field(default=0, repr=False)

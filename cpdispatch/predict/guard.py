@@ -37,10 +37,6 @@ class Guard:
     more and the requested time is the answer. Calls of ``learn`` may take that long on average: one
     that trains now and then is no fault.
 
-    Parameters
-    ----------
-    predictor : Predictor
-
     Attributes
     ----------
     faults : Counter of str

@@ -32,17 +32,12 @@ class Weights:
     """How much each of some sources is believed, by its mean loss on the jobs that ended last.
 
     At first each has the loss 1 of one job, so that no source wins by one lucky guess.
-
-    Attributes
-    ----------
-    losses : list of float
-        Sum of the losses of each source, those of earlier jobs discounted by `KEPT` a job.
-    jobs : float
-        How many jobs these are, discounted likewise.
     """
 
     losses: list[float]
+    """Sum of the losses of each source, those of earlier jobs discounted by `KEPT` a job."""
     jobs: float = 1.0
+    """How many jobs these are, discounted likewise."""
 
     @classmethod
     def of(cls, sources: int) -> Weights:
@@ -94,10 +89,6 @@ class Mixture:
     What counts is what each source said at a job's submission. Until 200 jobs have ended both
     durations are the requested time: the jobs that end first are the short ones, so that what is
     known of users and errors is biased.
-
-    Parameters
-    ----------
-    predictor : Predictor
 
     References
     ----------

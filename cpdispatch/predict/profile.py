@@ -31,13 +31,6 @@ class SameProfile:
     label: 12 and 13 are no more alike than 12 and 99. It has no prefix but itself, the rules by
     prefix then find what those by name find, and a run notes that they had nothing to work on.
 
-    Attributes
-    ----------
-    prefix : tuple of int
-        Of each executable, the first one with the same prefix; empty when each is its own.
-    notes : dict of str to int
-        What a run is to tell: the number of jobs by what is true of them.
-
     References
     ----------
     Galleguillos, Kiziltan, Sirbu, Babaoglu, "Constraint programming-based job dispatching for
@@ -45,8 +38,10 @@ class SameProfile:
     """
 
     prefix: tuple[int, ...] = ()
+    """Of each executable, the first one with the same prefix; empty when each is its own."""
     name: str = "profile"
     notes: dict[str, int] = field(default_factory=dict)
+    """What a run is to tell: the number of jobs by what is true of them."""
     _runtimes: Recent[Key, int] = field(default_factory=lambda: Recent(PROFILES), repr=False)
 
     @classmethod

@@ -13,15 +13,10 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class Recent(Generic[Key, Value]):
-    """A dictionary of the keys that were set last.
-
-    Attributes
-    ----------
-    most : int
-        How many keys are kept. Looking one up keeps it no longer: a prediction changes nothing.
-    """
+    """A dictionary of the keys that were set last."""
 
     most: int
+    """How many keys are kept. Looking one up keeps it no longer: a prediction changes nothing."""
     _values: OrderedDict[Key, Value] = field(default_factory=OrderedDict, repr=False)
 
     def __len__(self) -> int:

@@ -41,7 +41,6 @@ def grow(features: NDArray[np.float32], runtime_s: IntArray, seed: int) -> Trees
     ----------
     features : float32 array, shape (jobs, features)
     runtime_s : int array, shape (jobs,)
-    seed : int
 
     Raises
     ------

@@ -18,42 +18,31 @@ _BLOCK = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """What is drawn: attempts at jobs, each on lanes of nodes for a time.
-
-    Attributes
-    ----------
-    start_s, end_s : int64 array, shape (bars,)
-    offset : int64 array, shape (bars + 1,)
-        The k-th bar has the entries ``offset[k]:offset[k + 1]``.
-    node, lanes : int64 array, shape (entries,)
-        How many lanes of which node.
-    """
+    """What is drawn: attempts at jobs, each on lanes of nodes for a time."""
 
     start_s: IntArray
     end_s: IntArray
+    """Shape (bars,)."""
     offset: IntArray
+    """The k-th bar has the entries ``offset[k]:offset[k + 1]``, shape (bars + 1,)."""
     node: IntArray
     lanes: IntArray
+    """How many lanes of which node, shape (entries,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """In which lanes each bar is drawn, in the order of their starts.
-
-    Attributes
-    ----------
-    order : int64 array, shape (bars,)
-        Bars by start; of equal ones by index.
-    count : int64 array, shape (bars,)
-        How many runs of adjacent lanes the k-th bar of the order has.
-    first, length : int64 array, shape (runs,)
-        First lane and number of lanes of each run; lanes are numbered through all nodes.
-    """
+    """In which lanes each bar is drawn, in the order of their starts."""
 
     order: IntArray
+    """Bars by start, shape (bars,); of equal ones by index."""
     count: IntArray
+    """How many runs of adjacent lanes the k-th bar of the order has, shape (bars,)."""
     first: IntArray
     length: IntArray
+    """First lane and number of lanes of each run, shape (runs,); lanes are numbered through all
+    nodes.
+    """
 
 
 def drawn(bars: Bars, lanes_of_node: IntArray) -> Drawn:
@@ -64,12 +53,7 @@ def drawn(bars: Bars, lanes_of_node: IntArray) -> Drawn:
 
     Parameters
     ----------
-    bars : Bars
     lanes_of_node : int64 array, shape (nodes,)
-
-    Returns
-    -------
-    Drawn
     """
     first_of_node = np.concatenate(([0], np.cumsum(lanes_of_node))).astype(np.int64)
     by_start = np.argsort(bars.start_s, kind="stable").astype(np.int64)

@@ -34,20 +34,13 @@ RUNS_MAX = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """A run that is drawn.
-
-    Attributes
-    ----------
-    name : str
-        What tells it from the others.
-    run : Run
-    waits_of_users : mapping of str to (float, float, float)
-        Of each user: jobs that started, their mean and their longest wait in seconds.
-    """
+    """A run that is drawn."""
 
     name: str
+    """What tells it from the others."""
     run: Run
     waits_of_users: Mapping[str, tuple[float, float, float]]
+    """Of each user: jobs that started, their mean and their longest wait in seconds."""
 
 
 def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
@@ -68,6 +61,8 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
         When there are no runs or too many, their jobs differ, or Bokeh is missing.
     """
     bokeh = needed("bokeh.resources", "report")
+    from bokeh.embed import json_item
+
     from cpdispatch.report import plots
 
     check(shown)
@@ -75,7 +70,8 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
     directory, text = packed(columns)
     about |= {"columns": directory, "names": [of.name for of in shown]}
     about["plots"] = {
-        name: {"item": _item(plot), "told": told} for name, (plot, told) in _plots(shown).items()
+        name: {"item": None if plot is None else json_item(plot), "told": told}
+        for name, (plot, told) in plots.all_of(shown).items()
     }
     about["colours"] = plots.COLOURS
     first = shown[0].run.about
@@ -193,18 +189,6 @@ def _beside_best(name: str, best: str, row: Row, over: Difference) -> str:
         return f"{value}: {interval}. These two cannot be told apart."
     assert over.says in (HIGHER, LOWER)
     return f"{value}: {interval}. The difference is more than noise."
-
-
-def _plots(shown: Sequence[Shown]) -> dict[str, tuple[Any, str]]:
-    from cpdispatch.report import plots
-
-    return plots.all_of(shown)
-
-
-def _item(plot: Any) -> Any:
-    from bokeh.embed import json_item
-
-    return None if plot is None else json_item(plot)
 
 
 def _resources(system: System) -> str:

@@ -17,7 +17,7 @@ from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import UsageError
 from cpdispatch.extra import needed
 from cpdispatch.report.page import Row, Shown, units_of_groups
-from cpdispatch.report.plots import known, mean_steps, time_by_queue
+from cpdispatch.report.plots import TIMES, known, mean_steps, time_by_queue
 
 RUNS_MAX = len(COLOURS)
 """More runs than this cannot be told apart."""
@@ -39,7 +39,6 @@ _RATIOS = {
 _RATIO_TICKS = (
     (0.8, 0.9, 1, 1.1, 1.25), (0.5, 0.7, 1, 1.4, 2), (0.25, 0.5, 1, 2, 4), (0.1, 0.3, 1, 3, 10),
 )  # fmt: skip
-_TIMES_S = {1: "1 s", 60: "1 min", 3600: "1 h", 86_400: "1 d", 864_000: "10 d", 8_640_000: "100 d"}
 
 
 def write(
@@ -570,5 +569,5 @@ def _short(name: str) -> str:
 
 def _times(axis: Any) -> None:
     """Label a logarithmic axis of seconds by times that people know."""
-    axis.set_major_locator(needed("matplotlib.ticker", "plot").FixedLocator(list(_TIMES_S)))
-    axis.set_major_formatter(lambda value, _: _TIMES_S.get(round(value), ""))
+    axis.set_major_locator(needed("matplotlib.ticker", "plot").FixedLocator(list(TIMES)))
+    axis.set_major_formatter(lambda value, _: TIMES.get(round(value), ""))

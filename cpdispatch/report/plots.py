@@ -32,6 +32,8 @@ STEPS = {
 """The steps of a decision, as they are told."""
 MARKERS = ("circle", "triangle", "square", "diamond", "inverted_triangle", "plus")
 _HEIGHT = 270
+TIMES = {1: "1 s", 60: "1 min", 3600: "1 h", 86_400: "1 d", 864_000: "10 d", 8_640_000: "100 d"}
+"""Seconds that axes of waits name."""
 Plot = tuple[Any, str]
 
 
@@ -41,7 +43,7 @@ def all_of(shown: Sequence[Shown]) -> dict[str, Plot]:
     A plot is None where no run has what it would show; the sentence then says why.
     """
     runs = range(len(shown))
-    found: dict[str, Plot] = {
+    return {
         "queue": (_over_time(runs, "jobs that wait", "queue"), ""),
         "use": (_over_time(runs, "utilisation", "use", share=True), ""),
         "ecdf_wait": (_shares(runs, "wait", "ecdf_wait"), ""),
@@ -53,7 +55,6 @@ def all_of(shown: Sequence[Shown]) -> dict[str, Plot]:
         "steps": _steps(shown),
         "gap": _gaps(shown),
     }
-    return found
 
 
 def _figure(x: str, y: str, **more: Any) -> Any:
@@ -176,19 +177,14 @@ def _hover(plot: Any, renderer: Any, tooltips: list[tuple[str, str]]) -> None:
     plot.add_tools(HoverTool(renderers=[renderer], tooltips=tooltips))
 
 
-_TIMES = {
-    1: "1 s", 60: "1 min", 3600: "1 h", 86_400: "1 d", 864_000: "10 d", 8_640_000: "100 d",
-}  # fmt: skip
-
-
 def _logarithmic(label: str, *axes: Any) -> None:
     """Label axes of waits by times that people know, others by numbers."""
     from bokeh.models import FixedTicker, NumeralTickFormatter
 
     for axis in axes:
         if "wait" in label and "jobs" not in label:
-            axis.ticker = FixedTicker(ticks=list(_TIMES))
-            axis.major_label_overrides = _TIMES
+            axis.ticker = FixedTicker(ticks=list(TIMES))
+            axis.major_label_overrides = TIMES
         axis.formatter = NumeralTickFormatter(format="0a")  # 10k: 10,000 is too wide for a phone
 
 
@@ -272,7 +268,7 @@ def mean_steps(shown: Sequence[Shown]) -> dict[int, dict[str, float]]:
         table = of.run.decision_table
         names = [n for n in table.column_names if n.endswith("_ms")]
         steps_of = [n.removesuffix("_ms") for n in names]
-        means = {STEPS.get(s, s): _sum(known(of, f"{s}_ms")[0]) for s in steps_of}
+        means = {STEPS.get(s, s): float(known(of, f"{s}_ms")[0].sum()) for s in steps_of}
         means = {n: total / len(table) for n, total in means.items() if total > 0}
         if means:
             steps[run] = means
@@ -297,10 +293,6 @@ def _steps(shown: Sequence[Shown]) -> Plot:
     plot.x_range.start = 0
     plot.ygrid.grid_line_color = None
     return plot, "Mean time of each step over all decisions." + _lacking(shown, steps)
-
-
-def _sum(values: FloatArray) -> float:
-    return float(values.sum())
 
 
 def _gaps(shown: Sequence[Shown]) -> Plot:

@@ -18,7 +18,6 @@ class SolvedJob:
 
     Attributes
     ----------
-    id : int
     start : int or None
         Its start in seconds; None when the solver left it in the queue.
     nodes : mapping of int to int, or None
@@ -79,7 +78,6 @@ def from_decision(
 
     Parameters
     ----------
-    instance : Instance
     decision : Decision
         A dispatcher's answer to it.
     limit_ms : float, optional

@@ -15,7 +15,6 @@ def explain(instance: Instance, decision: Decision, position: int) -> str:
 
     Parameters
     ----------
-    instance : Instance
     decision : Decision
         The answer in which the job does not start at the instance's time.
     position : int

@@ -8,9 +8,10 @@ types and NumPy, no solver, kernel, model, heuristic or simulator. Every functio
 from cpdispatch.verify.decisions import decision
 from cpdispatch.verify.objectives import OBJECTIVES, TAU_S, objective_value
 from cpdispatch.verify.runs import run
-from cpdispatch.verify.schedules import Attempts, Schedule, schedule
+from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Service
 from cpdispatch.verify.solutions import solution
+from cpdispatch.verify.tables import Attempts, Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
 __all__ = [

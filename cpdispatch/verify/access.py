@@ -38,7 +38,6 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
     ----------
     jobs : DataFrame
         The columns ``id`` and ``requested_s``, and of `COLUMNS` and ``tier`` those that there are.
-    system : System
     stay : Stay
         On existing nodes.
 

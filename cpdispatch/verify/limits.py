@@ -44,8 +44,6 @@ def limits(jobs: pd.DataFrame, system: System, spell: Spell) -> list[Violation]:
     jobs : DataFrame
         The columns ``id``, ``units``, ``request_<resource>``, and those that the limits name;
         ``licences``, ``array``, ``array_limit`` and ``begin`` where they are there.
-    system : System
-    spell : Spell
 
     Raises
     ------

@@ -63,7 +63,6 @@ def objective_value(instance: Instance, objective: str, starts: Mapping[int, int
 
     Parameters
     ----------
-    instance : Instance
     objective : str
         A name in `OBJECTIVES`.
     starts : mapping of int to int

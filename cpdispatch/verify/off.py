@@ -25,7 +25,6 @@ def off(
     id : int64 array, shape (jobs,)
     stay : Stay
         Where jobs were.
-    system : System
     columns : sequence of int64 array, shape (spells,)
         Node, and when it was switched off, switched on, and back; -1 for what did not happen.
     idle_s : int

@@ -26,7 +26,6 @@ def power(
         What is drawn in each spell, see `drawn_on`.
     spell : Spell
         When they ran.
-    system : System
     cap : sequence of (time, watts)
         From when on how much is allowed; the first also holds before its time.
     """

@@ -34,7 +34,6 @@ def killed(
 
     Parameters
     ----------
-    instance : Instance
     starts : mapping of int to int
         The start of each job by queue position, seconds.
     places : mapping of int to mapping

@@ -16,9 +16,10 @@ from cpdispatch.verify.access import Stay, access
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
 from cpdispatch.verify.power import drawn, drawn_on, power
-from cpdispatch.verify.schedules import Attempts, Schedule, schedule
+from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.spread import spread
+from cpdispatch.verify.tables import Attempts, Schedule
 from cpdispatch.verify.violation import Violation
 from cpdispatch.verify.waits import WaitRules, waits
 
@@ -99,21 +100,22 @@ def run(
         columns = [_numbers(switched[name]) for name in ("node", "off", "wake", "on")]
         first_s = int(table.submit_s.min(initial=0))
         found += off(table.id, _stay(table), system, columns, switch_off_s or 0, first_s)
-    if (
-        found
-        or switched is not None
-        or limited(jobs, system)
-        or power_cap is not None
-        or service is not None
-        or wait is None
-        or decisions is None
-        or "easy_wait" not in decisions.columns
-    ):
-        return found
+    plain = switched is None and service is None and power_cap is None
+    if plain and not found and wait is not None and not limited(jobs, system):
+        return _waits(table, system, decisions, WaitRules(**wait))
+    return found
+
+
+def _waits(
+    table: Schedule, system: System, decisions: pd.DataFrame | None, rules: WaitRules
+) -> list[Violation]:
+    """Whether waits kept to their bound, where the dispatches tell what EASY would have led to."""
+    if decisions is None or "easy_wait" not in decisions.columns:
+        return []
     if "time" not in decisions.columns:
         raise InputError("the table of dispatches lacks this column", field="time")
     time_s, easy_wait_s = _numbers(decisions["time"]), _seconds(decisions["easy_wait"])
-    return waits(table, system, time_s, easy_wait_s, WaitRules(**wait))
+    return waits(table, system, time_s, easy_wait_s, rules)
 
 
 def _schedule(

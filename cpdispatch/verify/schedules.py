@@ -1,20 +1,25 @@
-"""A whole simulated schedule, as flat arrays."""
+"""The checks of a whole simulated schedule."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.events import CAPACITY, FAIL, MAINTAIN
 from cpdispatch.system import System
+from cpdispatch.verify.attempts import (
+    check_failures,
+    check_killed,
+    check_requeued,
+    check_stopped,
+    killed_rows,
+    with_killed,
+    with_stopped,
+)
 from cpdispatch.verify.levels import Sweep, units_that_fit
 from cpdispatch.verify.service import (
-    REQUEUES,
     Outages,
     at_failure,
     downtimes,
@@ -23,109 +28,11 @@ from cpdispatch.verify.service import (
     left_at_last,
     reaching_into_windows,
 )
+from cpdispatch.verify.tables import Findings, Schedule
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text, too_soon_text
 
 _LACK = -(2**62)
 """In place of the id of a job: capacity that a node lacks for a time."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
-    """What became of every job of a simulation, as flat arrays.
-
-    Attributes
-    ----------
-    id, submit_s, start_s, end_s, units, requested_s, runtime_s : int64 array, shape (jobs,)
-        ``start_s`` and ``end_s`` are -1 for a job that was never started.
-    killed : bool array, shape (jobs,)
-        Whether the job was cut at its requested time.
-    never_fits : bool array, shape (jobs,)
-        Whether the job was left out because it asks for more than the whole system has.
-    rejected : bool array, shape (jobs,)
-        Whether the dispatcher refused the job.
-    request : int64 array, shape (jobs, resources)
-        Per-unit requests.
-    offset : int64 array, shape (jobs + 1,)
-        The k-th job's entries are ``offset[k]:offset[k + 1]``.
-    node, node_units : int64 array, shape (entries,)
-        A node and the number of the job's units there.
-    preceding, think_s : int64 array, shape (jobs,), or None
-        The predecessor of each job, and the seconds between the end of the predecessor and the
-        start of the job; -1 for no predecessor. None if the run did not honour dependencies.
-    lost : Attempts, or None
-        The attempts that were killed for a restart; None when jobs could not be restarted.
-    outages : Outages, or None
-        What happened to the system; None when nothing could.
-    beyond : bool array, shape (jobs,), or None
-        Whether the job by itself asks for more than a limit of the system allows, or draws more
-        than the least power cap; None without either.
-    """
-
-    id: IntArray
-    submit_s: IntArray
-    start_s: IntArray
-    end_s: IntArray
-    units: IntArray
-    requested_s: IntArray
-    runtime_s: IntArray
-    killed: BoolArray
-    never_fits: BoolArray
-    rejected: BoolArray
-    request: IntArray
-    offset: IntArray
-    node: IntArray
-    node_units: IntArray
-    preceding: IntArray | None = None
-    think_s: IntArray | None = None
-    lost: Attempts | None = None
-    outages: Outages | None = None
-    beyond: BoolArray | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attempts:
-    """The attempts at the jobs of a schedule that were killed for a restart, one a job at most.
-
-    Attributes
-    ----------
-    start_s, end_s : int64 array, shape (jobs,)
-        -1 for none.
-    offset, node, node_units : int64 array
-        As in `Schedule`.
-    restartable : bool array, shape (jobs,)
-        Which jobs could be restarted.
-    cost_s : int
-        How long the nodes of a killed job stay busy, up to ``end_s``, and so much longer the
-        job runs when it starts again.
-    """
-
-    start_s: IntArray
-    end_s: IntArray
-    offset: IntArray
-    node: IntArray
-    node_units: IntArray
-    restartable: BoolArray
-    cost_s: int = 0
-
-
-class _Findings:
-    """Violations as they are found: the first few of each kind, and how many there were."""
-
-    EACH = 8  # with the 12 kinds that a schedule can break: at most 100 lines
-
-    def __init__(self) -> None:
-        self.listed: list[Violation] = []
-        self.count: Counter[Kind] = Counter()
-
-    def add(self, kind: Kind, rows: IntArray, text: Callable[[int], str]) -> None:
-        room = max(0, self.EACH - self.count[kind])
-        self.listed += [Violation(kind, text(row)) for row in rows[:room].tolist()]
-        self.count[kind] += len(rows)
-
-    def all(self) -> list[Violation]:
-        left = {kind: count - self.EACH for kind, count in self.count.items()}
-        more = ", ".join(f"{n:,} more of {kind}" for kind, n in left.items() if n > 0)
-        return self.listed + ([Violation(Kind.MORE, more)] if more else [])
 
 
 def schedule(table: Schedule, system: System) -> list[Violation]:
@@ -146,21 +53,21 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     whose maintenance began, was stopped at that very time: it was queued again if it could be, or
     else ended. Where nodes of a killed job were being cleared, that was over then.
     """
-    found = _Findings()
+    found = Findings()
     _lives(table, found)
     _left_out(table, system, found)
     if table.preceding is not None and table.think_s is not None:
         _in_sequence(table, table.preceding, table.think_s, found)
     if table.lost is not None:
-        _restarts(table, table.lost, found)
+        check_killed(table, table.lost, found)
     if table.outages is not None:
-        _stopped(table, table.outages, found)
-        _requeued(table, table.outages, found)
-        _at_failures(table, table.outages, found)
+        check_stopped(table, table.outages, found)
+        check_requeued(table, table.outages, found)
+        check_failures(table, table.outages, found)
     if table.lost is not None:
-        table = _with_killed(table, table.lost)
+        table = with_killed(table, table.lost)
     if table.outages is not None:
-        table = _with_stopped(table, table.outages)
+        table = with_stopped(table, table.outages)
     owner = np.repeat(np.arange(len(table.id)), np.diff(table.offset))
     sound = _places(table, owner, system, found)
     if not sound.all():
@@ -174,7 +81,7 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     return found.all()
 
 
-def _lives(table: Schedule, found: _Findings) -> None:
+def _lives(table: Schedule, found: Findings) -> None:
     """Times of each job that started."""
     t = table
     ids = np.sort(t.id)
@@ -207,225 +114,7 @@ def _lives(table: Schedule, found: _Findings) -> None:
     )
 
 
-def _restarts(table: Schedule, lost: Attempts, found: _Findings) -> None:
-    """Times of each attempt that was killed."""
-    t = table
-    tried = lost.start_s >= 0
-    found.add(
-        Kind.PLACEMENT,
-        (~tried & ((lost.end_s >= 0) | (np.diff(lost.offset) > 0))).nonzero()[0],
-        lambda k: f"job {t.id[k]} was never restarted, and its first attempt has an end or nodes",
-    )
-    found.add(
-        Kind.EARLY_START,
-        (tried & (lost.start_s < t.submit_s)).nonzero()[0],
-        lambda k: f"job {t.id[k]} starts at {lost.start_s[k]}, submitted at {t.submit_s[k]}",
-    )
-    found.add(
-        Kind.EARLY_START,
-        (tried & (t.start_s >= 0) & (t.start_s < lost.end_s)).nonzero()[0],
-        lambda k: f"job {t.id[k]} starts again at {t.start_s[k]}, killed at {lost.end_s[k]}",
-    )
-    found.add(
-        Kind.RESTART,
-        (tried & ~lost.restartable).nonzero()[0],
-        lambda k: f"job {t.id[k]} is killed at {lost.end_s[k]} and may not be restarted",
-    )
-    lasted = lost.end_s - lost.start_s - lost.cost_s
-    runs = np.where(t.killed, t.requested_s, t.runtime_s)
-    least_s = np.zeros_like(lasted)
-    if t.outages is not None:
-        owner = np.repeat(np.arange(len(t.id)), np.diff(lost.offset))
-        cut = at_failure(t.outages.happened, lost.node, lost.end_s[owner])
-        least_s[owner[cut]] = -lost.cost_s
-    found.add(
-        Kind.DURATION,
-        (tried & ((lasted < least_s) | (lasted >= runs))).nonzero()[0],
-        lambda k: (
-            f"job {t.id[k]} runs from {lost.start_s[k]} to {lost.end_s[k]}, when it is killed for "
-            f"a restart: {lasted[k]} s, it ends by itself after {runs[k]} s"
-        ),
-    )
-
-
-def _with_killed(table: Schedule, lost: Attempts) -> Schedule:
-    """The schedule with the attempts that were killed for a restart as further jobs of it."""
-    tried = lost.start_s >= 0
-    held = np.repeat(tried, np.diff(lost.offset))
-    return _with_attempts(
-        table, tried.nonzero()[0], lost.start_s[tried], lost.end_s[tried],
-        np.diff(lost.offset)[tried], lost.node[held], lost.node_units[held],
-    )  # fmt: skip
-
-
-def _with_stopped(table: Schedule, outages: Outages) -> Schedule:
-    """The schedule with the attempts that failed nodes ended as further jobs of it."""
-    o = outages
-    return _with_attempts(
-        table, o.row, o.start_s, o.end_s, np.diff(o.offset), o.node, o.node_units
-    )  # fmt: skip
-
-
-def _with_attempts(
-    table: Schedule, row: IntArray, start_s: IntArray, end_s: IntArray, lengths: IntArray,
-    node: IntArray, node_units: IntArray,
-) -> Schedule:  # fmt: skip
-    """The schedule with attempts as further jobs of it.
-
-    Parameters
-    ----------
-    table : Schedule
-    row, start_s, end_s, lengths : int64 array, shape (attempts,)
-        The job of each attempt, its start, its end, and its number of entries.
-    node, node_units : int64 array
-        The entries, those of one attempt after the other.
-    """
-    again = np.concatenate((np.arange(len(table.id)), row))
-    return replace(
-        table,
-        id=table.id[again],
-        start_s=np.concatenate((table.start_s, start_s)),
-        end_s=np.concatenate((table.end_s, end_s)),
-        units=table.units[again],
-        requested_s=table.requested_s[again],
-        request=table.request[again],
-        offset=np.concatenate(([0], np.cumsum(np.concatenate((np.diff(table.offset), lengths))))),
-        node=np.concatenate((table.node, node)),
-        node_units=np.concatenate((table.node_units, node_units)),
-    )
-
-
-def _tried(table: Schedule) -> IntArray:
-    """The rows of the jobs of which an attempt was killed for a restart, ascending."""
-    none = np.zeros(0, dtype=np.int64)
-    return none if table.lost is None else (table.lost.start_s >= 0).nonzero()[0]
-
-
-def _killed_times(table: Schedule) -> tuple[IntArray, IntArray, int]:
-    """Start and end of the attempt at each job that was killed for a restart, and what it cost."""
-    if table.lost is None:
-        none = np.full(len(table.id), -1, dtype=np.int64)
-        return none, none, 0
-    return table.lost.start_s, table.lost.end_s, table.lost.cost_s
-
-
-def _attempt(outages: Outages, table: Schedule, k: int) -> str:
-    return f"job {table.id[outages.row[k]]} runs from {outages.start_s[k]} to {outages.end_s[k]}"
-
-
-def _stopped(table: Schedule, outages: Outages, found: _Findings) -> None:
-    """Times of each attempt that a failed node ended."""
-    t, o, attempt = table, outages, partial(_attempt, outages, table)
-    tried_s, free_s, cost_s = _killed_times(t)
-    anew = (tried_s >= 0)[o.row] & (o.start_s >= free_s[o.row])
-    runs = np.where(t.killed, t.requested_s, t.runtime_s)[o.row] - o.kept_before_s()
-    runs += cost_s * anew
-
-    found.add(
-        Kind.EARLY_START,
-        (o.start_s < t.submit_s[o.row]).nonzero()[0],
-        lambda k: f"{attempt(k)}, submitted at {t.submit_s[o.row[k]]}",
-    )
-    by_time = np.lexsort((o.start_s, o.row))
-    before, after = by_time[:-1], by_time[1:]
-    early = (o.row[before] == o.row[after]) & (o.start_s[after] < o.end_s[before])
-    found.add(
-        Kind.EARLY_START,
-        after[early],
-        lambda k: f"{attempt(k)}, before its attempt before that has ended",
-    )
-    found.add(
-        Kind.EARLY_START,
-        ((tried_s >= 0)[o.row] & ~anew & (tried_s[o.row] < o.end_s)).nonzero()[0],
-        lambda k: (
-            f"{attempt(k)}, and from {tried_s[o.row[k]]} to {free_s[o.row[k]]}, when it is killed "
-            "for a restart"
-        ),
-    )
-    last_s = np.zeros(len(t.id), dtype=np.int64)
-    np.maximum.at(last_s, o.row, o.end_s)
-    found.add(
-        Kind.EARLY_START,
-        ((t.start_s >= 0) & (t.start_s < last_s)).nonzero()[0],
-        lambda k: f"job {t.id[k]} starts again at {t.start_s[k]}, stopped at {last_s[k]}",
-    )
-    lasted = o.end_s - o.start_s
-    found.add(
-        Kind.DURATION,
-        ((lasted < 0) | (lasted >= runs)).nonzero()[0],
-        lambda k: f"{attempt(k)}, when a node fails: it ends by itself after {runs[k]} s",
-    )
-    kept = lasted // o.period_s * o.period_s if o.period_s else np.zeros_like(lasted)
-    found.add(
-        Kind.RESTART,
-        (o.saved_s != kept).nonzero()[0],
-        lambda k: f"{attempt(k)}: {o.saved_s[k]} s of it are kept, {kept[k]} s by its checkpoints",
-    )
-
-
-def _requeued(table: Schedule, outages: Outages, found: _Findings) -> None:
-    """How often each job was queued again because a node failed, and which jobs end as failed."""
-    t, o = table, outages
-    times = np.bincount(o.row, minlength=len(t.id))
-    found.add(
-        Kind.RESTART,
-        (times != o.requeued).nonzero()[0],
-        lambda k: (
-            f"job {t.id[k]} was queued again {o.requeued[k]} times by the table of jobs, and has "
-            f"{times[k]} attempts"
-        ),
-    )
-    found.add(
-        Kind.RESTART,
-        (times > np.where(o.may_requeue, REQUEUES, 0)).nonzero()[0],
-        lambda k: (
-            f"job {t.id[k]} is queued again {times[k]} times, allowed "
-            f"{REQUEUES if o.may_requeue[k] else 0}"
-        ),
-    )
-    tried_s, _, cost_s = _killed_times(t)
-    of_job = np.where(t.killed, t.requested_s, t.runtime_s) - o.kept_s() + cost_s * (tried_s >= 0)
-    ran_s = t.end_s - t.start_s
-    wrong = (t.start_s < 0) | t.killed | (ran_s < 0) | (ran_s >= of_job)
-    found.add(
-        Kind.DURATION,
-        (o.failed & wrong).nonzero()[0],
-        lambda k: (
-            f"job {t.id[k]} ends as failed and runs from {t.start_s[k]} to {t.end_s[k]}: "
-            f"{ran_s[k]} s, it ends by itself after {of_job[k]} s"
-        ),
-    )
-    found.add(
-        Kind.RESTART,
-        (o.failed & o.may_requeue & (times < REQUEUES)).nonzero()[0],
-        lambda k: f"job {t.id[k]} ends as failed and could have been queued again",
-    )
-
-
-def _at_failures(table: Schedule, outages: Outages, found: _Findings) -> None:
-    """Whether a node failed when an attempt was stopped, and when a job ended as failed."""
-    t, o, attempt = table, outages, partial(_attempt, outages, table)
-    owner = np.repeat(np.arange(len(o.row)), np.diff(o.offset))
-    stopped = np.zeros(len(o.row), dtype=np.bool_)
-    stopped[owner[at_failure(o.happened, o.node, o.end_s[owner])]] = True
-    found.add(
-        Kind.RESTART,
-        (~stopped).nonzero()[0],
-        lambda k: f"{attempt(k)} and is queued again, and none of its nodes failed then",
-    )
-    owner = np.repeat(np.arange(len(t.id)), np.diff(t.offset))
-    ended = np.zeros(len(t.id), dtype=np.bool_)
-    ended[owner[at_failure(o.happened, t.node, t.end_s[owner])]] = True
-    found.add(
-        Kind.RESTART,
-        (o.failed & ~ended).nonzero()[0],
-        lambda k: (
-            f"job {t.id[k]} ends as failed at {t.end_s[k]}, and none of its nodes failed then"
-        ),
-    )
-
-
-def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Findings) -> None:
+def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: Findings) -> None:
     """No job is on a node while it is down, or starts there while it takes none."""
     t, start_s, end_s = table, table.start_s[owner], table.end_s[owner]
     down = downtimes(outages.happened)
@@ -438,7 +127,7 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
             f"node is down from {down.begin_s[met[e]]} on"
         ),
     )
-    o, lost = outages, _tried(table)
+    o, lost = outages, killed_rows(table)
     left_s = o.expected_s - o.kept_s(), o.expected_s[lost], o.expected_s[o.row] - o.kept_before_s()
     expected_s = np.maximum(np.concatenate(left_s), 1)
     in_turn = np.ones(len(o.tested), dtype=np.bool_)
@@ -469,7 +158,7 @@ def _in_service(table: Schedule, owner: IntArray, outages: Outages, found: _Find
 
 
 def _stops_needed(
-    table: Schedule, owner: IntArray, outages: Outages, system: System, found: _Findings
+    table: Schedule, owner: IntArray, outages: Outages, system: System, found: Findings
 ) -> None:
     """A job that was stopped as nodes lost capacity had no room left beside those before it."""
     t, o = table, outages
@@ -545,7 +234,7 @@ def _waits_for_service(
     return waits if not all(fits) else np.zeros_like(waits)
 
 
-def _left_out(table: Schedule, system: System, found: _Findings) -> None:
+def _left_out(table: Schedule, system: System, found: Findings) -> None:
     """Jobs that never started: they fit no empty system, or the dispatcher refused them."""
     t = table
     out = t.start_s < 0
@@ -580,7 +269,7 @@ def _left_out(table: Schedule, system: System, found: _Findings) -> None:
     )
 
 
-def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found: _Findings) -> None:
+def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found: Findings) -> None:
     """Jobs that come after another one: it has ended before them, or could never run."""
     t, think_s = table, np.maximum(think_s, 0)
     by_id = np.argsort(t.id, kind="stable")
@@ -609,7 +298,7 @@ def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found:
     )
 
 
-def _places(table: Schedule, owner: IntArray, system: System, found: _Findings) -> BoolArray:
+def _places(table: Schedule, owner: IntArray, system: System, found: Findings) -> BoolArray:
     """Nodes and units of each job; returns which entries are sound enough to be added up."""
     t = table
     total = np.concatenate(([0], np.cumsum(t.node_units)))
@@ -685,7 +374,7 @@ def _holds_no_more(table: Schedule, owner: IntArray, system: System) -> bool:
     return True
 
 
-def _levels(table: Schedule, owner: IntArray, system: System, found: _Findings) -> None:
+def _levels(table: Schedule, owner: IntArray, system: System, found: Findings) -> None:
     """Every node and resource at every instant."""
     t = table
     if _holds_no_more(t, owner, system):

@@ -71,48 +71,38 @@ class Service:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outages:
-    """The events of a run beside the attempts that they ended, as flat arrays.
-
-    Attributes
-    ----------
-    happened : sequence of Event
-    row : int64 array, shape (attempts,)
-        The job of each attempt, in the schedule.
-    start_s, end_s : int64 array, shape (attempts,)
-    offset, node, node_units : int64 array
-        As in `Schedule`.
-    failed : bool array, shape (jobs,)
-        Which jobs ended because a node failed.
-    requeued : int64 array, shape (jobs,)
-        How often each job was queued again, by the table of jobs.
-    may_requeue : bool array, shape (jobs,)
-    expected_s : int64 array, shape (jobs,)
-        How long each job was expected to run.
-    saved_s : int64 array, shape (attempts,)
-        What a checkpoint has kept of each attempt, from which the next one went on.
-    period_s : int
-        From one checkpoint to the next; 0 without checkpoints.
-    tested : bool array, shape (jobs,)
-        Which jobs were tested, by the attempt that was killed for a restart or by the last one.
-    test : bool array, shape (attempts,)
-        Which attempts were tests.
-    """
+    """The events of a run beside the attempts that they ended, as flat arrays."""
 
     happened: Sequence[Event]
     row: IntArray
+    """The job of each attempt, in the schedule, shape (attempts,)."""
     start_s: IntArray
     end_s: IntArray
+    """Shape (attempts,)."""
     offset: IntArray
     node: IntArray
     node_units: IntArray
+    """As in `Schedule`."""
     failed: BoolArray
+    """Which jobs ended because a node failed, shape (jobs,)."""
     requeued: IntArray
+    """How often each job was queued again, by the table of jobs, shape (jobs,)."""
     may_requeue: BoolArray
+    """Shape (jobs,)."""
     expected_s: IntArray
+    """How long each job was expected to run, shape (jobs,)."""
     saved_s: IntArray
+    """What a checkpoint has kept of each attempt, from which the next one went on, shape
+    (attempts,).
+    """
     period_s: int
+    """From one checkpoint to the next; 0 without checkpoints."""
     tested: BoolArray
+    """Which jobs were tested, by the attempt that was killed for a restart or by the last one,
+    shape (jobs,).
+    """
     test: BoolArray
+    """Which attempts were tests, shape (attempts,)."""
 
     def kept_s(self) -> IntArray:
         """What all attempts of each job together have kept, shape (jobs,)."""
@@ -229,16 +219,11 @@ def drains(happened: Sequence[Event]) -> Spans:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lacks:
-    """What nodes lacked of their capacity for a time; arrays of shape (spans,).
-
-    Attributes
-    ----------
-    of : Spans
-    amount : int64 array, shape (spans, resources)
-    """
+    """What nodes lacked of their capacity for a time; arrays of shape (spans,)."""
 
     of: Spans
     amount: IntArray
+    """Shape (spans, resources)."""
 
 
 def lacks(happened: Sequence[Event], system: System) -> Lacks:

@@ -10,7 +10,7 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.system import System
 from cpdispatch.verify.levels import units_that_fit
-from cpdispatch.verify.schedules import Schedule
+from cpdispatch.verify.tables import Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
 _LISTED = 9
@@ -18,23 +18,18 @@ _LISTED = 9
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """The bound on the waits of a run, in thousandths.
-
-    Attributes
-    ----------
-    in_turn_after : int
-        The share of the longest wait under EASY so far after which a job is late.
-    wide : int
-        By how much that time is shorter for a job that asks for the whole system; for a job that
-        asks for half of it, half as much.
-    first_after : int or None
-        The share after which the first late job starts wherever it fits; None if that is not
-        certain.
-    """
+    """The bound on the waits of a run, in thousandths."""
 
     in_turn_after: int
+    """The share of the longest wait under EASY so far after which a job is late."""
     wide: int
+    """By how much that time is shorter for a job that asks for the whole system; for a job that
+    asks for half of it, half as much.
+    """
     first_after: int | None
+    """The share after which the first late job starts wherever it fits; None if that is not
+    certain.
+    """
 
 
 def waits(
@@ -50,13 +45,10 @@ def waits(
 
     Parameters
     ----------
-    table : Schedule
-    system : System
     time_s : int64 array, shape (decisions,)
         When each decision was.
     easy_wait_s : float array, shape (decisions,)
         The longest wait under EASY so far at each; NaN where it was not looked at.
-    rules : WaitRules
 
     Returns
     -------

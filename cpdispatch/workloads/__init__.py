@@ -137,14 +137,18 @@ def prepare(
     else:
         processors = None if machine is None else machine.processors
         workload, name = read(log, filter, processors, column), os.fspath(log)
-    if machine is None:
-        if workload.processors is None:
-            raise UsageError(
-                f"{name} does not say how large its machine is: give --system "
-                "(in Python: the argument system)"
-            )
-        machine = System.pool(workload.processors)
+    machine = _own_machine(workload, name) if machine is None else machine
     if share is not None:
         workload = restarts.mark(workload, share, seed)
     part = select.select(workload, jobs, since, until)
     return access.keep(fit.fit(part, machine, units), machine)
+
+
+def _own_machine(workload: Workload, name: str) -> System:
+    """A pool as large as the machine of a log, whose name stands in the error."""
+    if workload.processors is None:
+        raise UsageError(
+            f"{name} does not say how large its machine is: give --system "
+            "(in Python: the argument system)"
+        )
+    return System.pool(workload.processors)

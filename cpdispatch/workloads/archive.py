@@ -26,28 +26,19 @@ _PART = 1 << 12
 
 
 class Log(msgspec.Struct, forbid_unknown_fields=True):
-    """A public log.
-
-    Attributes
-    ----------
-    path : str
-        Of its file, after the address of the archive.
-    machine : str
-    processors, jobs, begin : int
-        Its first year; 0 where something is not known.
-    sha256 : str
-        Of the file as it was published; empty where that is not known.
-    system : str
-        The named system that it can be replayed on; else the header of the log says how large.
-    """
+    """A public log."""
 
     path: str
+    """Of its file, after the address of the archive."""
     machine: str
     processors: int = 0
     jobs: int = 0
     begin: int = 0
+    """Its first year; 0 where something is not known."""
     sha256: str = ""
+    """Of the file as it was published; empty where that is not known."""
     system: str = ""
+    """The named system that it can be replayed on; else the header of the log says how large."""
 
     @property
     def file(self) -> str:

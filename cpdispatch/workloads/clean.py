@@ -56,67 +56,51 @@ class NoJobError(InputError):
 
 @dataclass(slots=True)
 class RawLog:
-    """A log in the order of its file, columns of shape (jobs,); a value of -1 is unknown.
-
-    Attributes
-    ----------
-    path : path
-        Where it was read; names the workload and stands in errors.
-    units, allocated : int64 array
-        Units asked for and, where the log tells it apart, units that the job got.
-    cores : int64 array or int
-        Cores of each unit: what the filters `strong` and `drop` compare with the machine's
-        processors.
-    request : mapping of resource name to int64 array or int
-        What each unit asks for, in the order of the resource types.
-    named : mapping of str to int64 array
-        The columns user, group, queue, executable, partition that the log has.
-    rounded : bool array or None
-        Jobs of which a fraction was rounded.
-    notes : mapping of str to int
-        What the reader left out or repaired: rule -> number of jobs.
-    restartable : int64 array or None
-        1 for jobs that may be restarted, else 0; None where the log does not say.
-    priority : int64 array or None
-        The site's priority of each job, higher first.
-    access, access_of
-        Where jobs ask to run, as in `Workload`.
-    terms, terms_of
-        What else decides how many jobs may run at once, as in `Workload`.
-    begin_s : int64 array or None
-        When each job may start at the earliest; -1 for at once.
-    spread, spread_of
-        How the units of jobs lie on nodes, as in `Workload`.
-    """
+    """A log in the order of its file, columns of shape (jobs,); a value of -1 is unknown."""
 
     path: Path
+    """Where it was read; names the workload and stands in errors."""
     id: IntArray
     submit_s: IntArray
     runtime_s: IntArray
     requested_s: IntArray
     units: IntArray
     allocated: IntArray
+    """Units asked for and, where the log tells it apart, units that the job got."""
     cores: IntArray | int
+    """Cores of each unit: what the filters `strong` and `drop` compare with the machine's
+    processors.
+    """
     request: Mapping[str, IntArray | int]
+    """What each unit asks for, in the order of the resource types."""
     named: Mapping[str, IntArray]
+    """The columns user, group, queue, executable, partition that the log has."""
     preceding: IntArray
     think_s: IntArray
     rounded: BoolArray | None = None
+    """Jobs of which a fraction was rounded."""
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     processors: int | None = None
     header: tuple[str, ...] = ()
     memory_unit_kb: int | None = None
     per_processor: bool = False
     notes: Mapping[str, int] = field(default_factory=dict)
+    """What the reader left out or repaired: rule -> number of jobs."""
     restartable: IntArray | None = None
+    """1 for jobs that may be restarted, else 0; None where the log does not say."""
     priority: IntArray | None = None
+    """The site's priority of each job, higher first."""
     access: tuple[Access, ...] = (ANYWHERE,)
     access_of: IntArray | None = None
+    """Where jobs ask to run, as in `Workload`."""
     terms: tuple[Terms, ...] = (FREE,)
     terms_of: IntArray | None = None
+    """What else decides how many jobs may run at once, as in `Workload`."""
     begin_s: IntArray | None = None
+    """When each job may start at the earliest; -1 for at once."""
     spread: tuple[Spread, ...] = (ANYHOW,)
     spread_of: IntArray | None = None
+    """How the units of jobs lie on nodes, as in `Workload`."""
 
 
 def log_name(path: str | os.PathLike[str]) -> str:
@@ -132,7 +116,6 @@ def clean(raw: RawLog, filter: str = "all", processors: int | None = None) -> Wo
 
     Parameters
     ----------
-    raw : RawLog
     filter : {"all", "strong", "drop"}
         `all` keeps every job whose size, runtime and submission are known. `strong` also drops
         jobs larger than the machine, without a requested time or with a runtime of 0, and cuts

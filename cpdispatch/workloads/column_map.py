@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.errors import InputError, UsageError, in_a_line, nearest
-from cpdispatch.files import parse_toml, read_parquet, read_text
+from cpdispatch.errors import InputError, UsageError, nearest
+from cpdispatch.files import not_a_table, parse_toml, read_parquet, read_text
 from cpdispatch.jobs import LABELLED
 from cpdispatch.system import LIMIT, NodeGroup, System
 from cpdispatch.workloads.clean import log_name
@@ -298,10 +298,7 @@ class _Source:
                 header = content.split(b"\n", 1)[0].decode(errors="replace")
                 with suppress(csv.Error):  # what pandas says of it is said below
                     check_widths(content, len(next(csv.reader([header]), [])), path)
-            raise InputError(
-                f"cannot be read as a table: {in_a_line(error)}", file=path,
-                advice="tables are CSV, plain or packed, or .parquet",
-            ) from error  # fmt: skip
+            raise not_a_table(error, path) from error
 
     def column(self, name: str) -> pd.Series[str]:
         if name not in self.frame:

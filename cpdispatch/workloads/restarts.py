@@ -41,10 +41,8 @@ def mark(workload: Workload, share: float, seed: int = 0) -> Workload:
 
     Parameters
     ----------
-    workload : Workload
     share : float
         From 0 to 1.
-    seed : int
     """
     drawn = np.random.Generator(np.random.PCG64(seed)).permutation
     owner = _owners(workload.table.column(Column.USER))

@@ -16,7 +16,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import opened, read_text, resembles, unlike, writing
+from cpdispatch.files import opened, read_text, resembles, unlike, with_newlines, writing
 from cpdispatch.jobs import UNKNOWN, Column, Workload
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, NoJobError, RawLog, clean
@@ -84,7 +84,7 @@ def read(
 
 def _whole(path: Path) -> RawLog:
     """All jobs of a file. Its text, which takes the most memory, is needed no more then."""
-    text = _with_newlines(read_text(path))
+    text = with_newlines(read_text(path))
     header, indented = _comments(text)
     return _raw(text, path, header, _machine(header, text, path), indented)
 
@@ -119,7 +119,7 @@ def parts(
     notes: dict[str, int] = {}
     with opened(path) as stream:
         while text := b"".join(islice(stream, jobs)):
-            text = _with_newlines(text)
+            text = with_newlines(text)
             found, indented = _comments(text)
             if not before:
                 header, machine = found, _machine(found, text, path)
@@ -198,11 +198,6 @@ def _raw(
         per_processor=True,
         notes=notes,
     )
-
-
-def _with_newlines(text: bytes) -> bytes:
-    """The text with lines that end as they do on Unix."""
-    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
 
 
 def _comments(text: bytes) -> tuple[tuple[str, ...], bool]:
@@ -350,8 +345,6 @@ def write(
 
     Parameters
     ----------
-    workload : Workload
-    path : path
     wait_s, runtime_s, status : int64 array, shape (jobs,), optional
         Fields 3, 4 and 11. Without them waits and status are -1 and the runtimes the workload's.
     """

@@ -52,7 +52,15 @@ import numpy as np
 from cpdispatch.access.spread import PER_NODE
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError, UsageError, in_a_line
-from cpdispatch.files import read_parquet, read_text, replacing, resembles, unlike, writing
+from cpdispatch.files import (
+    read_parquet,
+    read_text,
+    replacing,
+    resembles,
+    unlike,
+    with_newlines,
+    writing,
+)
 from cpdispatch.jobs import (
     ANYHOW,
     ANYWHERE,
@@ -178,7 +186,7 @@ def from_table(
 def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
     import pandas as pd
 
-    text = _text(path)
+    text = with_newlines(read_text(path))
     first = text.split(b"\n", 1)[0].decode(errors="replace").removeprefix("#")
     try:
         names = [name.strip() for name in next(csv.reader([first], strict=True), [])]
@@ -202,12 +210,6 @@ def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
     # The parser forgives lines that are too short or too long; we do not.
     check_widths(text, len(names), path)
     return frame
-
-
-def _text(path: Path) -> bytes:
-    """What a CSV file holds, each of its lines ended in the same way."""
-    text = read_text(path)
-    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
 
 
 def _even(text: bytes, columns: int) -> bool:
@@ -490,7 +492,7 @@ class _Reader:
             line, value = None, self.frame.iat[row, column]
             where = f"{name} of row {row + 1}"
         else:
-            rows, where = _rows(_text(self.path), self.path), name
+            rows, where = _rows(with_newlines(read_text(self.path)), self.path), name
             line, cells = next(islice(rows, row, None), (None, []))
             value = cells[column] if column < len(cells) else self.frame.iat[row, column]
         if name in self.reserved:

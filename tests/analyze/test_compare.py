@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cpdispatch.analyze import compare
+from cpdispatch.analyze import compare, draws
 
 CLASSES = {
     name: {"jobs": 10, "wait_s_mean": 600.0, "wait_s_max": 900.0, "bounded_slowdown_mean": 2.0}
@@ -17,7 +17,7 @@ WIDTHS = dict(zip(("narrow", "middle", "wide"), CLASSES.values(), strict=True))
 
 
 def unrelated(
-    dispatcher: str, slowdown: float, users: compare.Waits | None = None, **more: Any
+    dispatcher: str, slowdown: float, users: draws.Waits | None = None, **more: Any
 ) -> compare.Row:
     about = {
         "dispatcher": dispatcher,

@@ -122,13 +122,6 @@ def test_a_resource_is_pooled_until_running_jobs_give_theirs_back() -> None:
     assert names(*many, reservations=RESERVED) == {"core": [8, 4, 8]}
 
 
-def test_running_jobs_may_be_taken_as_ended() -> None:
-    busy = queued(*(job(k, 5, 1, 1, 0) for k in range(9)), running=[running(20, 9, [2, 0], 0)])
-    families = pooled.families(busy, np.arange(9), np.array([True]))
-    assert families.free.tolist() == [[8]]
-    assert families.since_s.tolist() == [100]
-
-
 def test_what_there_is_always_enough_of_is_no_capacity() -> None:
     assert names(job(1, 5, 1, 4, 1), job(2, 5, 1, 4, 1)) == {}
 

@@ -28,22 +28,15 @@ from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.schedule_generation import ListSchedule
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
-from cpdispatch.models import budget, relaxation
+from cpdispatch.models import budget, part_search, relaxation
 from cpdispatch.models import engine as module
 from cpdispatch.models.budget import Budget
 from cpdispatch.models.copies import CopiesModel
-from cpdispatch.models.engine import (
-    FORMULATIONS,
-    MODELS,
-    SEARCHED,
-    SMALL,
-    Engine,
-    make_engine,
-    warm_up,
-)
+from cpdispatch.models.engine import Engine, warm_up
 from cpdispatch.models.hyper import Hyper
 from cpdispatch.models.moves import Move, Neighbourhoods
 from cpdispatch.models.objective import OBJECTIVES
+from cpdispatch.models.part_search import FORMULATIONS, MODELS, SEARCHED, SMALL
 from cpdispatch.models.relaxation import EXHAUST_JOBS
 from cpdispatch.models.search import DETERMINISTIC_PER_S
 from cpdispatch.models.solver import GIVE_UP_AFTER, Response, Solver, shared
@@ -97,9 +90,9 @@ def eager(exhaust_jobs: int = 0) -> Iterator[None]:
     """CP-SAT is asked almost at once; the pool is exhausted for parts of so many jobs at most."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(relaxation, "EXHAUST_JOBS", exhaust_jobs)
-        patch.setattr(module, "SEARCHED", 0)
-        patch.setattr(module, "LOCAL_SHARE", 0.02)
-        patch.setattr(module, "HASTE_S", 0.0)
+        patch.setattr(part_search, "SEARCHED", 0)
+        patch.setattr(part_search, "LOCAL_SHARE", 0.02)
+        patch.setattr(part_search, "HASTE_S", 0.0)
         yield
 
 
@@ -210,7 +203,7 @@ def test_two_reservations_of_one_node_at_different_times_are_not_added_up() -> N
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_by_default_each_model_minimises_slowdown(name: str) -> None:
-    one = make_engine(name)
+    one = Engine(name)
     assert one.objective == "slowdown"
     assert one.name == name
     check(crowd(3), one, one.dispatch(crowd(3)))
@@ -281,11 +274,11 @@ def test_an_empty_queue_gives_an_empty_decision(name: str) -> None:
 
 def test_unknown_models_objectives_and_limits_are_refused() -> None:
     with pytest.raises(UsageError, match="pcp9"):
-        make_engine("pcp9")
+        Engine("pcp9")
     with pytest.raises(UsageError, match="happiness"):
-        make_engine(COPIES, objective="happiness")
+        Engine(COPIES, objective="happiness")
     with pytest.raises(UsageError, match="lowr"):
-        make_engine(COPIES, limits="lowr")
+        Engine(COPIES, limits="lowr")
 
 
 def test_jobs_that_start_are_placed_and_so_are_those_that_are_planned() -> None:
@@ -701,7 +694,7 @@ def test_a_better_plan_is_not_given_up_for_a_worse_one(
     with eager():
         bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
     # The search does not end with the best plan.
-    monkeypatch.setattr(module, "TOLERANCE", -1.0)
+    monkeypatch.setattr(part_search, "TOLERANCE", -1.0)
     with eager():
         one = engine(name, objective="wait", solver=scripted, patience=1.0)
         told = one.dispatch(instance).certificate
@@ -909,7 +902,7 @@ def clock(step_s: float) -> Callable[[], float]:
 
 def use_clock(monkeypatch: pytest.MonkeyPatch, look: Callable[[], float]) -> None:
     """Have the engine and its budget look at this clock."""
-    for each in (module, budget):
+    for each in (part_search, budget):
         monkeypatch.setattr(each, "perf_counter", look)
 
 
@@ -926,7 +919,7 @@ def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
             budgets.append(self)
 
     monkeypatch.setattr(module, "Budget", Kept)
-    monkeypatch.setattr(module, "LOCAL_SHARE", 0.2)
+    monkeypatch.setattr(part_search, "LOCAL_SHARE", 0.2)
     for step_s in (0.0, 1e-6, 2e-3):
         use_clock(monkeypatch, clock(step_s))
         decisions.append(engine(name, limit_s=0.6, patience=1.0, seed=3).dispatch(crowd(18)))
@@ -967,7 +960,7 @@ def test_when_the_time_on_the_clock_is_over_no_further_model_is_built(
 
     began_s = perf_counter()
     use_clock(monkeypatch, lambda: began_s + late_s)
-    monkeypatch.setitem(module.MODELS, COPIES, partial(Counted, CopiesModel))
+    monkeypatch.setitem(MODELS, COPIES, partial(Counted, CopiesModel))
     with eager():
         one = engine(COPIES, patience=1.0, solver=Scripted(says))
         told = one.dispatch(crowd(14)).certificate

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from cpdispatch.decision import Certificate
-from cpdispatch.models.engine import MODELS, Engine, warm_up
+from cpdispatch.models.engine import Engine, warm_up
 from cpdispatch.models.objective import OBJECTIVES
+from cpdispatch.models.part_search import MODELS
 from tests.models.test_engine import check
 from tests.models.test_part import ALL
 from tests.oracles.exhaustive_plans import EXTRAS, contested, optimum

@@ -12,7 +12,7 @@ import pytest
 
 from cpdispatch import verify
 from cpdispatch.dispatch import Settings
-from cpdispatch.models import budget, engine, hyper, solver
+from cpdispatch.models import budget, engine, hyper, part_search, solver
 from cpdispatch.models.budget import Budget
 from cpdispatch.simulator import simulate
 from cpdispatch.simulator.run import Run
@@ -94,9 +94,9 @@ def undisturbed() -> dict[str, bytes]:
 @pytest.fixture(autouse=True)
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-SAT is asked for what the local search leaves; the clock is not what ends the work."""
-    monkeypatch.setattr(engine, "SEARCHED", 0)
-    monkeypatch.setattr(engine, "LOCAL_SHARE", 0.001)
-    monkeypatch.setattr(engine, "HASTE_S", 0.0)
+    monkeypatch.setattr(part_search, "SEARCHED", 0)
+    monkeypatch.setattr(part_search, "LOCAL_SHARE", 0.001)
+    monkeypatch.setattr(part_search, "HASTE_S", 0.0)
 
     def ample(limit_s: float, live: bool, work_s: float | None = None) -> Budget:
         return Budget(60.0, live, limit_s if work_s is None else work_s)
@@ -126,7 +126,7 @@ def test_a_clock_that_runs_ahead_changes_nothing(
         return perf_counter() + ahead_s
 
     with monkeypatch.context() as patch:
-        for module in (engine, budget):
+        for module in (part_search, budget):
             patch.setattr(module, "perf_counter", clock)
         run = replay(dispatcher)
     same(undisturbed, dispatcher, run)

@@ -21,7 +21,7 @@ from cpdispatch.errors import InputError, UsageError
 from cpdispatch.system import Partition
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads import read as read_workload
-from cpdispatch.workloads.slurm import access, jobs, nodes, values
+from cpdispatch.workloads.slurm import access, jobs, nodes, replayable, values
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (
@@ -293,7 +293,7 @@ def test_cores_that_nodes_do_not_divide_are_split_otherwise_or_rounded_up(
     found = read(record(AllocTRES=tres, NNodes=nodes))
     assert found.workload.table.units.tolist() == [units]
     assert found.workload.table.request[0, 0] == core
-    assert found.notes.get(jobs.UNEVEN, 0) == uneven
+    assert found.notes.get(replayable.UNEVEN, 0) == uneven
 
 
 @pytest.mark.parametrize(
@@ -347,8 +347,9 @@ def test_every_job_is_kept_or_counted_out_by_its_reason(read: Callable[..., Any]
         record(JobID=7, JobIDRaw=7),
     )  # fmt: skip
     assert found.left_out == {
-        jobs.TWICE: 1, jobs.PENDING: 5, jobs.RUNNING: 2, jobs.CANCELLED: 2, jobs.NOT_STARTED: 1,
-        jobs.NO_STATE: 1, jobs.NO_SUBMIT: 1, jobs.NO_RUNTIME: 1, jobs.NO_SIZE: 1,
+        replayable.TWICE: 1, replayable.PENDING: 5, replayable.RUNNING: 2,
+        replayable.CANCELLED: 2, replayable.NOT_STARTED: 1, replayable.NO_STATE: 1,
+        replayable.NO_SUBMIT: 1, replayable.NO_RUNTIME: 1, replayable.NO_SIZE: 1,
     }  # fmt: skip
     assert found.notes == {jobs.STEPS: 3}
     assert found.workload.table.id.tolist() == [7, 9, 13]
@@ -368,7 +369,7 @@ def test_a_job_that_was_queued_again_is_its_last_attempt_submitted_with_the_firs
         ),
         record(JobID=8, JobIDRaw=8, SubmitLine="sbatch --no-requeue a.sh"),
     )  # fmt: skip
-    assert found.left_out == {jobs.ATTEMPT: 2}
+    assert found.left_out == {replayable.ATTEMPT: 2}
     assert found.workload.runtime_s.tolist() == [777, 3600]
     assert len(set(found.workload.table.submit_s.tolist())) == 1
     assert found.workload.table.restartable.tolist() == [1, 0]
@@ -389,7 +390,7 @@ def test_of_dumps_that_overlap_the_record_that_knows_the_end_is_kept(tmp_path: P
     for order in ([before, first, second], [second, first, before]):
         found = slurm.read(order)
         assert found.workload.runtime_s.tolist() == [3600]
-        assert found.left_out == {jobs.TWICE: 2}
+        assert found.left_out == {replayable.TWICE: 2}
 
 
 @pytest.mark.parametrize("text", ["UNLIMITED", "Partition_Limit", ""])
@@ -399,7 +400,7 @@ def test_a_job_without_a_limit_has_that_of_its_partition_or_the_longest(
     rows = record(Timelimit="2-03:00:00"), record(JobID=8, JobIDRaw=8, Timelimit=text)
     found = read(*rows)
     assert found.workload.table.requested_s.tolist() == [183_600, 183_600]
-    assert found.notes == {jobs.LIMITLESS: 1}
+    assert found.notes == {replayable.LIMITLESS: 1}
     path = tmp_path / "partitions"
     path.write_text("PartitionName=main\n   AllowGroups=ALL MaxNodes=4 MaxTime=1-00:00:00\n")
     found = read(*rows, system=(path,))
@@ -586,7 +587,7 @@ def test_json_and_text_of_the_same_job_come_to_the_same(
     assert np.array_equal(found.workload.table.block, text.workload.table.block)
     assert found.workload.table.labels == text.workload.table.labels
     assert np.array_equal(found.workload.runtime_s, text.workload.runtime_s)
-    assert found.left_out == {jobs.PENDING: 3}
+    assert found.left_out == {replayable.PENDING: 3}
     assert found.notes == {jobs.STEPS: 2}
 
 

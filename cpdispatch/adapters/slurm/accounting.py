@@ -38,7 +38,6 @@ def history(
 
     Parameters
     ----------
-    paths : iterable of str
     zone : str
         Time zone of the times in the files.
     fields : str

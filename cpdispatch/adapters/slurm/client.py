@@ -34,7 +34,6 @@ class RefusedError(SlurmError):
 
     Parameters
     ----------
-    said : str
     number : int
         Slurm's number of the error; 0 where it told none.
     """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from cpdispatch.system import TIER_MAX, USUAL_TIER
 from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
-from cpdispatch.workloads.slurm.values import count, gpus_of_gres, nodes_in, tres
+from cpdispatch.workloads.slurm.values import count, gpus_of_gres, nodes_in, task_ranges, tres
 
 MARK = "cpdispatch"
 """The administrator's comment by which the project's job_submit.lua marks a job that it holds.
@@ -18,6 +19,8 @@ After a space come the nodes that the job was submitted with, if there are any.
 WHOLE = -1
 """The memory of a job that takes all that its nodes have."""
 NO_LIMIT = -1
+LIMITLESS_S = 365 * 86_400
+"""What a job without a time limit is taken to last."""
 HELD_BY_USER = "JobHeldUser"
 PENDING, COMPLETING = "PENDING", "COMPLETING"
 _ON_NODES = frozenset((
@@ -37,23 +40,18 @@ class Source(Protocol):
 
     def now_s(self) -> int:
         """The controller's time."""
-        ...
 
     def jobs(self) -> list[dict[str, Any]]:
         """Jobs."""
-        ...
 
     def nodes(self) -> list[dict[str, Any]]:
         """Nodes."""
-        ...
 
     def partitions(self) -> list[dict[str, Any]]:
         """Partitions."""
-        ...
 
     def reservations(self) -> list[dict[str, Any]]:
         """Reservations."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +217,10 @@ class Partition:
     exclusive: bool
     tier: int
 
+    def allows(self, job: Job) -> bool:
+        """Whether a job keeps to the time limit."""
+        return self.limit_s == NO_LIMIT or job.limit_s <= self.limit_s
+
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
@@ -239,6 +241,33 @@ class Cluster:
     partitions: Mapping[str, Partition]
     blocked: tuple[Blocked, ...]
     unread: tuple[str, ...]
+
+    def partitions_of(self, job: Job) -> list[Partition]:
+        """The partitions that a job names, but for those that are not known."""
+        names = job.partition.split(",")
+        return [self.partitions[name] for name in names if name in self.partitions]
+
+    def limit_s_of(self, limit_s: int, partition: str) -> int:
+        """A time limit, s; that of the partition, the first of a list, where a job has none."""
+        if limit_s != NO_LIMIT:
+            return max(limit_s, 1)
+        part = self.partitions.get(partition.split(",")[0])
+        return LIMITLESS_S if part is None or part.limit_s == NO_LIMIT else max(part.limit_s, 1)
+
+    def tier_of(self, job: Job | None) -> int:
+        """The highest tier of the partitions that are up and whose time limit a job keeps to."""
+        if job is None:
+            return USUAL_TIER
+        tiers = [part.tier for part in self.partitions_of(job) if part.up and part.allows(job)]
+        return max(tiers, default=USUAL_TIER)
+
+    def in_array(self, key: str) -> bool:
+        """Whether a key may be that of a task which waits with others of its array.
+
+        Such a task has no record of its own.
+        """
+        array, _, task = key.partition("_")
+        return bool(task) and any(job.tasks and job.array == int(array) for job in self.jobs)
 
 
 def read(source: Source) -> Cluster:
@@ -276,13 +305,7 @@ def _each(what: str, rows: Sequence[dict[str, Any]], of: Any) -> tuple[list[Any]
 
 
 def job_of(row: dict[str, Any]) -> Job:
-    """A job as Slurm describes it.
-
-    Raises
-    ------
-    ValueError
-        When its number or state is missing, or a value is none.
-    """
+    """A job as Slurm describes it."""
     number = number_of(row.get("job_id"))
     state = _state(row.get("job_state"))
     if not number or number < 0 or not state:
@@ -351,6 +374,16 @@ def job_of(row: dict[str, Any]) -> Job:
 def task_number(array: int, task: int) -> int:
     """A number for a task of an array that no other job has."""
     return (array << _TASK_BITS) + task
+
+
+def tasks_apart(job: Job, most: int) -> Iterator[Job]:
+    """The first tasks of an array that wait together, each as a job; another job is itself."""
+    if not job.tasks:
+        yield job
+        return
+    for task in islice(chain.from_iterable(task_ranges(job.tasks)), most):
+        key = f"{job.array}_{task}"
+        yield replace(job, key=key, address=key, tasks="", number=task_number(job.array, task))
 
 
 def _true(row: dict[str, Any], name: str) -> bool:
@@ -442,13 +475,7 @@ def _shares(row: dict[str, Any], *, needed: bool) -> tuple[Share, ...]:
 
 
 def node_of(row: dict[str, Any]) -> Node:
-    """A node as Slurm describes it.
-
-    Raises
-    ------
-    ValueError
-        When it has no name, or a value is none.
-    """
+    """A node as Slurm describes it."""
     name = text_of(row.get("name"))
     if not name:
         raise ValueError("a node without a name")
@@ -511,11 +538,5 @@ def _blocked_of(row: dict[str, Any]) -> Blocked:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The names in a list of nodes; empty for none.
-
-    Raises
-    ------
-    ValueError
-        When it is no such list.
-    """
+    """The names in a list of nodes; empty for none."""
     return tuple(nodes_in(text)) if text else ()

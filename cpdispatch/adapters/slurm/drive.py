@@ -58,11 +58,9 @@ class Slurm(Source, Protocol):
 
     def update(self, job: str, changes: Mapping[str, Any]) -> None:
         """Change a job."""
-        ...
 
     def requeue(self, job: str) -> None:
         """Stop a job that runs, and queue it again, held."""
-        ...
 
 
 @dataclass(slots=True)
@@ -418,16 +416,9 @@ class Driver:
     ) -> Iterator[str]:
         """Make the changes of each job in their order, of several jobs at once.
 
-        Yields
-        ------
-        str
-            The key of each job of which the first change was made.
-
-        Raises
-        ------
-        SlurmError
-            When there was no answer for a job. No change that was not asked for by then is made,
-            and the jobs whose changes were made are told first.
+        The key of each job of which the first change was made is told. When there is no answer for
+        a job, an error is raised: no change that was not asked for by then is made, and the jobs
+        whose changes were made are told first.
         """
 
         def change(

@@ -18,12 +18,12 @@ import numpy as np
 from cpdispatch import predict
 from cpdispatch.adapters.slurm import kept
 from cpdispatch.adapters.slurm.cluster import NO_LIMIT, WHOLE, Cluster, Job
-from cpdispatch.adapters.slurm.picture import limit_s_of
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import LABELLED, UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.jobs import Job as Asking
 from cpdispatch.predict.guard import Guard
 from cpdispatch.workloads.slurm import jobs as accounting
+from cpdispatch.workloads.slurm import replayable
 
 FORMAT = "cpdispatch-slurm-durations/1"
 NAME = "durations.json"
@@ -80,21 +80,15 @@ class _File(msgspec.Struct):
 
 @dataclass(slots=True)
 class Quality:
-    """How good predictions were, over the jobs that have ended; sums are in seconds.
-
-    Attributes
-    ----------
-    jobs, under, requested_under : int
-        Ended jobs; those that ran longer than predicted, and than requested.
-    error_s, requested_error_s : int
-        Sums of absolute errors of predictions, and of requested times.
-    """
+    """How good predictions were, over the jobs that have ended; sums are in seconds."""
 
     jobs: int = 0
     under: int = 0
     requested_under: int = 0
+    """Ended jobs; those that ran longer than predicted, and than requested."""
     error_s: int = 0
     requested_error_s: int = 0
+    """Sums of absolute errors of predictions, and of requested times."""
 
     def add(self, runtime_s: int, expected_s: int, requested_s: int) -> None:
         """Count a job that has ended."""
@@ -132,7 +126,6 @@ class Durations:
     ----------
     name : str
         Of a predictor, see `cpdispatch.predict.make`.
-    seed : int
     folder : Path
         Where the jobs are kept that were seen.
     history : sequence of Record
@@ -142,7 +135,6 @@ class Durations:
     ----------
     told : tuple of str
         What the user is to know about the kept file.
-    quality : Quality
 
     Raises
     ------
@@ -202,11 +194,8 @@ class Durations:
             if not job.ended:
                 self._go_on(cluster, job)
         present = {job.key for job in jobs}
-        waiting = {job.array for job in cluster.jobs if job.tasks}
         for key in [key for key in self._open if key not in present]:
-            # A task of an array that waits with the others has no record of its own.
-            array = key.partition("_")[0]
-            if "_" not in key or int(array) not in waiting:
+            if not cluster.in_array(key):
                 del self._open[key]  # how long it ran nobody knows
         if self._saved_s is None or not 0 <= cluster.now_s - self._saved_s < SAVE_EVERY_S:
             self.save()
@@ -237,7 +226,7 @@ class Durations:
         path = self.folder / NAME
         found, self.told = kept.load(path, _File, "durations of jobs", FORMAT)
         lives: dict[Life, Past] = {}
-        for record in accounting.ended(accounting.Records(list(self.history))):
+        for record in replayable.ended(accounting.Records(list(self.history))):
             past = _past_of_record(record, cluster)
             if past.end_s <= cluster.now_s:
                 lives[past.life] = past
@@ -275,7 +264,7 @@ class Durations:
         """Take note of a job that waits or runs."""
         found = self._open.get(job.key)
         if found is None:
-            limit_s = limit_s_of(cluster, job.limit_s, job.partition)
+            limit_s = cluster.limit_s_of(job.limit_s, job.partition)
             found = self._submit(_past(job, limit_s), cluster.now_s)
         past = found.past
         if job.running and not past.start_s:
@@ -289,7 +278,7 @@ class Durations:
         """Learn from a job that has ended, once."""
         found = self._open.get(job.key)
         if found is None:
-            past = _past(job, limit_s_of(cluster, job.limit_s, job.partition))
+            past = _past(job, cluster.limit_s_of(job.limit_s, job.partition))
             told = past.life in self._ended or job.end_s <= self._ended_s.get(job.key, 0)
             if told or not job.ran:
                 return
@@ -368,7 +357,7 @@ def _past_of_record(record: accounting.Record, cluster: Cluster) -> Past:
     limit_s = record.limit_s if record.limit_s > 0 else NO_LIMIT
     start_s = max(record.start_s, record.submit_s)
     return Past(
-        record.job_id, record.submit_s, limit_s_of(cluster, limit_s, partition), nodes,
+        record.job_id, record.submit_s, cluster.limit_s_of(limit_s, partition), nodes,
         -(-record.cpus // nodes), -(-record.gpus.get("gpu", 0) // nodes),
         record.memory_mb // nodes, record.labels["user"], record.labels["group"],
         record.labels["queue"], partition, record.labels["executable"], start_s,

@@ -25,9 +25,6 @@ def explain(source: Source, dispatcher: Dispatcher, rules: Rules, key: str) -> t
 
     Parameters
     ----------
-    source : Source
-    dispatcher : Dispatcher
-    rules : Rules
     key : str
         The job's number, or that of a task of an array, as ``12_3``. The number of an array stands
         for the first of its tasks that wait.

@@ -20,7 +20,6 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,12 @@ from cpdispatch.adapters.slurm.cluster import (
     Job,
     Node,
     Share,
-    task_number,
+    tasks_apart,
 )
-from cpdispatch.adapters.slurm.picture import TASKS_MOST, Durations, limit_s_of, take
+from cpdispatch.adapters.slurm.picture import TASKS_MOST, Durations, take
 from cpdispatch.adapters.slurm.rules import Rules, decided
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
-from cpdispatch.workloads.slurm.values import task_ranges
 
 FORMAT = "cpdispatch-slurm-gain/1"
 NAME = "gain.json"
@@ -55,44 +53,32 @@ _AFTER = re.compile(r"after(?:any|ok|notok):\d+(?:_\*|_\d+)?\(\w+\)")
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """A job, under Slurm and in the shadow; times in seconds, 0 for what has not come.
-
-    Attributes
-    ----------
-    job : Job
-        As it was seen first; a task of an array by itself.
-    since_s, enters_s : int
-        Since when it waits, and when it comes into the shadow's queue: the same but where the
-        shadow's clock was further when the job was seen.
-    expected_s, upper_s : int
-        Durations as they were predicted at its submission.
-    start_s, seen_s, end_s : int
-        Under Slurm: its start, when it was last seen to run, its end.
-    ran : bool
-        Whether Slurm has run it, once it has ended.
-    shadow_s : int
-        When the shadow started it.
-    nodes : list of str
-        Where.
-    fixed : bool
-        Whether it does in the shadow what it does under Slurm.
-    counted : bool
-        Whether it belongs to the comparison: it was submitted since the watch began.
-    """
+    """A job, under Slurm and in the shadow; times in seconds, 0 for what has not come."""
 
     job: Job
+    """As it was seen first; a task of an array by itself."""
     since_s: int
     enters_s: int
+    """Since when it waits, and when it comes into the shadow's queue: the same but where the
+    shadow's clock was further when the job was seen.
+    """
     expected_s: int
     upper_s: int
+    """Durations as they were predicted at its submission."""
     start_s: int = 0
     seen_s: int = 0
     end_s: int = 0
+    """Under Slurm: its start, when it was last seen to run, its end."""
     ran: bool = False
+    """Whether Slurm has run it, once it has ended."""
     shadow_s: int = 0
+    """When the shadow started it."""
     nodes: list[str] = []
+    """Where."""
     fixed: bool = False
+    """Whether it does in the shadow what it does under Slurm."""
     counted: bool = False
+    """Whether it belongs to the comparison: it was submitted since the watch began."""
 
     @property
     def runtime_s(self) -> int:
@@ -155,7 +141,6 @@ class Gain:
     ----------
     dispatcher : Dispatcher
         Of its own: one that has a memory remembers the shadow's decisions.
-    rules : Rules
     folder : Path
         Where the state is kept over restarts.
     every_s : int
@@ -171,7 +156,6 @@ class Gain:
         What the user is to know about the kept file.
     begun_s, time_s : int
         When it began; the shadow's last decision.
-    totals : Totals
     """
 
     dispatcher: Dispatcher
@@ -266,7 +250,7 @@ class Gain:
         now_s = cluster.now_s
         kept_back: set[str] = set()
         present: set[str] = set()
-        for job in _each(cluster):
+        for job in (task for each in cluster.jobs for task in tasks_apart(each, TASKS_MOST)):
             present.add(job.key)
             entry = self._jobs.get(job.key)
             if entry is None and (
@@ -291,7 +275,7 @@ class Gain:
                 entry.end_s, entry.ran = min(job.end_s or now_s, now_s), job.ran
         for key, entry in self._jobs.items():
             # Forgotten by Slurm before it was seen to end: how long it ran nobody knows.
-            if key not in present and not entry.end_s and not _in_array(key, cluster):
+            if key not in present and not entry.end_s and not cluster.in_array(key):
                 entry.end_s, entry.ran = now_s, False
         self._done = {key: end_s for key, end_s in self._done.items() if key in present}
         self._kept_back = kept_back
@@ -305,7 +289,7 @@ class Gain:
         # Slurm has let it go: what it waited for has ended there, and must end in the shadow.
         understood = all(_AFTER.fullmatch(part) for part in parts)
         after = re.sub(r"after(ok|notok)", "afterany", job.dependency) if understood else ""
-        limit_s = limit_s_of(cluster, job.limit_s, job.partition)
+        limit_s = cluster.limit_s_of(job.limit_s, job.partition)
         said = (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
         other = bool(self.rules.partition) and job.partition != self.rules.partition
         return Entry(
@@ -397,19 +381,6 @@ class Gain:
             yield entry
 
 
-def _each(cluster: Cluster) -> Iterator[Job]:
-    """Jobs, and the tasks of arrays that wait together one by one."""
-    for job in cluster.jobs:
-        if not job.tasks:
-            yield job
-            continue
-        numbers = (number for part in task_ranges(job.tasks) for number in part)
-        for number in islice(numbers, TASKS_MOST):
-            key = f"{job.array}_{number}"
-            own = task_number(job.array, number)
-            yield replace(job, key=key, address=key, tasks="", number=own)
-
-
 def _let_go(job: Job, now_s: int) -> bool:
     """Whether Slurm would start a waiting job if there were room."""
     if job.held or not 0 < job.eligible_s <= now_s:
@@ -417,16 +388,10 @@ def _let_go(job: Job, now_s: int) -> bool:
     return job.reason in _STARTABLE or job.reason.startswith("ReqNodeNotAvail")
 
 
-def _in_array(key: str, cluster: Cluster) -> bool:
-    array = key.partition("_")[0]
-    return "_" in key and any(job.tasks and job.array == int(array) for job in cluster.jobs)
-
-
 def _shares(cluster: Cluster, entry: Entry, nodes: dict[str, Node]) -> tuple[Share, ...]:
     """What a job holds in the shadow."""
     job, found = entry.job, []
-    parts = [cluster.partitions.get(name) for name in job.partition.split(",")]
-    whole = job.exclusive or any(part is not None and part.exclusive for part in parts)
+    whole = job.exclusive or any(part.exclusive for part in cluster.partitions_of(job))
     for name in entry.nodes:
         node = nodes.get(name)
         if node is None:

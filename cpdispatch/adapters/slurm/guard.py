@@ -112,7 +112,6 @@ def plugin(folder: Path, user: int) -> str:
 
     Parameters
     ----------
-    folder : Path
     user : int
         The number of the user as whom the driver reaches Slurm.
     """

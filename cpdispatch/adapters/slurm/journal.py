@@ -15,42 +15,31 @@ NAME = "journal.json"
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """What was decided about a job.
-
-    Attributes
-    ----------
-    state : str
-        ``released``: to these nodes, or about to be; ``started``: Slurm was seen to run it;
-        ``stopped``: its test run is over, and it is queued again, or about to be; ``left``:
-        released to Slurm's own scheduler; ``queued``: back in the queue.
-    nodes : list of str
-        Of the last decision.
-    required : str
-        The nodes that the job asked for itself.
-    decided_s : int
-        When, by Slurm's clock.
-    tries : int
-        How often it was released and did not start.
-    not_before_s : int
-        When it may be released again.
-    test_s : int
-        How long it may run before the dispatcher is asked whether it goes on; 0 until it ends.
-    outlived_s : int
-        The length of the test run that it has outlived; 0 where it had none. It has one at most.
-    submit_s : int
-        When it was submitted, where it was queued again after a test run: Slurm then says another
-        time.
-    """
+    """What was decided about a job."""
 
     state: Literal["released", "started", "stopped", "left", "queued"]
+    """``released``: to these nodes, or about to be; ``started``: Slurm was seen to run it;
+    ``stopped``: its test run is over, and it is queued again, or about to be; ``left``: released to
+    Slurm's own scheduler; ``queued``: back in the queue.
+    """
     nodes: list[str] = []
+    """Of the last decision."""
     required: str = ""
+    """The nodes that the job asked for itself."""
     decided_s: int = 0
+    """When, by Slurm's clock."""
     tries: int = 0
+    """How often it was released and did not start."""
     not_before_s: int = 0
+    """When it may be released again."""
     test_s: int = 0
+    """How long it may run before the dispatcher is asked whether it goes on; 0 until it ends."""
     outlived_s: int = 0
+    """The length of the test run that it has outlived; 0 where it had none. It has one at most."""
     submit_s: int = 0
+    """When it was submitted, where it was queued again after a test run: Slurm then says another
+    time.
+    """
 
 
 class _File(msgspec.Struct):
@@ -60,10 +49,6 @@ class _File(msgspec.Struct):
 
 class Journal:
     """The entries by the keys of their jobs, as the file has them after each `save`.
-
-    Parameters
-    ----------
-    folder : Path
 
     Raises
     ------

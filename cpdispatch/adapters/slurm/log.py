@@ -57,40 +57,26 @@ class Line(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A job that was released.
-
-    Attributes
-    ----------
-    at_s : int
-        When, by Slurm's clock.
-    reason : str
-        Of `cpdispatch.decision.Reason`, in small letters.
-    test_s : int
-        The length of its test run; 0 for none.
-    expected_s : int
-        How long it was expected to run; 0 where that is not told.
-    """
+    """A job that was released."""
 
     at_s: int
+    """When, by Slurm's clock."""
     reason: str
+    """Of `cpdispatch.decision.Reason`, in small letters."""
     test_s: int
+    """The length of its test run; 0 for none."""
     expected_s: int
+    """How long it was expected to run; 0 where that is not told."""
 
 
 @dataclass(slots=True)
 class Log:
-    """What drivers have logged, by the keys of jobs; those of a key by time.
-
-    Attributes
-    ----------
-    lines : list of Line
-        The cycles that decided, by time.
-    notes : dict
-        Lines that are not used, by reason.
-    """
+    """What drivers have logged, by the keys of jobs; those of a key by time."""
 
     lines: list[Line] = field(default_factory=list)
+    """The cycles that decided, by time."""
     notes: dict[str, int] = field(default_factory=dict)
+    """Lines that are not used, by reason."""
     released: dict[str, list[Release]] = field(default_factory=dict)
     entered: dict[str, list[int]] = field(default_factory=dict)
     promised: dict[str, list[tuple[int, int]]] = field(default_factory=dict)

@@ -13,24 +13,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
 
 from cpdispatch.adapters.slurm.cluster import (
-    NO_LIMIT,
     WHOLE,
     Cluster,
     Job,
     names_in,
-    task_number,
+    tasks_apart,
 )
+from cpdispatch.adapters.slurm.holders import Holds, Labels, running_of
+from cpdispatch.adapters.slurm.resources import Ask, More, Nodes
 from cpdispatch.arrays import BoolArray, IntArray, sealed
-from cpdispatch.compiled.correction import INCREMENTAL, corrected
 from cpdispatch.decision import Decision
-from cpdispatch.errors import CpdispatchError
 from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import (
     Dependencies,
@@ -40,20 +39,14 @@ from cpdispatch.instance import (
     Stopped,
     free_capacity,
 )
-from cpdispatch.jobs import LABELLED, UNKNOWN, JobTable, job_block
-from cpdispatch.system import USUAL_TIER, NodeGroup, System
+from cpdispatch.jobs import JobTable, job_block
+from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads.slurm.nodes import MB_IN_KB
-from cpdispatch.workloads.slurm.values import task_ranges
 
-LIMITLESS_S = 365 * 86_400
-"""What a job without a time limit is taken to last."""
 TASKS_MOST = 200
 """So many tasks of an array are looked at in a cycle; the others come when these have started."""
-APART_MOST = 8
-_UNSEEN = 2**47
 Durations: TypeAlias = Callable[[Job, int], tuple[int, int]]
 """See `take`."""
-_corrected = getattr(corrected, "py_func", corrected)  # a few calls: not worth a compilation
 _AFTER = re.compile(r"(after(?:any|ok|notok)):(\d+)(_\*|_\d+)?\((\w+)\)")
 
 
@@ -182,28 +175,6 @@ def take(
     return _Taking(cluster, memory, durations, tests).picture(wanted, claims)
 
 
-def limit_s_of(cluster: Cluster, limit_s: int, partition: str) -> int:
-    """A time limit, s; that of the partition, the first of a list, where a job has none."""
-    if limit_s != NO_LIMIT:
-        return max(limit_s, 1)
-    part = cluster.partitions.get(partition.split(",")[0])
-    return LIMITLESS_S if part is None or part.limit_s == NO_LIMIT else max(part.limit_s, 1)
-
-
-def tier_of(cluster: Cluster, job: Job | None) -> int:
-    """The highest tier of the partitions that are up and whose time limit a job keeps to."""
-    if job is None:
-        return USUAL_TIER
-    parts = [cluster.partitions.get(name) for name in job.partition.split(",")]
-    tiers = [
-        part.tier
-        for part in parts
-        if part is not None and part.up
-        if part.limit_s == NO_LIMIT or job.limit_s <= part.limit_s
-    ]
-    return max(tiers, default=USUAL_TIER)
-
-
 def tasks_busy(jobs: Iterable[Job], array: int) -> int:
     """How many tasks of an array run, or are released to."""
     return sum(
@@ -211,48 +182,23 @@ def tasks_busy(jobs: Iterable[Job], array: int) -> int:
     )
 
 
-@dataclass(slots=True)
-class _Ask:
-    """A waiting job in the instance's words."""
-
-    job: Job
-    units: int
-    core: int
-    memory_mb: int
-    nodes: BoolArray
-    exclusive: bool
-    after: list[Job] = field(default_factory=list)
-
-
-class _Taking:
+class _Taking(Nodes):
     """What is looked up again and again while an instance is made."""
 
     def __init__(
         self, cluster: Cluster, memory: bool, durations: Durations | None, tests: Tests
     ) -> None:
+        super().__init__(cluster, memory)
         self.cluster = cluster
-        self.memory = memory
         self.durations = durations
         self.tests = tests
-        self.nodes = [node for node in cluster.nodes if node.cpus]
-        if not self.nodes:
-            raise CpdispatchError("Slurm shows no node with a CPU: is this a login to the cluster?")
-        self.node = {node.name: k for k, node in enumerate(self.nodes)}
-        gpus = sorted({kind for node in self.nodes for kind in node.gpus})
-        self.kinds = ("core", *gpus, *(("mem",) if memory else ()))
-        self.capacity = np.array([self.own(n.cpus, n.gpus, n.memory_mb) for n in self.nodes])
         self.by_number: dict[int, list[Job]] = {}
         for job in cluster.jobs:
             for number in {job.array, job.own} - {0}:
                 self.by_number.setdefault(number, []).append(job)
 
-    def own(self, cpus: int, gpus: Mapping[str, int], memory_mb: int) -> list[int]:
-        """Amounts in the order of the resource types that nodes have."""
-        return [cpus, *(gpus.get(kind, 0) for kind in self.kinds[1:] if kind != "mem"),
-                *([memory_mb] if self.memory else [])]  # fmt: skip
-
     def picture(self, wanted: Callable[[Job], bool], claims: Sequence[Claim]) -> Picture:
-        asked: list[_Ask] = []
+        asked: list[Ask] = []
         left: list[tuple[Job, str]] = []
         for job in self.cluster.jobs:
             if not job.pending or not wanted(job):
@@ -266,10 +212,10 @@ class _Taking:
         asked += stopped
         asked.sort(key=lambda ask: (ask.job.submit_s, ask.job.number))
         asked = self._ready(asked)
-        more = _More(self, asked)
-        labels = _Labels()
+        more = More(self, asked)
+        labels = Labels()
         queue = self._queue(asked, more, labels)
-        running = _running(self.cluster, rows, more, labels)
+        running = running_of(self.cluster, rows, more, labels)
         system = self._system(more)
         down = [k for k, node in enumerate(self.nodes) if not node.usable]
         now = self.cluster.now_s
@@ -290,7 +236,7 @@ class _Taking:
 
     # ----------------------------------------------------------------------------- the queue
 
-    def _asked(self, job: Job) -> _Ask | str | None:
+    def _asked(self, job: Job) -> Ask | str | None:
         """What a job asks for; a text why that cannot be said; None while it is not ready."""
         if job.left:
             return job.left
@@ -300,8 +246,7 @@ class _Taking:
             return "asks for GPUs that cannot be split evenly over its nodes"
         if unknown := set(job.gpus) - set(self.kinds):
             return f"asks for {', '.join(sorted(unknown))}, which no node has"
-        parts = [self.cluster.partitions.get(name) for name in job.partition.split(",")]
-        if not any(part is not None and part.up for part in parts):
+        if not any(part.up for part in self.cluster.partitions_of(job)):
             return None
         nodes, exclusive = self._allowed(job)
         if isinstance(nodes, str):
@@ -312,16 +257,15 @@ class _Taking:
         if after is None:
             return None
         core = -(-job.cpus // units)
-        return _Ask(job, units, core, job.memory_mb, nodes, exclusive, after)
+        return Ask(job, units, core, job.memory_mb, nodes, exclusive, after)
 
     def _allowed(self, job: Job) -> tuple[BoolArray | str, bool]:
         """The nodes that a job may use, or why none; and whether it has them alone."""
         nodes, exclusive = np.zeros(len(self.nodes), dtype=np.bool_), job.exclusive
-        for name in job.partition.split(","):
-            part = self.cluster.partitions.get(name)
-            if part is None or not part.up:
+        for part in self.cluster.partitions_of(job):
+            if not part.up:
                 continue
-            if part.limit_s == NO_LIMIT or job.limit_s <= part.limit_s:
+            if part.allows(job):
                 nodes |= [node.name in part.nodes for node in self.nodes]
                 exclusive |= part.exclusive
         if not nodes.any():
@@ -372,25 +316,15 @@ class _Taking:
             found += [each for each in others if not each.ended]
         return found
 
-    def _tasks(self, ask: _Ask) -> list[_Ask]:
+    def _tasks(self, ask: Ask) -> list[Ask]:
         """A job itself; or tasks of an array, as many as may run beside those that run."""
-        job = ask.job
-        if not job.tasks:
-            return [ask]
-        most = TASKS_MOST
-        if job.tasks_most:
+        job, most = ask.job, TASKS_MOST
+        if job.tasks and job.tasks_most:
             busy = tasks_busy(self.by_number.get(job.array, ()), job.array)
             most = min(most, max(job.tasks_most - busy, 0))
-        numbers = (number for part in task_ranges(job.tasks) for number in part)
-        made = []
-        for number in islice(numbers, most):
-            key = f"{job.array}_{number}"
-            task = replace(job, key=key, address=key, tasks="",
-                           number=task_number(job.array, number))  # fmt: skip
-            made.append(replace(ask, job=task))
-        return made
+        return [replace(ask, job=task) for task in tasks_apart(job, most)]
 
-    def _ready(self, asked: list[_Ask]) -> list[_Ask]:
+    def _ready(self, asked: list[Ask]) -> list[Ask]:
         """Without jobs that wait for others which are in no picture, until none is left."""
         while True:
             known = {ask.job.number for ask in asked}
@@ -400,7 +334,7 @@ class _Taking:
                 return kept
             asked = kept
 
-    def _queue(self, asked: Sequence[_Ask], more: _More, labels: _Labels) -> IntArray:
+    def _queue(self, asked: Sequence[Ask], more: More, labels: Labels) -> IntArray:
         request = np.zeros((len(asked), len(self.kinds) + len(more.names)), dtype=np.int64)
         for k, ask in enumerate(asked):
             memory_mb = 0 if ask.memory_mb == WHOLE else ask.memory_mb
@@ -417,11 +351,11 @@ class _Taking:
             upper_s=upper_s,
             request=request,
             restartable=[int(job.pending and self.tests.may(job)) for job in jobs],
-            tier=[tier_of(self.cluster, job) for job in jobs],
+            tier=[self.cluster.tier_of(job) for job in jobs],
             **labels.of(jobs),
         )
 
-    def _stopped(self, asked: Sequence[_Ask]) -> Stopped | None:
+    def _stopped(self, asked: Sequence[Ask]) -> Stopped | None:
         """Where the jobs are whose test is over."""
         held = {
             k: (ask.job.start_s, {self.node[share.node]: 1 for share in ask.job.shares})
@@ -431,14 +365,14 @@ class _Taking:
         return Stopped.of(held) if held else None
 
     def _limit_s(self, job: Job) -> int:
-        return limit_s_of(self.cluster, job.limit_s, job.partition)
+        return self.cluster.limit_s_of(job.limit_s, job.partition)
 
     def _lasts_s(self, job: Job) -> tuple[int, int]:
         """Expected and upper duration, s."""
         limit_s = self._limit_s(job)
         return (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
 
-    def _dependencies(self, asked: Sequence[_Ask], running: Running) -> Dependencies | None:
+    def _dependencies(self, asked: Sequence[Ask], running: Running) -> Dependencies | None:
         now = self.cluster.now_s
         # A held job that was submitted with --begin shows that as its start.
         begin_s = [ask.job.start_s if ask.job.held else 0 for ask in asked]
@@ -458,7 +392,7 @@ class _Taking:
 
     # --------------------------------------------------------------------- what is held already
 
-    def _rows(self, claims: Sequence[Claim]) -> tuple[list[_Holds], list[_Ask]]:
+    def _rows(self, claims: Sequence[Claim]) -> tuple[list[Holds], list[Ask]]:
         """Running jobs, promises, and what nodes say that nobody else is seen to hold.
 
         No node holds more than it has: a job that started while the cluster was read is counted
@@ -466,7 +400,7 @@ class _Taking:
         is over, as they would be in the queue.
         """
         now, room = self.cluster.now_s, self.capacity.copy()
-        rows: list[_Holds] = []
+        rows: list[Holds] = []
 
         def hold(
             job: Job | None, start_s: int, limit_s: int, held: Iterable[tuple[int, list[int]]]
@@ -482,11 +416,11 @@ class _Taking:
                 if got.any():
                     alike.setdefault(tuple(got.tolist()), []).append(node)
             rows.extend(
-                _Holds(job, start_s, limit_s, expected_s, upper_s, *row, bound_s)
+                Holds(job, start_s, limit_s, expected_s, upper_s, *row, bound_s)
                 for row in alike.items()
             )
 
-        over: list[_Ask] = []
+        over: list[Ask] = []
         for job in self.cluster.jobs:
             if not job.running:
                 continue
@@ -526,7 +460,7 @@ class _Taking:
             hold(claim.job, now, self._limit_s(claim.job), held)
         return rows, stopped
 
-    def _over(self, job: Job) -> _Ask | None:
+    def _over(self, job: Job) -> Ask | None:
         """What a running job asks for whose test is over; None for any other job.
 
         Slurm may have spread its tasks unevenly: then it asks for as much of each node as it holds
@@ -536,7 +470,7 @@ class _Taking:
         if not test_s or job.start_s + test_s > self.cluster.now_s:
             return None
         found = self._asked(job)
-        if not isinstance(found, _Ask) or found.units != len(job.shares):
+        if not isinstance(found, Ask) or found.units != len(job.shares):
             return None
         shares = self._shared(job)
         # One that has its nodes alone holds GPUs that it did not ask for.
@@ -552,7 +486,7 @@ class _Taking:
             memory_mb=found.memory_mb if whole else max(found.memory_mb, int(most[-1])),
         )  # fmt: skip
 
-    def _per_node(self, ask: _Ask) -> list[int]:
+    def _per_node(self, ask: Ask) -> list[int]:
         """What a job asks for on each of its nodes, of the types that nodes have."""
         return self.own(ask.core, ask.job.gpus, max(ask.memory_mb, 0))
 
@@ -576,7 +510,7 @@ class _Taking:
 
     # ------------------------------------------------------------------------------- the system
 
-    def _system(self, more: _More) -> System:
+    def _system(self, more: More) -> System:
         rows = [
             tuple(row) for row in np.hstack([self.capacity, more.capacity]).astype(int).tolist()
         ]
@@ -607,169 +541,6 @@ class _Taking:
             held = tuple(system.capacity[k].tolist())
             made += [Reservation(start_s, end_s - start_s, (k,), held) for start_s, end_s in joined]
         return tuple(made)
-
-
-class _More:
-    """Resource types beside those of the nodes: which there are, and who asks for how many."""
-
-    def __init__(self, taking: _Taking, asked: Sequence[_Ask]) -> None:
-        self._nodes = len(taking.nodes)
-        self._sets: dict[bytes, int] = {}
-        names: list[str] = []
-        columns: list[IntArray] = []
-        core = taking.capacity[:, 0]
-        for ask in asked:
-            key = ask.nodes.tobytes()
-            if not ask.nodes.all() and key not in self._sets:
-                self._sets[key] = len(self._sets)
-                names.append(f"core@set{len(self._sets)}")
-                columns.append(np.where(ask.nodes, core, 0))
-        self.core_most = self.memory_most = 0
-        if any(ask.exclusive for ask in asked):
-            self.core_most = int(core.max())
-            names.append("core@whole")
-            columns.append(np.full(self._nodes, self.core_most))
-        if taking.memory and any(ask.memory_mb == WHOLE for ask in asked):
-            self.memory_most = max(int(taking.capacity[:, -1].max()), 1)
-            names.append("mem@whole")
-            columns.append(np.full(self._nodes, self.memory_most))
-        # Two units that take more than half of the largest node go to different ones anyway.
-        largest = taking.capacity.max(axis=0)
-        apart = [
-            k for k, ask in enumerate(asked)
-            if ask.units > 1 and not self._large(taking, ask, largest)
-        ]  # fmt: skip
-        self._apart = {k: place % APART_MOST for place, k in enumerate(apart)}
-        self._aparts = min(len(apart), APART_MOST)
-        names += [f"apart{k + 1}" for k in range(self._aparts)]
-        columns += [np.ones(self._nodes, dtype=np.int64)] * self._aparts
-        self.names = tuple(names)
-        self.width = len(taking.kinds) + len(names)
-        empty = np.zeros((self._nodes, 0), dtype=np.int64)
-        self.capacity: IntArray = np.stack(columns, axis=1) if columns else empty
-        self._has_memory = taking.memory
-
-    @staticmethod
-    def _large(taking: _Taking, ask: _Ask, largest: IntArray) -> bool:
-        if ask.exclusive or (taking.memory and ask.memory_mb == WHOLE):
-            return True
-        own = np.array(taking.own(ask.core, ask.job.gpus, ask.memory_mb))
-        return bool((2 * own > largest).any())
-
-    def of(self, position: int, ask: _Ask) -> list[int]:
-        """What each unit of a waiting job asks for."""
-        sets = [0] * len(self._sets)
-        which = self._sets.get(ask.nodes.tobytes())
-        if which is not None:
-            sets[which] = ask.core
-        whole = ask.memory_mb == WHOLE
-        apart = [0] * self._aparts
-        if position in self._apart:
-            apart[self._apart[position]] = 1
-        return [
-            *sets,
-            *([self.core_most if ask.exclusive else ask.core] if self.core_most else []),
-            *([self.memory_most if whole else ask.memory_mb] if self.memory_most else []),
-            *apart,
-        ]
-
-    def held(self, own: Sequence[int]) -> list[int]:
-        """What one that holds so much of a node's own types holds of these."""
-        memory = [own[-1]] if self.memory_most else []
-        # A node that anybody holds a part of is not whole.
-        core = [max(own[0], 1)] if self.core_most else []
-        return [*[0] * len(self._sets), *core, *memory, *[0] * self._aparts]
-
-
-@dataclass(frozen=True, slots=True)
-class _Holds:
-    """Who holds so much of the own resource types of each of these nodes, and for how long."""
-
-    job: Job | None
-    start_s: int
-    limit_s: int
-    expected_s: int
-    upper_s: int
-    amounts: tuple[int, ...]
-    nodes: list[int]
-    bound_s: int = 0
-
-    def due_s(self, now: int) -> int:
-        """The expected end; corrected step by step where it has passed. A test ends by itself."""
-        if self.bound_s:
-            return self.start_s + self.bound_s
-        limit = self.start_s + self.limit_s
-        due = self.start_s + self.expected_s
-        return due if due > now else int(_corrected(now, INCREMENTAL, due, limit, 0)[0])
-
-
-def _running(cluster: Cluster, rows: Sequence[_Holds], more: _More, labels: _Labels) -> Running:
-    """Rows of who holds what on which nodes; a job may have several."""
-    now = cluster.now_s
-    rows = sorted(rows, key=lambda row: (row.start_s, row.job.number if row.job else _UNSEEN))
-    seen: set[int] = set()
-    ids = []
-    for k, row in enumerate(rows):
-        first = row.job is not None and row.job.number not in seen
-        ids.append(row.job.number if row.job is not None and first else _UNSEEN + k)
-        seen.add(ids[-1])
-    start_s = np.array([row.start_s for row in rows], dtype=np.int64)
-    limit_s = np.array([row.limit_s for row in rows], dtype=np.int64)
-    due_s = np.array([row.due_s(now) for row in rows], dtype=np.int64)
-    request = [[*row.amounts, *more.held(row.amounts)] for row in rows]
-    nodes = [row.nodes for row in rows]
-    table = JobTable(
-        job_block(
-            id=ids,
-            submit_s=[
-                min(row.job.submit_s, row.start_s) if row.job else row.start_s for row in rows
-            ],
-            units=[len(each) for each in nodes],
-            requested_s=limit_s,
-            expected_s=[row.expected_s for row in rows],
-            upper_s=[row.upper_s for row in rows],
-            request=np.array(request, dtype=np.int64).reshape(len(rows), more.width),
-            tier=[tier_of(cluster, row.job) for row in rows],
-            **labels.of([row.job for row in rows]),
-        ),
-        labels.names(),
-    )
-    return Running(
-        table,
-        sealed(start_s),
-        sealed(due_s),
-        sealed((start_s + limit_s <= now).astype(np.int64)),
-        sealed(np.cumsum([0, *map(len, nodes)], dtype=np.int64)),
-        sealed(np.array([node for each in nodes for node in each], dtype=np.int64)),
-        sealed(np.ones(sum(map(len, nodes)), dtype=np.int64)),
-        sealed(np.array([row.bound_s for row in rows], dtype=np.int64))
-        if any(row.bound_s for row in rows)
-        else None,
-    )
-
-
-class _Labels:
-    """Names of users, accounts and the like, by number."""
-
-    def __init__(self) -> None:
-        self._number: dict[str, dict[str, int]] = {name: {} for name in LABELLED}
-
-    def of(self, jobs: Sequence[Job | None]) -> dict[str, list[int]]:
-        """The numbers of these jobs' names."""
-        return {
-            "user": [self._of("user", job.user if job else "") for job in jobs],
-            "group": [self._of("group", job.account if job else "") for job in jobs],
-            "queue": [self._of("queue", job.qos if job else "") for job in jobs],
-            "partition": [self._of("partition", job.partition if job else "") for job in jobs],
-        }
-
-    def _of(self, column: str, name: str) -> int:
-        known = self._number[column]
-        return known.setdefault(name, len(known)) if name else UNKNOWN
-
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """The names behind the numbers so far."""
-        return {column: tuple(known) for column, known in self._number.items()}
 
 
 def _columns(pairs: Sequence[tuple[int, int]]) -> IntArray:

@@ -32,6 +32,7 @@ from cpdispatch.system import System, load
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads.imported import Imported
 from cpdispatch.workloads.slurm import jobs as accounting
+from cpdispatch.workloads.slurm import replayable
 from cpdispatch.workloads.slurm.nodes import Cluster
 from cpdispatch.workloads.slurm.values import nodes_in
 
@@ -60,24 +61,15 @@ Place: TypeAlias = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the accounting says of a job that the workload has no column for.
-
-    Attributes
-    ----------
-    key : str
-        Its name in Slurm.
-    start_s : int
-    nodes : str
-    attempts : list of (start, end, nodes)
-    backfilled : bool
-        Whether Slurm's backfilling started it.
-    """
+    """What the accounting says of a job that the workload has no column for."""
 
     key: str
+    """Its name in Slurm."""
     start_s: int
     nodes: str
     attempts: list[tuple[int, int, str]]
     backfilled: bool
+    """Whether Slurm's backfilling started it."""
 
 
 def recorded(
@@ -113,12 +105,10 @@ def run_of(folder: Path, files: Mapping[str, str], imported: Imported, log: Log)
 
     Parameters
     ----------
-    folder : Path
     files : mapping of str to str
         As `cpdispatch.workloads.imported.write` returns them.
     imported : Imported
         Of `recorded`.
-    log : Log
     """
     # As simulate reads it: so the jobs of both are the same.
     workload, system = prepare(folder / files["workload"], load(folder / files["system"]))
@@ -235,24 +225,15 @@ def _fill(
 
 @dataclass(slots=True)
 class _Placed:
-    """Where jobs ran, by their ids.
-
-    Attributes
-    ----------
-    told : dict
-        What the accounting says of each job.
-    places : dict
-    lost : dict
-        Start, end and place of an earlier attempt.
-    refused : dict
-        Why each other job has no place.
-    notes : Counter
-    """
+    """Where jobs ran, by their ids."""
 
     told: dict[int, Told]
+    """What the accounting says of each job."""
     places: dict[int, Place] = field(default_factory=dict)
     lost: dict[int, tuple[int, int, Place]] = field(default_factory=dict)
+    """Start, end and place of an earlier attempt."""
     refused: dict[int, str] = field(default_factory=dict)
+    """Why each other job has no place."""
     notes: Counter[str] = field(default_factory=Counter)
 
 
@@ -278,14 +259,14 @@ def _told_of(imported: Imported) -> dict[int, Told]:
     empty = [""] * len(extra)
     flags, attempts, nodes, keys = (
         extra[name].tolist() if name in extra.columns else empty
-        for name in ("flags", accounting.ATTEMPTS, accounting.NODE_LIST, accounting.JOB_ID)
+        for name in ("flags", replayable.ATTEMPTS, replayable.NODE_LIST, replayable.JOB_ID)
     )
     rows = zip(
-        extra["id"].tolist(), keys, extra[accounting.START].tolist(), nodes, attempts, flags,
+        extra["id"].tolist(), keys, extra[replayable.START].tolist(), nodes, attempts, flags,
         strict=True,
     )  # fmt: skip
     return {
-        id: Told(key, start_s, on, accounting.attempts_in(before), "SchedBackfill" in flag)
+        id: Told(key, start_s, on, replayable.attempts_in(before), "SchedBackfill" in flag)
         for id, key, start_s, on, before, flag in rows
     }
 
@@ -371,10 +352,6 @@ class _Room:
     """What jobs hold of nodes over time.
 
     Runs are taken in the order of their starts, again from the first one after `rewind`.
-
-    Parameters
-    ----------
-    capacity : int64 array, shape (nodes, resources)
     """
 
     def __init__(self, capacity: IntArray) -> None:

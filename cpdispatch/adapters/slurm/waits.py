@@ -31,7 +31,6 @@ class Waits:
     ----------
     dispatcher : Dispatcher
         Nothing is kept of one whose waits are not bounded.
-    folder : Path
     """
 
     def __init__(self, dispatcher: Dispatcher, folder: Path) -> None:

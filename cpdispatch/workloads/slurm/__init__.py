@@ -11,7 +11,7 @@ from cpdispatch.jobs import SPREADS
 from cpdispatch.workloads import imported
 from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Imported
-from cpdispatch.workloads.slurm import access, jobs, nodes, terms
+from cpdispatch.workloads.slurm import access, jobs, nodes, replayable, terms
 
 WITHOUT_NODES = ("exclusive", "nodelist", "exclude", "licences")
 """What says nothing where no node is known."""
@@ -76,7 +76,7 @@ def made(
     InputError
         When no job is left, or no node has anything.
     """
-    columns, left_out, notes = jobs.columns_of(found, cluster.limits_s)
+    columns, left_out, notes = replayable.columns_of(found, cluster.limits_s)
     found.records.clear()
     terms.spread(columns, notes)
     name = log_name(file)
@@ -91,7 +91,7 @@ def made(
     else:
         for name in (*SPREADS, *WITHOUT_NODES):
             columns.labels.pop(name, None)
-    told = jobs.used(columns, machine)
+    told = replayable.used(columns, machine)
     if machine is not None and not cluster.memory and any(columns.request["mem"]):
         columns.request["mem"] = [0] * len(columns.id)
         told.append("Memory is not given to jobs by this cluster (SelectTypeParameters).")

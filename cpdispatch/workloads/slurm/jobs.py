@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -17,12 +16,10 @@ from zoneinfo import ZoneInfo
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, unlike
 from cpdispatch.jobs import PRIORITY_MAX
-from cpdispatch.system import LIMIT, System
-from cpdispatch.workloads.imported import Columns
+from cpdispatch.system import LIMIT
 from cpdispatch.workloads.slurm import submitted
 from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
 from cpdispatch.workloads.slurm.submitted import Submitted
-from cpdispatch.workloads.slurm.terms import licences_of
 from cpdispatch.workloads.slurm.values import (
     NO_LIMIT,
     NOTHING,
@@ -38,69 +35,26 @@ from cpdispatch.workloads.slurm.values import (
 
 T = TypeVar("T")
 
-PENDING = "still pending when the records were taken"
-RUNNING = "still running when the records were taken"
-CANCELLED = "cancelled before it started"
-NOT_STARTED = "ended without having started"
-NO_STATE = "in a state that Slurm does not have"
-NO_SUBMIT = "submit time unknown"
-NO_RUNTIME = "runtime unknown"
-NO_SIZE = "number of CPUs unknown"
-ATTEMPT = "earlier attempt of a job that was queued again"
-TWICE = "the same record stands twice"
 STEPS = "steps of jobs: skipped, since the job's own record has what is used"
-LIMITLESS = "no time limit: the longest limit or runtime of the records stands in"
-UNEVEN = "CPUs or GPUs cannot be split evenly over the nodes: rounded up"
-FOLDED = "attempts of a job that was queued again: the last one is kept, submitted with the first"
-
-START, ATTEMPTS, NODE_LIST, JOB_ID = "start", "attempts", "node_list", "job_id"
-"""Columns of what travels along: when a job started, its earlier attempts, its nodes, its name."""
-
-_ENDED = frozenset((
+ENDED = frozenset((
     "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE",
     "PREEMPTED", "BOOT_FAIL", "REQUEUED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
 ))  # fmt: skip
-_WAITING = frozenset(("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
-_RUNNING = frozenset((
-    "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING",
-    "STAGE_OUT",
-))  # fmt: skip
-_QUEUED_AGAIN = frozenset(("REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"))
 _NO_NODES = "None assigned"
 
 NOTHING_SAID = Submitted()
-HELD_S = 60
-"""A job was held back that was not eligible so long after its submission, seconds."""
 NEEDED = ("JobID", "Submit", "Start", "End", "State")
 
 
 @dataclass(slots=True)
 class Record:
-    """What is used of a record of sacct; a number of -1 is unknown.
-
-    Attributes
-    ----------
-    job_id : str
-    number : int
-        The job's number of its own, which tasks of an array have too.
-    jobs : int
-        How many jobs it stands for.
-    submit_s, start_s, end_s, elapsed_s, limit_s : int
-    nodes, cpus, memory_mb : int
-        Of the whole job.
-    gpus : mapping of resource name to int
-    priority, array_limit, eligible_s : int
-        0 and -1 where nothing is said.
-    licences : str
-    submitted : Submitted
-        What the command line says.
-    before : list of Record
-        Earlier attempts of the same job, first ones first, once `columns_of` has found them.
-    """
+    """What is used of a record of sacct; a number of -1 is unknown."""
 
     job_id: str
     number: int
+    """The job's number of its own, which tasks of an array have too."""
     jobs: int
+    """How many jobs it stands for."""
     state: str
     submit_s: int
     start_s: int
@@ -110,6 +64,7 @@ class Record:
     nodes: int
     cpus: int
     memory_mb: int
+    """Of the whole job."""
     gpus: Mapping[str, int]
     restartable: int
     labels: Mapping[str, str]
@@ -117,10 +72,13 @@ class Record:
     priority: int = 0
     array_limit: int = 0
     eligible_s: int = -1
+    """0 and -1 where nothing is said."""
     licences: str = ""
     submitted: Submitted = NOTHING_SAID
+    """What the command line says."""
     again: bool = False
     before: list[Record] = field(default_factory=list)
+    """Earlier attempts of the same job, first ones first, once `columns_of` has found them."""
 
     @property
     def array(self) -> str:
@@ -130,7 +88,7 @@ class Record:
     @property
     def ended(self) -> bool:
         """Whether it ran and its runtime is known."""
-        return self.state in _ENDED and self.start_s >= 0 and self.runtime_s >= 0
+        return self.state in ENDED and self.start_s >= 0 and self.runtime_s >= 0
 
     @property
     def runtime_s(self) -> int:
@@ -268,10 +226,7 @@ class _Line:
         try:
             return parse(text)
         except ValueError as error:
-            raise InputError(
-                str(error) or "not understood", file=self.path, line=self.line, field=name,
-                value=text, advice="correct the cell, or leave it empty if the value is unknown",
-            ) from error  # fmt: skip
+            raise self.wrong(name, str(error) or "not understood") from error
 
     def number(self, *names: str) -> int:
         """The first of these that has a number other than 0."""
@@ -512,235 +467,3 @@ def _json_id(number: int | None, array: dict[str, Any]) -> tuple[str, int]:
     if head and task is not None:
         return f"{head}_{task}", 1
     return "" if number is None else str(number), 1
-
-
-# ------------------------------------------------------------------------- what becomes of them
-
-
-def columns_of(
-    found: Records, limits_s: Mapping[str, int]
-) -> tuple[Columns, Counter[str], Counter[str]]:
-    """The jobs that ran, as columns; those that are left out, and what was repaired, by reason.
-
-    A unit of a job is what it has on each of its nodes. Where CPUs and GPUs cannot be divided by
-    the nodes, a job has as few units as divide them and are no fewer than the nodes; if there are
-    none, what a unit asks for is rounded up.
-
-    Parameters
-    ----------
-    found : Records
-    limits_s : mapping of str to int
-        The time limit of each partition, -1 where there is none.
-    """
-    left_out: Counter[str] = Counter()
-    notes: Counter[str] = Counter(found.notes)
-    kept: list[Record] = []
-    for record in _last_attempts(found.records, left_out, notes):
-        reason = _unusable(record)
-        if reason:
-            left_out[reason] += record.jobs
-        else:
-            kept.append(record)
-    longest_s = max((max(r.limit_s, r.runtime_s) for r in kept), default=1)
-    array_limits: dict[str, int] = {}
-    for record in found.records:
-        if many := record.array_limit or record.submitted.array_limit:
-            array_limits[record.array] = many
-    columns = Columns()
-    kinds = sorted({kind for record in kept for kind in record.gpus})
-    columns.request = {"core": [], **{kind: [] for kind in kinds}, "mem": []}
-    for record in kept:
-        limit_s = record.limit_s
-        if limit_s <= 0:
-            limit_s = limits_s.get(record.labels["partition"], -1)
-        if limit_s <= 0:
-            limit_s = longest_s
-            notes[LIMITLESS] += 1
-        counts = [record.cpus, *record.gpus.values()]
-        units = _units(max(record.nodes, 1), counts)
-        if any(many % units for many in counts):
-            notes[UNEVEN] += 1
-        columns.id.append(record.number)
-        columns.submit_s.append(record.submit_s)
-        columns.start_s.append(record.start_s)
-        columns.runtime_s.append(record.runtime_s)
-        columns.requested_s.append(max(limit_s, 1))
-        columns.units.append(units)
-        columns.request["core"].append(-(-record.cpus // units))
-        columns.request["mem"].append(-(-record.memory_mb // units))
-        for kind in kinds:
-            columns.request[kind].append(-(-record.gpus.get(kind, 0) // units))
-        for name, text in record.labels.items():
-            columns.labels.setdefault(name, []).append(text or None)
-        columns.labels.setdefault("restartable", []).append(record.restartable)
-        for name, value in _terms(record, units, array_limits).items():
-            columns.labels.setdefault(name, []).append(value)
-        for name, text in record.extra.items():
-            columns.extra.setdefault(name, []).append(text)
-        columns.extra.setdefault(START, []).append(record.start_s)
-        columns.extra.setdefault(ATTEMPTS, []).append(_attempts_text(record.before))
-    return columns, left_out, notes
-
-
-def _attempts_text(attempts: Sequence[Record]) -> str:
-    """Earlier attempts as `attempts_in` reads them; those that did not start are left out."""
-    return ";".join(
-        f"{of.start_s}-{of.start_s + of.runtime_s}@{of.extra['node_list']}"
-        for of in attempts
-        if of.start_s >= 0 and of.runtime_s >= 0
-    )
-
-
-def attempts_in(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and list of nodes of each attempt in a cell of the column `ATTEMPTS`.
-
-    Examples
-    --------
-    >>> attempts_in("100-160@n[1-2];200-210@n1")
-    [(100, 160, 'n[1-2]'), (200, 210, 'n1')]
-    """
-    found = []
-    for part in filter(None, text.split(";")):
-        times, _, nodes = part.partition("@")
-        start_s, _, end_s = times.partition("-")
-        found.append((int(start_s), int(end_s), nodes))
-    return found
-
-
-def _terms(record: Record, units: int, array_limits: Mapping[str, int]) -> dict[str, Any]:
-    """What else a job says of when, where and beside which others it may run."""
-    said = record.submitted
-    # A job that was queued again had another time to wait for when it came first.
-    later = not record.again and record.eligible_s > record.submit_s + HELD_S
-    alone = units == max(record.nodes, 1)
-    licences = licences_of(record.licences or said.licences)
-    return {
-        "priority": record.priority,
-        "array": record.array or None,
-        "array_limit": array_limits.get(record.array, 0) if record.array else 0,
-        "begin": record.eligible_s if later else None,
-        "licences": " ".join(f"{name}:{many}" for name, many in licences.items()) or None,
-        "units_per_node": int(said.per_node > 0 and alone and units > 1),
-        "nodes_min": min(said.nodes_min, record.nodes) if units > 1 else 0,
-        "nodes_max": said.nodes_max if 0 < said.nodes_max < units else 0,
-        "exclusive": int(said.exclusive),
-        "nodelist": said.nodelist or None,
-        "exclude": said.exclude or None,
-    }
-
-
-def ended(found: Records) -> list[Record]:
-    """The jobs that ran to an end and whose size is known; of attempts, the last one."""
-    lasts = _last_attempts(found.records, Counter(), Counter())
-    return [record for record in lasts if not _unusable(record)]
-
-
-def _units(nodes: int, counts: Sequence[int]) -> int:
-    """How many equal parts a job has: as few as divide the counts and are no fewer than nodes.
-
-    More than 16 parts a node are no answer: then each node has one, and the counts are rounded up.
-    """
-    common = gcd(*counts)
-    parts = range(nodes, min(common, 16 * nodes, nodes + 100_000) + 1)
-    return next((units for units in parts if common % units == 0), nodes)
-
-
-def _unusable(record: Record) -> str:
-    """Why a record is no job that can be replayed; empty if it is one."""
-    if record.state in _WAITING:
-        return PENDING
-    if record.state not in _ENDED:
-        return RUNNING if record.state in _RUNNING else NO_STATE
-    if record.start_s < 0:
-        return CANCELLED if record.state == "CANCELLED" else NOT_STARTED
-    if record.submit_s < 0:
-        return NO_SUBMIT
-    if record.runtime_s < 0:
-        return NO_RUNTIME
-    return NO_SIZE if record.cpus <= 0 else ""
-
-
-def _last_attempts(
-    records: Sequence[Record], left_out: Counter[str], notes: Counter[str]
-) -> Iterator[Record]:
-    """The records without those that stand twice and without earlier attempts of the same job."""
-    of_job: dict[str, list[Record]] = {}
-    for position, record in enumerate(records):
-        of_job.setdefault(record.job_id or f"?{position}", []).append(record)
-    for same in of_job.values():
-        if len(same) == 1:
-            yield same[0]
-            continue
-        by_begin: dict[tuple[int, int], Record] = {}
-        begun = {record.submit_s for record in same if record.start_s >= 0}
-        for record in same:
-            key = (record.submit_s, record.start_s)
-            other = by_begin.get(key)
-            if other is None:
-                by_begin[key] = record
-            else:
-                left_out[TWICE] += record.jobs
-                # Where dumps overlap, the later one knows the end.
-                if record.ended and not other.ended:
-                    by_begin[key] = record
-        first_s, before = -1, list[Record]()
-        left = [
-            record
-            for key, record in sorted(by_begin.items())
-            if not (
-                record.state in _WAITING and record.submit_s in begun and _drop(left_out, record)
-            )
-        ]
-        for record, later in zip(left, [*left[1:], None], strict=True):
-            if later is not None and record.state in _QUEUED_AGAIN:
-                left_out[ATTEMPT] += record.jobs
-                first_s = record.submit_s if first_s < 0 else first_s
-                before.append(record)
-                continue
-            if first_s >= 0:
-                notes[FOLDED] += 1
-                record.submit_s, record.restartable, first_s = first_s, 1, -1
-                record.again, record.before, before = True, before, []
-            yield record
-
-
-def _drop(left_out: Counter[str], record: Record) -> bool:
-    """Leave out a record of a job that another dump knows to have started."""
-    left_out[TWICE] += record.jobs
-    return True
-
-
-def used(columns: Columns, system: System | None) -> list[str]:
-    """What these jobs say that no dispatcher heeds, as sentences."""
-    told = []
-    partitions = {name for name in columns.labels.get("partition", ()) if name}
-    if len(partitions) > 1 and (system is None or not system.partitions):
-        told.append(
-            f"Partitions are labels: {len(partitions)} are named, and jobs are not kept to the "
-            "nodes of theirs."
-        )
-    named = {"reservation": "Reservations"}
-    if system is None:
-        named = {"features": "Features", "licenses": "Licences"} | named
-    for name, what in named.items():
-        jobs = sum(bool(text) for text in columns.extra.get(name, ()))
-        if jobs:
-            told.append(f"{what} are not heeded: {jobs:,} jobs ask for some.")
-    het = sum("+" in text for text in columns.extra.get("job_id", ()))
-    if het:
-        told.append(f"Parts of heterogeneous jobs are jobs of their own: {het:,} such parts.")
-    held = sum(bool(begin_s) for begin_s in columns.labels.get("begin", ()))
-    if held:
-        told.append(
-            f"{held:,} jobs were held, had a begin time or came after others: they may start when "
-            "they became eligible."
-        )
-    others = {
-        name
-        for text in columns.extra.get("tres", ())
-        for name in re.findall(r"(?:^|,)((?:gres|bb|fs|ic)/(?!gpu\b)[\w:.-]+)=", text)
-    }
-    if others:
-        told.append(f"No resource of the system, and left out: {', '.join(sorted(others))}.")
-    told.append("Dependencies and limits of users and accounts are not in the records.")
-    return told

@@ -46,33 +46,22 @@ class Node:
 
 @dataclass(slots=True)
 class Cluster:
-    """What is known of a cluster.
-
-    Attributes
-    ----------
-    nodes : dict of str to Node
-        By name.
-    limits_s : dict of str to int
-        The time limit of each partition in seconds, -1 where there is none.
-    tiers : dict of str to int
-        The priority tier of each partition.
-    exclusive : set of str
-        The partitions whose jobs take whole nodes.
-    licences : dict of str to int
-        How many of each there are.
-    linear : bool
-        Whether every job takes whole nodes.
-    memory : bool
-        Whether memory is given to jobs, so that it can run out.
-    """
+    """What is known of a cluster."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
+    """By name."""
     limits_s: dict[str, int] = field(default_factory=dict)
+    """The time limit of each partition in seconds, -1 where there is none."""
     tiers: dict[str, int] = field(default_factory=dict)
+    """The priority tier of each partition."""
     exclusive: set[str] = field(default_factory=set)
+    """The partitions whose jobs take whole nodes."""
     licences: dict[str, int] = field(default_factory=dict)
+    """How many of each there are."""
     linear: bool = False
+    """Whether every job takes whole nodes."""
     memory: bool = True
+    """Whether memory is given to jobs, so that it can run out."""
 
 
 def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
@@ -126,10 +115,7 @@ def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
             known = True
             total = values.get("Total", "")
             if not (total.isascii() and total.isdigit() and len(total) < 15):
-                raise InputError(
-                    "not a number", file=path, line=line, field="Total", value=total,
-                    advice="make the dump again",
-                )  # fmt: skip
+                raise _wrong("not a number", path, line, "Total", total)
             cluster.licences[values["LicenseName"]] = int(total)
     if not known:
         raise InputError(
@@ -177,10 +163,7 @@ def _node_of(values: Mapping[str, str], path: Path, line: int) -> Node | None:
             try:
                 return count(text)
             except ValueError as error:
-                raise InputError(
-                    "not a number", file=path, line=line, field=name, value=text,
-                    advice="make the dump again",
-                ) from error  # fmt: skip
+                raise _wrong("not a number", path, line, name, text) from error
         return 0
 
     name, state = values["NodeName"], values.get("State", "")
@@ -189,10 +172,7 @@ def _node_of(values: Mapping[str, str], path: Path, line: int) -> Node | None:
     try:
         gpus = gpus_of_gres(values.get("Gres", ""))
     except ValueError as error:
-        raise InputError(
-            str(error), file=path, line=line, field="Gres", value=values["Gres"],
-            advice="make the dump again",
-        ) from error  # fmt: skip
+        raise _wrong(str(error), path, line, "Gres", values["Gres"]) from error
     memory = max(number("RealMemory") - number("MemSpecLimit"), 0)
     return Node(
         name, number("CPUEfctv", "CPUTot"), memory, gpus,
@@ -205,23 +185,22 @@ def _tier(text: str, path: Path, line: int) -> int:
     if text in NOTHING:
         return USUAL_TIER
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= TIER_MAX):
-        raise InputError(
-            f"not a number from 0 to {TIER_MAX}", file=path, line=line, field="PriorityTier",
-            value=text, advice="make the dump again",
-        )  # fmt: skip
+        raise _wrong(f"not a number from 0 to {TIER_MAX}", path, line, "PriorityTier", text)
     return int(text)
 
 
-def _limit_s(text: str, path: Path, line: int | None) -> int:
+def _limit_s(text: str, path: Path, line: int) -> int:
     if text in NO_LIMIT or text in NOTHING:
         return -1
     try:
         return duration_s(text)
     except ValueError as error:
-        raise InputError(
-            str(error), file=path, line=line, field="MaxTime", value=text,
-            advice="make the dump again",
-        ) from error  # fmt: skip
+        raise _wrong(str(error), path, line, "MaxTime", text) from error
+
+
+def _wrong(problem: str, path: Path, line: int, field: str, value: str) -> InputError:
+    advice = "make the dump again"
+    return InputError(problem, file=path, line=line, field=field, value=value, advice=advice)
 
 
 # --------------------------------------------------------------------------------------- JSON
@@ -248,13 +227,7 @@ def text_of(value: Any) -> str:
 
 
 def object_of(value: Any) -> dict[str, Any]:
-    """A value that must be a JSON object.
-
-    Raises
-    ------
-    ValueError
-        When it is none.
-    """
+    """A value that must be a JSON object."""
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004
     return value

@@ -21,29 +21,19 @@ _NODES = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What is heeded of a command line; 0 and empty texts where it says nothing.
-
-    Attributes
-    ----------
-    nodes_min, nodes_max : int
-    per_node : int
-        Tasks on each node.
-    exclusive : bool
-    nodelist, exclude : str
-        Nodes by name.
-    licences : str
-    array_limit : int
-        So many tasks of its array may run at once.
-    """
+    """What is heeded of a command line; 0 and empty texts where it says nothing."""
 
     nodes_min: int = 0
     nodes_max: int = 0
     per_node: int = 0
+    """Tasks on each node."""
     exclusive: bool = False
     nodelist: str = ""
     exclude: str = ""
+    """Nodes by name."""
     licences: str = ""
     array_limit: int = 0
+    """So many tasks of its array may run at once."""
 
 
 def read(line: str) -> Submitted:

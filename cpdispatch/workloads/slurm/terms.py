@@ -47,7 +47,6 @@ def with_licences(
     ----------
     columns : Columns
         Its column ``licences`` says what jobs take.
-    system : System
     known : mapping of str to int
         What the dump says.
     notes : Counter

@@ -1,4 +1,7 @@
-"""How Slurm writes values: times, durations, amounts of memory, TRES, GRES, arrays of jobs."""
+"""How Slurm writes values: times, durations, amounts of memory, TRES, GRES, arrays of jobs.
+
+A text that is not what a function here reads is a ValueError, whose message says so in a clause.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,6 @@ def duration_s(text: str) -> int:
     """Seconds of ``[days-]hours:minutes:seconds`` or ``minutes:seconds``; a fraction is cut.
 
     With days the shorter forms are ``days-hours`` and ``days-hours:minutes``.
-
-    Raises
-    ------
-    ValueError
-        When it is no duration.
 
     Examples
     --------
@@ -79,11 +77,6 @@ def size_mb(text: str) -> tuple[int, str]:
     each : str
         ``c``: for each CPU; ``n``: for each node; empty: not said.
 
-    Raises
-    ------
-    ValueError
-        When it is no amount of memory.
-
     Examples
     --------
     >>> size_mb("4Gn"), size_mb("2000Mc"), size_mb("62.50G"), size_mb("1500K")
@@ -104,11 +97,6 @@ def size_mb(text: str) -> tuple[int, str]:
 def tres(text: str) -> dict[str, str]:
     """The values of a TRES string by name, as ``cpu=4,mem=8G,node=2,gres/gpu:a100=2``.
 
-    Raises
-    ------
-    ValueError
-        When a part is no ``name=value``, or a name stands twice.
-
     Examples
     --------
     >>> tres("cpu=4,gres/gpu:a100=2")
@@ -124,13 +112,7 @@ def tres(text: str) -> dict[str, str]:
 
 
 def count(text: str) -> int:
-    """A number of things, as ``16`` or ``2K``.
-
-    Raises
-    ------
-    ValueError
-        When it is no such number.
-    """
+    """A number of things, as ``16`` or ``2K``."""
     found = re.fullmatch(r"(\d{1,15})([KMG]?)", text, re.ASCII)
     if found is None:
         raise ValueError("not a number")
@@ -147,11 +129,6 @@ def gpus_of_gres(text: str) -> dict[str, int]:
     ----------
     text : str
         As ``gpu:a100:4(S:0-1),gpu:v100:2`` or ``gpu:4``. Other generic resources are left out.
-
-    Raises
-    ------
-    ValueError
-        When it is no list of generic resources.
 
     Examples
     --------
@@ -193,11 +170,6 @@ def tasks_of(job_id: str) -> int:
     job_id : str
         As ``12``, ``12_3``, ``12_[1-5]`` or ``12_[1,4-10:2%3]``.
 
-    Raises
-    ------
-    ValueError
-        When the tasks cannot be understood.
-
     Examples
     --------
     >>> tasks_of("12"), tasks_of("12_3"), tasks_of("12_[1,4-10:2%3]")
@@ -208,23 +180,12 @@ def tasks_of(job_id: str) -> int:
 
 
 def tasks_in(text: str) -> int:
-    """How many numbers a list such as ``1,4-10:2`` has.
-
-    Raises
-    ------
-    ValueError
-        When it is no such list.
-    """
+    """How many numbers a list such as ``1,4-10:2`` has."""
     return sum(map(len, task_ranges(text)))
 
 
 def task_ranges(text: str) -> list[range]:
     """The numbers in a list such as ``1,4-10:2``.
-
-    Raises
-    ------
-    ValueError
-        When it is no such list.
 
     Examples
     --------
@@ -256,11 +217,6 @@ def time_s(text: str, zone: ZoneInfo) -> int:
 
     Of an hour that summer time has twice, the first is meant.
 
-    Raises
-    ------
-    ValueError
-        When it is no time, or one before 1970.
-
     Examples
     --------
     >>> time_s("2026-07-01T02:00:00", ZoneInfo("Europe/Berlin"))
@@ -286,11 +242,6 @@ def time_s(text: str, zone: ZoneInfo) -> int:
 
 def nodes_in(text: str) -> list[str]:
     """Names in a list of nodes such as ``n[01-03,7],gpu1``.
-
-    Raises
-    ------
-    ValueError
-        When it is no such list.
 
     Examples
     --------

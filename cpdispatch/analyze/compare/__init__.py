@@ -1,0 +1,36 @@
+"""Comparison of runs: as rows for programs, as a table for people.
+
+Waits are measured against the first run that was named, see `related`: who waits longer is said,
+not only who wins.
+"""
+
+from cpdispatch.analyze.compare.related import GROWTH, losers, related, restarted_often
+from cpdispatch.analyze.compare.rows import (
+    LENGTHS,
+    SHARES,
+    Restarts,
+    Row,
+    Weeks,
+    duration,
+    means,
+    name_of,
+    notes,
+    row,
+    setting,
+)
+from cpdispatch.analyze.compare.sentences import (
+    advice,
+    differences,
+    failures,
+    test_runs,
+    verdict,
+    warnings,
+)
+from cpdispatch.analyze.compare.tables import legend, tables, waits_tables
+
+__all__ = [
+    "GROWTH", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice", "differences",
+    "duration", "failures", "legend", "losers", "means", "name_of", "notes", "related",
+    "restarted_often", "row", "setting", "tables", "test_runs", "verdict", "waits_tables",
+    "warnings",
+]  # fmt: skip

@@ -1,0 +1,351 @@
+"""Runs measured against the first one: who waits longer is said, not only who wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from cpdispatch.analyze import draws
+from cpdispatch.analyze.compare.rows import (
+    JOBS_MIN,
+    OF_USERS,
+    SHARES,
+    SLOWDOWN,
+    Restarts,
+    Row,
+    as_times,
+    duration,
+    kind_of,
+    name_of,
+    peers_of,
+)
+from cpdispatch.analyze.draws import Waits
+
+GROWTH = 1.1
+"""A wait has grown when it is more than so many times the wait under the first run."""
+GROWTH_S = 60
+"""Growth by fewer seconds means nothing to those who wait."""
+LOSERS = 10
+"""One user in so many, of those who lose most."""
+OFTEN = 2
+"""A user is stopped often when so many times as large a share of the jobs is as of all jobs."""
+_OF_RUNS = ("waits_of_users", "restarts_of_users", "weeks", "runs")
+"""What a row has for the comparison alone."""
+
+
+def related(rows: Sequence[Row]) -> list[Row]:
+    """The rows with their waits measured against those under the first run that was named.
+
+    The first run is that of the same jobs, system and rules that stands first in ``rows`` and
+    started any job; of runs that differ from it by their draw or seed alone, the one of the same
+    submissions and the same seed. Merged runs are measured in the draws that both have.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Of `row`, with ``seed``, ``draw``, ``submissions`` (their checksum), ``of_log`` (the same
+        for runs whose jobs may be compared), ``classes`` and ``widths`` (of
+        `cpdispatch.analyze.metrics.by_class` and ``by_width``), ``waits_of_users`` (`Waits`),
+        ``restarts_of_users`` (`Restarts`) and ``weeks`` (`Weeks`); or of
+        `cpdispatch.analyze.draws.merged`.
+
+    Returns
+    -------
+    list of dict
+        Each row with ``first``, the name of the first run, None in its own row, and with
+        ``users``, of `losers`, instead of ``waits_of_users``. Where there is a first run,
+        ``difference``, of `cpdispatch.analyze.draws.slowdown_difference`, and ``paired``: how many
+        draws it has of its ``own``, the ``first`` run has, and they have in ``common``. Beside
+        ``wait_s_mean`` and ``wait_s_max``, also those of each class: the same with
+        ``_first``, seconds under the first run, and with ``_times``, the quotient of the two, left
+        out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
+        have `PAIRS_MIN` draws or more. ``restarted_often`` is of `restarted_often`. For a run with
+        test runs beside one without them, ``without_tests``, else None: that one's ``dispatcher``
+        and ``bounded_slowdown_mean``; the ``difference`` from it; and ``longer``: which waits have
+        grown, each with ``who`` and ``times``, which is None where nobody waited.
+    """
+    found = []
+    for run in rows:
+        first, without = first_of(run, rows), _without_tests(run, rows)
+        new = {key: value for key, value in run.items() if key not in _OF_RUNS}
+        new |= {"first": None, "users": None, "difference": None}
+        new["restarted_often"] = restarted_often(run["restarts_of_users"])
+        new["without_tests"] = None if without is None else _beside_untested(run, without, rows)
+        if first is not None and first is not run:
+            new["first"] = name_of(first, rows)
+            new |= _measured(run, first)
+        found.append(new)
+    return found
+
+
+def _measured(run: Row, first: Row) -> Row:
+    """What is said of a run beside the first one."""
+    matched = draws.pairs(run, first)
+    now, before = draws.of_pairs(matched) if matched else (run, first)
+    apart = [(one["waits_of_users"], other["waits_of_users"]) for one, other in matched]
+    users = losers(now["waits_of_users"], before["waits_of_users"], apart)
+    own, of_first = (
+        len({each["submissions"] for each in draws.runs_of(of)}) for of in (run, first)
+    )
+    found: Row = {
+        "users": users,
+        "paired": {"common": len(matched), "own": own, "first": of_first},
+        "difference": draws.slowdown_difference(matched),
+    }
+    found |= _waits_beside(now, before, matched)
+    for kind in draws.OF_CLASSES:
+        found[kind] = {}
+        for name, of_class in run[kind].items():
+            of = [(one[kind][name], other[kind][name]) for one, other in matched]
+            beside = _waits_beside(now[kind][name], before[kind][name], of)
+            found[kind][name] = {**of_class, **beside}
+    if "figures" in run and users is not None:
+        _, worst = _worst(now["waits_of_users"], before["waits_of_users"])
+        each = [_mean_wait(worst, one["waits_of_users"]) for one in draws.runs_of(run)]
+        spread = draws.spread([of["wait_s_mean"] for of in each if of])
+        found["figures"] = run["figures"] | {OF_USERS: spread}
+    return found
+
+
+def _beside_untested(run: Row, without: Row, rows: Sequence[Row]) -> Row:
+    """What is said of a run with test runs beside the one without them, see `related`."""
+    beside = run | _measured(run, without)
+    return {
+        "dispatcher": name_of(without, rows),
+        SLOWDOWN: without[SLOWDOWN],
+        "difference": beside["difference"],
+        "longer": [{"who": of.who, "times": of.times} for of in growths(beside, without)],
+    }
+
+
+def restarted_often(restarts: Restarts) -> Row | None:
+    """The user who pays most by restarts, if there is one whose jobs are restarted often.
+
+    That is the user with the most jobs that were restarted, of those with `JOBS_MIN` such jobs
+    or more and of whose jobs `OFTEN` times as large a share was restarted as of all users' jobs,
+    or more; of equal ones the first by name.
+
+    Parameters
+    ----------
+    restarts : Restarts
+
+    Returns
+    -------
+    dict or None
+        ``user``, ``jobs``, ``restarts`` (how many of them), ``share``, and ``share_of_all``.
+    """
+    of_all = sum(jobs for jobs, _ in restarts.values())
+    share_of_all = sum(jobs * share for jobs, share in restarts.values()) / max(of_all, 1)
+    often = [
+        (-jobs * share, user)
+        for user, (jobs, share) in restarts.items()
+        if jobs * share >= JOBS_MIN and share >= OFTEN * share_of_all
+    ]
+    if not often:
+        return None
+    less, user = min(often)
+    jobs, share = restarts[user]
+    found = {"user": user, "jobs": jobs, "restarts": -less, "share": share}
+    return found | {"share_of_all": share_of_all}
+
+
+def losers(
+    waits: Waits, waits_first: Waits, apart: Sequence[tuple[Waits, Waits]] = ()
+) -> Row | None:
+    """How long those users wait who lose most by a dispatcher that is not the first one.
+
+    With v(u) and w(u) the mean waits of the jobs of user u under the first dispatcher and under
+    this one: of the n users with `JOBS_MIN` jobs or more that start under both, the n / `LOSERS`,
+    rounded up, with the largest w(u) - v(u) lose most; ties by name. Each of them counts once.
+
+    Parameters
+    ----------
+    waits, waits_first : Waits
+        Over all draws.
+    apart : sequence of (Waits, Waits)
+        The same in each draw.
+
+    Returns
+    -------
+    dict or None
+        ``counted``: n; ``losing``: how many lose most; ``wait_s_mean`` and ``wait_s_mean_first``:
+        the means of w(u) and of v(u) over these, seconds; ``wait_s_mean_times``: their quotient,
+        left out if that is by 0, with its interval as in `related`; ``each``: of each of these,
+        who loses most first, ``user``, ``jobs``, ``wait_s_mean``, ``wait_s_max`` and what `related`
+        puts beside waits. None if n is 0.
+    """
+    counted, worst = _worst(waits, waits_first)
+    if not counted:
+        return None
+    now, before = (_mean_wait(worst, of) for of in (waits, waits_first))
+    each = [(_mean_wait(worst, of), _mean_wait(worst, of_first)) for of, of_first in apart]
+    return {
+        "counted": counted,
+        "losing": len(worst),
+        **now,
+        **_beside("wait_s_mean", now, before, each),
+        "each": [
+            {
+                "user": user,
+                **_of_user(waits[user]),
+                **_waits_beside(
+                    _of_user(waits[user]),
+                    _of_user(waits_first[user]),
+                    [
+                        (_of_user(of[user]), _of_user(of_first[user]))
+                        for of, of_first in apart
+                        if user in of and user in of_first
+                    ],
+                ),
+            }
+            for user in worst
+        ],
+    }
+
+
+def _worst(waits: Waits, waits_first: Waits) -> tuple[int, list[str]]:
+    """How many users count, see `losers`, and which of them lose most."""
+    counted = sorted(
+        (waits_first[user][1] - wait_s, user)
+        for user, (jobs, wait_s, _) in waits.items()
+        if user in waits_first and min(jobs, waits_first[user][0]) >= JOBS_MIN
+    )
+    return len(counted), [user for _, user in counted[: -(-len(counted) // LOSERS)]]
+
+
+def _of_user(waits: tuple[float, float, float]) -> Row:
+    return dict(zip(("jobs", "wait_s_mean", "wait_s_max"), waits, strict=True))
+
+
+def _mean_wait(users: Sequence[str], waits: Waits) -> Row:
+    """The mean of the users' mean waits, of those who have one."""
+    waited = [waits[user][1] for user in users if user in waits]
+    return {"wait_s_mean": sum(waited) / len(waited)} if waited else {}
+
+
+def first_of(run: Row, rows: Sequence[Row]) -> Row | None:
+    """The run that this one is measured against."""
+    peers = [peer for peer in peers_of(run, rows) if peer["jobs"]]
+    if not peers:
+        return None
+    alike = (peer for peer in peers if kind_of(peer) == kind_of(peers[0]))
+    same = ("submissions", "seed")
+    return max(alike, key=lambda peer: [peer[key] == run[key] for key in same])
+
+
+def _beside(key: str, figures: Row, first: Row, matched: draws.Pairs = ()) -> Row:
+    """A figure of the first run, and how many times as large this run's is."""
+    if key not in figures or key not in first:
+        return {}
+    relation = {f"{key}_first": first[key]}
+    if first[key]:
+        relation[f"{key}_times"] = figures[key] / first[key]
+        over = draws.figure_difference(key, matched)
+        if over is not None:
+            relation |= {f"{key}_times_low": over.low, f"{key}_times_high": over.high}
+    return relation
+
+
+def _waits_beside(figures: Row, first: Row, matched: draws.Pairs) -> Row:
+    found: Row = {}
+    for key in ("wait_s_mean", "wait_s_max"):
+        found |= _beside(key, figures, first, matched)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A wait that has grown: whose, in seconds now and before, with the interval of the quotient.
+
+    ``interval`` is empty where there are too few draws; ``limits`` are those of a class of jobs.
+    """
+
+    who: str
+    verb: str
+    now_s: float
+    before_s: float
+    interval: tuple[float, ...]
+    limits: str = ""
+
+    @property
+    def times(self) -> float | None:
+        """How many times as long it is; None if it was 0."""
+        return self.now_s / self.before_s if self.before_s else None
+
+    def text(self, first: str) -> str:
+        """The same as a sentence without its full stop."""
+        much = "longer than" if self.times is None else f"{_rounded(self.times)} times as long as"
+        surely = ""
+        if self.interval:
+            surely = f"; {as_times(self.interval[0])} {_up_to(self.interval[1])}"
+        instead = f"({duration(self.now_s)} instead of {duration(self.before_s)}{surely})"
+        return f"{self.who}{self.limits} {self.verb} {much} under {first} {instead}"
+
+
+def growths(run: Row, first: Row) -> Iterator[Growth]:
+    """The waits that have grown beside those under another run that it was measured against."""
+
+    def grown(who: str, verb: str, key: str, figures: Row, limits: str = "") -> Iterator[Growth]:
+        before, times = figures.get(f"{key}_first"), figures.get(f"{key}_times")
+        if before is None:
+            return
+        now = figures[key] if times is None else times * before
+        ends = (f"{key}_times_low", f"{key}_times_high")
+        interval = tuple(figures[end] for end in ends if end in figures)
+        if _grown(now, before) and not (interval and interval[0] <= 1):
+            yield Growth(who, verb, now, before, interval, limits)
+
+    for kind in draws.OF_CLASSES:
+        for name, of_class in run[kind].items():
+            if min(of_class["jobs"], first[kind][name]["jobs"]) >= JOBS_MIN:
+                limits = SHARES.get(name, "").replace(")", " of the system)")
+                who = jobs_of(name)
+                yield from grown(who, "wait", "wait_s_mean", of_class, f" {limits}" * bool(limits))
+    if run["users"] is not None:
+        many = run["users"]["losing"]
+        if many == 1:
+            yield from grown("the user that loses most", "waits", "wait_s_mean", run["users"])
+        else:
+            who = f"the {many} users that lose most"
+            yield from grown(who, "wait", "wait_s_mean", run["users"])
+    yield from grown("the longest wait", "is", "wait_s_max", run)
+
+
+def jobs_of(of_class: str) -> str:
+    """What the jobs of a class are called."""
+    return "jobs of middle width" if of_class == "middle" else f"{of_class} jobs"
+
+
+def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
+    """The run that differs by its test runs alone; of several, that of the same submissions."""
+    if not run.get("tests") or SLOWDOWN not in run:
+        return None
+    alike = [
+        peer for peer in peers_of(run, rows)
+        if SLOWDOWN in peer and not peer["test_s"] and _plain(peer) == _plain(run)
+    ]  # fmt: skip
+    same = ("submissions", "seed", "restart_cost_s")
+    return max(alike, key=lambda peer: [peer[key] == run[key] for key in same], default=None)
+
+
+def _plain(run: Row) -> tuple[object, ...]:
+    """What kind of run it is, test runs apart."""
+    dispatcher, *rest = kind_of(run)
+    name, _, given = dispatcher.partition(":")
+    kept = [p for p in given.split(",") if p and p.partition("=")[0] not in ("test", "tests")]
+    return name, kept, *rest
+
+
+def _grown(now: float, before: float) -> bool:
+    """Whether a wait has grown by more than a tenth, and by more than means nothing."""
+    return now > max(GROWTH * before, before + GROWTH_S)
+
+
+def _up_to(times: float) -> str:
+    """The end of an interval of quotients; some draws may have no wait to divide by."""
+    return f"to {as_times(times)}" if isfinite(times) else "or more"
+
+
+def _rounded(times: float) -> str:
+    return f"{times:.1f}" if times < 10 else f"{times:,.0f}"

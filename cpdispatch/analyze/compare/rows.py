@@ -1,0 +1,132 @@
+"""Runs as rows of figures, and how they are called beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+Restarts = Mapping[str, tuple[float, float]]
+"""Of each user: jobs that started, and the share of them that were restarted before."""
+Weeks = Mapping[int, tuple[float, float]]
+"""Of each week of submission: jobs that started, and their mean bounded slowdown."""
+JOBS_MIN = 10
+"""The mean wait of fewer jobs says more of these jobs than of the dispatcher."""
+LENGTHS = {"short": "(< 1 h)", "medium": "(1-5 h)", "long": "(> 5 h)"}
+SHARES = {"narrow": "(<= 1/32)", "middle": "(<= 1/8)", "wide": "(> 1/8)"}
+"""The limits of the classes of jobs, by their length and by their share of the system."""
+OF_USERS = "users.wait_s_mean"
+SLOWDOWN = "bounded_slowdown_mean"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people read them: 42 s, 12 min, 3 h 20, 5 d 4 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d}"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def as_times(many: float) -> str:
+    """How a quotient reads."""
+    return f"x{many:.2f}" if many < 10 else f"x{many:,.0f}"
+
+
+def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
+    """One run as a flat row of figures."""
+    return {
+        "dispatcher": about["dispatcher"],
+        "predictor": about["predictor"],
+        "workload": about["workload"],
+        "system": about["system"]["name"],
+        "dependencies": about.get("dependencies", False),
+        "idempotent": about.get("idempotent", False),
+        "restart_cost_s": about.get("restart_cost_s", 0),
+        "test_s": about.get("test_s", 0),
+        "events": _events(about.get("events")),
+        "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
+        "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
+        "decision_ms_p99": None,
+        **metrics,
+        "seconds": about["seconds"],
+        **{key: about[key] for key in ("memory_mib_peak",) if key in about},
+    }
+
+
+def _events(told: dict[str, Any] | None) -> str:
+    """What happened to the system, as far as runs must have it in common; empty for nothing."""
+    if told is None:
+        return ""
+    return " ".join([told["sha256"], told["requeue"], str(told.get("checkpoints", ""))])
+
+
+def means(rows: Sequence[Row]) -> list[Row]:
+    """Mean, spread, min and max of each figure of the rows that were merged, for programs."""
+    about = ("workload", "system", "dispatcher", "predictor", "idempotent", "draws", "seeds")
+    return [
+        {key: run[key] for key in (*about, "figures") if key in run}
+        for run in rows
+        if "figures" in run
+    ]
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What was dropped, repaired or never started, a line each."""
+    lines: dict[str, None] = {}
+    for run in rows:
+        for rule, jobs in {**run["dropped"], **run["repaired"]}.items():
+            lines[f"{run['workload']}: {rule}: {jobs:,}"] = None
+    for run in rows:
+        never = run.get("jobs_never_started", 0)
+        if never:
+            who = f"{run['workload']}, {run['dispatcher']}"
+            why = "they ask for more than the system has, or the dispatcher left them out"
+            lines[f"{who}: {never:,} jobs never started: {why}"] = None
+    return list(lines)
+
+
+def heading_of(run: Row, rows: Sequence[Row]) -> str:
+    """The dispatcher, with whatever else tells this run from the others."""
+    lines = [run["dispatcher"]]
+    if len({peer["predictor"] for peer in rows}) > 1:
+        lines.append(run["predictor"])
+    if run.get("idempotent") and not all(peer.get("idempotent") for peer in rows):
+        lines.append("idempotent")
+    if len({peer.get("restart_cost_s", 0) for peer in rows}) > 1:
+        lines.append(f"restart {duration(run.get('restart_cost_s', 0))}")
+    if len({setting(peer) for peer in rows}) > 1:
+        lines += filter(None, setting(run))
+    return "\n".join(lines)
+
+
+def name_of(run: Row, rows: Sequence[Row]) -> str:
+    """The dispatcher in a sentence, with the rest of the heading if others have the same one."""
+    name = run["dispatcher"]
+    headings = {heading_of(peer, rows) for peer in rows if peer["dispatcher"] == name}
+    _, *more = heading_of(run, rows).split("\n")
+    return f"{name} ({', '.join(more)})" if more and len(headings) > 1 else str(name)
+
+
+def setting(run: Row) -> tuple[str, str, str, str]:
+    """What must have the same name for two runs to be compared."""
+    dependencies = "dependencies" * run.get("dependencies", False)
+    return run["workload"], run["system"], dependencies, run.get("events", "")
+
+
+def peers_of(run: Row, rows: Sequence[Row]) -> list[Row]:
+    """The runs of the same jobs under the same rules: those that may be compared with this one."""
+    return [
+        peer
+        for peer in rows
+        if setting(peer) == setting(run) and peer.get("of_log") == run.get("of_log")
+    ]
+
+
+def kind_of(run: Row) -> tuple[str, str, bool]:
+    """What is the same for two runs that differ by their seed."""
+    return run["dispatcher"], run["predictor"], run["idempotent"]

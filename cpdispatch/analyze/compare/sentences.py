@@ -1,0 +1,247 @@
+"""What the comparison of runs says in sentences: who wins, who pays, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from cpdispatch.analyze.compare.related import GROWTH, first_of, growths, jobs_of
+from cpdispatch.analyze.compare.rows import (
+    LENGTHS,
+    SLOWDOWN,
+    Row,
+    as_times,
+    duration,
+    name_of,
+    setting,
+)
+from cpdispatch.analyze.difference import NOISE, PAIRS_MIN, SAME, TOO_FEW, Difference
+
+RARE = 0.2
+"""Up to this share of the jobs it reads better to say that it is one job in so many."""
+
+
+def differences(rows: Sequence[Row]) -> list[Row]:
+    """Which differences of the mean bounded slowdown from the first run stand; see `related`.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher`` and ``first`` (with what tells them from the others),
+        ``figure``, the attributes of `cpdispatch.analyze.difference.Difference`, and ``text``.
+    """
+    return [
+        {
+            "workload": run["workload"],
+            "dispatcher": name_of(run, rows),
+            "first": run["first"],
+            "figure": SLOWDOWN,
+            **asdict(run["difference"]),
+            "text": f"{name_of(run, rows)}: mean bounded slowdown {_told(run)}.",
+        }
+        for run in rows
+        if run["difference"] is not None
+    ]
+
+
+def _told(run: Row) -> str:
+    """The difference of a run from the first one, as a sentence's end."""
+    over: Difference = run["difference"]
+    if over.says == SAME:
+        return f"the same as {run['first']}'s in {over.counted}"
+    ratio, rest = str(over).split(" ", 1)
+    return f"{ratio} of {run['first']}'s {rest}"
+
+
+def advice(rows: Sequence[Row]) -> list[str]:
+    """What it takes to tell differences from noise where these runs are too few, a line each."""
+    few = {
+        over.counted: None
+        for run in rows
+        if (over := run["difference"]) is not None and over.says == TOO_FEW
+    }
+    return [
+        f"{counted} cannot tell a difference from noise: that takes {PAIRS_MIN} weeks, or draws "
+        "(simulate --shake 10)."
+        for counted in few
+    ]
+
+
+def warnings(rows: Sequence[Row]) -> list[Row]:
+    """Who waits longer than under the first run by more than a tenth; see `related`.
+
+    For each run: the short, medium and long jobs, the narrow, middle and wide jobs, by their mean
+    wait (of `JOBS_MIN` jobs at least, and of as many under the first run); the users that lose
+    most; the longest wait; growth by less than `GROWTH_S` is left out. Also, jobs that never start
+    though they, or as many others, do under the first run: no mean has them. Over draws, growth
+    within noise is left out.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher`` (with what tells it from the others), ``who``, ``text``.
+    """
+    found = []
+    for run in rows:
+        first = first_of(run, rows)
+        if run["first"] is None or first is None:
+            continue
+        named = name_of(run, rows)
+        for who, text in _payers(run, first):
+            found.append(
+                {
+                    "workload": run["workload"],
+                    "dispatcher": named,
+                    "who": who,
+                    "text": f"{named}: {text}.",
+                }
+            )
+    return found
+
+
+def _payers(run: Row, first: Row) -> list[tuple[str, str]]:
+    """Who pays for what is better under a run than under the first one, each with a sentence."""
+    found = [(growth.who, growth.text(run["first"])) for growth in growths(run, first)]
+    never, before = (peer.get("jobs_never_started", 0) for peer in (run, first))
+    if never > before:
+        more = f"{never:,.0f} jobs never start, {before:,.0f} under {run['first']}"
+        found.append(("jobs that never start", more))
+    return found
+
+
+def test_runs(rows: Sequence[Row]) -> list[Row]:
+    """What test runs bring and cost, for each run that has one without them; see `related`.
+
+    The two differ by the parameters ``test`` and ``tests`` of the dispatcher alone.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher``, ``without`` (the other one's name), ``test_s`` (the length of
+        a test), ``bounded_slowdown_mean`` and the same with ``_without``, ``killed_share`` (of the
+        jobs, in their tests), ``wasted_share`` (of the work), ``longer`` and ``restarted_often`` as
+        in `related`, and ``text``.
+    """
+    found = []
+    for run in rows:
+        without = run["without_tests"]
+        if without is None:
+            continue
+        told = {
+            "workload": run["workload"],
+            "dispatcher": name_of(run, rows),
+            "without": without["dispatcher"],
+            "test_s": run["test_s"],
+            SLOWDOWN: run[SLOWDOWN],
+            f"{SLOWDOWN}_without": without[SLOWDOWN],
+            "killed_share": run["tests_killed"] / run["jobs"],
+            "wasted_share": run["wasted_share"],
+            "longer": without["longer"],
+            "restarted_often": run["restarted_often"],
+        }
+        found.append(told | {"text": _tests_text(told, without["difference"])})
+    return found
+
+
+def _tests_text(told: Row, over: Difference | None) -> str:
+    """What test runs bring and cost, in a few sentences for those who decide."""
+    now, before = (f"{told[key]:,.1f}" for key in (SLOWDOWN, f"{SLOWDOWN}_without"))
+    lower = told[SLOWDOWN] < told[f"{SLOWDOWN}_without"]
+    moves = f"{'falls' if lower else 'rises'} from {before} to {now}"
+    if over is not None and over.says == NOISE:
+        moves += ", which is within noise"
+    said = [
+        f"With test runs of {duration(told['test_s'])} ({told['dispatcher']}) the mean bounded "
+        f"slowdown {f'stays at {now}' if now == before else moves}."
+    ]
+    share, lost = told["killed_share"], told["wasted_share"]
+    if share:
+        jobs = f"1 job in {1 / share:,.0f} is" if share <= RARE else f"{share:.0%} of the jobs are"
+        said.append(f"{jobs} stopped once, in the test run, and started again later.")
+        said.append(f"{f'{lost:.1%}' if lost >= 0.0005 else 'Less than 0.1%'} of the work is lost.")
+    else:
+        said.append("No job is stopped in its test run.")
+    classes = {jobs_of(name) for name in LENGTHS}
+    of_classes = any(of["who"] in classes for of in told["longer"])
+    if not of_classes:
+        said.append(f"No class of jobs by length waits more than {GROWTH - 1:.0%} longer.")
+    if told["longer"]:
+        longer = ", ".join(f"{of['who']} ({_factor(of['times'])})" for of in told["longer"])
+        more = f"by more than {GROWTH - 1:.0%}" if of_classes else "by more"
+        said.append(f"These waits grow {more}: {longer}.")
+    often = told["restarted_often"]
+    if often is not None:
+        said.append(
+            f"User {often['user']} is stopped more often than others: {often['restarts']:,.0f} of "
+            f"{often['jobs']:,.0f} jobs ({often['share']:.0%}; of all jobs "
+            f"{often['share_of_all']:.0%})."
+        )
+    return " ".join(said)
+
+
+def _factor(times: float | None) -> str:
+    return "from 0" if times is None else as_times(times)
+
+
+def failures(rows: Sequence[Row]) -> list[Row]:
+    """What failures of nodes cost, for each run in which a node failed.
+
+    Returns
+    -------
+    list of dict
+        ``workload``, ``dispatcher``, ``node_failures``, ``requeues`` (attempts that were lost),
+        ``failed`` (jobs that ended so), ``wasted_processor_s``, ``wasted_share`` and ``text``.
+    """
+    figures = ("node_failures", "requeues", "failed", "wasted_processor_s", "wasted_share")
+    found = []
+    for run in rows:
+        if run.get("node_failures"):
+            told = {"workload": run["workload"], "dispatcher": name_of(run, rows)}
+            told |= {name: run[name] for name in figures}
+            found.append(told | {"text": _failures_text(told)})
+    return found
+
+
+def _times_text(count: float) -> str:
+    """How often something happens, in words; a mean over draws has a fraction."""
+    return "once" if count == 1 else f"{count:,.0f} times"
+
+
+def _failures_text(told: Row) -> str:
+    """What failures of nodes cost, in a few sentences for those who decide."""
+    fails, again, ended = told["node_failures"], told["requeues"], told["failed"]
+    said = f"Nodes fail {_times_text(fails)} under {told['dispatcher']}."
+    if not again and not ended:
+        return f"{said} No job runs on one of them then."
+    said += f" Jobs are stopped {_times_text(again + ended)}: queued again {_times_text(again)}, "
+    said += f"ended as failed {_times_text(ended)}."
+    hours, share = told["wasted_processor_s"] / 3600, told["wasted_share"]
+    work = f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
+    return f"{said} {hours:,.0f} processor hours are lost, {work} of the work."
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Who wins and who pays, in a sentence; empty when there is nothing to compare.
+
+    The winner, with the lowest mean bounded slowdown, is measured against the first run, see
+    `related`; the first run, if it wins, against the next. A difference within noise is said to
+    be that.
+    """
+    key = SLOWDOWN
+    ranked = sorted((run for run in rows if key in run), key=lambda run: run[key])
+    if len(ranked) < 2 or len({setting(run) for run in rows}) > 1:
+        return ""
+    best, first = ranked[0], next(run for run in rows if run["first"] is None and key in run)
+    other = ranked[1] if best is first else first
+    name, against = name_of(best, rows), name_of(other, rows)
+    less = 1 - best[key] / other[key]
+    if less < 0.0005:
+        return f"{name} and {against} have the same mean bounded slowdown."
+    wins = f"{name} has the lowest mean bounded slowdown"
+    over: Difference | None = (other if best is first else best)["difference"]
+    noise = ", which is within noise" if over is not None and over.says == NOISE else ""
+    if best is first:
+        return f"{wins}; {against}'s, the next, is {other[key] / best[key] - 1:,.1%} higher{noise}."
+    pay = ", ".join(who for who, _ in _payers(best, first))
+    but = f"{';' if noise else ', but'} others pay: {pay}" if pay else ""
+    return f"{wins}, {less:.1%} below {against}'s{noise}{but}."

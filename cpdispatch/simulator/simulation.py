@@ -212,11 +212,11 @@ class Simulation:
             self._live, self._runtime_s, restart_cost_s, self._seen_of,
         )  # fmt: skip
         special = events, power_cap, starvation, switch_off_s
-        self._is_plain = not self._attempts.possible and all(of is None for of in special)
-        """Whether only free capacity, and what jobs come after, binds decisions."""
+        self._is_plain = all(of is None for of in special)
+        """Whether only free capacity, what jobs come after, and test runs bind decisions."""
         self._given_s = None
         """What jobs are expected to last, shape (jobs,), if the predictor need not be called."""
-        if self._is_plain and not idempotent and not self._refreshing:
+        if self._is_plain and not self._attempts.possible and not self._refreshing:
             self._given_s = given_s(self.predictor, workload)
         self._course: Course | None = None
         self._requeue = np.zeros(0, dtype=np.bool_) if events is None else events.requeues(workload)
@@ -359,6 +359,7 @@ class Simulation:
             decision.bound_s is not None
             or decision.certificate.starvation is not None
             or instance.dependencies is not None
+            or instance.stopped is not None
         ):
             return False
         now = self.now
@@ -366,7 +367,7 @@ class Simulation:
         if starting is None:
             return False
         for row, end_s in starting:
-            self._agenda.add(end_s, row)
+            self._agenda.add(self._attempts.judged_s(row, now, end_s), row)
             if self._given_s is None:
                 self._guard.start(self._live[row], now)
         return True

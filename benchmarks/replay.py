@@ -3,7 +3,7 @@
 Run with the folder of public logs: ``python benchmarks/replay.py ../shared/traces``. Each line is a
 whole replay in a process of its own, reading excluded; the first replay of a process warms up.
 With ``--accasim PYTHON``, a Python that has AccaSim, the general loop and AccaSim take turns
-instead: each replays the first 5,000 jobs of each log under its own EASY.
+instead: each replays the first 5,000 jobs of each log under its own EASY, by processor time.
 """
 
 from __future__ import annotations

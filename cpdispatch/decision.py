@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from cpdispatch.arrays import ByteArray, IntArray, sealed
+from cpdispatch.frozen import quick
 from cpdispatch.jobs import Starvation
 
 NO_START = -1
@@ -34,6 +35,7 @@ class Reason(IntEnum):
     """Starts now, in front of the others: it has waited too long, see `cpdispatch.bounded`."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """What a dispatcher knows about the quality of its answer.
@@ -80,6 +82,7 @@ class Certificate:
         return 0.0 if self.value <= self.bound else (self.value - self.bound) / abs(self.value)
 
 
+@quick
 @dataclass(frozen=True, slots=True, eq=False)
 class Placements:
     """Where jobs are placed: for the k-th placed job, nodes and how many of its units on each.
@@ -130,6 +133,7 @@ _NONE: IntArray = sealed(np.empty(0, dtype=np.int64))
 NOTHING_PLACED = Placements(_NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
 
 
+@quick
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """A dispatcher's answer to an instance.

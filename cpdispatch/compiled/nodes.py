@@ -44,7 +44,8 @@ from cpdispatch.compiled.test_runs import (
     may_be_tested,
     test,
 )
-from cpdispatch.heuristics.kernels import LEFT, place, pool_has, room
+from cpdispatch.heuristics.easy import LEFT
+from cpdispatch.heuristics.kernels import place, pool_has, room
 
 _SHAPE, _UNITS, _WAITING, _LEAST, _LONGEST = range(5)
 """Rows of `Nodes.kinds`."""

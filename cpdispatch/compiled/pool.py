@@ -30,7 +30,7 @@ from cpdispatch.compiled.test_runs import (
     start,
     test,
 )
-from cpdispatch.heuristics.kernels import LEFT
+from cpdispatch.heuristics.easy import LEFT
 
 
 @inlined

@@ -32,7 +32,7 @@ from cpdispatch.compiled.running import (
     expect_end,
     lasts,
 )
-from cpdispatch.heuristics.kernels import TURN
+from cpdispatch.heuristics.easy import TURN
 from cpdispatch.heuristics.policies import Policy, risk_of
 from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WAYS
 
@@ -45,7 +45,7 @@ class TestState(Record):
     length_s: int
     """How long a test lasts. Constant."""
     way: int
-    """When tests come: `kernels.LEFT` and what follows it there, or `IN_FRONT`. Constant."""
+    """When tests come: `easy.LEFT` and what follows it there, or `IN_FRONT`. Constant."""
     stopped: int
     """How many jobs have outlived their tests since the last dispatch, which says what becomes of
     them: the length of the list in the row `STOPPED`."""
@@ -75,7 +75,7 @@ STOPPED, TESTED, REQUEUED = range(13, 16)
 being cleared, and those that are to be put into the queue again. `TestState` has their lengths."""
 
 IN_FRONT = 3
-"""When tests come that have places of their own in the queue, beside `kernels.LEFT` and so on."""
+"""When tests come that have places of their own in the queue, beside `easy.LEFT` and so on."""
 
 UNDER_TEST, CLEARING = 1, 2
 """What `TESTING` says of a job where it is not 0."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray, sealed
-from cpdispatch.decision import Placements
+from cpdispatch.decision import NOTHING_PLACED, Placements
 from cpdispatch.heuristics import kernels
 from cpdispatch.instance import Instance, Power
 from cpdispatch.jobs import Column, JobTable
@@ -152,12 +152,17 @@ def fit_capacity(
     return answer
 
 
-def from_packed(packed: IntArray) -> Placements:
-    """The placements of a pass, see `cpdispatch.heuristics.kernels.packed`."""
-    jobs, first = packed.item(0), 2 * packed.item(0) + 2
-    middle = (first + len(packed)) // 2
+def placements_of(found: IntArray, jobs: int, placed: int) -> Placements:
+    """The placements of a pass over so many jobs, see `cpdispatch.heuristics.easy.easy`."""
+    if not placed:
+        return NOTHING_PLACED
+    low, entries = 3 * jobs + 1, found.item(2 * jobs + placed)
+    middle = (low + len(found)) // 2
     return Placements(
-        packed[1 : jobs + 1], packed[jobs + 1 : first], packed[first:middle], packed[middle:]
+        found[jobs : jobs + placed],
+        found[2 * jobs : 2 * jobs + placed + 1],
+        found[low : low + entries],
+        found[middle : middle + entries],
     )
 
 

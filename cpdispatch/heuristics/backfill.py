@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cpdispatch.arrays import BoolArray, ByteArray, IntArray, sealed
+from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import UsageError, unknown
-from cpdispatch.heuristics import kernels, plan, test_runs
-from cpdispatch.heuristics.allocate import as_placements, from_packed, holds, power_unit
+from cpdispatch.heuristics import plan, test_runs
+from cpdispatch.heuristics.allocate import as_placements, holds, placements_of, power_unit
+from cpdispatch.heuristics.easy import TURN, NoRoom, Testing, easy, scratch_size
 from cpdispatch.heuristics.eligible import eligible_only
 from cpdispatch.heuristics.limits import planned
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
@@ -22,6 +23,8 @@ from cpdispatch.instance import Instance
 from cpdispatch.jobs import JobTable
 
 FCFS = find("fcfs")
+_NO_SCORE: FloatArray = np.empty(0)
+_NO_TESTS: IntArray = sealed(np.empty(0, dtype=np.int64))
 ALL = int(np.iinfo(np.int64).max)
 """The reservation depth of conservative backfilling."""
 
@@ -136,7 +139,8 @@ class Backfill:
     def one_order(self) -> bool:
         """Whether jobs are backfilled in the order of the queue."""
         alike = self.late_first or self.threshold_s == NO_THRESHOLD
-        return alike and not self.bounded and self.secondary == self.primary
+        one = self.secondary is self.primary or self.secondary == self.primary
+        return alike and not self.bounded and one
 
     def spare(self, total: IntArray) -> IntArray:
         """How much of these capacities a long job leaves free, shape (resources,)."""
@@ -146,35 +150,42 @@ class Backfill:
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance; with a depth above 1, remember what was promised."""
         began = perf_counter()
-        block, now, late = instance.queue.block, instance.now, self._late(instance, instance.queue)
-        ahead = self.tests == "first" and not self._plans(instance)
-        way = test_runs.WAYS["left" if ahead or self._plans(instance) else self.tests]
-        tests = test_runs.candidates(instance, self.test_s, late, way)
-        threshold_s = NO_THRESHOLD if self.bounded else self.threshold_s
-        if ahead and len(tests):
-            primary = test_runs.first(self.primary, instance, threshold_s, late, tests, self.test_s)
-        else:
-            primary = self.primary.rank(now, block, threshold_s)
-        if self.bounded:
-            primary = _first(primary, instance.starved())
-            secondary = _first(self.secondary.rank(now, block), instance.overdue())
-        elif not self.one_order or (ahead and len(tests)):
-            threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
-            secondary = self.secondary.rank(now, block, threshold_s)
-        else:
-            secondary = primary
+        late = self._late(instance, instance.queue)
+        primary, secondary, tests = self._ordered(instance, late)
         instance = self.planned(instance)
-        leaves = self._leaves(instance, late)
-        found = self._backfilled(instance, primary, secondary, leaves, late, tests)
+        leaving = self._leaving(instance, late)
+        found = self._backfilled(instance, primary, secondary, leaving, late, tests)
         while killed := test_runs.killed(instance, found.start_s, found.placements):
             instance = test_runs.with_busy_nodes(instance, killed)
             primary, secondary = (order[~np.isin(order, killed)] for order in (primary, secondary))
-            found = self._backfilled(instance, primary, secondary, leaves, late, tests)
+            found = self._backfilled(instance, primary, secondary, leaving, late, tests)
         self._promises = found.promises
         phases = {"heuristic": (perf_counter() - began) * 1e3}
         certificate = Certificate(self.name, phases_ms=phases)
         bound_s = found.bound_s if found.bound_s is not None and found.bound_s.any() else None
         return Decision(found.start_s, found.reason, found.placements, certificate, bound_s)
+
+    def _ordered(self, instance: Instance, late: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
+        """The queue in the primary and in the secondary order, and the jobs that may be tested."""
+        block, now, tests, ahead = instance.queue.block, instance.now, _NO_TESTS, False
+        if self.test_s:
+            plans = self._plans(instance)
+            ahead = self.tests == "first" and not plans
+            way = test_runs.WAYS["left" if ahead or plans else self.tests]
+            tests = test_runs.candidates(instance, self.test_s, late, way)
+            ahead = ahead and len(tests) > 0
+        threshold_s = NO_THRESHOLD if self.bounded else self.threshold_s
+        if ahead:
+            primary = test_runs.first(self.primary, instance, threshold_s, late, tests, self.test_s)
+        else:
+            primary = self.primary.rank(now, block, threshold_s)
+        if self.bounded:
+            primary = _first(primary, instance.starved())
+            return primary, _first(self.secondary.rank(now, block), instance.overdue()), tests
+        if self.one_order and not ahead:
+            return primary, primary, tests
+        threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
+        return primary, self.secondary.rank(now, block, threshold_s), tests
 
     def planned(self, instance: Instance) -> Instance:
         """The instance with the planned durations."""
@@ -202,61 +213,58 @@ class Backfill:
         late: BoolArray = instance.now - jobs.submit_s > self.threshold_s
         return late
 
-    def _leaves(self, instance: Instance, late: BoolArray) -> IntArray:
-        """How much capacity each job leaves free when it starts, shape (jobs, resources)."""
-        queue = instance.queue
-        leaves = np.zeros((len(queue), instance.free.shape[1]), dtype=np.int64)
-        if self.keep > 0:
-            total = instance.system.total
-            spare = self.spare(total)
-            roomy = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
-            leaves[roomy & ~late & (queue.expected_s > self.long_s)] = spare
-        return leaves
+    def _leaving(self, instance: Instance, late: BoolArray) -> tuple[IntArray, BoolArray]:
+        """What some jobs leave free when they start, shape (resources,); which, shape (jobs,)."""
+        if not self.keep:
+            nothing = np.zeros(instance.free.shape[1], dtype=np.int64)
+            return nothing, late  # whoever leaves nothing
+        queue, total = instance.queue, instance.system.total
+        spare = self.spare(total)
+        roomy = (queue.request * queue.units[:, None] + spare <= total).all(axis=1)
+        return spare, roomy & ~late & (queue.expected_s > self.long_s)
 
     def _backfilled(
         self,
         instance: Instance,
         primary: IntArray,
         secondary: IntArray,
-        leaves: IntArray,
+        leaving: tuple[IntArray, BoolArray],
         late: BoolArray,
         tests: IntArray,
     ) -> _Pass:
         """Decide, with the queue in these orders of positions."""
         if self._plans(instance):
             return self._plan(instance, primary, secondary, tests)
-        queue, running = instance.queue, instance.running
-        block, testing = queue.block, self._testing(instance, late, tests)
-        queued = block.shape[1]
-        start, reason = np.empty(queued, dtype=np.int64), np.empty(queued, dtype=np.int8)
-        packed = kernels.easy(
-            instance.now,
-            instance.free,
-            instance.system.capacity,
-            block,
-            queue.planned_s,
-            primary,
-            secondary,
-            self.depth,
-            self.best_fit,
-            running.jobs.block,
-            running.planned_end_s(),
-            running.offset,
-            running.node,
-            running.units,
-            power_unit(instance),
-            instance.power_free(),
-            leaves,
-            testing,
-            start,
-            reason,
+        queue, running, free = instance.queue, instance.running, instance.free
+        spare, leaves = leaving
+        testing = self._testing(instance, late, tests, leaves)
+        block, run_block = queue.block, running.jobs.block
+        jobs, nodes = block.shape[1], free.shape[0]
+        reason = np.empty(jobs, dtype=np.int8)
+        scratch = np.empty(
+            scratch_size(jobs, run_block.shape[1], nodes, free.shape[1]), dtype=np.int64
         )
+        score = np.empty(nodes) if self.best_fit else _NO_SCORE
+        given = (
+            instance.now, free, instance.system.capacity, block, queue.planned_s, primary,
+            secondary, self.depth, self.best_fit, run_block, running.planned_end_s(),
+            running.offset, running.node, running.units, power_unit(instance),
+            instance.power_free(), spare, leaves, testing, reason,
+        )  # fmt: skip
+        room = jobs + 2 * nodes
+        while True:
+            started = np.empty(3 * jobs + 1 + 2 * room, dtype=np.int64)
+            try:
+                placed = easy(*given, started, scratch, score)
+                break
+            except NoRoom:
+                room *= 2
         bound_s = None if testing is None else testing.bound_s
-        return _Pass(start, reason, bound_s, from_packed(packed), {})
+        return _Pass(started[:jobs], reason, bound_s, placements_of(started, jobs, placed), {})
 
     def _testing(
-        self, instance: Instance, late: BoolArray, tests: IntArray
-    ) -> kernels.Testing | None:
+        self, instance: Instance, late: BoolArray, tests: IntArray, leaves: BoolArray
+    ) -> Testing | None:
         """What a pass needs to know of test runs; None where there are none."""
         if not self.test_s and instance.stopped is None:
             return None
@@ -265,10 +273,15 @@ class Backfill:
         if self.test_s:
             late_running = self._late(instance, instance.running.jobs)
             turns = test_runs.turns(instance, late, late_running, self.primary == FCFS)
-        return kernels.Testing(
-            test_runs.WAYS[self.tests],
+        way, in_turn = test_runs.WAYS[self.tests], leaves
+        if way == TURN:
+            in_turn = leaves.copy()
+            in_turn[tests] = False
+        return Testing(
+            way,
             self.test_s,
             tests,
+            in_turn,
             test_runs.shortened(planned_s, tests, self.test_s + instance.restart_cost_s),
             *turns,
             test_runs.homes(instance),

@@ -24,7 +24,8 @@ from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Placements
 from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import NO_HOLDS, as_placements, holds, power_unit
-from cpdispatch.heuristics.kernels import BEFORE, LEFT, TURN, Homes
+from cpdispatch.heuristics.easy import BEFORE, LEFT, TURN
+from cpdispatch.heuristics.kernels import Homes
 from cpdispatch.heuristics.policies import Order, Policy, by_tier
 from cpdispatch.heuristics.profiles import per_node
 from cpdispatch.heuristics.profiles.per_node import NodeProfile

@@ -11,6 +11,7 @@ import numpy as np
 from cpdispatch.access import SPREAD
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
+from cpdispatch.frozen import quick
 from cpdispatch.jobs import JobTable, Starvation, largest_share
 from cpdispatch.system import LIMIT, System
 
@@ -20,6 +21,7 @@ WATTS_WITHOUT_CAP = 2**61
 """What is left where no cap is on the power: more than any job draws."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
     """The running jobs, in the order in which they started.
@@ -269,6 +271,7 @@ class LeftOut:
     kind: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
     """An immutable snapshot of the cluster: the whole of what a dispatcher may know.

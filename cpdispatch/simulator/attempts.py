@@ -99,6 +99,12 @@ class Attempts:
             runs_s = np.minimum(runs_s, np.minimum(self._test_s[rows], self._bound_s[rows]))
         return runs_s
 
+    def judged_s(self, row: int, now: int, end_s: int) -> int:
+        """When a job that starts now without a test ends, or turns out to be misjudged."""
+        if not self.possible or self._bound_s.item(row) == NEVER:
+            return end_s
+        return min(end_s, now + self._bound_s.item(row))
+
     def outlives(self, row: int, now: int) -> bool:
         """Handle a job whose attempt ends though the job does not; whether it is such a job."""
         if not self.possible:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 from enum import IntEnum
+from itertools import chain
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,6 @@ from numpy.typing import NDArray
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import kernel
 from cpdispatch.decision import Certificate, Decision, Placements, Reason
-from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.live import Dispatched
 
@@ -235,13 +236,6 @@ class Records:
             self._texts[name] = np.broadcast_to(np.int16(self._number(text)), rows)
         self._limit_hit = np.zeros(rows, dtype=np.bool_)
 
-    def dispatched(
-        self, now: int, instance: Instance, decision: Decision, started: int, ms: float
-    ) -> None:
-        """Remember one dispatch."""
-        queue, running = len(instance.queue), len(instance.running)
-        self.note(now, queue, running, started, ms, decision.certificate)
-
     def note(
         self, now: int, queue: int, running: int, started: int, ms: float, certificate: Certificate
     ) -> None:
@@ -274,8 +268,10 @@ class Records:
         self._ms.extend(ms)
         for column, values in zip(self._counts.values(), counts, strict=True):
             column.extend(values)
-        self._texts["model"].extend([self._number(found.model) for found in certificates])
-        self._texts["status"].extend([self._number(found.status) for found in certificates])
+        for name, texts in self._texts.items():
+            said = [getattr(certificate, name) for certificate in certificates]
+            number = {text: self._number(text) for text in dict.fromkeys(said)}
+            texts.extend([number[text] for text in said])
         self._limit_hit.extend([found.limit_hit for found in certificates])
         for row, found in enumerate(certificates, first):
             if found.value is not None:
@@ -287,17 +283,21 @@ class Records:
                 self._know("bound", row, found.bound)
                 if found.gap is not None:
                     self._know("gap", row, found.gap)
-        for row, of_phases in enumerate(phases, first):
-            for phase, phase_ms in of_phases.items():
-                self._know(f"{phase}_ms", row, phase_ms)
+        for phase in dict.fromkeys(chain.from_iterable(phases)):
+            column = self._from(f"{phase}_ms", first)
+            column.extend([of_phases.get(phase, nan) for of_phases in phases])
 
-    def _know(self, name: str, row: int, value: float) -> None:
-        """Note a figure that not every dispatch has; those before that lack it have NaN."""
+    def _from(self, name: str, row: int) -> array[float]:
+        """The column of a figure, long enough for all rows before this one: with NaN."""
         column = self._known.setdefault(name, array("d"))
         missing = row - len(column)
         if missing:
-            column.frombytes(np.full(missing, np.nan).tobytes())
-        column.append(value)
+            column.frombytes(np.full(missing, nan).tobytes())
+        return column
+
+    def _know(self, name: str, row: int, value: float) -> None:
+        """Note a figure that not every dispatch has; those before that lack it have NaN."""
+        self._from(name, row).append(value)
 
     def _number(self, text: str) -> int:
         return self._names.setdefault(text, len(self._names))

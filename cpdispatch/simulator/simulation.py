@@ -156,16 +156,48 @@ class Simulation:
             check_restarts(workload, system, events, power_cap, switch_off_s)
         if dependencies:
             check_gated(workload, system)
-        self._power_cap = power_cap
+        self.system = system
         self._checkpoints = None if events is None else events.checkpoints
         if self._checkpoints is not None:
             workload = self._checkpoints.within(workload)
         if idempotent and not workload.table.restartable.any():
             workload = mark(workload, 1.0)
         self.workload = workload
-        self.system = system
+        self.trigger, self._event_by_event = trigger, trigger == "event"
+        self.now = 0
+        self.records = Records(workload, events is not None, promises=True)
+        seen = replace(system, limits=()) if system.limits else system
+        self._state = State(workload, seen, correction, starvation, restart_cost_s)
+        limit = workload.table.requested_s if kill_at_limit else np.int64(NEVER)
+        self._runtime_s = np.minimum(workload.runtime_s, limit)
+        self.records.killed[:] = self._runtime_s < workload.runtime_s
+        self._ask_predictor(predictor, seed, correction)
+        special = events, power_cap, starvation, switch_off_s
+        self._is_plain = all(of is None for of in special)
+        """Whether only free capacity, what jobs come after, and test runs bind decisions."""
+        self._untested = any(of is not None for of in (self._checkpoints, power_cap, switch_off_s))
+        """Whether there are no test runs."""
+        self._allow_restarts(idempotent, restart_cost_s)
+        self._given_s = None
+        """What jobs are expected to last, shape (jobs,), if the predictor need not be called."""
+        if self._is_plain and not self._attempts.possible and not self._refreshing:
+            self._given_s = given_s(self.predictor, workload)
+        self._hold_back(dependencies)
+        self._power_cap = power_cap
+        self._over_cap = 0
+        """How many jobs fit the system and draw more than the cap leaves from some time on."""
+        if power_cap is not None:
+            draws = workload.table.request @ np.array(system.unit_watts)
+            self._watts = workload.table.units * draws
+        steps = [one for one in (power_cap, energy_price) if one is not None]
+        self._let_happen(seen, events, switch_off_s, made([*data, *steps], seed), seed)
+        self._asked: Instance | None = None
+        self._asked_at = 0.0
+
+    def _ask_predictor(self, predictor: str | Predictor, seed: int, correction: str) -> None:
+        """Say who is asked for durations, and when."""
         self.predictor = (
-            make(predictor, workload, seed) if isinstance(predictor, str) else predictor
+            make(predictor, self.workload, seed) if isinstance(predictor, str) else predictor
         )
         self._refreshing = correction == "refresh"
         if self._refreshing and not isinstance(self.predictor, Refreshing):
@@ -174,22 +206,25 @@ class Simulation:
                 "correction refresh does: choose another predictor or another correction"
             )
         self._guard = Guard(self.predictor)
-        self._known_s = known_s(self.predictor, workload)
-        self.trigger = trigger
-        self.now = 0
-        self.records = Records(workload, events is not None, promises=True)
-        self._event_by_event = trigger == "event"
-        seen = replace(system, limits=()) if system.limits else system
-        self._state = State(workload, seen, correction, starvation, restart_cost_s)
-        limit = workload.table.requested_s if kill_at_limit else np.int64(NEVER)
-        self._runtime_s = np.minimum(workload.runtime_s, limit)
-        self.records.killed[:] = self._runtime_s < workload.runtime_s
+        self._known_s = known_s(self.predictor, self.workload)
+
+    def _allow_restarts(self, idempotent: bool, cost_s: int) -> None:
+        """Say which jobs may be restarted, and at what cost."""
+        if idempotent:
+            bounding(self.predictor)
+        self._idempotent = idempotent
+        self.restart_cost_s = cost_s
+        self._live: dict[int, Job] = {}
+        self._agenda = Agenda()
+        self._attempts = Attempts(
+            self.workload.table.restartable, self._state, self.records, self._guard, self._agenda,
+            self._live, self._runtime_s, cost_s, self._seen_of,
+        )  # fmt: skip
+
+    def _hold_back(self, dependencies: bool) -> None:
+        """Say which jobs are submitted at all, and what keeps them back then."""
+        workload, system = self.workload, self.system
         runnable = system_fits(system, workload.table)
-        self._over_cap = 0
-        """How many jobs fit the system and draw more than the cap leaves from some time on."""
-        if power_cap is not None:
-            draws = workload.table.request @ np.array(system.unit_watts)
-            self._watts = workload.table.units * draws
         self._gates = Gates(workload, system) if gated(workload, system) else None
         self._beyond = 0
         """How many jobs fit the system and ask for more than a limit allows."""
@@ -201,55 +236,47 @@ class Simulation:
         self.records.reason[~runnable] = Reason.NEVER_FITS
         self.dependencies = dependencies
         self._precedence = Precedence(workload, runnable) if dependencies else None
-        if idempotent:
-            bounding(self.predictor)
-        self._idempotent = idempotent
-        self.restart_cost_s = restart_cost_s
-        self._live: dict[int, Job] = {}
-        self._agenda = Agenda()
-        self._attempts = Attempts(
-            workload.table.restartable, self._state, self.records, self._guard, self._agenda,
-            self._live, self._runtime_s, restart_cost_s, self._seen_of,
-        )  # fmt: skip
-        special = events, power_cap, starvation, switch_off_s
-        self._is_plain = not self._attempts.possible and all(of is None for of in special)
-        """Whether only free capacity, and what jobs come after, binds decisions."""
-        self._given_s = None
-        """What jobs are expected to last, shape (jobs,), if the predictor need not be called."""
-        if self._is_plain and not idempotent and not self._refreshing:
-            self._given_s = given_s(self.predictor, workload)
-        self._course: Course | None = None
-        self._requeue = np.zeros(0, dtype=np.bool_) if events is None else events.requeues(workload)
+        self._order = np.flatnonzero(runnable)
+        submits = workload.table.submit_s[self._order]
+        self._submits = array("q", np.append(submits, NEVER).tobytes())
+        self._next = 0
+        self._coming: tuple[int, IntArray] | None = None
+
+    def _let_happen(
+        self,
+        system: System,
+        events: Events | None,
+        switch_off_s: int | None,
+        data: Sequence[AdditionalData],
+        seed: int,
+    ) -> None:
+        """Say what happens to the system beside jobs, and what is told of it."""
+        self._requeue = (
+            np.zeros(0, dtype=np.bool_) if events is None else events.requeues(self.workload)
+        )
         """Which jobs are queued again when a node fails under them; empty without events."""
-        self._saved_s = np.zeros(0 if self._checkpoints is None else len(workload), dtype=np.int64)
+        jobs = 0 if self._checkpoints is None else len(self.workload)
+        self._saved_s = np.zeros(jobs, dtype=np.int64)
         """What checkpoints have kept of each job's earlier runs; empty without checkpoints."""
         self._idle = 0
         """How many events happened in a row while nothing ran and no job was to come."""
-        steps = [one for one in (power_cap, energy_price) if one is not None]
-        self._data = made([*data, *steps], seed)
+        self._data = data
         self._values: dict[str, object] = {}
         """The values of the additional data."""
         self._change_s = NEVER
         """When one of them changes by itself next."""
         self._told: tuple[int, int] | None = None
         """When they were asked last, and how many events had happened by then."""
+        first_s = int(self.workload.table.submit_s.min())
+        self._course: Course | None = None
         if events is not None:
-            first_s = int(workload.table.submit_s.min())
-            self._course = Course(events, seen, seed, first_s)
+            self._course = Course(events, system, seed, first_s)
             self._state.reservations = self._course.reservations(0)
         self._switching: Switching | None = None
         if switch_off_s is not None:
-            first_s = int(workload.table.submit_s.min())
-            self._switching = Switching(system, switch_off_s, first_s)
-        self._order = np.flatnonzero(runnable)
-        submits = workload.table.submit_s[self._order]
-        self._submits = array("q", np.append(submits, NEVER).tobytes())
-        self._next = 0
-        self._coming: tuple[int, IntArray] | None = None
-        self._untested = any(of is not None for of in (self._checkpoints, power_cap, switch_off_s))
-        """Whether there are no test runs."""
-        self._asked: Instance | None = None
-        self._asked_at = 0.0
+            self._switching = Switching(self.system, switch_off_s, first_s)
+        self._can_happen = any((self._course, self._switching, self._data))
+        """Whether anything happens beside submissions and what is in the agenda."""
 
     # ------------------------------------------------------------------------------ the cycle
 
@@ -308,10 +335,16 @@ class Simulation:
             raise DecisionError(
                 f"apply() needs a Decision, not {type(decision).__name__}, at time {self.now}"
             )
-        if self._is_plain and self._apply_plainly(instance, decision):
-            started = len(instance.queue) - self._state.queued
-            self.records.dispatched(self.now, instance, decision, started, ms)
-            return
+        queued, running = self._state.queued, len(instance.running)
+        started = self._apply_plainly(instance, decision) if self._is_plain else None
+        if started is None:
+            started = self._apply_checked(instance, decision)
+        self.records.note(self.now, queued, running, started, ms, decision.certificate)
+        if self._switching is not None:
+            self._switch(self._switching)
+
+    def _apply_checked(self, instance: Instance, decision: Decision) -> int:
+        """Take a decision that `verify` finds nothing wrong with; how many jobs it starts."""
         violations = verify.decision(instance, decision)
         if violations:
             raise DecisionError(
@@ -349,27 +382,29 @@ class Simulation:
             starting = np.union1d(starting, closing)
         if len(starting):
             self._state.remove(starting)
-        self.records.dispatched(self.now, instance, decision, started, ms)
-        if self._switching is not None:
-            self._switch(self._switching)
+        return started
 
-    def _apply_plainly(self, instance: Instance, decision: Decision) -> bool:
-        """Take a decision that only free capacity binds, if it is sound; whether that was done."""
+    def _apply_plainly(self, instance: Instance, decision: Decision) -> int | None:
+        """Take a decision that only free capacity binds, if it is sound; how many jobs it starts.
+
+        None, with nothing changed, if it has to be looked at with more care.
+        """
         if (
             decision.bound_s is not None
             or decision.certificate.starvation is not None
             or instance.dependencies is not None
+            or instance.stopped is not None
         ):
-            return False
+            return None
         now = self.now
         starting = self._state.settle(now, instance.free, decision, self._runtime_s, self.records)
         if starting is None:
-            return False
+            return None
         for row, end_s in starting:
-            self._agenda.add(end_s, row)
+            self._agenda.add(self._attempts.judged_s(row, now, end_s), row)
             if self._given_s is None:
                 self._guard.start(self._live[row], now)
-        return True
+        return len(starting)
 
     def _refuse(self, positions: IntArray, reason: Reason) -> None:
         """Note that the queued jobs at these positions will never start; they stay there yet."""
@@ -390,18 +425,20 @@ class Simulation:
     def _one_instant(self) -> bool:
         """Apply every event of the next instant."""
         agenda, submits = self._agenda, self._submits
-        self.now = now = min(
-            submits[self._next], agenda.next_s, self._next_event(), self._next_change()
-        )
-        if now == self._next_change():
+        now = min(submits[self._next], agenda.next_s)
+        if self._can_happen:
+            now = min(now, self._next_event(), self._next_change())
+        self.now = now
+        if self._can_happen and now == self._next_change():
             self._note_idle()
         while agenda.next_s == now:
             self._complete()
-        while self._next_event() == now:
+        while self._can_happen and self._next_event() == now:
             self._happen()
         while submits[self._next] == now:
             self._submit()
-        self._offer()
+        if self._gates is not None:
+            self._offer()
         return True
 
     def _one_event(self) -> bool:

@@ -1,0 +1,47 @@
+"""Frozen dataclasses that are made quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def quick(frozen: type[T]) -> type[T]:
+    """Let objects of a frozen dataclass with slots be made in half the time.
+
+    A frozen dataclass sets each attribute by a call. Here an object is of a class with the same
+    slots that is not frozen, until all attributes are set.
+    """
+    known: Any = frozen
+    names: dict[str, Any] = {
+        "_open": type(frozen.__name__, (), {"__slots__": known.__slots__}), "_frozen": frozen,
+        "_become": _become, "_make": known.__init__,
+    }  # fmt: skip
+    parameters, values = ["self"], {}
+    for each in fields(known):
+        name, default = each.name, f"_default_{each.name}"
+        values[name] = name
+        if each.default is not MISSING:
+            names[default] = each.default
+        elif each.default_factory is not MISSING:
+            names[default] = each.default_factory
+            values[name] = f"{default}() if {name} is {default} else {name}"
+        parameters.append(f"{name}={default}" if default in names else name)
+    lines = [
+        f"def __init__({', '.join(parameters)}):",
+        "if type(self) is not _frozen:",
+        f"    return _make(self, {', '.join(values.values())})",
+        "_become(self, _open)",
+        *(f"self.{name} = {value}" for name, value in values.items()),
+        "_become(self, _frozen)",
+        *["self.__post_init__()"] * hasattr(frozen, "__post_init__"),
+    ]
+    exec("\n    ".join(lines), names)
+    known.__init__ = names["__init__"]
+    return frozen
+
+
+_become: Callable[[object, type], None] = vars(object)["__class__"].__set__

@@ -1,0 +1,497 @@
+"""The EASY pass, compiled: jobs start in order, one that does not fit is reserved, others backfill.
+
+It makes no arrays: all that it writes into is given to it, so that nothing has to be counted. What
+blocks and capacities are, see `cpdispatch.heuristics.kernels`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from cpdispatch.compile import inlined, kernel
+from cpdispatch.decision import NO_START as _NO_START
+from cpdispatch.decision import Reason
+from cpdispatch.heuristics.kernels import (
+    Homes,
+    Placed,
+    change,
+    choose,
+    fits,
+    go_home,
+    is_home_free,
+    pool_has,
+    watts_of,
+)
+from cpdispatch.jobs import Column
+
+_UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
+_STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
+_RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
+
+
+class NoRoom(Exception):  # noqa: N818 - it asks for longer lists, and is no error
+    """The lists of placements are too short."""
+
+
+class Testing(NamedTuple):
+    """What a pass needs to know of test runs, and where it says which starts are tests.
+
+    Attributes
+    ----------
+    way : int
+        `LEFT`, `BEFORE` or `TURN`.
+    test_s : int
+        How long a test lasts, seconds.
+    tests : int64 array, shape (tests,)
+        The jobs that may be tested, in the order of tests. They leave nothing free.
+    leaves : bool array, shape (jobs,)
+        Which jobs have to leave capacity free when they start in their turn.
+    short_s : int64 array, shape (jobs,)
+        The planned durations, but for jobs that may be tested how long their tests hold nodes.
+    turn, run_turn, run_whole_end : int64 array, shapes (jobs,), (running,) and (running,)
+        See `test_runs.Turns`.
+    homes : Homes
+    bound_s : int64 array, shape (jobs,)
+        Zeros before the pass. After it, the length of a test for each job that is tested.
+    """
+
+    way: int
+    test_s: int
+    tests: IntArray
+    leaves: BoolArray
+    short_s: IntArray
+    turn: IntArray
+    run_turn: IntArray
+    run_whole_end: IntArray
+    homes: Homes
+    bound_s: IntArray
+
+
+LEFT, BEFORE, TURN = range(3)
+"""When tests start: after backfilling, before it, or already while jobs start in order."""
+
+
+# ----------------------------------------------------------------------------- fitting, placing
+
+
+@inlined
+def _keeps(pool: IntArray, ask: IntArray, units: int, spare: IntArray, leaves: bool) -> bool:
+    """Whether the pooled capacity is enough, and ``spare`` is left of what a job asks for.
+
+    That only a job which ``leaves`` something has to see to.
+    """
+    if not pool_has(pool, ask, units):
+        return False
+    if leaves:
+        for r in range(ask.shape[0]):
+            if ask[r] > 0 and units * ask[r] + spare[r] > pool[r]:
+                return False
+    return True
+
+
+@inlined
+def _sum(free: IntArray, pool: IntArray) -> None:
+    """Write the pooled capacity of all nodes."""
+    for r in range(pool.shape[0]):
+        pool[r] = 0
+    for node in range(free.shape[0]):
+        for r in range(pool.shape[0]):
+            pool[r] += free[node, r]
+
+
+@kernel
+def _start(
+    now: int,
+    placed: Placed,
+    job: int,
+    usable: IntArray,
+    F: IntArray,
+    pool: IntArray,
+    capacity: IntArray,
+    ask: IntArray,
+    units: int,
+    best_fit: bool,
+    score: FloatArray,
+    due: IntArray,
+    testing: Testing | None,
+) -> Placed:
+    """Start a job that fits ``usable``: on its own nodes if it was stopped there, else anywhere."""
+    low = placed.offset[placed.jobs]
+    node, units_at = placed.node[low:], placed.units[low:]
+    if min(units, F.shape[0]) > node.shape[0]:
+        raise NoRoom("too many entries")
+    if testing is not None and is_home_free(usable, ask, testing.homes, job):
+        homes = testing.homes
+        entries = go_home(job, homes, node, units_at)
+        due[job] = max(due[job] - (now - homes.start_s[homes.of[job]]), now + 1)
+    else:
+        entries = choose(usable, capacity, ask, units, best_fit, score, node, units_at)
+    placed.position[placed.jobs], placed.offset[placed.jobs + 1] = job, low + entries
+    change(F, ask, node[:entries], units_at[:entries], -1)
+    for r in range(pool.shape[0]):
+        pool[r] -= units * ask[r]
+    return Placed(placed.jobs + 1, placed.position, placed.offset, placed.node, placed.units)
+
+
+# --------------------------------------------------------------------------------- the parts
+
+
+@kernel
+def _in_turn(
+    now: int,
+    first: int,
+    primary: IntArray,
+    F: IntArray,
+    pool: IntArray,
+    watts_free: int,
+    capacity: IntArray,
+    block: IntArray,
+    best_fit: bool,
+    score: FloatArray,
+    spare: IntArray,
+    leaves: BoolArray,
+    power_unit: IntArray,
+    start: IntArray,
+    reason: ByteArray,
+    placed: Placed,
+    due: IntArray,
+    testing: Testing | None,
+) -> tuple[int, Placed, int]:
+    """Start jobs in the primary order, from place ``first`` on, until one does not fit now.
+
+    Returns the place of that job in the order (the number of jobs if all fit), the placements, and
+    the free watts. Jobs that do not even fit the empty system are skipped.
+    """
+    for k in range(first, primary.shape[0]):
+        j = primary[k]
+        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        watts = watts_of(ask, units, power_unit)
+        enough = watts <= watts_free and _keeps(pool, ask, units, spare, leaves[j])
+        if enough and fits(F, ask, units):
+            placed = _start(
+                now, placed, j, F, F, pool, capacity, ask, units, best_fit, score, due, testing
+            )
+            watts_free -= watts
+            start[j], reason[j] = now, _STARTED
+        elif fits(capacity, ask, units):
+            return k, placed, watts_free
+        else:
+            reason[j] = _NEVER
+    return primary.shape[0], placed, watts_free
+
+
+@inlined
+def _sift(heap: IntArray, end: IntArray, at: int, size: int) -> None:
+    """Let an entry of a heap, the one with the least end first, sink to its place."""
+    entry = heap[at]
+    below = 2 * at + 1
+    while below < size:
+        if below + 1 < size and end[heap[below + 1]] < end[heap[below]]:
+            below += 1
+        if end[heap[below]] >= end[entry]:
+            break
+        heap[at] = heap[below]
+        at, below = below, 2 * below + 1
+    heap[at] = entry
+
+
+@kernel
+def _write_ends(
+    now: int,
+    job: int,
+    planned_s: IntArray,
+    due: IntArray,
+    placed: Placed,
+    run_end: IntArray,
+    testing: Testing | None,
+    end: IntArray,
+) -> None:
+    """Write when running jobs, and then those ``placed`` in this pass, give back what they hold.
+
+    Tests of jobs whose turn comes before end when those do, see `test_runs.Turns`.
+    """
+    running = run_end.shape[0]
+    for k in range(running):
+        end[k] = run_end[k]
+    for k in range(placed.jobs):
+        end[running + k] = due[placed.position[k]]
+    if testing is not None:
+        short_s, turn, run_turn = testing.short_s, testing.turn, testing.run_turn
+        for k in range(running):
+            if run_turn[k] < turn[job]:
+                end[k] = testing.run_whole_end[k]
+        for k in range(placed.jobs):
+            j = placed.position[k]
+            if testing.way == TURN and short_s[j] != planned_s[j]:
+                tested = now + short_s[j]
+                end[running + k] = max(due[j], tested) if turn[j] < turn[job] else tested
+
+
+@kernel
+def _reserve(
+    now: int,
+    F: IntArray,
+    watts_free: int,
+    job: int,
+    job_watts: int,
+    block: IntArray,
+    planned_s: IntArray,
+    spare: IntArray,
+    leaves: bool,
+    due: IntArray,
+    placed: Placed,
+    run_block: IntArray,
+    run_end: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    power_unit: IntArray,
+    testing: Testing | None,
+    L: IntArray,
+    pool: IntArray,
+    end: IntArray,
+    heap: IntArray,
+) -> tuple[int, int]:
+    """Shadow time of a job that does not fit now, and the free watts then.
+
+    At each planned end of a running job, and of those ``placed`` in this pass, its capacity is
+    added to ``L``, a copy of what is free now, until the job fits. The shadow time is -1 when it
+    never does. The last arrays are written over: ``L``, its sum, the ends, and jobs by them.
+    """
+    running = run_end.shape[0]
+    job_ask, job_units, left = block[_REQUEST:, job], block[_UNITS, job], running + placed.jobs
+    _write_ends(now, job, planned_s, due, placed, run_end, testing, end)
+    for i in range(left):
+        heap[i] = i
+    for i in range(left // 2 - 1, -1, -1):
+        _sift(heap, end, i, left)
+    for n in range(F.shape[0]):
+        for r in range(F.shape[1]):
+            L[n, r] = F[n, r]
+    _sum(L, pool)
+    while left:
+        i = heap[0]
+        left -= 1
+        heap[0] = heap[left]
+        _sift(heap, end, 0, left)
+        if i < running:
+            ask, many = run_block[_REQUEST:, i], run_block[_UNITS, i]
+            low, high = offset[i], offset[i + 1]
+            change(L, ask, node[low:high], units[low:high], 1)
+        else:
+            j = placed.position[i - running]
+            ask, many = block[_REQUEST:, j], block[_UNITS, j]
+            low, high = placed.offset[i - running], placed.offset[i - running + 1]
+            change(L, ask, placed.node[low:high], placed.units[low:high], 1)
+        for r in range(pool.shape[0]):
+            pool[r] += ask[r] * many
+        watts_free += watts_of(ask, many, power_unit)
+        if left and end[heap[0]] == end[i]:
+            continue
+        enough = job_watts <= watts_free and _keeps(pool, job_ask, job_units, spare, leaves)
+        if enough and fits(L, job_ask, job_units):
+            return end[i], watts_free
+    return -1, watts_free
+
+
+@kernel
+def _backfill(
+    now: int,
+    shadow: int,
+    secondary: IntArray,
+    F: IntArray,
+    L: IntArray,
+    M: IntArray,
+    pool: IntArray,
+    watts_free: int,
+    watts_then: int,
+    capacity: IntArray,
+    block: IntArray,
+    planned_s: IntArray,
+    best_fit: bool,
+    score: FloatArray,
+    spare: IntArray,
+    leaves: BoolArray,
+    power_unit: IntArray,
+    start: IntArray,
+    reason: ByteArray,
+    placed: Placed,
+    due: IntArray,
+    testing: Testing | None,
+    are_tests: bool,
+) -> tuple[Placed, int, int]:
+    """Start, in the secondary order, waiting jobs that do not delay the reserved one.
+
+    ``L`` is what the reserved job leaves free at its ``shadow`` time; ``M`` is written over. Jobs
+    that start as tests leave nothing free. Returns the placements, and the watts that are left now
+    and then.
+    """
+    for n in range(F.shape[0]):
+        for r in range(F.shape[1]):
+            M[n, r] = min(F[n, r], L[n, r])
+    for k in range(secondary.shape[0]):
+        j = secondary[k]
+        if reason[j] != _WAITS:
+            continue
+        ask, units = block[_REQUEST:, j], block[_UNITS, j]
+        watts = watts_of(ask, units, power_unit)
+        if watts > watts_free or not _keeps(pool, ask, units, spare, leaves[j] and not are_tests):
+            continue
+        outlives = now + planned_s[j] > shadow
+        if testing is not None and outlives and is_home_free(F, ask, testing.homes, j):
+            homes = testing.homes
+            outlives = homes.start_s[homes.of[j]] + planned_s[j] > shadow
+        usable = M if outlives else F
+        if (outlives and watts > watts_then) or not fits(usable, ask, units):
+            continue
+        placed = _start(
+            now, placed, j, usable, F, pool, capacity, ask, units, best_fit, score, due, testing
+        )
+        watts_free -= watts
+        low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
+        if outlives:
+            change(L, ask, placed.node[low:high], placed.units[low:high], -1)
+            watts_then -= watts
+        for e in range(low, high):
+            for r in range(F.shape[1]):
+                M[placed.node[e], r] = min(F[placed.node[e], r], L[placed.node[e], r])
+        start[j], reason[j] = now, _BACKFILLED
+        if testing is not None and are_tests:
+            testing.bound_s[j] = testing.test_s
+    return placed, watts_free, watts_then
+
+
+# ---------------------------------------------------------------------------------- the pass
+
+
+def scratch_size(jobs: int, running: int, nodes: int, resources: int) -> int:
+    """How many numbers a pass writes over."""
+    return 3 * jobs + 2 * running + 2 * nodes + (3 * nodes + 2) * resources
+
+
+@kernel
+def easy(
+    now: int,
+    free: IntArray,
+    capacity: IntArray,
+    block: IntArray,
+    planned_s: IntArray,
+    primary: IntArray,
+    secondary: IntArray,
+    depth: int,
+    best_fit: bool,
+    run_block: IntArray,
+    run_end: IntArray,
+    offset: IntArray,
+    node: IntArray,
+    units: IntArray,
+    power_unit: IntArray,
+    watts_free: int,
+    spare: IntArray,
+    leaves: BoolArray,
+    testing: Testing | None,
+    reason: ByteArray,
+    found: IntArray,
+    scratch: IntArray,
+    score: FloatArray,
+) -> int:
+    """One pass with a reservation depth of 0 (none, strict order) or 1 (EASY).
+
+    Finds the start of each job (now, the shadow time for the reserved one, or none), its reason,
+    and the placements of the jobs that start now. Returns how many of these there are.
+
+    Parameters
+    ----------
+    primary : int64 array, shape (orders,)
+        The jobs that may start, in the primary order.
+    spare : int64 array, shape (resources,)
+        What some jobs, as far as they ask for the resource at all, leave free when they start.
+    leaves : bool array, shape (jobs,)
+        Which jobs these are.
+    testing : Testing or None
+        None where no job may be tested, and none has just been stopped.
+    reason : int8 array, shape (jobs,)
+        Gets the reasons.
+    found : int64 array
+        Gets the starts, then positions and offsets of the placed jobs, with room for all jobs, then
+        nodes and units, with equal room.
+    scratch, score
+        Written over; shapes (`scratch_size`,), and (nodes,) with best fit.
+
+    Raises
+    ------
+    NoRoom
+        When there is too little room for nodes and units.
+    """
+    jobs, nodes, resources = block.shape[1], free.shape[0], free.shape[1]
+    size = nodes * resources
+    F = scratch[:size].reshape(nodes, resources)
+    L = scratch[size : 2 * size].reshape(nodes, resources)
+    M = scratch[2 * size : 3 * size].reshape(nodes, resources)
+    at = 3 * size
+    pool, pool_then = scratch[at : at + resources], scratch[at + resources : at + 2 * resources]
+    at += 2 * resources
+    held_node, held_units = scratch[at : at + nodes], scratch[at + nodes : at + 2 * nodes]
+    at += 2 * nodes
+    due, ends = scratch[at : at + jobs], (scratch.shape[0] - at - jobs) // 2
+    at += jobs
+    end, heap = scratch[at : at + ends], scratch[at + ends :]
+    start, low = found[:jobs], 3 * jobs + 1
+    middle = (found.shape[0] + low) // 2
+    placed = Placed(
+        0, found[jobs : 2 * jobs], found[2 * jobs : low], found[low:middle], found[middle:]
+    )
+    for n in range(nodes):
+        for r in range(resources):
+            F[n, r] = free[n, r]
+    placed.offset[0] = 0
+    for j in range(jobs):
+        start[j], reason[j], due[j] = _NO_START, _WAITS, now + planned_s[j]
+    _sum(F, pool)
+    in_turn = leaves if testing is None else testing.leaves
+    blocked, shadow, head, watts, watts_then = 0, -1, 0, 0, 0
+    while shadow < 0:
+        blocked, placed, watts_free = _in_turn(
+            now, blocked, primary, F, pool, watts_free, capacity, block, best_fit, score, spare,
+            in_turn, power_unit, start, reason, placed, due, testing,
+        )  # fmt: skip
+        if blocked == primary.shape[0] or depth == 0:
+            break
+        head = primary[blocked]
+        watts = watts_of(block[_REQUEST:, head], block[_UNITS, head], power_unit)
+        shadow, watts_then = _reserve(
+            now, F, watts_free, head, watts, block, planned_s, spare, leaves[head], due, placed,
+            run_block, run_end, offset, node, units, power_unit, testing, L, pool_then, end, heap,
+        )  # fmt: skip
+        if shadow < 0:
+            blocked += 1
+    if testing is not None and testing.way == TURN:
+        for k in range(testing.tests.shape[0]):
+            if start[testing.tests[k]] == now:
+                testing.bound_s[testing.tests[k]] = testing.test_s
+    if shadow < 0:
+        return placed.jobs
+    start[head], reason[head] = shadow, _RESERVED
+    ask = block[_REQUEST:, head]
+    held = choose(L, capacity, ask, block[_UNITS, head], best_fit, score, held_node, held_units)
+    change(L, ask, held_node[:held], held_units[:held], -1)
+    watts_then -= watts
+    if testing is not None and testing.way != LEFT:
+        placed, watts_free, watts_then = _backfill(
+            now, shadow, testing.tests, F, L, M, pool, watts_free, watts_then, capacity, block,
+            testing.short_s, best_fit, score, spare, leaves, power_unit, start, reason, placed,
+            due, testing, True,
+        )  # fmt: skip
+    placed, watts_free, watts_then = _backfill(
+        now, shadow, secondary, F, L, M, pool, watts_free, watts_then, capacity, block,
+        planned_s, best_fit, score, spare, leaves, power_unit, start, reason, placed, due,
+        testing, False,
+    )  # fmt: skip
+    if testing is not None and testing.way == LEFT:
+        placed, watts_free, watts_then = _backfill(
+            now, shadow, testing.tests, F, L, M, pool, watts_free, watts_then, capacity, block,
+            testing.short_s, best_fit, score, spare, leaves, power_unit, start, reason, placed,
+            due, testing, True,
+        )  # fmt: skip
+    return placed.jobs

@@ -49,6 +49,7 @@ from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import USUAL_TIER, System, SystemFile, from_file, system_as_dict
 from cpdispatch.terms import begins_later, gated
+from cpdispatch.workloads.clock import dated_from_s
 
 CHECKPOINT, LOG = "checkpoint.pickle", "log.pickle"
 """Files of a replay that is under way: its state, and its jobs, which are written once."""
@@ -287,6 +288,7 @@ def about_run(
         "workload": workload.name,
         "workload_sha256": fingerprint(workload, rules["dependencies"]),
         "notes": workload.notes,
+        "began_s": dated_from_s(workload),
         "system": system_as_dict(system),
         **rules,
         "starvation": None if bound is None else asdict(bound),
@@ -514,7 +516,7 @@ def so_far(folder: Path) -> tuple[Run, int]:
 def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
     """Raise when a folder's run differs from the wanted one in anything that matters."""
     for key, value in wanted.items():
-        if key not in ("python", "notes", "workload") and found.get(key) != value:
+        if key not in ("python", "notes", "workload", "began_s") and found.get(key) != value:
             differs = f"is {found.get(key)!r}, not {value!r}"
             raise UsageError(
                 f"{where} belongs to another run: its {key} "

@@ -112,7 +112,7 @@ def simulate(
     experiment = Experiment(logs, names, numbers, of_seed=not traces, draws=shake)
     of_runs = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
     _check_restart_options(of_runs, restarts.restart_cost, logs)
-    plan = output.plan(seconds(rules.limit), of_runs)
+    plan = output.plan(seconds(rules.limit, "--limit"), of_runs)
     if watch:
         plan = replace(plan, watch_folder=_watch_folder(plan.folder, where.cluster))
     if plot is not None and plan.folder is None:

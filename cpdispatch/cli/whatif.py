@@ -104,7 +104,7 @@ def whatif(
 
         found = whatif.alternatives(fitted, system)
     names = dispatcher or ("easy",)
-    plan = RunPlan("", 0, seconds(limit), {"predictor": predict}, out and out.absolute())
+    plan = RunPlan("", 0, seconds(limit, "--limit"), {"predictor": predict}, out and out.absolute())
     whatif.check(found, names, plan)
     for folder in whatif.folders(plan, found):
         claim(folder, resume=not overwrite, overwrite=overwrite)

@@ -183,6 +183,8 @@ def simulate(
         ENERGY_PRICE: None if energy_price is None else energy.energy_price(energy_price),
         SWITCH_OFF: switch_off_s,
     }
+    if energy_price is not None:
+        energy.check_drawn(system)
     kernels_have = ("restart_cost_s", ENERGY_PRICE)
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
     compiled = compiled and watch.seen is None and not loop_only and not begins_later(workload)

@@ -333,9 +333,35 @@ class OutputOptions:
         """Make the folder of each run ready to be written into."""
         from cpdispatch.simulator.replay import claim
 
-        for plan in plans:
-            if plan.folder is not None:
-                claim(plan.folder, resume=self.resume, overwrite=self.overwrite)
+        folders = [plan.folder for plan in plans if plan.folder is not None]
+        self._check_depth(folders)
+        for folder in folders:
+            claim(folder, resume=self.resume, overwrite=self.overwrite)
+
+    def _check_depth(self, folders: Sequence[Path]) -> None:
+        """Raise where the folder has runs of other levels: `compare` would take both for runs.
+
+        Folders have a level for logs, dispatchers, and seeds or draws of which there are several.
+        """
+        from cpdispatch.simulator.replay import CHECKPOINT
+        from cpdispatch.simulator.run import ABOUT
+
+        if self.out is None or not folders:
+            return
+        out = self.out.absolute()
+        depth = len(folders[0].absolute().parts)
+        for name in (ABOUT, CHECKPOINT):
+            for found in sorted(out.glob(f"**/{name}")):
+                if len(found.parent.parts) != depth:
+                    there, planned = (
+                        self.out / path.absolute().relative_to(out)
+                        for path in (found.parent, folders[0])
+                    )
+                    raise UsageError(
+                        f"there is a run in {there}, and this command would make one in {planned}: "
+                        "together they would be taken for one experiment; choose another folder, "
+                        f"or remove {there}"
+                    )
 
 
 @Parameter(name="*")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from cpdispatch.errors import UsageError
-from cpdispatch.simulator import Run
-from cpdispatch.workloads.clock import YEAR_10000_S, moment_s
+
+if TYPE_CHECKING:
+    from cpdispatch.simulator import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Times:
 
     def cell(self, at_s: int) -> str:
         """A time in a column of a table, see `column`."""
+        from cpdispatch.workloads.clock import YEAR_10000_S
+
         if self.began_s is None or not 0 <= self.began_s + at_s < YEAR_10000_S:
             return str(at_s)
         return f"{datetime.fromtimestamp(self.began_s + at_s, UTC):%Y-%m-%dT%H:%M:%S}"
@@ -52,6 +56,8 @@ class Times:
         UsageError
             When it is neither, or a date in a run whose log has none.
         """
+        from cpdispatch.workloads.clock import moment_s
+
         try:
             return int(text)
         except ValueError:

@@ -519,12 +519,21 @@ def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -
     """Raise when a folder's run differs from the wanted one in anything that matters."""
     for key, value in wanted.items():
         if key not in ("python", "notes", "workload", "began_s") and found.get(key) != value:
-            differs = f"is {found.get(key)!r}, not {value!r}"
+            if key == "workload_sha256":
+                differs = "its jobs are others (another log, or another part of it)"
+            elif isinstance(value, dict | list):
+                differs = f"its {_option(key)} differs"
+            else:
+                differs = f"its {_option(key)} is {found.get(key)!r}, not {value!r}"
             raise UsageError(
-                f"{where} belongs to another run: its {key} "
-                f"{'differs' if isinstance(value, dict) else differs}; "
-                "use the same arguments, --overwrite, or another folder"
+                f"{where} belongs to another run: {differs}; use the same arguments, --overwrite, "
+                "or another folder"
             )
+
+
+def _option(key: str) -> str:
+    """What users call an argument of a run."""
+    return key.removesuffix("_s").replace("_", " ")
 
 
 def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:

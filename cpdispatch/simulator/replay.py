@@ -517,11 +517,12 @@ def so_far(folder: Path) -> tuple[Run, int]:
 
 def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
     """Raise when a folder's run differs from the wanted one in anything that matters."""
-    for key, value in wanted.items():
+    # Other arguments change the jobs, too: they are told first.
+    for key, value in sorted(wanted.items(), key=lambda item: item[0] == "workload_sha256"):
         if key not in ("python", "notes", "workload", "began_s") and found.get(key) != value:
             if key == "workload_sha256":
                 differs = "its jobs are others (another log, or another part of it)"
-            elif isinstance(value, dict | list):
+            elif isinstance(value, dict):
                 differs = f"its {_option(key)} differs"
             else:
                 differs = f"its {_option(key)} is {found.get(key)!r}, not {value!r}"

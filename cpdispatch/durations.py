@@ -8,8 +8,14 @@ UNITS_S = {"ms": 1e-3, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "s": 1
 """Seconds of each unit; ``ms`` and ``min`` come before the letters that they end with."""
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, option: str = "") -> float:
     """A duration with its unit, in seconds.
+
+    Parameters
+    ----------
+    text : str
+    option : str
+        What it was given for, which errors name.
 
     Raises
     ------
@@ -28,13 +34,16 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise UsageError(f"{text!r} is not a duration: write it as 500ms, 1s, 2min, 24h or 7d")
+        raise UsageError(
+            f"{option} {text!r} is not a duration: write it as 500ms, 1s, 2min, 24h or 7d".lstrip()
+        )
     if not unit:
-        raise UsageError(f"{text!r} has no unit: write {digits}s or {digits}ms, or use min, h or d")
+        advice = f"write {digits}s or {digits}ms, or use min, h or d"
+        raise UsageError(f"{option} {text!r} has no unit: {advice}".lstrip())
     return value * UNITS_S[unit]
 
 
-def whole_seconds(value: str | int | float) -> int:
+def whole_seconds(value: str | int | float, option: str = "") -> int:
     """A duration with its unit, or a bare number of seconds, as whole seconds.
 
     Raises
@@ -44,7 +53,25 @@ def whole_seconds(value: str | int | float) -> int:
     """
     text = str(value)
     bare = text.strip().removeprefix("+").replace(".", "", 1).isdigit()
-    found = float(text) if bare else seconds(text)
+    found = float(text) if bare else seconds(text, option)
     if found != int(found) or found < 1:
-        raise UsageError(f"{text!r} is not 1 or more whole seconds")
+        raise UsageError(f"{option} {text!r} is not 1 or more whole seconds".lstrip())
     return int(found)
+
+
+def plain_seconds(text: str, least_s: int = 60, option: str = "") -> int:
+    """As `whole_seconds`, but a short time needs its unit: 3 is hardly meant as three seconds.
+
+    Raises
+    ------
+    UsageError
+        When it is not 1 or more whole seconds, or a bare number below ``least_s``.
+    """
+    found = whole_seconds(text, option)
+    if found < least_s and text.strip()[-1].isdigit():
+        digits = text.strip()
+        raise UsageError(
+            f"{option} {digits!r} would be {found} s: write {digits}min, {digits}h or "
+            f"{digits}d, or {digits}s if that is meant".lstrip()
+        )
+    return found

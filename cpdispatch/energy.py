@@ -113,17 +113,27 @@ def check_cap(cap: Steps, system: System) -> None:
     ------
     UsageError
     """
-    if not system.watts:
-        raise UsageError(
-            f"system {system.name} does not say what its resources draw: add watts to its file, "
-            f"as watts = {{{system.resources[0]} = 10}}"
-        )
+    check_drawn(system)
     for time_s, watts in zip(cap.time_s, cap.values, strict=True):
         if watts < system.idle_total:
             raise UsageError(
                 f"a power cap of {watts} W from {time_s} s on is less than the "
                 f"{system.idle_total} W that the idle nodes of system {system.name} draw"
             )
+
+
+def check_drawn(system: System) -> None:
+    """Raise when a system draws nothing, so that a cap or a price would mean nothing.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not system.watts:
+        raise UsageError(
+            f"system {system.name} does not say what its resources draw: add watts to its file, "
+            f"as watts = {{{system.resources[0]} = 10}}"
+        )
 
 
 def _steps(name: str, column: str, given: str | float | Steps) -> Steps:
@@ -133,12 +143,15 @@ def _steps(name: str, column: str, given: str | float | Steps) -> Steps:
     try:
         value = _number(str(given), name == POWER_CAP)
     except ValueError as error:
-        if not isinstance(given, str) or not Path(given).exists():
+        text = str(given).strip()
+        if text.endswith(".csv") and not Path(text).exists():
+            raise InputError("no such file", file=text) from None
+        if not text or not Path(text).exists():
             raise UsageError(
                 f"{option} {given}: {error}; write a number, or name a CSV file with the columns "
                 f"time,{column}"
             ) from None
-        return _read(given, name, column)
+        return _read(text, name, column)
     return Steps(name, (0,), (value,))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from cpdispatch.access import is_own
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.durations import whole_seconds
+from cpdispatch.durations import plain_seconds
 from cpdispatch.errors import InputError, UsageError, nearest, unknown
 from cpdispatch.files import csv_rows
 from cpdispatch.jobs import Column, JobTable, Workload
@@ -430,11 +430,15 @@ def _is_draw(text: str) -> bool:
     return text.partition(":")[0] in _DRAWS
 
 
-def _seconds(value: str) -> int:
+def _seconds(value: str, least_s: int = 60) -> int:
     try:
-        return whole_seconds(value)
+        return plain_seconds(value, least_s)
     except UsageError as error:
         raise ValueError(str(error)) from None
+
+
+def _mtbf(value: str) -> int:
+    return _seconds(value, 3600)
 
 
 def _shape(value: str) -> float:
@@ -445,7 +449,7 @@ def _shape(value: str) -> float:
 
 
 _PARAMETERS: Mapping[str, Callable[[str], object]] = {
-    "mtbf": _seconds, "repair": _seconds, "group": str
+    "mtbf": _mtbf, "repair": _seconds, "group": str
 }  # fmt: skip
 _DRAWS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
     "weibull": {**_PARAMETERS, "shape": _shape},

@@ -22,6 +22,7 @@ import msgspec
 import zstandard
 
 from cpdispatch.errors import InputError, UsageError, in_a_line
+from cpdispatch.structure import misfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -454,7 +455,7 @@ def parse_json(
         read = msgspec.json.decode(content, type=type)
         repeated = _repeated(content, read)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise _misread(content, error, what, file, format) from error
+        raise _misread(content, error, type, what, file, format) from error
     if repeated:
         raise InputError(
             f"not {what}: the key stands twice in one object",
@@ -470,6 +471,7 @@ def parse_json(
 def _misread(
     content: bytes | str,
     error: Exception,
+    type: Any,
     what: str,
     file: str | os.PathLike[str],
     format: str | tuple[str, ...] | None,
@@ -481,13 +483,7 @@ def _misread(
         return InputError(f"not {what}: {error}{kind}", file=file, advice=advice)
     if wrong := _of_format(content, what, file, format):
         return wrong
-    problem, _, path = str(error).partition(" - at `$")
-    path = path.removesuffix("`")
-    key = re.search("(unknown|missing required) field `(.*)`", problem, re.DOTALL)
-    if key:
-        problem, path = f"{key[1]} key", f"{path}.{key[2]}"
-    field, found = path.removeprefix(".") or None, _found(content, path)
-    return InputError(f"not {what}: {problem}", file=file, field=field, value=found)
+    return misfit(error, _plain(content), type, what, file)
 
 
 def _plain(content: bytes | str) -> Any:

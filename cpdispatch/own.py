@@ -31,7 +31,9 @@ def attribute(module: str, name: str, what: str) -> Any:
     except Exception as error:
         # Anything may be wrong in a file of the user's.
         kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
-        raise UsageError(f"{what}: {module} cannot be imported: {kind}{error}") from error
+        meant, _, last = module.rpartition(".")
+        hint = f"; is {meant}:{last} meant?" if meant and not kind else ""
+        raise UsageError(f"{what}: {module} cannot be imported: {kind}{error}{hint}") from error
     finally:
         sys.path.pop(0)
     if not name or not hasattr(found, name):
@@ -70,6 +72,9 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
             ) from error
     if not callable(getattr(found, method, None)):
         raise UsageError(f"{what}: it has no method {method}")
+    called = getattr(found, "name", what)
+    if not isinstance(called, str) or not called:
+        raise UsageError(f"{what}: its name is a text that is not empty (found {called!r})")
     return found
 
 

@@ -182,6 +182,9 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         """
         super().reset(seed=seed)
         last = len(self._workload) - self._jobs
+        for name in options or {}:
+            if name != "first":
+                raise unknown("option", name, ["first"])
         first = (options or {}).get("first")
         if first is None:
             first = int(self.np_random.integers(0, last + 1))
@@ -202,8 +205,11 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         instance, simulation = self._instance, self._simulation
         if instance is None or simulation is None:
             raise UsageError("step() was called before reset(), or after the end of the episode")
+        number = np.asarray(action)
+        if number.ndim or not np.issubdtype(number.dtype, np.integer):
+            raise UsageError(f"action {action!r}: the number of a place in the window is needed")
         shown, place = self._shown(instance), int(action)
-        position = shown[place] if place < len(shown) else shown[0]
+        position = shown[place] if 0 <= place < len(shown) else shown[0]
         self._chosen.append(position)
         fits = self._take(instance, position)
         reward = 0.0

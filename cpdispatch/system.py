@@ -18,6 +18,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import parse_json, parse_toml, read_text
+from cpdispatch.structure import converted
 
 LIMIT = 2**48
 """Largest number in a system or an instance: sums over thousands of jobs stay within int64."""
@@ -648,14 +649,18 @@ def load(path: str | os.PathLike[str]) -> System:
         data = parse_toml(path, "a system file")
     else:
         data = parse_json(read_text(path), dict[str, Any], "a system file", path)
+    if isinstance(data.get("format"), str):
+        raise InputError(
+            f"not a system file, it is of the format {data['format']!r}", file=path,
+            advice="name a system file",
+        )  # fmt: skip
+    of_accasim = isinstance(data.get("groups"), dict)
+    form: type[_AccasimFile | SystemFile] = _AccasimFile if of_accasim else SystemFile
+    read = converted(data, form, "a system file", path)
     try:
-        if isinstance(data.get("groups"), dict):
-            return _from_accasim(msgspec.convert(data, _AccasimFile), path)
-        return from_file(msgspec.convert(data, SystemFile), path.stem)
-    except msgspec.ValidationError as error:
-        found = data.get("format")
-        of = f", it is of the format {found!r}" if isinstance(found, str) else ""
-        raise InputError(f"does not describe a system{of}: {error}", file=path) from error
+        if isinstance(read, _AccasimFile):
+            return _from_accasim(read, path)
+        return from_file(read, path.stem)
     except InputError as error:
         raise InputError(str(error), file=path) from error
 

@@ -525,6 +525,11 @@ def test_workers_of_another_version_are_refused(
         run(numbers(2), failing_not, workers=there)
 
 
+def test_a_file_that_is_not_there_is_no_address(dask: Any) -> None:
+    with pytest.raises(UsageError, match=r"nofile\.json: there is no such file, and it is no addr"):
+        run(numbers(2), failing_not, workers=Workers(cluster="nofile.json"))
+
+
 def test_an_address_that_does_not_answer_is_one_clear_error(
     dask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -533,7 +538,7 @@ def test_an_address_that_does_not_answer_is_one_clear_error(
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         port = mute.getsockname()[1]
-        for address in (f"tcp://127.0.0.1:{port}", "tcp://127.0.0.1:9", "no cluster"):
+        for address in (f"tcp://127.0.0.1:{port}", "tcp://127.0.0.1:9"):
             began = time.monotonic()
             with pytest.raises(UsageError, match=f"no cluster answers at {address} .*: check"):
                 run(numbers(2), failing_not, workers=Workers(cluster=address))

@@ -888,7 +888,7 @@ BAD = {
     "nothing to compare": (lambda log: ["compare"], "needs the folder"),
     "a run.json that is none": (
         about_a_list,
-        r"run\.json: not the run\.json of a run: Expected `object`, got `array`",
+        r"run\.json: not the run\.json of a run: expected keys with values, found a list",
     ),
     "a folder without a run": (
         lambda log: ["compare", log.parent],
@@ -1179,3 +1179,41 @@ def test_help_and_version_need_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "there", "planned"),
+    [
+        (["-d", "easy"], ["-d", "easy", "-d", "sjf"], "out", "out/easy"),
+        (["-d", "easy", "-d", "sjf"], ["-d", "easy"], "out/easy", "out"),
+        (
+            ["-d", "easy", "-d", "sjf"], ["-d", "easy", "-d", "sjf", "--seeds", "2"],
+            "out/easy", "out/easy/seed-0",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("option", ["--resume", "--overwrite", "--json"])
+def test_runs_of_other_levels_are_not_mixed(
+    log: Path, capsys: pytest.CaptureFixture[str],
+    first: list[str], then: list[str], there: str, planned: str, option: str,
+) -> None:  # fmt: skip
+    out = log.parent / "out"
+    assert said(capsys, "simulate", log, *first, "--out", out, "--cores", "1")[0] == 0
+    code, _, err = said(capsys, "simulate", log, *then, "--out", out, "--cores", "1", option)
+    assert code == 2
+    assert f"there is a run in {log.parent / there}, and this command would make one in" in err
+    assert str(log.parent / planned) in err
+
+
+def test_another_run_in_the_folder_is_told_by_the_name_of_what_differs(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ("--out", log.parent / "out")
+    assert said(capsys, "simulate", log, "-d", "easy", *out)[0] == 0
+    for more, says in (
+        (["--kill-at-limit"], "its kill at limit is False, not True"),
+        (["--limit", "2s"], "its limit is 1.0, not 2.0"),
+        (["--jobs", "2"], "its jobs are others (another log, or another part of it)"),
+    ):
+        _, _, err = said(capsys, "simulate", log, "-d", "easy", *out, "--resume", *more)
+        assert says in err

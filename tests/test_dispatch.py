@@ -101,6 +101,10 @@ def useless() -> int:
     return 3
 
 
+class Numbered(Own):
+    name = 3  # type: ignore[assignment]
+
+
 class Seeded(Own):
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -140,6 +144,8 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("nowhere.at_all:Thing", "cannot be imported"),
         ("tests.test_dispatch:Thing", "has no attribute 'Thing'"),
         ("tests.test_dispatch:useless", "it has no method dispatch"),
+        ("tests.test_dispatch:Numbered", r"its name is a text that is not empty \(found 3\)"),
+        ("tests.test_dispatch.Own", "cannot be imported.*is tests.test_dispatch:Own meant?"),
         ("hcp:limit=0", "a positive number"),
         ("hcp:m=0", "1 or more"),
         ("hcp:objective=beauty", "one of ewt_excess"),

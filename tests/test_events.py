@@ -38,13 +38,27 @@ def test_nodes_are_numbers_ranges_groups_or_all(tmp_path: Path) -> None:
 
 def test_distributions_are_read() -> None:
     found = read(["weibull:mtbf=30d,shape=0.7,repair=4h,group=thin",
-                  "exponential:mtbf=600,repair=5min,group=wide"])  # fmt: skip
+                  "exponential:mtbf=600s,repair=5min,group=wide"])  # fmt: skip
     weibull = Draw("weibull", 30 * 86400, 0.7, 4 * 3600, "thin")
     exponential = Draw("exponential", 600, 1.0, 300, "wide")
     assert found.draws == (weibull, exponential)
     assert found.drawn(SYSTEM) == dict.fromkeys(range(4), weibull) | dict.fromkeys(
         (4, 5), exponential
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("exponential:mtbf=30,repair=4h", "mtbf=30: '30' would be 30 s: write 30min, 30h or 30d"),
+        ("exponential:mtbf=720,repair=4h", "mtbf=720: '720' would be 720 s"),
+        ("exponential:mtbf=30d,repair=4", "repair=4: '4' would be 4 s"),
+    ],
+)
+def test_a_number_that_is_hardly_meant_in_seconds_needs_its_unit(given: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read(given)
+    assert read("exponential:mtbf=3s,repair=2592000").draws[0].mtbf_s == 3
 
 
 @pytest.mark.parametrize(

@@ -116,14 +116,29 @@ def test_a_single_run_has_no_spread(path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("draws", "drews", "unknown field `drews`"),
-        ("= 2", '= "x"', "Expected `int`, got `str` - at `$.draws`"),
+        ("draws", "drews", "field drews: not an experiment: unknown key (found 2); did you mean"),
+        ("draws = 2", 'trigger = "event"', "(found 'event'); it belongs into rules"),
+        ("[[logs]]", "[[logs]]\ndraws = 2", "field logs[0].draws: not an experiment: unknown key"),
+        ("= 2", '= "x"', "field draws: not an experiment: expected a whole number (found 'x')"),
+        ("= 2", "= [2]", "expected a whole number, found a list"),
+        ("[[logs]]", "[logs]", "expected a list, found keys with values; write [[logs]] instead"),
+        (
+            '["easy", "sjf"]',
+            '["easy", 3]',
+            "field dispatchers[1]: not an experiment: expected text",
+        ),
+        ("draws = 2", "seed = -1", "field seed: 0 or more is needed (found -1)"),
+        ("[[logs]]", "[[logs]]\njobs = 0", "field logs, the 1.: jobs: 1 or more are needed"),
         ("= 2", "= 0", "field draws: 1 draw or more is needed (found 0)"),
         ("draws = 2", 'limit = "abc"', "field limit: 'abc' is not a duration"),
         ('["easy", "sjf"]', "[]", "field dispatchers: one or more are needed"),
         ('file = "small.csv"', "", "field logs, the 1.: a log has either a file or the name"),
         ('system = "4"', 'archive = "kth"', "field logs, the 1.: a log has either"),
-        ("[[logs]]", "[[logs]]\nfilter = 'weak'", "Invalid enum value 'weak'"),
+        (
+            "[[logs]]",
+            "[[logs]]\nfilter = 'weak'",
+            "expected one of all, drop, strong (found 'weak')",
+        ),
         ("[[logs]]", "[[logs]]\nmodel = 'lublin'", "field logs, the 1.: a log has either"),
         ("[[logs]]", "[[logs]]\ndraws_by = 'resample'", "with draws_by resample, weeks says"),
         ("[[logs]]", "[[logs]]\ndraws_by = 'generate'", "with draws_by generate, jobs says"),
@@ -137,6 +152,26 @@ def test_a_wrong_key_or_value_is_named(path: Path, old: str, new: str, says: str
         files.load(path)
     assert says in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("small.csv", "none.csv", "none.csv: no such file"),
+        ('system = "4"', 'system = "4x"', "unknown system '4x'"),
+        ('system = "4"', 'system = "4"\nfrom = "2026-13-01"', "2026-13-01"),
+        ('file = "small.csv"', "model = 'eurora'\njobs = 1", "jobs 1: 2 or more are needed"),
+        ('file = "small.csv"', "archive = 'kht'", "unknown log 'kht'; did you mean kth?"),
+    ],
+)
+def test_a_log_that_cannot_be_read_or_made_is_named(
+    path: Path, old: str, new: str, says: str
+) -> None:
+    path.write_text(FORM.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        files.parts(files.load(path), path, path.parent / "out")
+    assert says in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: field logs, the 1.: ")
 
 
 def test_a_system_file_is_beside_the_experiments(path: Path) -> None:

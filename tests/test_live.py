@@ -305,7 +305,7 @@ def test_status_shows_a_moment(
     assert only["moment"]["running"][0]["job"] == 2
     code, out, err = said(capsys, "status", tmp_path, "--at", 9_999)
     assert (code, out) == (2, "")
-    assert "time 9999 is outside of the run: it goes from 0 to" in err
+    assert "time 9999 s is outside of the run: it goes from 0 s to" in err
 
 
 def test_status_of_a_run_without_a_checkpoint_says_so(
@@ -419,7 +419,7 @@ def test_status_shows_a_run_that_was_stopped(
     assert (only["known_until_s"], only["moment"]["running"][0]["end_s"]) == (180, None)
     code, out, err = said(capsys, "status", tmp_path, "--at", 181)
     assert (code, out) == (2, "")
-    assert "time 181 is outside of the run: it goes from 0 to 180 s so far" in err
+    assert "time 181 s is outside of the run: it goes from 0 s to 180 s so far" in err
     (tmp_path / "checkpoint.pickle").write_bytes(b"nonsense")
     code, _, err = said(capsys, "status", tmp_path, "--at", 130)
     assert code == 2

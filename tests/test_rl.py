@@ -155,6 +155,33 @@ def test_a_step_without_a_moment_is_told() -> None:
         env.reset(options={"first": 281})
 
 
+@pytest.mark.parametrize("action", [1.5, "a", None, [1], True])
+def test_an_action_is_a_whole_number(action: Any) -> None:
+    env = rl.Dispatch(SAMPLE, "eurora", jobs=20)
+    env.reset(seed=1)
+    with pytest.raises(UsageError, match="the number of a place in the window is needed"):
+        env.step(action)
+
+
+@pytest.mark.parametrize("action", [-1, 64, np.int64(10**6)])
+def test_a_place_without_a_job_stands_for_the_first_job(action: Any) -> None:
+    found = []
+    for each in (0, action):
+        env = rl.Dispatch(SAMPLE, "eurora", jobs=20)
+        _, info = env.reset(seed=1)
+        over, total = False, 0.0
+        while not over:
+            _, reward, over, _, info = env.step(each)
+            total += reward
+        found.append((total, info["metrics"]))
+    assert found[0][0] == found[1][0]
+
+
+def test_an_unknown_option_of_an_episode_is_told() -> None:
+    with pytest.raises(UsageError, match=r"unknown option .frist.; did you mean first\?"):
+        rl.Dispatch(SAMPLE, "eurora", jobs=20).reset(seed=1, options={"frist": 3})
+
+
 def test_the_example_learns_something_to_say(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(__file__).parents[1] / "examples" / "learn_to_dispatch.py"
     example = runpy.run_path(str(path))

@@ -323,7 +323,7 @@ def test_a_draw_is_not_resumed_as_another(
     (out / "draw-2").rename(out / "draw-1")
     assert cli.run([*map(str, command), "--resume"]) == 2
     _, err = capsys.readouterr()
-    assert "belongs to another run: its workload_sha256" in err
+    assert "belongs to another run: its seed is 2, not 1" in err
 
 
 def test_an_interrupted_shake_goes_on_from_its_checkpoints(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,7 +81,12 @@ class Moment:
     """Nodes out of service."""
 
 
-def moment(schedule: Occupancy, at_s: int, until_s: int | None = None) -> Moment:
+def moment(
+    schedule: Occupancy,
+    at_s: int,
+    until_s: int | None = None,
+    said: Callable[[int], str] = "{} s".format,
+) -> Moment:
     """What a schedule was like at a time.
 
     Parameters
@@ -89,6 +95,8 @@ def moment(schedule: Occupancy, at_s: int, until_s: int | None = None) -> Moment
         Seconds on the clock of the log. Jobs that start then run, and those that end then do not.
     until_s : int, optional
         Until when a run that is not over is known.
+    said : function, optional
+        How errors name a time.
 
     Raises
     ------
@@ -100,7 +108,8 @@ def moment(schedule: Occupancy, at_s: int, until_s: int | None = None) -> Moment
     last_s, so_far = (t.last_s - 1, "") if until_s is None else (until_s, " so far")
     if not first_s <= at_s <= last_s:
         raise UsageError(
-            f"time {at_s} is outside of the run: it goes from {first_s} to {last_s} s{so_far}"
+            f"time {said(at_s)} is outside of the run: it goes from {said(first_s)} to "
+            f"{said(last_s)}{so_far}"
         )
     holds = t.during(at_s, at_s + 1)
     held = np.zeros_like(t.system.capacity)

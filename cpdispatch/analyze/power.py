@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 KINDS = ("constant", "periodic", "irregular", "changing", "short")
 
 MINUTE_S = 60
+LONGEST_S = 3650 * 86_400
+"""Longest time from a job's first sample to its last: a mistyped time must not ask for more."""
+YEAR_10000_S = 253_402_300_800
 OUTLIER = 3.0
 """Minutes that are so many standard deviations away from the mean are left out."""
 WINDOWS = 6
@@ -252,15 +255,24 @@ def read(
         raise _wrong(
             frame[watts], int(np.argmax(power < 0)), file, "not a number of watts, 0 or more"
         )
+    if frame.empty:
+        raise InputError("the table has no row", file=file, advice="write one sample a row")
     moment = _moments(frame[time], file)
     name_of = frame[job]
     nameless = (name_of.isna() | (name_of.astype(str).str.strip() == "")).to_numpy()
     if nameless.any():
         raise _wrong(name_of, int(np.argmax(nameless)), file, "no job")
-    return {
-        str(name): prepared(moment[rows], power[rows], trim)
-        for name, rows in frame.groupby(job, sort=False).indices.items()
-    }
+    samples = frame.groupby(job, sort=False).indices
+    for of_job, rows in samples.items():
+        first_s = moment[rows].min()
+        late = rows[moment[rows] - first_s > LONGEST_S]
+        if len(late):
+            raise _wrong(
+                frame[time], int(late[0]), file,
+                f"more than {LONGEST_S // 86_400} days after the first sample of job {of_job}: "
+                "times are seconds, or dates and times",
+            )  # fmt: skip
+    return {str(name): prepared(moment[rows], power[rows], trim) for name, rows in samples.items()}
 
 
 def _table(path: Path) -> pd.DataFrame:
@@ -290,8 +302,14 @@ def _moments(column: pd.Series, file: Path) -> FloatArray:
     import pandas as pd
 
     wanted = "not a time: neither seconds nor a date and time"
-    if pd.api.types.is_numeric_dtype(column):
-        return _numbers(column, file, wanted)
+    numbers = pd.to_numeric(column, errors="coerce").notna()
+    if numbers.mean() > 0.5:
+        found_s = _numbers(column, file, wanted)
+        if (late := np.abs(found_s) >= YEAR_10000_S).any():
+            raise _wrong(
+                column, int(np.argmax(late)), file, "beyond the year 9999: times are seconds"
+            )
+        return found_s
     found = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601")
     bad = found.isna().to_numpy()
     if bad.any():
@@ -301,9 +319,13 @@ def _moments(column: pd.Series, file: Path) -> FloatArray:
 
 
 def _wrong(column: pd.Series, row: int, file: Path, problem: str) -> InputError:
+    import pandas as pd
+
     first = 1 if file.suffix == ".parquet" else 2
+    found = column.iloc[row]
+    value = "" if pd.isna(found) else str(found)
     return InputError(
-        problem, file=file, line=row + first, field=str(column.name), value=str(column.iloc[row]),
+        problem, file=file, line=row + first, field=str(column.name), value=value,
         advice="correct the cell, or leave the row out",
     )  # fmt: skip
 

@@ -87,6 +87,11 @@ def _connected(address: str) -> Iterator[Any]:
 
 def _client(address: str) -> Any:
     distributed = require()
+    if not Path(address).is_file() and ":" not in address:
+        raise UsageError(
+            f"--cluster {address}: there is no such file, and it is no address such as "
+            "tcp://host:8786"
+        )
     where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
     answer: list[Any] = []
 

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from cpdispatch.cli.options import Json, Whole
 from cpdispatch.cli.output import DONE, RefusedFiles, console_of_stdout, print_json, table_of
 from cpdispatch.cli.runs import load_runs
+from cpdispatch.cli.times import Times
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +58,12 @@ def explain(
         raise unknown
     if json:
         explained = [
-            {"run": str(folder), **names_of(saved), **why.as_dict(each)}
+            {
+                "run": str(folder),
+                **names_of(saved),
+                "began_s": Times.of(saved).began_s,
+                **why.as_dict(each),
+            }
             for folder, saved, each in found
         ]
         print_json({"explanations": explained, "errors": refused.errors})
@@ -85,13 +91,13 @@ def show(console: Console, found: Explanation, run: Run) -> None:
         head = f"waited {duration(found.wait_s)}"
     else:
         head = "did not wait"
-    names = run.about
+    names, times = run.about, Times.of(run)
     console.print(
         f"[bold]Job {found.job} {head}[/] under {names['dispatcher']} "
         f"({names['workload']} on {names['system']['name']})\n"
     )
     facts = grid()
-    for name, text in facts_of(found):
+    for name, text in facts_of(found, times):
         facts.add_row(name, text)
     console.print(facts)
     if found.stretches:
@@ -99,7 +105,7 @@ def show(console: Console, found: Explanation, run: Run) -> None:
         for text in others(found):
             console.print(bullet(text))
         console.print()
-        console.print(waiting(found))
+        console.print(waiting(found, times))
         for text in after_waiting(found):
             console.print(bullet(text))
         console.print("\n[bold]What would have let it start sooner[/]")
@@ -107,7 +113,7 @@ def show(console: Console, found: Explanation, run: Run) -> None:
             "The rest of the schedule is held as it was: every other job keeps its start, its end "
             "and its nodes."
         )
-        for part in sooner(found):
+        for part in sooner(found, times):
             if isinstance(part, str):
                 console.print()
             console.print(part)
@@ -156,25 +162,31 @@ def units_of(found: Explanation) -> str:
     return f"{count(found.units, 'unit')} of {each}" + " each" * (found.units != 1) + on
 
 
-def facts_of(found: Explanation) -> Iterator[tuple[str, str]]:
+def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
     """What the job asked for, and what became of it."""
     from cpdispatch.analyze.compare import duration
 
     yield "asks for", f"{units_of(found)}, for {duration(found.requested_s)}"
     if found.expected_s not in (found.requested_s, -1):
         yield "predicted", f"to run for {duration(found.expected_s)}"
-    yield "submitted", f"at {found.submit_s} s"
+    yield "submitted", f"at {times.said(found.submit_s)}"
     if found.promised_s is not None and found.promised_at_s is not None:
         late = ""
         if found.start_s is not None and found.start_s != found.promised_s:
             by = duration(abs(found.start_s - found.promised_s))
             late = f": it started {by} {'later' if found.start_s > found.promised_s else 'sooner'}"
-        yield "promised", f"{found.promised_s} s, told at {found.promised_at_s} s{late}"
+        yield (
+            "promised",
+            (f"{times.said(found.promised_s)}, told at {times.said(found.promised_at_s)}{late}"),
+        )
     elif found.wait_s != 0:
         unknown = "not recorded: the run is a compiled replay, or of an earlier version"
         yield "promised", "no start" if found.promises_known else unknown
     for begin, end in found.attempts:
-        yield "first tried", f"from {begin} s to {end} s, when it was stopped and queued again"
+        yield (
+            "first tried",
+            f"from {times.said(begin)} to {times.said(end)}, when it was stopped and queued again",
+        )
     if found.start_s is None or found.end_s is None or found.ran_s is None:
         yield "started", never(found)
         return
@@ -184,10 +196,10 @@ def facts_of(found: Explanation) -> Iterator[tuple[str, str]]:
         "late": "in front of the others, because it had waited too long",
     }.get(found.reason, found.reason)
     later = f", {duration(found.wait_s or 0)} later" if found.wait_s else ", at once"
-    yield "started", f"at {found.start_s} s{later}, {how}"
+    yield "started", f"at {times.said(found.start_s)}{later}, {how}"
     over = found.ran_s > found.requested_s
     longer = f", longer than the {duration(found.requested_s)} that it asked for" if over else ""
-    yield "ended", f"at {found.end_s} s, after {duration(found.ran_s)}{longer}"
+    yield "ended", f"at {times.said(found.end_s)}, after {duration(found.ran_s)}{longer}"
 
 
 def never(found: Explanation) -> str:
@@ -236,7 +248,7 @@ def others(found: Explanation) -> Iterator[str]:
     yield f"{count(found.overtook, 'job')} submitted later started before it: {kinds}."
 
 
-def waiting(found: Explanation) -> Table:
+def waiting(found: Explanation, times: Times) -> Table:
     """The table of what held the job back, the longest stretches in their order."""
     from cpdispatch.analyze.compare import duration
 
@@ -253,12 +265,12 @@ def waiting(found: Explanation) -> Table:
         )
     else:
         kept_set = list(kept)
-    table = table_of(title, (), ("from s", "for"))
+    table = table_of(title, (), (times.column("from"), "for"))
     table.add_column("held back by")
     for k in sorted(kept_set):
         stretch = stretches[k]
         lasted_s = stretch.until_s - stretch.from_s
-        table.add_row(str(stretch.from_s), duration(lasted_s), held_by(found, stretch))
+        table.add_row(times.cell(stretch.from_s), duration(lasted_s), held_by(found, stretch))
     return table
 
 
@@ -314,17 +326,17 @@ def after_waiting(found: Explanation) -> Iterator[str]:
         yield f"It started when {ids(found.freed_by)} ended on its nodes."
 
 
-def sooner(found: Explanation) -> Iterator[Table | str]:
+def sooner(found: Explanation, times: Times) -> Iterator[Table | str]:
     """What would have let the job start sooner."""
-    yield from fewer_units(found)
-    yield from shorter_request(found)
+    yield from fewer_units(found, times)
+    yield from shorter_request(found, times)
 
 
-def at(found: Explanation, at_s: int) -> tuple[str, str]:
+def at(found: Explanation, times: Times, at_s: int) -> tuple[str, str]:
     """A time, and how long after the submission it is."""
     from cpdispatch.analyze.compare import duration
 
-    return str(at_s), duration(at_s - found.submit_s) if at_s > found.submit_s else "at once"
+    return times.cell(at_s), duration(at_s - found.submit_s) if at_s > found.submit_s else "at once"
 
 
 def some(rows: Sequence[Any]) -> tuple[Iterable[Any], str]:
@@ -335,7 +347,7 @@ def some(rows: Sequence[Any]) -> tuple[Iterable[Any], str]:
     return [rows[k] for k in picked], f" ({len(picked)} of {len(rows):,} rows; --json has all)"
 
 
-def fewer_units(found: Explanation) -> Iterator[Table | str]:
+def fewer_units(found: Explanation, times: Times) -> Iterator[Table | str]:
     """Requests of fewer units that would have fit for as long as the job needs."""
     from cpdispatch.analyze.compare import duration
 
@@ -343,7 +355,7 @@ def fewer_units(found: Explanation) -> Iterator[Table | str]:
     needs = duration(found.needs_s)
     whole = next((each for each in fit if each.units == found.units), None)
     if whole is not None:
-        when = "at once" if whole.at_s == found.submit_s else f"from {whole.at_s} s on"
+        when = "at once" if whole.at_s == found.submit_s else f"from {times.said(whole.at_s)} on"
         yield (
             f"As it was: in hindsight, its {count(found.units, 'unit')} would have fit {when}, "
             f"for the {needs} that it needs. The dispatcher could not know how the other jobs "
@@ -358,13 +370,13 @@ def fewer_units(found: Explanation) -> Iterator[Table | str]:
         return
     rows, rest = some(fit)
     yield f"Fewer units, for {needs} as now: the most that would have fit{rest}"
-    table = table_of("", (), ("start s", "after", "units"))
+    table = table_of("", (), (times.column("start"), "after", "units"))
     for each in rows:
-        table.add_row(*at(found, each.at_s), f"{each.units:,} of {found.units:,}")
+        table.add_row(*at(found, times, each.at_s), f"{each.units:,} of {found.units:,}")
     yield table
 
 
-def shorter_request(found: Explanation) -> Iterator[Table | str]:
+def shorter_request(found: Explanation, times: Times) -> Iterator[Table | str]:
     """Requests of less time that would have fit with all units."""
     from cpdispatch.analyze.compare import duration
 
@@ -381,11 +393,11 @@ def shorter_request(found: Explanation) -> Iterator[Table | str]:
         f"A shorter requested time, with {'all ' * (found.units > 1)}"
         f"{count(found.units, 'unit')}: the longest that would have fit{rest}"
     )
-    table = table_of("", (), ("start s", "after", "for"))
+    table = table_of("", (), (times.column("start"), "after", "for"))
     table.add_column("")
     for each in rows:
         enough = found.ran_s is not None and each.fits_s >= found.ran_s
         ran = "" if found.ran_s is None else f"it ran for {duration(found.ran_s)}: "
         note = f"{ran}enough" if enough else f"{ran}not enough for all its work"
-        table.add_row(*at(found, each.at_s), duration(each.fits_s), note)
+        table.add_row(*at(found, times, each.at_s), duration(each.fits_s), note)
     yield table

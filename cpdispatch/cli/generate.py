@@ -12,12 +12,16 @@ from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
 from cpdispatch.cli.made import check_out, save_and_print
 from cpdispatch.cli.options import Filter, Json, Whole
 from cpdispatch.cli.output import status
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import UsageError, nearest, unknown
 
 if TYPE_CHECKING:
     from cpdispatch.jobs import Workload
     from cpdispatch.system import System
     from cpdispatch.workloads.slots import Limits, SlotModel
+
+
+_MODELS = (".json", ".json.gz", ".json.xz", ".json.zst")
+"""How the names of saved models end."""
 
 
 @Parameter(name="*")
@@ -121,6 +125,8 @@ def generate(
         Print one JSON object.
     """
     check_out(out, plot)
+    if save_model is not None and not save_model.name.endswith(_MODELS):
+        raise UsageError(f"--save-model {save_model}: unknown extension; models are .json")
     with status(f"generating {jobs:,} jobs"):
         if trace == LUBLIN:
             options = target.given() + ["--save-model"] * (save_model is not None)
@@ -166,7 +172,7 @@ def _learned(
     """The model, and the log that it was learned from if it was not loaded."""
     from cpdispatch.workloads import read, slots
 
-    if trace.endswith((".json", ".json.gz", ".json.xz", ".json.zst")):
+    if trace.endswith(_MODELS):
         if target.log_performance:
             raise UsageError(
                 "--log-performance is for a log; a saved model has its own performance"
@@ -174,6 +180,8 @@ def _learned(
         if filter != "all":
             raise UsageError("--filter is for a log; a saved model was learned from a filtered one")
         return slots.load(trace), None
+    if not Path(trace).suffix and nearest(trace, [LUBLIN]):
+        raise unknown("model", trace, [LUBLIN])
     source = read(trace, filter)
     rates = _numbers("--log-performance", target.log_performance) or {
         name: rate

@@ -12,7 +12,7 @@ from cyclopts import Parameter, Token
 
 from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars, status
 from cpdispatch.cli.signals import stoppable
-from cpdispatch.durations import seconds, whole_seconds
+from cpdispatch.durations import plain_seconds, seconds
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class RestartOptions:
         cost = self.restart_cost.strip()
         if cost in ("", "0", "0s"):
             return 0
-        found = seconds(cost)
+        found = seconds(cost, "--restart-cost")
         if found != int(found):
             raise UsageError(f"--restart-cost {cost}: whole seconds are needed")
         return int(found)
@@ -181,7 +181,7 @@ class EventOptions:
             "events": self._events(),
             energy.POWER_CAP: None if cap is None else energy.power_cap(cap),
             energy.ENERGY_PRICE: None if price is None else energy.energy_price(price),
-            "switch_off_s": None if idle is None else whole_seconds(idle),
+            "switch_off_s": None if idle is None else plain_seconds(idle, option="--switch-off"),
         }
 
     def _events(self) -> Events | None:
@@ -260,7 +260,7 @@ class ReplayOptions:
             raise UsageError(
                 f"--starvation {self.starvation}: write it as THRESHOLD,BOUND, for example 24h,2h"
             )
-        times = [0.0 if part.strip() == "0" else seconds(part) for part in parts]
+        times = [0.0 if part.strip() == "0" else seconds(part, "--starvation") for part in parts]
         if any(time != int(time) or time > LIMIT for time in times):
             raise UsageError(
                 f"--starvation {self.starvation}: whole seconds, {LIMIT} at most, are needed"
@@ -315,7 +315,7 @@ class OutputOptions:
             raise UsageError(f"--dump-every {self.dump_every}: 1 or more is needed")
         return RunPlan(
             "", 0, limit_s, rules, self.out and self.out.absolute(),
-            seconds(self.checkpoint or "2s"),
+            seconds(self.checkpoint or "2s", "--checkpoint"),
             self.dump_instances and self.dump_instances.absolute(), self.dump_every or 100,
         )  # fmt: skip
 
@@ -333,9 +333,35 @@ class OutputOptions:
         """Make the folder of each run ready to be written into."""
         from cpdispatch.simulator.replay import claim
 
-        for plan in plans:
-            if plan.folder is not None:
-                claim(plan.folder, resume=self.resume, overwrite=self.overwrite)
+        folders = [plan.folder for plan in plans if plan.folder is not None]
+        self._check_depth(folders)
+        for folder in folders:
+            claim(folder, resume=self.resume, overwrite=self.overwrite)
+
+    def _check_depth(self, folders: Sequence[Path]) -> None:
+        """Raise where the folder has runs of other levels: `compare` would take both for runs.
+
+        Folders have a level for logs, dispatchers, and seeds or draws of which there are several.
+        """
+        from cpdispatch.simulator.replay import CHECKPOINT
+        from cpdispatch.simulator.run import ABOUT
+
+        if self.out is None or not folders:
+            return
+        out = self.out.absolute()
+        depth = len(folders[0].absolute().parts)
+        for name in (ABOUT, CHECKPOINT):
+            for found in sorted(out.glob(f"**/{name}")):
+                if len(found.parent.parts) != depth:
+                    there, planned = (
+                        self.out / path.absolute().relative_to(out)
+                        for path in (found.parent, folders[0])
+                    )
+                    raise UsageError(
+                        f"there is a run in {there}, and this command would make one in {planned}: "
+                        "together they would be taken for one experiment; choose another folder, "
+                        f"or remove {there}"
+                    )
 
 
 @Parameter(name="*")
@@ -433,7 +459,7 @@ def threshold_s_of(text: str) -> int:
 
     if text == "none":
         return NO_THRESHOLD
-    limit_s = seconds(text)
+    limit_s = seconds(text, "threshold")
     if limit_s != int(limit_s):
         raise UsageError(f"threshold {text}: whole seconds are needed")
     return int(limit_s)

@@ -90,7 +90,7 @@ def predict(
         from cpdispatch import dispatch
         from cpdispatch.learn.place import about
 
-    settings = dispatch.Settings(seconds(limit), seed)
+    settings = dispatch.Settings(seconds(limit, "--limit"), seed)
     dispatch.make(dispatcher, settings, warm=dispatch.not_at_all)
     workload, machine = log.read(trace, seed)
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}

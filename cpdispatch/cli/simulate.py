@@ -109,7 +109,8 @@ def simulate(
     experiment = Experiment(logs, names, numbers, of_seed=not traces, draws=shake)
     of_runs = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
     _check_restart_options(of_runs, restarts.restart_cost, logs)
-    plan = _with_folders(output.plan(seconds(rules.limit), of_runs), watch, plot, where.cluster)
+    limit_s = seconds(rules.limit, "--limit")
+    plan = _with_folders(output.plan(limit_s, of_runs), watch, plot, where.cluster)
     with status("checking names"):
         experiment.check(plan.limit_s, of_runs)
     plans = experiment.plans(plan)

@@ -95,7 +95,7 @@ class SlurmOptions:
 
     def every_s(self) -> float:
         """Seconds between the beginnings of two cycles."""
-        found = seconds(self.every)
+        found = seconds(self.every, "--every")
         if not 0 < found <= EVERY_MOST_S:
             raise UsageError(f"--every {self.every}: at most {EVERY_MOST_S}s, and more than 0s")
         if self.cycles is not None and self.cycles < 1:
@@ -106,13 +106,15 @@ class SlurmOptions:
         """What talks to Slurm."""
         from cpdispatch.adapters.slurm.client import Client
 
-        return Client(self.socket, seconds(self.timeout))
+        return Client(self.socket, seconds(self.timeout, "--timeout"))
 
     def made(self) -> Dispatcher:
         """The dispatcher, ready to decide."""
         from cpdispatch import dispatch
 
-        return dispatch.make(self.dispatcher, dispatch.Settings(seconds(self.limit), self.seed))
+        return dispatch.make(
+            self.dispatcher, dispatch.Settings(seconds(self.limit, "--limit"), self.seed)
+        )
 
     def durations(self, folder: Path) -> Durations | None:
         """What predicts durations, if it was asked for; it keeps what it has seen in a folder."""
@@ -278,7 +280,7 @@ def drive(
             raise UsageError("--stop changes jobs, and --dry-run changes none: leave one out")
         return _stop_driver(options, folder, json)
     dispatcher, durations = options.made(), options.durations(folder)
-    rules = options.rules(whole_seconds(patience), dry=dry_run, dispatcher=dispatcher)
+    rules = options.rules(whole_seconds(patience, "--patience"), dry=dry_run, dispatcher=dispatcher)
     if rules.tests and not dry_run and shutil.which("scontrol") is None:
         raise UsageError(
             f"-d {options.dispatcher}: test runs need scontrol, which is not installed: "

@@ -63,7 +63,7 @@ def solve(
     targets = _solution_files(files, out, folder=len(files) > 1 or files[0] not in instances)
     if objective is not None:
         model += (",objective=" if ":" in model else ":objective=") + objective
-    settings = dispatch.Settings(seconds(limit), seed, alone=True)
+    settings = dispatch.Settings(seconds(limit, "--limit"), seed, alone=True)
     solved: list[dict[str, Any]] = []
     console, refused = console_of_stdout(), RefusedFiles()
     kept = NOTHING_SAVED if out is None else f"the solutions so far are in {out}"

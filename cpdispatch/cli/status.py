@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.options import Json, Whole
+from cpdispatch.cli.options import Json
 from cpdispatch.cli.output import (
     DONE,
     RefusedFiles,
@@ -19,6 +19,7 @@ from cpdispatch.cli.output import (
     table_of,
 )
 from cpdispatch.cli.runs import load_runs
+from cpdispatch.cli.times import Times
 from cpdispatch.cli.watch import look
 from cpdispatch.cli.watch import saved as saved_in
 from cpdispatch.errors import InputError, UsageError
@@ -38,7 +39,7 @@ BAR = 20
 
 
 def status(
-    run: Path, *, at: Annotated[Whole, Parameter(show_default=False)], json: Json = False
+    run: Path, *, at: Annotated[str, Parameter(show_default=False)], json: Json = False
 ) -> int:
     """Say what ran where at one time of a run, what waited and why, and what was in use.
 
@@ -49,7 +50,8 @@ def status(
     run
         Folder of a run (simulate --out), or of several runs.
     at
-        The time: seconds on the clock of the log.
+        The time: a date and time (UTC) where the log says when it began, for example
+        2026-01-31T12:00, or seconds on the clock of the log.
     json
         Print one JSON object.
     """
@@ -58,8 +60,10 @@ def status(
     begun = unfinished(run)
     refused, found, outside = RefusedFiles(), [], None
     for folder, known, until_s in _runs(run, begun, refused):
+        times = Times.of(known)
         try:
-            found.append((folder, known, moment(known.occupancy, at, until_s), until_s))
+            each = moment(known.occupancy, times.read(at), until_s, times.said)
+            found.append((folder, known, each, until_s))
         except UsageError as error:
             outside = UsageError(f"{folder}: {error}")
     if not found and outside is not None:
@@ -71,6 +75,7 @@ def status(
                     {
                         "run": str(folder),
                         "dispatcher": known.about["dispatcher"],
+                        "began_s": Times.of(known).began_s,
                         "known_until_s": until_s,
                         "moment": each,
                     }
@@ -124,13 +129,14 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
     """Print a moment for people; ``until_s`` is until when a run is known that is not finished."""
     from rich.markup import escape
 
-    about = run.about
+    about, times = run.about, Times.of(run)
     console.print(
         f"[bold]{about['dispatcher']}[/] ({about['workload']} on {about['system']['name']}) at "
-        f"{found.at_s} s: {len(found.running):,} running, {len(found.waiting):,} waiting\n"
+        f"{times.said(found.at_s)}: {len(found.running):,} running, "
+        f"{len(found.waiting):,} waiting\n"
     )
     if until_s is not None:
-        console.print(f"Not finished; its last checkpoint is at {until_s} s.\n")
+        console.print(f"Not finished; its last checkpoint is at {times.said(until_s)}.\n")
     table = table_of("", ("group", "resource", "in use"), ("", ""))
     for use in found.use:
         share = use.held / use.total
@@ -144,24 +150,25 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
             console.print(f"{name}: {'node' if len(out) == 1 else 'nodes'} {spans(out)}")
     if found.running:
         console.print(f"\n[bold]Running[/]{part(len(found.running), 'those that end first')}")
-        table = table_of("", (), ("job", "since s", "until s", "units"))
+        table = table_of("", (), ("job", times.column("since"), times.column("until"), "units"))
         table.add_column("nodes")
         for job in sorted(found.running, key=lambda job: (job.end_s or inf, job.job))[:ROWS]:
             names = spans(tuple(node for node, _ in job.nodes))
             nodes = names if len(names) <= NODES else f"{names[: NODES - 3]}..."
-            until = "-" if job.end_s is None else str(job.end_s)
-            table.add_row(str(job.job), str(job.start_s), until, f"{job.units:,}", nodes)
+            until = "-" if job.end_s is None else times.cell(job.end_s)
+            since = times.cell(job.start_s)
+            table.add_row(str(job.job), since, until, f"{job.units:,}", nodes)
         console.print(table)
     if found.waiting:
         console.print(f"\n[bold]Waiting[/]{part(len(found.waiting), 'those submitted first')}")
-        table = table_of("", (), ("job", "units", "waits for", "started s"))
+        table = table_of("", (), ("job", "units", "waits for", times.column("started")))
         table.add_column("held back by")
         from cpdispatch.analyze.compare import duration
 
         never = "never" if until_s is None else "not yet"
         or_else = " or the power cap" if about.get("power_cap") else ""
         for each in found.waiting[:ROWS]:
-            started = never if each.start_s is None else str(each.start_s)
+            started = never if each.start_s is None else times.cell(each.start_s)
             waited = duration(found.at_s - each.submit_s)
             table.add_row(str(each.job), f"{each.units:,}", waited, started, held_by(each, or_else))
         console.print(table)

@@ -98,7 +98,7 @@ def whatif(
         log = read(trace, filter)
         found = whatif.alternatives(lambda machine: prepare(log, machine, jobs=jobs), system)
     names = dispatcher or ("easy",)
-    plan = RunPlan("", 0, seconds(limit), {"predictor": predict}, out and out.absolute())
+    plan = RunPlan("", 0, seconds(limit, "--limit"), {"predictor": predict}, out and out.absolute())
     whatif.check(found, names, plan)
     for folder in whatif.folders(plan, found):
         claim(folder, resume=not overwrite, overwrite=overwrite)

@@ -62,7 +62,8 @@ def by_windows(
                 _parts(traces[0], log, window, show(name)), folder, name,
                 predictor=given["predictor"], trigger=given["trigger"],
                 correction=given["correction"], kill_at_limit=given["kill_at_limit"],
-                settings=Settings(seconds(rules.limit), rules.seed), place=place, stop=stop,
+                settings=Settings(seconds(rules.limit, "--limit"), rules.seed),
+                place=place, stop=stop,
             )  # fmt: skip
             summaries.append(RunSummary.of(run))
     print_runs(summaries, json)

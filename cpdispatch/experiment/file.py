@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -20,6 +19,7 @@ from cpdispatch.experiment.report import report_of, tables
 from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
 from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import parse_toml, write_bytes
+from cpdispatch.structure import converted
 
 _ABOUT = ("workload", "system", "dispatcher", "predictor")
 _LEFT_OUT = ("seconds", "decision_ms_mean", "decision_ms_p99", "first", "place", "seed", "draw")
@@ -64,18 +64,14 @@ def load(path: Path) -> ExperimentForm:
     InputError
         When it cannot be read, or a key or a value of it is wrong: both are named.
     """
-    try:
-        form = msgspec.convert(parse_toml(path, "an experiment"), ExperimentForm)
-    except msgspec.ValidationError as error:
-        raise InputError(
-            f"not an experiment: {error}", file=path,
-            advice="docs/experiments.md names the keys and what they hold",
-        ) from error  # fmt: skip
+    form = converted(parse_toml(path, "an experiment"), ExperimentForm, "an experiment", path)
     for field, wrong in (("logs", not form.logs), ("dispatchers", not form.dispatchers)):
         if wrong:
             raise InputError("one or more are needed", file=path, field=field)
     if form.draws < 1:
         raise InputError("1 draw or more is needed", file=path, field="draws", value=form.draws)
+    if form.seed < 0:
+        raise InputError("0 or more is needed", file=path, field="seed", value=form.seed)
     try:
         seconds(form.limit)
     except UsageError as error:
@@ -100,21 +96,23 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
     Raises
     ------
     InputError
-        When a log cannot be read, or a dispatcher or predictor is unknown: its key is named.
-    UsageError
-        When two logs have the same name.
+        When a log cannot be read, two have the same name, or a dispatcher or predictor is unknown:
+        the key is named.
     """
     from cpdispatch.simulator.replay import claim
 
-    groups = samples.of(form.logs, file.absolute().parent, form.seed, form.draws)
+    groups = samples.of(form.logs, file, form.seed, form.draws)
     names = [log[0].name for of in groups for log in (of.logs[:1] if of.of_seed else of.logs)]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"two logs are named {name}: their results would have the same name")
+            raise InputError(
+                f"two logs are named {name}: their results would have the same name",
+                file=file, field="logs", advice="put each into an experiment of its own",
+            )  # fmt: skip
     limit_s, found = seconds(form.limit), []
     for key, given in (("dispatchers", form.dispatchers), ("predictors", form.predictors)):
         for number, name in enumerate(given, start=1):
-            with _named(file, f"{key}, the {number}."):
+            with samples.named(file, f"{key}, the {number}."):
                 of_name = [name] if key == "dispatchers" else form.dispatchers[:1]
                 rules = {"predictor": name if key == "predictors" and name else None}
                 Experiment(groups[0].logs[:1], of_name, [form.seed]).check(limit_s, rules)
@@ -144,15 +142,6 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
                 claim(plan.folder, resume=not overwrite, overwrite=overwrite)
         found.append(Part(experiment, named))
     return found
-
-
-@contextmanager
-def _named(file: Path, field: str) -> Iterator[None]:
-    """Say of what is wrong where it stands."""
-    try:
-        yield
-    except UsageError as error:
-        raise InputError(str(error), file=file, field=field) from error
 
 
 def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from cpdispatch.experiment.runs import RunSummary
 Row = dict[str, Any]
 _OF_ONE_RUN = (
     "seed", "draw", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
-    "widths", "predictor_seconds", "predictor_report", "place", "memory_mib_peak",
+    "widths", "predictor_seconds", "predictor_report", "place", "memory_mib_peak", "began_s",
 )  # fmt: skip
 
 

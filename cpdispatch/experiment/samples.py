@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from cpdispatch.jobs import Workload
@@ -57,6 +58,11 @@ class LogForm(msgspec.Struct, forbid_unknown_fields=True):
                 file=file, field=field, value=given[0] if given else "",
                 advice='write file = "LOG.swf.gz", archive = "kth" or model = "lublin"',
             )  # fmt: skip
+        for key, count in (("jobs", self.jobs), ("weeks", self.weeks)):
+            if count is not None and count < 1:
+                raise InputError(
+                    "1 or more are needed", file=file, field=f"{field}: {key}", value=count
+                )
         generated = bool(self.model) or self.draws_by == "generate"
         resampled = not self.model and self.draws_by == "resample"
         kind = f"model {self.model}" if self.model else f"draws_by {self.draws_by}"
@@ -89,24 +95,40 @@ class Samples:
     of_seed: bool
 
 
-def of(forms: list[LogForm], beside: Path, seed: int, draws: int) -> list[Samples]:
+def of(forms: list[LogForm], file: Path, seed: int, draws: int) -> list[Samples]:
     """Read or make the logs; those that are shaken are together, in their order.
 
     Parameters
     ----------
-    beside : path
-        The folder from which files are named.
+    file : path
+        That of the experiment: other files are named from its folder.
     seed, draws : int
         A log of samples has one for each of so many seeds, from ``seed`` on.
+
+    Raises
+    ------
+    InputError
+        When a log cannot be read or made; the error names its place in the file.
     """
-    shaken = [_prepared(form, _source(form, beside), beside, seed)
-              for form in forms if not form.of_seed]  # fmt: skip
-    found = [Samples(shaken, False)] if shaken else []
-    for form in forms:
-        if form.of_seed:
-            make = _maker(form, beside)
-            found.append(Samples([make(seed + draw) for draw in range(draws)], True))
-    return found
+    beside = file.absolute().parent
+    shaken, made = [], []
+    for number, form in enumerate(forms, start=1):
+        with named(file, f"logs, the {number}."):
+            if form.of_seed:
+                make = _maker(form, beside)
+                made.append(Samples([make(seed + draw) for draw in range(draws)], True))
+            else:
+                shaken.append(_prepared(form, _source(form, beside), beside, seed))
+    return ([Samples(shaken, False)] if shaken else []) + made
+
+
+@contextmanager
+def named(file: Path, field: str) -> Iterator[None]:
+    """Say of what is wrong where it stands in the file of an experiment."""
+    try:
+        yield
+    except (InputError, UsageError) as error:
+        raise InputError(str(error), file=file, field=field) from error
 
 
 def _maker(form: LogForm, beside: Path) -> Callable[[int], Log]:

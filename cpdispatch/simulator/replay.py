@@ -49,6 +49,7 @@ from cpdispatch.simulator.run import ABOUT, FILES, Run, run_of
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import USUAL_TIER, System, SystemFile, from_file, system_as_dict
 from cpdispatch.terms import begins_later, gated
+from cpdispatch.workloads.clock import dated_from_s
 
 CHECKPOINT, LOG = "checkpoint.pickle", "log.pickle"
 """Files of a replay that is under way: its state, and its jobs, which are written once."""
@@ -182,6 +183,8 @@ def simulate(
         ENERGY_PRICE: None if energy_price is None else energy.energy_price(energy_price),
         SWITCH_OFF: switch_off_s,
     }
+    if energy_price is not None:
+        energy.check_drawn(system)
     kernels_have = ("restart_cost_s", ENERGY_PRICE)
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
     compiled = compiled and watch.seen is None and not loop_only and not begins_later(workload)
@@ -287,6 +290,7 @@ def about_run(
         "workload": workload.name,
         "workload_sha256": fingerprint(workload, rules["dependencies"]),
         "notes": workload.notes,
+        "began_s": dated_from_s(workload),
         "system": system_as_dict(system),
         **rules,
         "starvation": None if bound is None else asdict(bound),
@@ -513,14 +517,24 @@ def so_far(folder: Path) -> tuple[Run, int]:
 
 def check_same_run(found: dict[str, Any], wanted: dict[str, Any], where: Path) -> None:
     """Raise when a folder's run differs from the wanted one in anything that matters."""
-    for key, value in wanted.items():
-        if key not in ("python", "notes", "workload") and found.get(key) != value:
-            differs = f"is {found.get(key)!r}, not {value!r}"
+    # Other arguments change the jobs, too: they are told first.
+    for key, value in sorted(wanted.items(), key=lambda item: item[0] == "workload_sha256"):
+        if key not in ("python", "notes", "workload", "began_s") and found.get(key) != value:
+            if key == "workload_sha256":
+                differs = "its jobs are others (another log, or another part of it)"
+            elif isinstance(value, dict):
+                differs = f"its {_option(key)} differs"
+            else:
+                differs = f"its {_option(key)} is {found.get(key)!r}, not {value!r}"
             raise UsageError(
-                f"{where} belongs to another run: its {key} "
-                f"{'differs' if isinstance(value, dict) else differs}; "
-                "use the same arguments, --overwrite, or another folder"
+                f"{where} belongs to another run: {differs}; use the same arguments, --overwrite, "
+                "or another folder"
             )
+
+
+def _option(key: str) -> str:
+    """What users call an argument of a run."""
+    return key.removesuffix("_s").replace("_", " ")
 
 
 def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:

@@ -506,6 +506,7 @@ class _About(msgspec.Struct):
     test_s: int = 0
     compiled: bool = False
     workload_sha256: str | None = None
+    began_s: int | None = None
     seed: int = 0
     draw: int = 0
     place: int | None = None

@@ -23,6 +23,8 @@ DAYS_MAX = 400_000
 """Most days that are looked at one by one: a mistyped time must not ask for more."""
 
 YEAR_10000_S = 253_402_300_800
+YEAR_1990_S = 631_152_000
+"""A log whose first submission is later than this counts seconds since 1970, as Slurm does."""
 
 _FIELD = re.compile(r"^;+\s*(\w+)\s*:\s*(.*?)\s*$")
 # What a made workload has of its own; the other lines of a log's header stay true of it.
@@ -30,6 +32,48 @@ _STALE = {
     "version", "unixstarttime", "timezone", "timezonestring", "starttime", "endtime", "maxjobs",
     "maxrecords", "maxruntime", "preemption",
 }  # fmt: skip
+
+
+def moment_s(date: str) -> int:
+    """Seconds since 1970 of an ISO date or date-time, UTC where it states no other zone.
+
+    Raises
+    ------
+    UsageError
+        When it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(date)
+    except ValueError:
+        raise UsageError(f"date {date!r}: write it as 2026-01-31 or 2026-01-31T12:00") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def began_s(workload: Workload) -> int | None:
+    """When the log's clock was 0, in seconds since 1970; None if the log does not say.
+
+    Raises
+    ------
+    InputError
+        When ``UnixStartTime`` begins like a number and is none.
+    """
+    start_s = header_number(workload, "UnixStartTime", YEAR_10000_S - 1)
+    if start_s is None and len(workload) and workload.table.submit_s[0] > YEAR_1990_S:
+        return 0
+    return start_s if start_s is not None and start_s >= 0 else None
+
+
+def dated_from_s(workload: Workload) -> int | None:
+    """As `began_s`, and None where that would be no date of a real log.
+
+    Generators write 0 for a start that they do not know.
+    """
+    try:
+        start_s = began_s(workload)
+    except InputError:
+        return None
+    first_s = int(workload.table.submit_s[0]) if len(workload) else 0
+    return start_s if start_s is not None and start_s + first_s > YEAR_1990_S else None
 
 
 def wall_s(workload: Workload) -> IntArray:

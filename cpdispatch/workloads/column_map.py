@@ -20,6 +20,7 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import not_a_table, parse_toml, read_parquet, read_text
 from cpdispatch.jobs import LABELLED
+from cpdispatch.structure import converted
 from cpdispatch.system import LIMIT, NodeGroup, System
 from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Columns, Imported, finish
@@ -118,10 +119,7 @@ def load(name: str) -> ColumnMap:
             f"unknown column map {name!r}{nearest(name, bundled())} (one of {known}, or a TOML "
             "file)"
         )
-    try:
-        found = msgspec.convert(parse_toml(path, "a column map"), ColumnMap)
-    except msgspec.ValidationError as error:
-        raise InputError(f"not a column map: {error}", file=path) from error
+    found = converted(parse_toml(path, "a column map"), ColumnMap, "a column map", path)
     for key in found.columns:
         if key not in KNOWN:
             raise InputError(

@@ -19,6 +19,7 @@ from cpdispatch.arrays import FloatArray, IntArray, sealed
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.system import NAMED, System
+from cpdispatch.workloads import amounts
 
 HOUR_S = 3600
 ROUND_TIMES_S = tuple(
@@ -223,11 +224,7 @@ def generate(
     UsageError
         When a number is out of range, or a job of the mix could never run on the system.
     """
-    if jobs < 2 or seed < 0 or load <= 0:
-        raise UsageError(
-            f"jobs {jobs}, seed {seed}, load {load}: at least 2 jobs, a seed of 0 or more and a "
-            "load above 0 are needed"
-        )
+    amounts.check(jobs, seed, load, least=2)
     system = NAMED[mix.name] if system is None else system
     _check(mix, system)
     draw = _Draw(seed)

@@ -24,6 +24,7 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray, sealed
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
+from cpdispatch.workloads import amounts
 from cpdispatch.workloads.clock import SLOT_S, SLOTS
 
 PROCESSORS_MIN, PROCESSORS_MAX = 8, 2**30
@@ -145,12 +146,9 @@ def generate(
     """
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    if jobs < 1 or seed < 0 or request_factor < 1 or (load is not None and not 0 < load <= 100):
-        raise UsageError(
-            f"jobs {jobs}, seed {seed}, request factor {request_factor}, load {load}: at least 1 "
-            "job, a seed of 0 or more, a factor of 1 or more and a load above 0, 100 at most, are "
-            "needed"
-        )
+    amounts.check(jobs, seed, load)
+    if request_factor < 1:
+        raise UsageError(f"request factor {request_factor:g}: 1 or more is needed")
     if not PROCESSORS_MIN <= processors <= PROCESSORS_MAX:
         raise UsageError(
             f"{processors} processors: the model is for {PROCESSORS_MIN} to {PROCESSORS_MAX}"

@@ -9,10 +9,7 @@ import numpy as np
 
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
-from cpdispatch.workloads.clock import YEAR_10000_S, header_number
-
-YEAR_1990_S = 631_152_000
-"""A log whose first submission is later than this counts seconds since 1970, as Slurm does."""
+from cpdispatch.workloads.clock import began_s, moment_s
 
 
 def select(
@@ -46,7 +43,7 @@ def select(
         raise UsageError(f"--from {since} is not before --to {until}")
     if low >= high:
         span = ""
-        if len(submit) and (start_s := _start_s(workload)) is not None:
+        if len(submit) and (start_s := began_s(workload)) is not None:
             first, last = (
                 datetime.fromtimestamp(start_s + int(at_s), UTC).date() for at_s in submit[[0, -1]]
             )
@@ -62,26 +59,12 @@ def select(
 
 def _offset_s(workload: Workload, date: str) -> int:
     """Seconds of the log's clock at a date."""
-    try:
-        moment = datetime.fromisoformat(date)
-    except ValueError:
-        raise UsageError(f"date {date!r}: write it as 2026-01-31 or 2026-01-31T12:00") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    start_s = _start_s(workload)
+    at_s, start_s = moment_s(date), began_s(workload)
     if start_s is not None:
-        return int(moment.timestamp()) - start_s
+        return at_s - start_s
     raise InputError(
         "the log does not say when it began, so dates mean nothing in it; the header of SWF says "
         "so (UnixStartTime), or submissions that count the seconds since 1970",
         file=workload.name,
         advice="use --jobs",
     )
-
-
-def _start_s(workload: Workload) -> int | None:
-    """When the log's clock was 0, in seconds since 1970; None if the log does not say."""
-    start_s = header_number(workload, "UnixStartTime", YEAR_10000_S - 1)
-    if start_s is None and len(workload) and workload.table.submit_s[0] > YEAR_1990_S:
-        return 0
-    return start_s if start_s is not None and start_s >= 0 else None

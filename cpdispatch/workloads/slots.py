@@ -38,6 +38,7 @@ from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import parse_json, read_text, write_bytes
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.system import LIMIT, System
+from cpdispatch.workloads import amounts
 from cpdispatch.workloads.clock import (
     DAY_S,
     DAYS_MAX,
@@ -213,6 +214,7 @@ def fit(workload: Workload, performance: Mapping[str, float] | None = None) -> S
         When the performance is that of none of the log's resource types.
     """
     rates = {"core": 1.0} if performance is None else dict(performance)
+    _check_rates(rates)
     if len(workload) < JOBS_MIN:
         raise InputError(
             f"{len(workload)} jobs are too few to learn from", file=workload.name,
@@ -390,11 +392,7 @@ def generate(
     UsageError
         When a number is out of range, or the limits cannot be met on the system.
     """
-    if jobs < 1 or seed < 0 or (load is not None and not 0 < load <= 100):
-        raise UsageError(
-            f"jobs {jobs}, seed {seed}, load {load}: at least 1 job, a seed of 0 or more and a "
-            "load above 0, 100 at most, are needed"
-        )
+    amounts.check(jobs, seed, load)
     limits = Limits() if limits is None else limits
     gflops = _gflops(model, system, limits)
     random = np.random.Generator(np.random.PCG64(seed))
@@ -471,13 +469,17 @@ def _gflops(model: SlotModel, system: System, limits: Limits) -> FloatArray:
                 f"accelerators: say how fast {name} is, too, for example --performance "
                 f"core={rates.get('core', 1.0):g},{name}={50 * rates.get('core', 1.0):g}"
             )
-    if any(not (isfinite(rate) and rate > 0) for rate in rates.values()):
-        raise UsageError(f"performance {rates}: numbers above 0 are needed")
+    _check_rates(rates)
     if system.resource("core") < 0 or "core" not in rates:
         raise UsageError(
             f"jobs are made of cores: {system.name} has none, or their performance is unknown"
         )
     return np.array([rates.get(name, 0.0) for name in system.resources])
+
+
+def _check_rates(rates: Mapping[str, float]) -> None:
+    if any(not (isfinite(rate) and rate > 0) for rate in rates.values()):
+        raise UsageError(f"performance {dict(rates)}: numbers above 0 are needed")
 
 
 def _shapes(system: System, limits: Limits, jobs: int, random: np.random.Generator) -> IntArray:

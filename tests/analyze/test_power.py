@@ -197,6 +197,14 @@ def test_a_picture_of_each_kind(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("job,time,watts\n1,0,90\n,10,90\n", "a.csv:3: field job: no job"),
         ("id,time,watts\n1,0,90\n", "field job: the column is missing; the columns are id, time"),
         ("", "a.csv: cannot be read as a table"),
+        ("job,time,watts\n", "a.csv: the table has no row; write one sample a row"),
+        (
+            "job,time,watts\n1,0,90\n1,10,\n",
+            "a.csv:3: field watts: not a number of watts, 0 or more (found '')",
+        ),
+        ("job,time,watts\n1,0,90\n1,1e300,90\n", "a.csv:3: field time: beyond the year 9999"),
+        ("job,time,watts\n1,0,9\n1,10,9\n1,2026-01-01,9\n", "a.csv:4: field time: not a time"),
+        ("job,time,watts\n1,0,9\n2,1e10,9\n1,1e10,9\n", "a.csv:4: field time: more than 3650 days"),
     ],
 )
 def test_bad_tables_are_named_by_their_line(tmp_path: Path, text: str, problem: str) -> None:

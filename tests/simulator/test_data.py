@@ -119,7 +119,7 @@ def test_failures_tell_when_each_node_failed() -> None:
 
 def test_drawn_failures_are_told_as_they_happened() -> None:
     seen: dict[int, Any] = {}
-    events = read("exponential:mtbf=60,repair=10")
+    events = read("exponential:mtbf=60s,repair=10s")
     log = workload([(20 * k, 2, 30, 25) for k in range(12)])
     run = simulate(
         log, FOUR, "easy", events=events, data=["failures"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -351,6 +352,7 @@ def test_steps_that_change_nothing_are_left_out(tmp_path: Path) -> None:
         ({"power_cap": "lots"}, "--power-cap lots: not a whole number"),
         ({"power_cap": -1}, "0 or more"),
         ({"energy_price": "nan"}, "0 or more"),
+        ({"energy_price": ""}, "--energy-price : not a number; write a number, or name"),
         ({"power_cap": IDLE - 1}, "less than the 20 W that the idle nodes"),
         ({"power_cap": 50, "restart_cost_s": 5}, "excludes idempotent and restart_cost_s"),
     ],
@@ -363,6 +365,17 @@ def test_what_cannot_be_kept_is_refused(given: dict[str, float], said: str) -> N
 def test_a_cap_needs_a_system_that_says_what_it_draws() -> None:
     with pytest.raises(UsageError, match=r"add watts to its file, as watts = \{core = 10\}"):
         simulate(workload(ONE_HOUR_EACH), System.pool(4), "easy", power_cap=100)
+
+
+def test_a_price_needs_a_system_that_draws_something() -> None:
+    with pytest.raises(UsageError, match=r"add watts to its file, as watts = \{core = 10\}"):
+        simulate(workload(ONE_HOUR_EACH), System.pool(4), "easy", energy_price=0.2)
+
+
+@pytest.mark.parametrize("read", [energy.power_cap, energy.energy_price])
+def test_a_file_that_is_not_there_is_called_that(read: Callable[[str], Steps]) -> None:
+    with pytest.raises(InputError, match=r"^none\.csv: no such file$"):
+        read("none.csv")
 
 
 def test_a_changing_cap_needs_jobs_that_end_at_their_limit() -> None:

@@ -121,7 +121,7 @@ def test_requested_times_are_a_multiple_of_the_runtimes_rounded_up() -> None:
     [
         ({"jobs": 0}, "jobs 0"),
         ({"jobs": 1, "seed": -1}, "seed -1"),
-        ({"jobs": 1, "load": 0.0}, "load 0.0"),
+        ({"jobs": 1, "load": 0.0}, "load 0:"),
         ({"jobs": 1, "load": float("nan")}, "load nan"),
         ({"jobs": 1, "request_factor": 0.5}, "request factor 0.5"),
         ({"jobs": 1, "processors": 4}, "4 processors: the model is for 8"),

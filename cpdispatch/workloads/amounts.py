@@ -1,0 +1,31 @@
+"""How many jobs are made, by which seed, at which load: what is out of range is named."""
+
+from __future__ import annotations
+
+from cpdispatch.errors import UsageError
+
+LOAD_MAX = 100
+
+
+def check(jobs: int, seed: int, load: float | None, least: int = 1) -> None:
+    """Raise when a number is out of range.
+
+    Parameters
+    ----------
+    jobs, seed : int
+    load : float, optional
+        The offered load.
+    least : int
+        Fewest jobs that can be made.
+
+    Raises
+    ------
+    UsageError
+        Of the first number that is.
+    """
+    if jobs < least:
+        raise UsageError(f"jobs {jobs}: {least} or more are needed")
+    if seed < 0:
+        raise UsageError(f"seed {seed}: 0 or more is needed")
+    if load is not None and not 0 < load <= LOAD_MAX:
+        raise UsageError(f"load {load:g}: a number above 0, {LOAD_MAX} at most, is needed")

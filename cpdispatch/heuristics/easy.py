@@ -14,7 +14,6 @@ from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.kernels import (
     Homes,
-    Placed,
     change,
     choose,
     fits,
@@ -68,6 +67,16 @@ class Testing(NamedTuple):
     bound_s: IntArray
 
 
+class Placing(NamedTuple):
+    """The placements so far: of ``many[0]`` jobs, with ``offset[many[0]]`` entries in all."""
+
+    many: IntArray
+    position: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+
 LEFT, BEFORE, TURN = range(3)
 """When tests start: after backfilling, before it, or already while jobs start in order."""
 
@@ -103,7 +112,7 @@ def _sum(free: IntArray, pool: IntArray) -> None:
 @kernel
 def _start(
     now: int,
-    placed: Placed,
+    placed: Placing,
     job: int,
     usable: IntArray,
     F: IntArray,
@@ -115,9 +124,10 @@ def _start(
     score: FloatArray,
     due: IntArray,
     testing: Testing | None,
-) -> Placed:
+) -> None:
     """Start a job that fits ``usable``: on its own nodes if it was stopped there, else anywhere."""
-    low = placed.offset[placed.jobs]
+    count = placed.many[0]
+    low = placed.offset[count]
     node, units_at = placed.node[low:], placed.units[low:]
     if min(units, F.shape[0]) > node.shape[0]:
         raise NoRoom("too many entries")
@@ -127,11 +137,11 @@ def _start(
         due[job] = max(due[job] - (now - homes.start_s[homes.of[job]]), now + 1)
     else:
         entries = choose(usable, capacity, ask, units, best_fit, score, node, units_at)
-    placed.position[placed.jobs], placed.offset[placed.jobs + 1] = job, low + entries
+    placed.position[count], placed.offset[count + 1] = job, low + entries
+    placed.many[0] = count + 1
     change(F, ask, node[:entries], units_at[:entries], -1)
     for r in range(pool.shape[0]):
         pool[r] -= units * ask[r]
-    return Placed(placed.jobs + 1, placed.position, placed.offset, placed.node, placed.units)
 
 
 # --------------------------------------------------------------------------------- the parts
@@ -154,14 +164,14 @@ def _in_turn(
     power_unit: IntArray,
     start: IntArray,
     reason: ByteArray,
-    placed: Placed,
+    placed: Placing,
     due: IntArray,
     testing: Testing | None,
-) -> tuple[int, Placed, int]:
+) -> tuple[int, int]:
     """Start jobs in the primary order, from place ``first`` on, until one does not fit now.
 
-    Returns the place of that job in the order (the number of jobs if all fit), the placements, and
-    the free watts. Jobs that do not even fit the empty system are skipped.
+    Returns the place of that job in the order (the number of jobs if all fit), and the free watts.
+    Jobs that do not even fit the empty system are skipped.
     """
     for k in range(first, primary.shape[0]):
         j = primary[k]
@@ -169,16 +179,14 @@ def _in_turn(
         watts = watts_of(ask, units, power_unit)
         enough = watts <= watts_free and _keeps(pool, ask, units, spare, leaves[j])
         if enough and fits(F, ask, units):
-            placed = _start(
-                now, placed, j, F, F, pool, capacity, ask, units, best_fit, score, due, testing
-            )
+            _start(now, placed, j, F, F, pool, capacity, ask, units, best_fit, score, due, testing)
             watts_free -= watts
             start[j], reason[j] = now, _STARTED
         elif fits(capacity, ask, units):
-            return k, placed, watts_free
+            return k, watts_free
         else:
             reason[j] = _NEVER
-    return primary.shape[0], placed, watts_free
+    return primary.shape[0], watts_free
 
 
 @inlined
@@ -202,7 +210,7 @@ def _write_ends(
     job: int,
     planned_s: IntArray,
     due: IntArray,
-    placed: Placed,
+    placed: Placing,
     run_end: IntArray,
     testing: Testing | None,
     end: IntArray,
@@ -214,14 +222,14 @@ def _write_ends(
     running = run_end.shape[0]
     for k in range(running):
         end[k] = run_end[k]
-    for k in range(placed.jobs):
+    for k in range(placed.many[0]):
         end[running + k] = due[placed.position[k]]
     if testing is not None:
         short_s, turn, run_turn = testing.short_s, testing.turn, testing.run_turn
         for k in range(running):
             if run_turn[k] < turn[job]:
                 end[k] = testing.run_whole_end[k]
-        for k in range(placed.jobs):
+        for k in range(placed.many[0]):
             j = placed.position[k]
             if testing.way == TURN and short_s[j] != planned_s[j]:
                 tested = now + short_s[j]
@@ -240,7 +248,7 @@ def _reserve(
     spare: IntArray,
     leaves: bool,
     due: IntArray,
-    placed: Placed,
+    placed: Placing,
     run_block: IntArray,
     run_end: IntArray,
     offset: IntArray,
@@ -260,7 +268,7 @@ def _reserve(
     never does. The last arrays are written over: ``L``, its sum, the ends, and jobs by them.
     """
     running = run_end.shape[0]
-    job_ask, job_units, left = block[_REQUEST:, job], block[_UNITS, job], running + placed.jobs
+    job_ask, job_units, left = block[_REQUEST:, job], block[_UNITS, job], running + placed.many[0]
     _write_ends(now, job, planned_s, due, placed, run_end, testing, end)
     for i in range(left):
         heap[i] = i
@@ -316,16 +324,15 @@ def _backfill(
     power_unit: IntArray,
     start: IntArray,
     reason: ByteArray,
-    placed: Placed,
+    placed: Placing,
     due: IntArray,
     testing: Testing | None,
     are_tests: bool,
-) -> tuple[Placed, int, int]:
+) -> tuple[int, int]:
     """Start, in the secondary order, waiting jobs that do not delay the reserved one.
 
     ``L`` is what the reserved job leaves free at its ``shadow`` time; ``M`` is written over. Jobs
-    that start as tests leave nothing free. Returns the placements, and the watts that are left now
-    and then.
+    that start as tests leave nothing free. Returns the watts that are left now and then.
     """
     for n in range(F.shape[0]):
         for r in range(F.shape[1]):
@@ -345,11 +352,10 @@ def _backfill(
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):
             continue
-        placed = _start(
-            now, placed, j, usable, F, pool, capacity, ask, units, best_fit, score, due, testing
-        )
+        _start(now, placed, j, usable, F, pool, capacity, ask, units, best_fit, score, due, testing)
         watts_free -= watts
-        low, high = placed.offset[placed.jobs - 1], placed.offset[placed.jobs]
+        count = placed.many[0]
+        low, high = placed.offset[count - 1], placed.offset[count]
         if outlives:
             change(L, ask, placed.node[low:high], placed.units[low:high], -1)
             watts_then -= watts
@@ -359,7 +365,7 @@ def _backfill(
         start[j], reason[j] = now, _BACKFILLED
         if testing is not None and are_tests:
             testing.bound_s[j] = testing.test_s
-    return placed, watts_free, watts_then
+    return watts_free, watts_then
 
 
 # ---------------------------------------------------------------------------------- the pass
@@ -367,7 +373,7 @@ def _backfill(
 
 def scratch_size(jobs: int, running: int, nodes: int, resources: int) -> int:
     """How many numbers a pass writes over."""
-    return 3 * jobs + 2 * running + 2 * nodes + (3 * nodes + 2) * resources
+    return 1 + 3 * jobs + 2 * running + 2 * nodes + (3 * nodes + 2) * resources
 
 
 @kernel
@@ -429,7 +435,7 @@ def easy(
     F = scratch[:size].reshape(nodes, resources)
     L = scratch[size : 2 * size].reshape(nodes, resources)
     M = scratch[2 * size : 3 * size].reshape(nodes, resources)
-    at = 3 * size
+    at = 3 * size + 1
     pool, pool_then = scratch[at : at + resources], scratch[at + resources : at + 2 * resources]
     at += 2 * resources
     held_node, held_units = scratch[at : at + nodes], scratch[at + nodes : at + 2 * nodes]
@@ -439,20 +445,21 @@ def easy(
     end, heap = scratch[at : at + ends], scratch[at + ends :]
     start, low = found[:jobs], 3 * jobs + 1
     middle = (found.shape[0] + low) // 2
-    placed = Placed(
-        0, found[jobs : 2 * jobs], found[2 * jobs : low], found[low:middle], found[middle:]
-    )
+    placed = Placing(
+        scratch[3 * size : at], found[jobs : 2 * jobs], found[2 * jobs : low], found[low:middle],
+        found[middle:],
+    )  # fmt: skip
     for n in range(nodes):
         for r in range(resources):
             F[n, r] = free[n, r]
-    placed.offset[0] = 0
+    placed.many[0] = placed.offset[0] = 0
     for j in range(jobs):
         start[j], reason[j], due[j] = _NO_START, _WAITS, now + planned_s[j]
     _sum(F, pool)
     in_turn = leaves if testing is None else testing.leaves
     blocked, shadow, head, watts, watts_then = 0, -1, 0, 0, 0
     while shadow < 0:
-        blocked, placed, watts_free = _in_turn(
+        blocked, watts_free = _in_turn(
             now, blocked, primary, F, pool, watts_free, capacity, block, best_fit, score, spare,
             in_turn, power_unit, start, reason, placed, due, testing,
         )  # fmt: skip
@@ -471,27 +478,27 @@ def easy(
             if start[testing.tests[k]] == now:
                 testing.bound_s[testing.tests[k]] = testing.test_s
     if shadow < 0:
-        return placed.jobs
+        return int(placed.many[0])
     start[head], reason[head] = shadow, _RESERVED
     ask = block[_REQUEST:, head]
     held = choose(L, capacity, ask, block[_UNITS, head], best_fit, score, held_node, held_units)
     change(L, ask, held_node[:held], held_units[:held], -1)
     watts_then -= watts
     if testing is not None and testing.way != LEFT:
-        placed, watts_free, watts_then = _backfill(
+        watts_free, watts_then = _backfill(
             now, shadow, testing.tests, F, L, M, pool, watts_free, watts_then, capacity, block,
             testing.short_s, best_fit, score, spare, leaves, power_unit, start, reason, placed,
             due, testing, True,
         )  # fmt: skip
-    placed, watts_free, watts_then = _backfill(
+    watts_free, watts_then = _backfill(
         now, shadow, secondary, F, L, M, pool, watts_free, watts_then, capacity, block,
         planned_s, best_fit, score, spare, leaves, power_unit, start, reason, placed, due,
         testing, False,
     )  # fmt: skip
     if testing is not None and testing.way == LEFT:
-        placed, watts_free, watts_then = _backfill(
+        watts_free, watts_then = _backfill(
             now, shadow, testing.tests, F, L, M, pool, watts_free, watts_then, capacity, block,
             testing.short_s, best_fit, score, spare, leaves, power_unit, start, reason, placed,
             due, testing, True,
         )  # fmt: skip
-    return placed.jobs
+    return int(placed.many[0])

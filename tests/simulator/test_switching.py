@@ -144,7 +144,7 @@ def test_a_run_is_resumed_to_the_same_bytes(tmp_path: Path, decisions: int) -> N
     with pytest.raises(InterruptedRunError):
         simulate(log, FOUR, "easy", switch_off_s=60, watch=stopped)
     again = Watch(folder=folder, resume=True)
-    with pytest.raises(UsageError, match="switch_off_s"):
+    with pytest.raises(UsageError, match="its switch off is 60, not 61"):
         simulate(log, FOUR, "easy", switch_off_s=61, watch=again)
     finished(simulate(log, FOUR, "easy", switch_off_s=60, watch=again), folder)
     assert len(spells(whole)) > 20

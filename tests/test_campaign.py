@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -23,6 +24,7 @@ from cpdispatch import campaign, cli
 from cpdispatch import compile as compiling_of
 from cpdispatch.arrays import IntArray
 from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
+from cpdispatch.campaign.tasks import packed
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 from cpdispatch.experiment import runs
 from cpdispatch.simulator import Run
@@ -530,6 +532,32 @@ def test_a_file_that_is_not_there_is_no_address(dask: Any) -> None:
         run(numbers(2), failing_not, workers=Workers(cluster="nofile.json"))
 
 
+class Fetched:
+    """A future that is done, and whose result went with its worker a few times."""
+
+    status = "finished"
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def result(self, timeout: float) -> Any:
+        if self.times:
+            self.times -= 1
+            raise TimeoutError
+        return packed(7)
+
+
+def test_a_result_that_goes_with_its_worker_is_waited_for_without_end_of_looking() -> None:
+    of = cluster._Campaign(None, "there", [Task("one", ())], int, {})
+    future = Fetched(times=2)
+    of._running[future] = 0
+    assert not list(of._harvest(lambda *_: None))
+    assert not list(of._harvest(lambda *_: None))
+    assert of._running == {future: 0}
+    assert list(of._harvest(lambda *_: None)) == [(Task("one", ()), packed(7))]
+    assert not of._running
+
+
 def test_an_address_that_does_not_answer_is_one_clear_error(
     dask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -603,10 +631,37 @@ def killed_when_minded(number: int) -> int:
     return killed_always(number)
 
 
-def test_on_a_cluster_too_a_task_that_kills_every_worker_is_named(there: Workers) -> None:
+@contextmanager
+def replaced(cluster: Any) -> Iterator[None]:
+    """Start workers anew once there have been none for some time: a nanny may give up."""
+    over, none_since = threading.Event(), time.monotonic()
+
+    def mind() -> None:
+        nonlocal none_since
+        while not over.wait(1):
+            if cluster.scheduler_info["workers"]:
+                none_since = time.monotonic()
+            elif time.monotonic() - none_since > 15:
+                cluster.scale(0)
+                cluster.scale(2)
+                none_since = time.monotonic()
+
+    minder = threading.Thread(target=mind)
+    minder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        minder.join()
+
+
+def test_on_a_cluster_too_a_task_that_kills_every_worker_is_named(
+    dask: Any, there: Workers
+) -> None:
     """The last of those with this cluster, which may have no workers for some time then."""
     found: dict[str, Any] = {}
-    with pytest.raises(CampaignError, match=r"1 of 4 .*number 1: its worker was killed 4 times.*"
-                       "more memory, or fewer processes"):  # fmt: skip
+    with replaced(dask), pytest.raises(
+        CampaignError, match=r"1 of 4 .*number 1: its worker was killed 4 times.*"
+        "more memory, or fewer processes"):  # fmt: skip
         gathered(found, 4, killed_when_minded, there)
     assert found == {f"number {n}": n for n in (0, 2, 3)}

@@ -245,7 +245,11 @@ class _Campaign:
         """What came of a task; None when it is to be done again."""
         position = self._running.pop(future)
         if future.status == "finished":
-            outcome: Outcome | str = future.result()
+            try:
+                outcome: Outcome | str = future.result(timeout=ANSWER_S)
+            except TimeoutError:  # its worker died before it was fetched: it is made again
+                self._running[future] = position
+                return position, None
             if isinstance(outcome, str):
                 raise UsageError(outcome)
             return position, outcome

@@ -277,6 +277,12 @@ class Tables(NamedTuple):
     starts there had been by then. ``state.next_serial - state.pending`` of them are in use."""
 
 
+def queues(tables: Tables) -> tuple[Queue, ...]:
+    """The queues, each once."""
+    one = bool(tables.rule.one_queue)
+    return (tables.primary,) if one else (tables.primary, tables.secondary)
+
+
 class Dispatches(NamedTuple):
     """The dispatches so far, ``state.dispatches`` of them; without room where none is recorded."""
 

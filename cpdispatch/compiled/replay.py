@@ -376,7 +376,7 @@ class Replay:
             "outcome": tables.outcome[:, : state.predicted if self.asked else state.submitted],
             "queues": [
                 (queue.marks, queue.rule, queue.place[:, :tail], queue.key[:tail])
-                for queue in (tables.primary, tables.secondary)
+                for queue in layout.queues(tables)
                 for tail in [int(queue.marks.tail)]
             ],
             "running": tables.running[:, :started],
@@ -408,7 +408,7 @@ class Replay:
         """Go on from what was saved."""
         tables, state = self.tables, self.tables.state
         fields.assign(state, saved["state"])
-        queues = zip((tables.primary, tables.secondary), saved["queues"], strict=True)
+        queues = zip(layout.queues(tables), saved["queues"], strict=True)
         for queue, (marks, rule, place, key) in queues:
             fields.assign(queue.marks, marks)
             fields.assign(queue.rule, rule)

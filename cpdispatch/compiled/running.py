@@ -82,7 +82,13 @@ def place_of(running: IntArray, size: int, job: int, due: int) -> int:
 @inlined
 def push(running: IntArray, size: int, end: int, serial: int) -> None:
     """Add a completion to the heap."""
-    k = size
+    lift(running, size, end, serial)
+
+
+@inlined
+def lift(running: IntArray, place: int, end: int, serial: int) -> None:
+    """Write a completion into the heap, at a place or as far above it as it belongs."""
+    k = place
     while k > 0:
         up = (k - 1) // 2
         above = running[HEAP_END, up]

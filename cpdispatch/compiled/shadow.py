@@ -49,7 +49,7 @@ from cpdispatch.compiled.layout import (
 )
 from cpdispatch.compiled.pool import backfill, start_in_turn
 from cpdispatch.compiled.queue import without_started
-from cpdispatch.compiled.running import correct, leave, place_of, pop, push
+from cpdispatch.compiled.running import correct, leave, lift, place_of, pop, push
 
 REAL_START, KNOWN, NUMBER = range(4, 7)
 """Rows of `Shadow.jobs`, beyond the first ones of `layout.Tables.jobs`. Of each job: its start in
@@ -262,15 +262,8 @@ def forget(shadow: Shadow, number: int, runtime: int) -> None:
     k = 0
     while running[BY_SERIAL, running[HEAP_SERIAL, k]] != job:
         k += 1
-    serial, end = running[HEAP_SERIAL, k], max(outcome[START, job] + runtime, state.now)
-    while k > 0:
-        up = (k - 1) // 2
-        above = running[HEAP_END, up]
-        if above < end or (above == end and running[HEAP_SERIAL, up] < serial):
-            break
-        running[HEAP_END, k], running[HEAP_SERIAL, k] = above, running[HEAP_SERIAL, up]
-        k = up
-    running[HEAP_END, k], running[HEAP_SERIAL, k] = end, serial
+    end = max(outcome[START, job] + runtime, state.now)
+    lift(running, k, end, running[HEAP_SERIAL, k])
 
 
 @kernel

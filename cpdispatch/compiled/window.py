@@ -21,6 +21,7 @@ from cpdispatch.compiled.layout import (
     KIND,
     START,
     Tables,
+    queues,
 )
 from cpdispatch.compiled.nodes import Nodes, count_waiting, demands_of
 from cpdispatch.compiled.replay import Replay
@@ -82,7 +83,7 @@ def _run_on(tables: Tables, to: Tables, number: IntArray) -> None:
 
 def _queue_on(tables: Tables, to: Tables, number: IntArray) -> None:
     """Take over the waiting jobs, in their order."""
-    for queue, into in ((tables.primary, to.primary), (tables.secondary, to.secondary)):
+    for queue, into in zip(queues(tables), queues(to), strict=True):
         size = int(queue.marks.tail)
         place = queue.place[:, :size]
         waits = tables.outcome[START, place[JOB]] < 0
@@ -103,7 +104,7 @@ def _hold_on(was: Nodes, nodes: Nodes, tables: Tables) -> None:
     pick = np.repeat(outcome[FIRST_ENTRY, running] - begins, count) + np.arange(count.sum())
     nodes.node[: len(pick)], nodes.units[: len(pick)] = was.node[pick], was.units[pick]
     outcome[FIRST_ENTRY, running], state.entries = begins, len(pick)
-    for queue in (tables.secondary, tables.primary):
+    for queue in queues(tables):
         size = int(queue.marks.tail)
         job = queue.place[JOB, :size]
         kind, lasts_s = jobs[KIND, job], outcome[state.duration_row, job]

@@ -77,6 +77,27 @@ class Placing(NamedTuple):
     units: IntArray
 
 
+class Pass(NamedTuple):
+    """What all parts of a pass look at or write into, see `easy`."""
+
+    now: int
+    F: IntArray
+    """What is free on each node now."""
+    pool: IntArray
+    """The sum of ``F`` over the nodes."""
+    capacity: IntArray
+    block: IntArray
+    best_fit: bool
+    score: FloatArray
+    spare: IntArray
+    power_unit: IntArray
+    start: IntArray
+    reason: ByteArray
+    due: IntArray
+    """When each job ends as planned if it starts now."""
+    placed: Placing
+
+
 LEFT, BEFORE, TURN = range(3)
 """When tests start: after backfilling, before it, or already while jobs start in order."""
 
@@ -111,21 +132,10 @@ def _sum(free: IntArray, pool: IntArray) -> None:
 
 @kernel
 def _start(
-    now: int,
-    placed: Placing,
-    job: int,
-    usable: IntArray,
-    F: IntArray,
-    pool: IntArray,
-    capacity: IntArray,
-    ask: IntArray,
-    units: int,
-    best_fit: bool,
-    score: FloatArray,
-    due: IntArray,
-    testing: Testing | None,
+    of: Pass, job: int, usable: IntArray, ask: IntArray, units: int, testing: Testing | None
 ) -> None:
     """Start a job that fits ``usable``: on its own nodes if it was stopped there, else anywhere."""
+    F, pool, placed, due = of.F, of.pool, of.placed, of.due
     count = placed.many[0]
     low = placed.offset[count]
     node, units_at = placed.node[low:], placed.units[low:]
@@ -134,9 +144,9 @@ def _start(
     if testing is not None and is_home_free(usable, ask, testing.homes, job):
         homes = testing.homes
         entries = go_home(job, homes, node, units_at)
-        due[job] = max(due[job] - (now - homes.start_s[homes.of[job]]), now + 1)
+        due[job] = max(due[job] - (of.now - homes.start_s[homes.of[job]]), of.now + 1)
     else:
-        entries = choose(usable, capacity, ask, units, best_fit, score, node, units_at)
+        entries = choose(usable, of.capacity, ask, units, of.best_fit, of.score, node, units_at)
     placed.position[count], placed.offset[count + 1] = job, low + entries
     placed.many[0] = count + 1
     change(F, ask, node[:entries], units_at[:entries], -1)
@@ -149,25 +159,9 @@ def _start(
 
 @kernel
 def _in_turn(
-    now: int,
-    first: int,
-    primary: IntArray,
-    F: IntArray,
-    pool: IntArray,
-    watts_free: int,
-    capacity: IntArray,
-    block: IntArray,
-    best_fit: bool,
-    score: FloatArray,
-    spare: IntArray,
-    leaves: BoolArray,
-    power_unit: IntArray,
-    start: IntArray,
-    reason: ByteArray,
-    placed: Placing,
-    due: IntArray,
+    of: Pass, first: int, primary: IntArray, watts_free: int, leaves: BoolArray,
     testing: Testing | None,
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """Start jobs in the primary order, from place ``first`` on, until one does not fit now.
 
     Returns the place of that job in the order (the number of jobs if all fit), and the free watts.
@@ -175,17 +169,17 @@ def _in_turn(
     """
     for k in range(first, primary.shape[0]):
         j = primary[k]
-        ask, units = block[_REQUEST:, j], block[_UNITS, j]
-        watts = watts_of(ask, units, power_unit)
-        enough = watts <= watts_free and _keeps(pool, ask, units, spare, leaves[j])
-        if enough and fits(F, ask, units):
-            _start(now, placed, j, F, F, pool, capacity, ask, units, best_fit, score, due, testing)
+        ask, units = of.block[_REQUEST:, j], of.block[_UNITS, j]
+        watts = watts_of(ask, units, of.power_unit)
+        enough = watts <= watts_free and _keeps(of.pool, ask, units, of.spare, leaves[j])
+        if enough and fits(of.F, ask, units):
+            _start(of, j, of.F, ask, units, testing)
             watts_free -= watts
-            start[j], reason[j] = now, _STARTED
-        elif fits(capacity, ask, units):
+            of.start[j], of.reason[j] = of.now, _STARTED
+        elif fits(of.capacity, ask, units):
             return k, watts_free
         else:
-            reason[j] = _NEVER
+            of.reason[j] = _NEVER
     return primary.shape[0], watts_free
 
 
@@ -206,20 +200,14 @@ def _sift(heap: IntArray, end: IntArray, at: int, size: int) -> None:
 
 @kernel
 def _write_ends(
-    now: int,
-    job: int,
-    planned_s: IntArray,
-    due: IntArray,
-    placed: Placing,
-    run_end: IntArray,
-    testing: Testing | None,
+    of: Pass, job: int, planned_s: IntArray, run_end: IntArray, testing: Testing | None,
     end: IntArray,
-) -> None:
+) -> None:  # fmt: skip
     """Write when running jobs, and then those ``placed`` in this pass, give back what they hold.
 
     Tests of jobs whose turn comes before end when those do, see `test_runs.Turns`.
     """
-    running = run_end.shape[0]
+    running, placed, due = run_end.shape[0], of.placed, of.due
     for k in range(running):
         end[k] = run_end[k]
     for k in range(placed.many[0]):
@@ -232,44 +220,25 @@ def _write_ends(
         for k in range(placed.many[0]):
             j = placed.position[k]
             if testing.way == TURN and short_s[j] != planned_s[j]:
-                tested = now + short_s[j]
+                tested = of.now + short_s[j]
                 end[running + k] = max(due[j], tested) if turn[j] < turn[job] else tested
 
 
 @kernel
 def _reserve(
-    now: int,
-    F: IntArray,
-    watts_free: int,
-    job: int,
-    job_watts: int,
-    block: IntArray,
-    planned_s: IntArray,
-    spare: IntArray,
-    leaves: bool,
-    due: IntArray,
-    placed: Placing,
-    run_block: IntArray,
-    run_end: IntArray,
-    offset: IntArray,
-    node: IntArray,
-    units: IntArray,
-    power_unit: IntArray,
-    testing: Testing | None,
-    L: IntArray,
-    pool: IntArray,
-    end: IntArray,
-    heap: IntArray,
-) -> tuple[int, int]:
+    of: Pass, watts_free: int, job: int, job_watts: int, planned_s: IntArray, leaves: bool,
+    run_block: IntArray, run_end: IntArray, offset: IntArray, node: IntArray, units: IntArray,
+    testing: Testing | None, L: IntArray, pool: IntArray, end: IntArray, heap: IntArray,
+) -> tuple[int, int]:  # fmt: skip
     """Shadow time of a job that does not fit now, and the free watts then.
 
     At each planned end of a running job, and of those ``placed`` in this pass, its capacity is
     added to ``L``, a copy of what is free now, until the job fits. The shadow time is -1 when it
     never does. The last arrays are written over: ``L``, its sum, the ends, and jobs by them.
     """
-    running = run_end.shape[0]
+    F, block, placed, running = of.F, of.block, of.placed, run_end.shape[0]
     job_ask, job_units, left = block[_REQUEST:, job], block[_UNITS, job], running + placed.many[0]
-    _write_ends(now, job, planned_s, due, placed, run_end, testing, end)
+    _write_ends(of, job, planned_s, run_end, testing, end)
     for i in range(left):
         heap[i] = i
     for i in range(left // 2 - 1, -1, -1):
@@ -294,10 +263,10 @@ def _reserve(
             change(L, ask, placed.node[low:high], placed.units[low:high], 1)
         for r in range(pool.shape[0]):
             pool[r] += ask[r] * many
-        watts_free += watts_of(ask, many, power_unit)
+        watts_free += watts_of(ask, many, of.power_unit)
         if left and end[heap[0]] == end[i]:
             continue
-        enough = job_watts <= watts_free and _keeps(pool, job_ask, job_units, spare, leaves)
+        enough = job_watts <= watts_free and _keeps(pool, job_ask, job_units, of.spare, leaves)
         if enough and fits(L, job_ask, job_units):
             return end[i], watts_free
     return -1, watts_free
@@ -305,35 +274,16 @@ def _reserve(
 
 @kernel
 def _backfill(
-    now: int,
-    shadow: int,
-    secondary: IntArray,
-    F: IntArray,
-    L: IntArray,
-    M: IntArray,
-    pool: IntArray,
-    watts_free: int,
-    watts_then: int,
-    capacity: IntArray,
-    block: IntArray,
-    planned_s: IntArray,
-    best_fit: bool,
-    score: FloatArray,
-    spare: IntArray,
-    leaves: BoolArray,
-    power_unit: IntArray,
-    start: IntArray,
-    reason: ByteArray,
-    placed: Placing,
-    due: IntArray,
-    testing: Testing | None,
+    of: Pass, shadow: int, secondary: IntArray, L: IntArray, M: IntArray, watts_free: int,
+    watts_then: int, planned_s: IntArray, leaves: BoolArray, testing: Testing | None,
     are_tests: bool,
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """Start, in the secondary order, waiting jobs that do not delay the reserved one.
 
     ``L`` is what the reserved job leaves free at its ``shadow`` time; ``M`` is written over. Jobs
     that start as tests leave nothing free. Returns the watts that are left now and then.
     """
+    now, F, placed, reason = of.now, of.F, of.placed, of.reason
     for n in range(F.shape[0]):
         for r in range(F.shape[1]):
             M[n, r] = min(F[n, r], L[n, r])
@@ -341,9 +291,10 @@ def _backfill(
         j = secondary[k]
         if reason[j] != _WAITS:
             continue
-        ask, units = block[_REQUEST:, j], block[_UNITS, j]
-        watts = watts_of(ask, units, power_unit)
-        if watts > watts_free or not _keeps(pool, ask, units, spare, leaves[j] and not are_tests):
+        ask, units = of.block[_REQUEST:, j], of.block[_UNITS, j]
+        watts = watts_of(ask, units, of.power_unit)
+        leaving = leaves[j] and not are_tests
+        if watts > watts_free or not _keeps(of.pool, ask, units, of.spare, leaving):
             continue
         outlives = now + planned_s[j] > shadow
         if testing is not None and outlives and is_home_free(F, ask, testing.homes, j):
@@ -352,7 +303,7 @@ def _backfill(
         usable = M if outlives else F
         if (outlives and watts > watts_then) or not fits(usable, ask, units):
             continue
-        _start(now, placed, j, usable, F, pool, capacity, ask, units, best_fit, score, due, testing)
+        _start(of, j, usable, ask, units, testing)
         watts_free -= watts
         count = placed.many[0]
         low, high = placed.offset[count - 1], placed.offset[count]
@@ -362,7 +313,7 @@ def _backfill(
         for e in range(low, high):
             for r in range(F.shape[1]):
                 M[placed.node[e], r] = min(F[placed.node[e], r], L[placed.node[e], r])
-        start[j], reason[j] = now, _BACKFILLED
+        of.start[j], reason[j] = now, _BACKFILLED
         if testing is not None and are_tests:
             testing.bound_s[j] = testing.test_s
     return watts_free, watts_then
@@ -456,20 +407,21 @@ def easy(
     for j in range(jobs):
         start[j], reason[j], due[j] = _NO_START, _WAITS, now + planned_s[j]
     _sum(F, pool)
+    of = Pass(
+        now, F, pool, capacity, block, best_fit, score, spare, power_unit, start, reason, due,
+        placed,
+    )  # fmt: skip
     in_turn = leaves if testing is None else testing.leaves
     blocked, shadow, head, watts, watts_then = 0, -1, 0, 0, 0
     while shadow < 0:
-        blocked, watts_free = _in_turn(
-            now, blocked, primary, F, pool, watts_free, capacity, block, best_fit, score, spare,
-            in_turn, power_unit, start, reason, placed, due, testing,
-        )  # fmt: skip
+        blocked, watts_free = _in_turn(of, blocked, primary, watts_free, in_turn, testing)
         if blocked == primary.shape[0] or depth == 0:
             break
         head = primary[blocked]
         watts = watts_of(block[_REQUEST:, head], block[_UNITS, head], power_unit)
         shadow, watts_then = _reserve(
-            now, F, watts_free, head, watts, block, planned_s, spare, leaves[head], due, placed,
-            run_block, run_end, offset, node, units, power_unit, testing, L, pool_then, end, heap,
+            of, watts_free, head, watts, planned_s, leaves[head], run_block, run_end, offset, node,
+            units, testing, L, pool_then, end, heap,
         )  # fmt: skip
         if shadow < 0:
             blocked += 1
@@ -486,19 +438,15 @@ def easy(
     watts_then -= watts
     if testing is not None and testing.way != LEFT:
         watts_free, watts_then = _backfill(
-            now, shadow, testing.tests, F, L, M, pool, watts_free, watts_then, capacity, block,
-            testing.short_s, best_fit, score, spare, leaves, power_unit, start, reason, placed,
-            due, testing, True,
+            of, shadow, testing.tests, L, M, watts_free, watts_then, testing.short_s, leaves,
+            testing, True,
         )  # fmt: skip
     watts_free, watts_then = _backfill(
-        now, shadow, secondary, F, L, M, pool, watts_free, watts_then, capacity, block,
-        planned_s, best_fit, score, spare, leaves, power_unit, start, reason, placed, due,
-        testing, False,
-    )  # fmt: skip
+        of, shadow, secondary, L, M, watts_free, watts_then, planned_s, leaves, testing, False
+    )
     if testing is not None and testing.way == LEFT:
         watts_free, watts_then = _backfill(
-            now, shadow, testing.tests, F, L, M, pool, watts_free, watts_then, capacity, block,
-            testing.short_s, best_fit, score, spare, leaves, power_unit, start, reason, placed,
-            due, testing, True,
+            of, shadow, testing.tests, L, M, watts_free, watts_then, testing.short_s, leaves,
+            testing, True,
         )  # fmt: skip
     return int(placed.many[0])

@@ -39,7 +39,10 @@ GAIA, GAIA_JOBS = "UniLu-Gaia-2014-1.swf.gz", slice(9_000, 12_000)
 DRAWS = 20
 EASY = "easy"
 RULES = ("easy-spf-spf:wait=0.8", "easy-saf-saf:wait=0.8")
-ENGINE = ("hcp:limit=0.2", "hcp:limit=0.2,cp=off", "hcp:limit=0.2,release=off")
+ENGINE = (
+    "hcp:limit=0.2", "hcp:limit=0.2,reserve=all", "hcp:limit=0.2,cp=off",
+    "hcp:limit=0.2,objective=pp_slowdown", "hcp:limit=0.2,release=off",
+)  # fmt: skip
 PREDICTORS = ("walltime", "actual")
 SAF, PREDICTED = "easy-saf-saf:wait=0.8", "mixture"
 BELIEVING = (SAF, f"{SAF},limits=upper", f"{SAF},limits=requested")

@@ -151,6 +151,15 @@ def table_of(lines: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
+def rows_of(name: str) -> list[list[str]]:
+    """The rows of a CSV file of the pages, without its head; none if it is not there."""
+    path = DATA / f"{name}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.reader(stream))[1:]
+
+
 def write(name: str, lines: Iterable[Sequence[str]]) -> None:
     """Write a CSV file of the pages, and print it; one with no line but its head stays as it is."""
     head, *table = lines

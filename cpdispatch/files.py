@@ -234,8 +234,11 @@ def _undamaged(path: Path, first: bytes) -> Iterator[None]:
         ) from error
 
 
+_PARQUET = b"PAR1"
+"""The first bytes of a Parquet table, and the last ones."""
+COPY_AGAIN = "copy the file again, or write it anew"
 _BINARY = {
-    b"PAR1": ("a Parquet table", "a log that is a Parquet table has the extension .parquet"),
+    _PARQUET: ("a Parquet table", "a log that is a Parquet table has the extension .parquet"),
     b"PK\x03\x04": ("a ZIP archive", "unpack it"),
     b"7z\xbc\xaf": ("a 7z archive", "unpack it"),
     b"BZh": ("packed by bzip2", "unpack it; .gz, .xz and .zst are read as they are"),
@@ -299,11 +302,29 @@ def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
     try:
         table: pa.Table = pq.read_table(pa.BufferReader(content))
         table.validate(full=True)
+    except pa.ArrowNotImplementedError as error:
+        raise InputError(
+            f"Arrow cannot read this Parquet table: {in_a_line(error)}", file=path,
+            advice="write it with plain columns",
+        ) from error  # fmt: skip
     except Exception as error:  # whatever Arrow makes of damaged data
-        is_it = content.startswith(b"PAR1")
-        kind = "the Parquet data is damaged" if is_it else f"no Parquet{unlike(content, '')}"
-        raise InputError(f"{kind}: {in_a_line(error)}", file=path) from error
+        raise _no_parquet(content, path) from error
     return table
+
+
+def _no_parquet(content: bytes, path: str | os.PathLike[str]) -> InputError:
+    """What is wrong with a file that Arrow does not read as Parquet."""
+    begins, ends = content.startswith(_PARQUET), content.endswith(_PARQUET)
+    if not (begins or ends):
+        extension = {"a table (CSV)": ".csv", "a log in SWF": ".swf"}.get(
+            kind := resembles(content)
+        )
+        advice = f"{kind} has the extension {extension}" if extension else COPY_AGAIN
+        return InputError(f"no Parquet table{unlike(content, '')}", file=path, advice=advice)
+    problem = "the Parquet table is damaged"
+    if not (begins and ends):
+        problem = f"the Parquet table is cut short: its {'end' if begins else 'start'} is missing"
+    return InputError(problem, file=path, advice=COPY_AGAIN)
 
 
 _YAML = re.compile(rb"(---|%YAML|[A-Za-z_][\w .-]*:(\s|$)|- +[\w\"'{\[])")

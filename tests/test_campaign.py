@@ -205,6 +205,11 @@ def test_less_than_no_cores_are_refused() -> None:
         Workers(cores=-1)
 
 
+def test_cores_of_this_machine_are_refused_beside_a_cluster() -> None:
+    with pytest.raises(UsageError, match="--cores 4 excludes --cluster tcp://host:8786: its own"):
+        Workers(cores=4, cluster="tcp://host:8786")
+
+
 def compiling(number: int) -> int:
     compiling_of.announce()
     return number

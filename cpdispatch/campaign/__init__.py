@@ -62,6 +62,11 @@ class Workers:
     def __post_init__(self) -> None:
         if self.cores < 0:
             raise UsageError(f"--cores {self.cores}: 1 or more is needed, or 0 for all")
+        if self.cores and self.cluster is not None:
+            raise UsageError(
+                f"--cores {self.cores} excludes --cluster {self.cluster}: its own workers say how "
+                "many runs it makes at a time; leave one of the two out"
+            )
 
     def do(
         self,

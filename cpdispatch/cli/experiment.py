@@ -86,12 +86,12 @@ def experiment(
         check_pictures(out / _PICTURES, kinds)
     if page:
         check_page(kinds)
+    workers = Workers(where.cores, where.cluster)
     with status(f"reading {len(form.logs)} logs"):
         parts = files.parts(form, file, out.absolute(), overwrite=overwrite)
     runs, before = sum(len(part.plans) for part in parts), 0
     summaries, failed = [], []
     kept = f"what was done is saved in {out}: the same command goes on from there"
-    workers = Workers(where.cores, where.cluster)
     with stoppable(kept) as stop, progress_bars() as show:
         advance = show(f"{runs} runs")
         for part in parts:

@@ -691,6 +691,7 @@ def test_a_better_plan_is_not_given_up_for_a_worse_one(
         return solved(model) if scripted.asked <= 3 else last_one_second_later(model)
 
     instance, scripted = provable("alike"), Scripted(says)
+    use_clock(monkeypatch, clock(0.0))
     with eager():
         bare = engine(name, objective="wait", cp=False).dispatch(instance).certificate
     # The search does not end with the best plan.
@@ -900,6 +901,20 @@ def clock(step_s: float) -> Callable[[], float]:
     return look
 
 
+class Unhurried(Solver):
+    """The solver in its process, where counted work alone ends a search."""
+
+    def begin(
+        self, model: cp_model.CpModel, parameters: Any, until: float, *, wait: bool = False
+    ) -> bool:
+        parameters.max_time_in_seconds = 1000.0
+        return super().begin(model, parameters, until, wait=wait)
+
+    def result(self, until: float) -> Response | None:
+        response = super().result(until)
+        return None if response is None else replace(response, wall_s=0.0)
+
+
 def use_clock(monkeypatch: pytest.MonkeyPatch, look: Callable[[], float]) -> None:
     """Have the engine and its budget look at this clock."""
     for each in (part_search, budget):
@@ -920,9 +935,11 @@ def test_the_same_seed_gives_the_same_answer_whatever_the_clock_says(
 
     monkeypatch.setattr(module, "Budget", Kept)
     monkeypatch.setattr(part_search, "LOCAL_SHARE", 0.2)
+    settings = {"limit_s": 0.6, "patience": 1.0, "seed": 3, "solver": Unhurried()}
     for step_s in (0.0, 1e-6, 2e-3):
         use_clock(monkeypatch, clock(step_s))
-        decisions.append(engine(name, limit_s=0.6, patience=1.0, seed=3).dispatch(crowd(18)))
+        decisions.append(engine(name, **settings).dispatch(crowd(18)))
+    settings["solver"].close()
     first = decisions[0]
     assert len({round(each.spent_s, 9) for each in budgets}) == 1
     assert "solve" in first.certificate.phases_ms

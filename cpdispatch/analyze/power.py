@@ -44,6 +44,8 @@ KINDS = ("constant", "periodic", "irregular", "changing", "short")
 MINUTE_S = 60
 LONGEST_S = 3650 * 86_400
 """Longest time from a job's first sample to its last: a mistyped time must not ask for more."""
+SPARSE_S = 1000
+"""Samples that are so far apart say nothing of minutes; a second is so many milliseconds."""
 YEAR_10000_S = 253_402_300_800
 OUTLIER = 3.0
 """Minutes that are so many standard deviations away from the mean are left out."""
@@ -272,6 +274,13 @@ def read(
                 f"more than {LONGEST_S // 86_400} days after the first sample of job {of_job}: "
                 "times are seconds, or dates and times",
             )  # fmt: skip
+    gaps_s = np.concatenate([np.diff(np.sort(moment[rows])) for rows in samples.values()])
+    if len(gaps_s) and (usual_s := float(np.median(gaps_s))) >= SPARSE_S:
+        raise InputError(
+            f"the samples of a job are {usual_s:g} s apart, by the median: a profile needs about "
+            "one a minute",
+            file=file, field=time, advice="times are seconds: divide milliseconds by 1000",
+        )  # fmt: skip
     return {str(name): prepared(moment[rows], power[rows], trim) for name, rows in samples.items()}
 
 

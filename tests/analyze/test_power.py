@@ -215,6 +215,16 @@ def test_bad_tables_are_named_by_their_line(tmp_path: Path, text: str, problem: 
     assert problem in str(error.value)
 
 
+def test_samples_that_are_too_far_apart_are_refused_as_milliseconds(tmp_path: Path) -> None:
+    path = tmp_path / "samples.csv"
+    frame = samples()
+    frame["time"] *= 1000
+    frame.to_csv(path, index=False)
+    says = "field time: the samples of a job are .* s apart, .*: divide milliseconds by 1000"
+    with pytest.raises(InputError, match=says):
+        power.read(path)
+
+
 def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.csv"
     samples().to_csv(path, index=False)

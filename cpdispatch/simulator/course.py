@@ -78,6 +78,11 @@ class Course:
         turn = self._turns[-1] if self._turns else NEVER
         return min(from_file, self._drawn[0][0] if self._drawn else NEVER, turn)
 
+    @property
+    def to_come(self) -> int:
+        """How many events of the file have not happened."""
+        return len(self._trace) - self._taken
+
     def take(self) -> Event | None:
         """Let the next event happen; None if a window only becomes known, or is over."""
         now = self.next_s

@@ -401,7 +401,8 @@ class _Replay:
                 return True, False
             if watch.seen is not None:
                 watch.seen(instance)
-            simulation.apply(dispatch.answer_of(self.dispatcher, instance))
+            answer = dispatch.answer_of(self.dispatcher, instance)
+            simulation.apply(answer, self.dispatcher.name)
             if watch.stop():
                 return False, True
             if perf_counter() >= until:

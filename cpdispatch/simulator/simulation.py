@@ -59,6 +59,7 @@ from cpdispatch.terms import gated
 from cpdispatch.workloads.restarts import mark
 
 OVER_CAP = "never runs: draws more than the power cap leaves"
+AFTER_THE_END = "ignored: events after the end of the last job"
 _REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
 _REQUESTED = int(Column.REQUESTED)
 _PART = 1 << 10  # jobs that are read from the log at once
@@ -319,8 +320,13 @@ class Simulation:
                 return self._asked
         return None
 
-    def apply(self, decision: Decision) -> None:
+    def apply(self, decision: Decision, dispatcher: str = "") -> None:
         """Take the answer to the last instance: (5) verify and apply it, (6) record it.
+
+        Parameters
+        ----------
+        dispatcher : str
+            Whom errors name as the one that answered; empty for the model of the certificate.
 
         Raises
         ------
@@ -338,24 +344,26 @@ class Simulation:
         queued, running = self._state.queued, len(instance.running)
         started = self._apply_plainly(instance, decision) if self._is_plain else None
         if started is None:
-            started = self._apply_checked(instance, decision)
+            started = self._apply_checked(instance, decision, dispatcher)
         self.records.note(self.now, queued, running, started, ms, decision.certificate)
         if self._switching is not None:
             self._switch(self._switching)
 
-    def _apply_checked(self, instance: Instance, decision: Decision) -> int:
+    def _apply_checked(self, instance: Instance, decision: Decision, dispatcher: str) -> int:
         """Take a decision that `verify` finds nothing wrong with; how many jobs it starts."""
         violations = verify.decision(instance, decision)
+        model = decision.certificate.model
         if violations:
+            passed_on = f" made by {model}" if dispatcher not in ("", model) else ""
             raise DecisionError(
-                f"{decision.certificate.model} answered with an infeasible decision at time "
+                f"{dispatcher or model} answered with an infeasible decision{passed_on} at time "
                 f"{self.now}: {violations[0]}"
             )
         started = 0
         closing = _NO_POSITIONS
         if self._untested and decision.bound_s is not None and decision.bound_s.any():
             raise DecisionError(
-                f"{decision.certificate.model} bounds a start at time {self.now}: there are no "
+                f"{dispatcher or model} bounds a start at time {self.now}: there are no "
                 "test runs where jobs write checkpoints or nodes are switched off, nor under a "
                 "power cap"
             )
@@ -754,12 +762,15 @@ class Simulation:
     def notes(self) -> dict[str, int]:
         """What went otherwise than the log or the predictor would have it, and how often.
 
-        Dependencies that are not honoured, and why; faults of the predictor so far.
+        Dependencies that are not honoured, and why; events that have not happened; faults of the
+        predictor so far.
         """
         dependencies = {} if self._precedence is None else self._precedence.notes
         beyond = {BEYOND: self._beyond} if self._beyond else {}
         over = {OVER_CAP: self._over_cap} if self._over_cap else {}
-        return {**dependencies, **beyond, **over, **self._guard.faults}
+        to_come = 0 if self._course is None else self._course.to_come
+        late = {AFTER_THE_END: to_come} if to_come else {}
+        return {**dependencies, **beyond, **over, **late, **self._guard.faults}
 
     @property
     def of_predictor(self) -> dict[str, object]:

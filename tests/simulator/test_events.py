@@ -97,6 +97,14 @@ def test_a_job_whose_node_fails_is_queued_again_and_its_work_is_lost() -> None:
     assert made.about["compiled"] is False
 
 
+def test_events_after_the_end_of_the_last_job_are_counted() -> None:
+    happened, late = (20, FAIL, "1"), (200, REPAIR, "1")
+    rows = [(0, 2, 100, 50), (0, 1, 100, 30)]
+    assert run(rows, happen(happened)).about["notes"] == {}
+    notes = run(rows, happen(happened, late, (300, FAIL, "1"))).about["notes"]
+    assert notes == {"ignored: events after the end of the last job": 2}
+
+
 def test_a_job_that_may_not_be_queued_again_ends_as_failed_and_is_counted() -> None:
     log = restartable(workload([(0, 1, 100, 50), (0, 1, 100, 50)]), [0, 1])
     made = simulate(log, FOUR, "easy", events=happen((20, FAIL, "0-1"), (30, REPAIR, "0-1")))

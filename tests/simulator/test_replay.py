@@ -15,9 +15,10 @@ import pytest
 
 from cpdispatch import dispatch, toys, verify
 from cpdispatch.compiled import shadow
+from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Settings
-from cpdispatch.errors import InputError, InterruptedRunError, UsageError
-from cpdispatch.instance import Starvation
+from cpdispatch.errors import DecisionError, InputError, InterruptedRunError, UsageError
+from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import CHECKPOINT, LOG, _Replay, claim, finished
@@ -287,6 +288,19 @@ def test_a_dispatcher_that_cannot_be_saved_is_one_clear_error(
     with pytest.raises(UsageError, match="cannot be saved in a checkpoint"):
         simulate(sample, EURORA, Local(), watch=Watch(folder=tmp_path, stop=stop_after(3)))
     assert not any(tmp_path.iterdir())
+
+
+def test_a_wrong_decision_is_that_of_the_dispatcher_who_passes_it_on(sample: Workload) -> None:
+    class Outer:
+        name, inner = "outer", dispatch.make("easy")
+
+        def dispatch(self, instance: Instance) -> Decision:
+            wider = replace(instance, free=instance.free + 1)
+            return self.inner.dispatch(wider)
+
+    says = r"^outer answered with an infeasible decision made by easy at time \d+: capacity"
+    with pytest.raises(DecisionError, match=says):
+        simulate(sample, EURORA, Outer())
 
 
 def test_a_saved_run_is_read_back_as_it_was(sample: Workload, tmp_path: Path) -> None:

@@ -470,6 +470,13 @@ PartitionName=debug
 """
 
 
+def test_where_no_job_is_left_that_is_said_beside_a_dump_with_partitions(tmp_path: Path) -> None:
+    (tmp_path / "site").write_text(SITE)
+    path = dump(tmp_path / "sacct.psv")
+    with pytest.raises(InputError, match="no job is left of 0"):
+        slurm.read([path], [tmp_path / "site"])
+
+
 def test_partitions_and_features_of_the_dump_keep_jobs_to_nodes(tmp_path: Path) -> None:
     path = tmp_path / "nodes"
     path.write_text(SITE)
@@ -646,6 +653,7 @@ def test_a_file_that_describes_no_system_is_refused(
         ("hello", "describes no node"), ("{}", "no list of nodes"),
         ("NodeName=a CPUTot=x", "field CPUTot"), ("NodeName=a Gres=gpu:-", "field Gres"),
         ("PartitionName=a MaxTime=x", "field MaxTime"),
+        ("NodeName=n[1-4] CPUs=16", r"nodes:1: .*no CPUTot .*a slurm.conf is not read"),
     ):  # fmt: skip
         path.write_text(content)
         with pytest.raises(InputError, match=message):

@@ -76,7 +76,8 @@ def _partitions(columns: Columns, system: System, notes: Counter[str]) -> tuple[
     """The partitions of the dump and the others that jobs name, as wide as the jobs need them."""
     found = {partition.name: partition for partition in system.partitions}
     longest_s: dict[str, int] = {}
-    for label, requested_s in zip(columns.labels["partition"], columns.requested_s, strict=True):
+    labels = columns.labels.get("partition", [])  # there is none where no job is left
+    for label, requested_s in zip(labels, columns.requested_s, strict=True):
         names = [name for name in str(label or "").split(",") if name]
         for name in names:
             if name not in found:

@@ -173,6 +173,11 @@ def _node_of(values: Mapping[str, str], path: Path, line: int) -> Node | None:
         gpus = gpus_of_gres(values.get("Gres", ""))
     except ValueError as error:
         raise _wrong(str(error), path, line, "Gres", values["Gres"]) from error
+    if not {"CPUEfctv", "CPUTot"} & values.keys():
+        raise InputError(
+            "the node has no CPUTot", file=path, line=line, field="NodeName", value=name,
+            advice="give what `scontrol show node` prints; a slurm.conf is not read",
+        )  # fmt: skip
     memory = max(number("RealMemory") - number("MemSpecLimit"), 0)
     return Node(
         name, number("CPUEfctv", "CPUTot"), memory, gpus,

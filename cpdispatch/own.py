@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any
 
 from cpdispatch.errors import UsageError
+
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
+_LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
+"""Where files are that no user has written."""
 
 
 def attribute(module: str, name: str, what: str) -> Any:
@@ -79,10 +85,12 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
 
 
 def raised(what: str, error: Exception) -> str:
-    """That something of the user's raised an error, which, and in which line."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(frame.filename).name}:{frame.lineno}"
-    return f"{what} raised {type(error).__name__}: {error} ({place})"
+    """That something of the user's raised an error, which, and in which line of the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    own = [frame for frame in foreign if not frame.filename.startswith(_LIBRARIES)] or foreign
+    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    return f"{what} raised {type(error).__name__}: {error}{place}"
 
 
 def _takes_seed(maker: Any) -> bool:

@@ -191,7 +191,21 @@ def test_times_of_parameters_may_have_a_unit() -> None:
     ("source", "complaint"),
     [
         ("raise KeyError('x')", r"own raised KeyError: 'x' \(mine.py:4\) at time 7 .*queue: 1\)"),
+        (
+            "import statistics; statistics.mean([])",
+            r"own raised StatisticsError: .* \(mine.py:4\) at time 7",
+        ),
         ("return None", "own answered with NoneType instead of a Decision at time 7"),
+        (
+            "from cpdispatch import Certificate, Decision; "
+            "return Decision([], [], {0: {0: 1}}, Certificate('own'))",
+            "own answered with dict as placements of its Decision at time 7 .*Placements is needed",
+        ),
+        (
+            "from cpdispatch import Decision, Placements; "
+            "return Decision([], [], Placements.of({}), None)",
+            "own answered with NoneType as certificate of its Decision at time 7",
+        ),
     ],
 )
 def test_what_goes_wrong_in_a_users_dispatcher_is_told_with_the_time(

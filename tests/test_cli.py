@@ -836,6 +836,14 @@ BAD = {
         "--dump-every needs --dump-instances",
     ),
     "no seeds": (lambda log: ["simulate", log, "--seeds", "0"], "--seeds 0: 1 or more"),
+    "a negative seed": (
+        lambda log: ["simulate", log, "-d", "best", "--seed", "-1"],
+        "--seed: a whole number from 0 to 2000000000 is needed .found -1",
+    ),
+    "a seed that is too large": (
+        lambda log: ["simulate", log, "--seed", "3000000000"],
+        "(found 3000000000)",
+    ),
     "less than no cores": (lambda log: ["simulate", log, "--cores", "-2"], "--cores -2: 1 or more"),
     "two logs of one name": (same_name, "two logs are named small"),
     "an unknown dispatcher beside another": (

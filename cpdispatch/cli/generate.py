@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Filter, Json, Whole
+from cpdispatch.cli.options import Filter, Json, Seed, Whole
 from cpdispatch.cli.output import status
 from cpdispatch.errors import UsageError, nearest, unknown
 
@@ -97,7 +97,7 @@ def generate(
     target: TargetOptions = TargetOptions(),
     lublin: LublinOptions = LublinOptions(),
     filter: Filter = "all",
-    seed: Whole = 0,
+    seed: Seed = 0,
     save_model: Path | None = None,
     plot: Path | None = None,
     json: Json = False,

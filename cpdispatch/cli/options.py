@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SAMPLE_JOBS = 1_500
 """Jobs of the generated sample that are replayed where there is no log and no ``--jobs``."""
 
+SEED_MAX = 2_000_000_000
+"""CP-SAT takes seeds below 2**31, also that of the last of some draws."""
+
 NOTHING_SAVED = "nothing was saved, because there was no --out"
 
 
@@ -42,7 +45,14 @@ def _whole(_: type, tokens: Sequence[Token]) -> int:
         raise ValueError(f"a whole number is needed (found {tokens[0].value!r})") from None
 
 
+def _seed(kind: type, tokens: Sequence[Token]) -> int:
+    if not 0 <= (seed := _whole(kind, tokens)) <= SEED_MAX:
+        raise ValueError(f"a whole number from 0 to {SEED_MAX} is needed (found {seed})")
+    return seed
+
+
 Whole = Annotated[int, Parameter(converter=_whole)]
+Seed = Annotated[int, Parameter(converter=_seed)]
 Json = Annotated[bool, Parameter("--json", negative="", show_default=False)]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Filter = Literal["all", "strong", "drop"]
@@ -237,7 +247,7 @@ class ReplayOptions:
     idempotent: Flag = False
     data: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     limit: str = "1s"
-    seed: Whole = 0
+    seed: Seed = 0
 
     def of_runs(self) -> dict[str, Any]:
         """The arguments of every run."""

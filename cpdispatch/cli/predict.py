@@ -15,8 +15,8 @@ from cpdispatch.cli.options import (
     Flag,
     Json,
     LogOptions,
+    Seed,
     Trigger,
-    Whole,
     WorkOptions,
 )
 from cpdispatch.cli.output import DONE, STARTING, console_of_stdout, print_json, status, table_of
@@ -55,7 +55,7 @@ def predict(
     correction: Correction = "minimal",
     kill_at_limit: Flag = False,
     limit: str = "1s",
-    seed: Whole = 0,
+    seed: Seed = 0,
     log: LogOptions = LogOptions(),
     work: WorkOptions = WorkOptions(),
     json: Json = False,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Filter, Json, Whole
+from cpdispatch.cli.options import Filter, Json, Seed, Whole
 from cpdispatch.cli.output import status
 
 
@@ -17,7 +17,7 @@ def resample(
     out: Path,
     presence: Literal["log", "always"] = "log",
     filter: Filter = "all",
-    seed: Whole = 0,
+    seed: Seed = 0,
     plot: Path | None = None,
     json: Json = False,
 ) -> int:

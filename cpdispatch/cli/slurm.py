@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from cpdispatch.cli.options import Flag, Json, Whole
+from cpdispatch.cli.options import Flag, Json, Seed, Whole
 from cpdispatch.cli.output import (
     DONE,
     FINDINGS,
@@ -83,7 +83,7 @@ class SlurmOptions:
     timeout: str = "30s"
     dispatcher: Annotated[str, Parameter(("--dispatcher", "-d"))] = "easy"
     limit: str = "1s"
-    seed: Whole = 0
+    seed: Seed = 0
     every: str = "10s"
     cycles: Whole | None = None
     hold_by: Literal["plugin", "submitters"] = "plugin"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.options import NOTHING_SAVED, Json, Whole
+from cpdispatch.cli.options import NOTHING_SAVED, Json, Seed
 from cpdispatch.cli.output import (
     DONE,
     RefusedFiles,
@@ -32,7 +32,7 @@ def solve(
     model: Annotated[str, Parameter(("--model", "-m"))] = "hcp",
     objective: str | None = None,
     limit: str = "1s",
-    seed: Whole = 0,
+    seed: Seed = 0,
     out: Path | None = None,
     json: Json = False,
 ) -> int:

@@ -100,6 +100,8 @@ _INTEGER = re.compile(r"-?\d{1,15}")
 # Only these may be rounded: half a core is a mistake, half a second is not.
 _SECONDS = ("submit", "runtime", "requested", "think", BEGIN)
 _CHUNK = 1 << 16
+YEAR_10000_S = 253_402_300_800
+"""No job is submitted then, if times are seconds since 1970: a clock in milliseconds is later."""
 
 
 def read(
@@ -130,7 +132,11 @@ def read(
     path = Path(path)
     is_text = path.suffix != ".parquet"
     frame = _read_csv(path, restartable) if is_text else _read_parquet(path, restartable)
-    raw = _Reader(path, frame, is_text=is_text, restartable=restartable).raw()
+    reader = _Reader(path, frame, is_text=is_text, restartable=restartable)
+    raw = reader.raw()
+    if (late := np.flatnonzero(raw.submit_s >= YEAR_10000_S)).size:
+        problem = "beyond the year 9999: times are seconds; divide milliseconds by 1000"
+        raise reader.wrong("submit", int(late[0]), problem)
     return clean(raw, filter, processors)
 
 
@@ -277,7 +283,12 @@ def _check_columns(
     asked = () if restartable == RESTARTABLE else (restartable,)
     for name in (*NEEDED, *asked):
         if name not in names:
-            raise InputError(f"the column is missing; {found}", file=path, line=line, field=name)
+            apart = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), "")
+            advice = f"separate cells by commas, and not by {apart!r}" if apart else ""
+            if not apart and name in NEEDED and line is not None:
+                advice = "`cpdispatch import table` reads columns of other names"
+            problem = f"the column is missing; {found}"
+            raise InputError(problem, file=path, line=line, field=name, advice=advice)
     memory = [name for name in names if name in {"mem", *MEMORY_COLUMNS}]
     if len(memory) > 1:
         problem = f"memory is stated twice, in {' and '.join(memory)}"
@@ -495,7 +506,9 @@ class _Reader:
             rows, where = _rows(with_newlines(read_text(self.path)), self.path), name
             line, cells = next(islice(rows, row, None), (None, []))
             value = cells[column] if column < len(cells) else self.frame.iat[row, column]
-        if name in self.reserved:
+        if name in _SECONDS and re.search(r"\d[-:/]\d", str(value)):
+            advice = "times are whole seconds; `cpdispatch import table` reads dates"
+        elif name in self.reserved:
             advice = "correct it, or leave it empty if it is unknown"
         else:
             advice = (

@@ -94,7 +94,7 @@ def test_jobs_that_never_fit_are_told_to_people(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out, _ = said(capsys, "simulate", log)
-    assert "1 jobs never started: they ask for more than the system has" in " ".join(out.split())
+    assert "1 job never started: it asks for more than the system has" in " ".join(out.split())
 
 
 def test_a_saved_run_verifies_and_compares(
@@ -937,6 +937,16 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
 
 
 CPDISPATCH = [sys.executable, "-m", "cpdispatch.cli"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")
+def test_a_full_disk_under_standard_output_is_one_clear_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [*CPDISPATCH, "list", "dispatchers"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    says = b"cpdispatch: standard output cannot be written: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (2, says)
 
 
 def test_a_full_disk_is_one_clear_line_and_leaves_nothing_half_written(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -21,7 +22,7 @@ from cpdispatch.cli.generate import generate
 from cpdispatch.cli.importing import app as import_
 from cpdispatch.cli.learn import app as learn
 from cpdispatch.cli.list import list_
-from cpdispatch.cli.output import BAD_INPUT, DONE, INTERRUPTED, leave_lost_terminal
+from cpdispatch.cli.output import BAD_INPUT, DONE, INTERRUPTED, leave, leave_lost_terminal
 from cpdispatch.cli.power import app as power
 from cpdispatch.cli.predict import predict
 from cpdispatch.cli.report import report
@@ -35,7 +36,7 @@ from cpdispatch.cli.tune import tune
 from cpdispatch.cli.verify import verify
 from cpdispatch.cli.watch import watch
 from cpdispatch.cli.whatif import whatif
-from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning
+from cpdispatch.errors import CpdispatchError, InterruptedRunError, RenamedWarning, UsageError
 
 app = App(
     name="cpdispatch",
@@ -73,6 +74,12 @@ def run(arguments: list[str] | None = None) -> int:
         _complain(error)
     except BrokenPipeError:
         sys.stderr.close()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
+            raise
+        leave(1)
+        code = BAD_INPUT
+        _complain(UsageError(f"standard output cannot be written: {error.strerror}"))
     return code or DONE
 
 

@@ -146,9 +146,14 @@ def leave_lost_terminal() -> None:
             os.write(output, b"")
         except OSError as error:
             if error.errno == errno.EIO:
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, output)
-                os.close(nowhere)
+                leave(output)
+
+
+def leave(output: int) -> None:
+    """Have nothing written any more to an output (1 or 2), not even what is buffered."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, output)
+    os.close(nowhere)
 
 
 class RefusedFiles:

@@ -340,7 +340,11 @@ def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
     rows[1]["jobs_never_started"] = 7
     lines = compare.notes(rows)
     assert lines[:2] == ["KTH: dropped: size unknown: 3", "KTH: repaired: id: 1"]
-    assert lines[2].startswith("KTH, b: 7 jobs never started")
+    assert lines[2].startswith("KTH, b: 7 jobs never started: they ask")
+    rows[1]["repaired"] = {"never runs: draws more than the power cap leaves": 6}
+    assert compare.notes(rows)[-1].startswith("KTH, b: 1 job never started: it asks")
+    rows[1]["jobs_never_started"] = 6
+    assert not any("never started" in line for line in compare.notes(rows))
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_log_without_a_job_that_can_run_has_no_figures(
     assert call(path) == DONE
     out = capsys.readouterr().out
     assert "walltime 0 - - - - - - -" in " ".join(out.split())
-    assert "1 jobs never started" in out
+    assert "1 job never started" in out
 
 
 def test_a_fault_is_told_once_and_a_predictors_own_tables_are_shown(

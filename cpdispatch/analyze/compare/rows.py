@@ -82,11 +82,15 @@ def notes(rows: Sequence[Row]) -> list[str]:
         for rule, jobs in {**run["dropped"], **run["repaired"]}.items():
             lines[f"{run['workload']}: {rule}: {jobs:,}"] = None
     for run in rows:
-        never = run.get("jobs_never_started", 0)
-        if never:
+        told = sum(n for rule, n in run["repaired"].items() if rule.startswith("never runs"))
+        never = run.get("jobs_never_started", 0) - told
+        if never > 0:
             who = f"{run['workload']}, {run['dispatcher']}"
-            why = "they ask for more than the system has, or the dispatcher left them out"
-            lines[f"{who}: {never:,} jobs never started: {why}"] = None
+            jobs, ask, them = (
+                ("jobs", "they ask", "them") if never != 1 else ("job", "it asks", "it")
+            )
+            why = f"{ask} for more than the system has, or the dispatcher left {them} out"
+            lines[f"{who}: {never:,} {jobs} never started: {why}"] = None
     return list(lines)
 
 

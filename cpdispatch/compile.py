@@ -51,7 +51,7 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Return the function as it is: there is no compiler on this platform."""
         return function
 
-    allocating = inlined = kernel
+    allocating = inlined = merged = kernel
 
     @contextmanager
     def uncached(*kernels: Any) -> Iterator[None]:
@@ -111,6 +111,14 @@ else:
         """Compile a kernel into each of its callers: for what is called at each event."""
         return _compiled(function, counts=False, forceinline=True)
 
+    def merged(function: Function) -> Function:
+        """Make the text of a function part of that of each of its callers.
+
+        So it may return arrays to a `kernel` as well as to an `allocating` function, each of which
+        counts references in its own way.
+        """
+        return _compiled(function, counts=False, inline="always")
+
     def allocating(function: Function) -> Function:
         """Compile a function that makes arrays or returns any, and cache the result.
 
@@ -118,7 +126,7 @@ else:
         """
         return _compiled(function, counts=True)
 
-    def _compiled(function: Function, *, counts: bool, **more: bool) -> Function:
+    def _compiled(function: Function, *, counts: bool, **more: Any) -> Function:
         # Nobody calls a kernel from C.
         options: dict[str, Any] = {
             "cache": True, "no_cfunc_wrapper": True, "_nrt": counts, **more,

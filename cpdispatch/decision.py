@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cpdispatch.arrays import ByteArray, IntArray, sealed
-from cpdispatch.frozen import quick
+from cpdispatch.frozen import quick, unfinished
 from cpdispatch.jobs import Starvation
 
 NO_START = -1
@@ -133,9 +135,26 @@ _NONE: IntArray = sealed(np.empty(0, dtype=np.int64))
 NOTHING_PLACED = Placements(_NONE, sealed(np.zeros(1, dtype=np.int64)), _NONE, _NONE)
 
 
+HEAD = 2
+"""The numbers at the head of a flat decision: how many jobs are queued, and how many are placed.
+
+After the head come starts and reasons of the queued jobs, then positions and offsets of the placed
+ones, and nodes and units.
+"""
+
+
+class _Flat:
+    """A decision as one array of integers; made when it is asked for."""
+
+    __slots__ = ("flat",)
+
+    flat: IntArray | None
+    """The numbers, see `HEAD`; None where the arrays do not belong together."""
+
+
 @quick
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision:
+class Decision(_Flat):
     """A dispatcher's answer to an instance.
 
     Attributes
@@ -159,3 +178,67 @@ class Decision:
     placements: Placements
     certificate: Certificate
     bound_s: IntArray | None = None
+
+    if not TYPE_CHECKING:  # else any name would be taken for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """What was not made yet: the arrays of a flat decision, or the flat array of others."""
+            if name not in _MADE:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            made = _MADE[name](self)
+            object.__setattr__(self, name, made)
+            return made
+
+
+of_flat = unfinished(Decision, "flat", "certificate", "bound_s")
+"""Makes a decision of a flat one, that nobody writes into any more."""
+
+
+def _start_s(decision: Decision) -> IntArray:
+    flat = decision.flat
+    assert flat is not None
+    return sealed(flat[HEAD : HEAD + flat.item(0)])
+
+
+def _reason(decision: Decision) -> ByteArray:
+    flat = decision.flat
+    assert flat is not None
+    queued = flat.item(0)
+    return sealed(flat[HEAD + queued : HEAD + 2 * queued].astype(np.int8))
+
+
+def _placements(decision: Decision) -> Placements:
+    flat = decision.flat
+    assert flat is not None
+    queued, placed = flat.item(0), flat.item(1)
+    if not placed:
+        return NOTHING_PLACED
+    places = sealed(flat[HEAD + 2 * queued :])
+    at = 2 * placed + 1
+    middle = (at + len(places)) // 2
+    return Placements(places[:placed], places[placed:at], places[at:middle], places[middle:])
+
+
+def _flattened(decision: Decision) -> IntArray | None:
+    """The flat array of a decision that was made of others; None if they do not belong together."""
+    start_s, reason, places = decision.start_s, decision.reason, decision.placements
+    queued, placed = len(start_s), len(places.position)
+    if (
+        len(reason) != queued
+        or len(places.offset) != placed + 1
+        or len(places.units) != len(places.node)
+    ):
+        return None
+    head = np.array((queued, placed), dtype=np.int64)
+    try:
+        flat: NDArray[Any] = np.concatenate(
+            (head, start_s, reason, places.position, places.offset, places.node, places.units)
+        )
+    except ValueError:  # some of them are no rows of numbers
+        return None
+    return flat if flat.dtype == np.int64 else None
+
+
+_MADE = {
+    "start_s": _start_s, "reason": _reason, "placements": _placements, "flat": _flattened,
+}  # fmt: skip

@@ -17,8 +17,8 @@ def quick(frozen: type[T]) -> type[T]:
     """
     known: Any = frozen
     names: dict[str, Any] = {
-        "_open": type(frozen.__name__, (), {"__slots__": known.__slots__}), "_frozen": frozen,
-        "_become": _become, "_make": known.__init__,
+        "_open": _open_twin(known), "_frozen": frozen, "_become": _become,
+        "_make": known.__init__,
     }  # fmt: skip
     parameters, values = ["self"], {}
     for each in fields(known):
@@ -42,6 +42,29 @@ def quick(frozen: type[T]) -> type[T]:
     exec("\n    ".join(lines), names)
     known.__init__ = names["__init__"]
     return frozen
+
+
+def unfinished(frozen: type[T], *given: str) -> Callable[..., T]:
+    """A function that makes objects of a `quick` class with these attributes alone, in this order.
+
+    What else is asked of an object, its class has to make then, by a ``__getattr__``.
+    """
+    names: dict[str, Any] = {"_open": _open_twin(frozen), "_frozen": frozen, "_become": _become}
+    lines = [
+        f"def make({', '.join(given)}):",
+        "self = _open()",
+        *(f"self.{name} = {name}" for name in given),
+        "_become(self, _frozen)",
+        "return self",
+    ]
+    exec("\n    ".join(lines), names)
+    made: Callable[..., T] = names["make"]
+    return made
+
+
+def _open_twin(frozen: Any) -> Any:
+    """A class with the slots of a frozen one, whose attributes can be set."""
+    return type(frozen.__name__, frozen.__bases__, {"__slots__": frozen.__slots__})
 
 
 _become: Callable[[object, type], None] = vars(object)["__class__"].__set__

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cpdispatch.access import SPREAD
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
-from cpdispatch.frozen import quick
-from cpdispatch.jobs import JobTable, Starvation, largest_share
+from cpdispatch.frozen import quick, unfinished
+from cpdispatch.jobs import Column, JobTable, Starvation, largest_share
 from cpdispatch.system import LIMIT, System
 
 NO_LATEST_S = 2**62
@@ -271,9 +272,31 @@ class LeftOut:
     kind: str
 
 
+NOW, QUEUED, RUNNING, ENTRIES, NODES, RESOURCES, ROWS, PLANNED, ENDS = range(9)
+HEAD = 9
+"""The numbers at the head of a flat instance: the time, six sizes, and where two rows begin.
+
+After the head come what is free, the block of the queue, that of the running jobs, their starts,
+expected ends, whether they are overdue, and their bounds, 0 for none; then their offsets, nodes and
+units. `PLANNED` is where the planned durations of the queue begin, `ENDS` where the planned ends of
+the running jobs do: among the rows before, or else behind them.
+"""
+
+
+class _Flat:
+    """An instance as one array of integers, and what it lacks; made when it is asked for."""
+
+    __slots__ = ("flat", "labels")
+
+    flat: IntArray
+    """The numbers, see `HEAD`: kernels take one array in a tenth of the time that many take."""
+    labels: Mapping[str, tuple[str, ...]]
+    """Names behind numbers, see `JobTable`."""
+
+
 @quick
 @dataclass(frozen=True, slots=True, eq=False)
-class Instance:
+class Instance(_Flat):
     """An immutable snapshot of the cluster: the whole of what a dispatcher may know.
 
     Attributes
@@ -318,6 +341,16 @@ class Instance:
     def __post_init__(self) -> None:
         if self.reservations or self.power is not None or self.starvation is not None:
             Check("instance").rules(self)
+
+    if not TYPE_CHECKING:  # else any name would be taken for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """What was not made yet: the arrays of a flat instance, or the flat array of others."""
+            if name not in _MADE:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            made = _MADE[name](self)
+            object.__setattr__(self, name, made)
+            return made
 
     def earliest_s(self) -> IntArray:
         """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
@@ -387,6 +420,70 @@ class Instance:
             return WATTS_WITHOUT_CAP
         return self.power.cap - int(self.job_power(self.running.jobs).sum())
 
+
+of_flat = unfinished(
+    Instance, "flat", "labels", "now", "system", "down", "reservations", "power", "dependencies",
+    "starvation", "stopped", "restart_cost_s", "data",
+)  # fmt: skip
+"""Makes an instance of a flat one, that nobody writes into any more, and of what that lacks."""
+
+
+def _free(instance: Instance) -> IntArray:
+    flat = instance.flat
+    nodes, resources = flat[NODES : RESOURCES + 1].tolist()
+    return sealed(flat[HEAD : HEAD + nodes * resources].reshape(nodes, resources))
+
+
+def _queue(instance: Instance) -> JobTable:
+    flat = instance.flat
+    _, queued, _, _, nodes, resources, rows, *_ = flat[:HEAD].tolist()
+    at = HEAD + nodes * resources
+    return JobTable(flat[at : at + rows * queued].reshape(rows, queued), instance.labels)
+
+
+def _running(instance: Instance) -> Running:
+    flat = instance.flat
+    _, queued, running, entries, nodes, resources, rows, *_ = flat[:HEAD].tolist()
+    at = HEAD + nodes * resources + rows * queued
+    block = flat[at : at + rows * running].reshape(rows, running)
+    at += rows * running
+    times = sealed(flat[at : at + 4 * running].reshape(4, running))
+    at += 4 * running
+    places = sealed(flat[at : at + running + 1 + 2 * entries])
+    return Running(
+        JobTable(block, instance.labels), times[0], times[1], times[2], places[: running + 1],
+        places[running + 1 : running + 1 + entries], places[running + 1 + entries :],
+        times[3] if times[3].any() else None,
+    )  # fmt: skip
+
+
+def _flattened(instance: Instance) -> IntArray:
+    """The flat array of an instance that was made of others."""
+    queue, running, free = instance.queue, instance.running, instance.free
+    block, run_block = queue.block, running.jobs.block
+    (rows, queued), ran = block.shape, len(running)
+    bound_s = np.zeros(ran, dtype=np.int64) if running.bound_s is None else running.bound_s
+    parts = [
+        free.ravel(), block.ravel(), run_block.ravel(), running.start_s, running.end_s,
+        running.overdue, bound_s, running.offset, running.node, running.units,
+    ]  # fmt: skip
+    planned = HEAD + free.size + int(Column.EXPECTED) * queued
+    ends = HEAD + free.size + rows * (queued + ran) + ran
+    if not queue.planned_as_expected:
+        planned = HEAD + sum(map(len, parts))
+        parts.append(queue.planned_s)
+    if not running.jobs.planned_as_expected:
+        ends = HEAD + sum(map(len, parts))
+        parts.append(running.planned_end_s())
+    head = (instance.now, queued, ran, len(running.node), *free.shape, rows, planned, ends)
+    flat: IntArray = np.concatenate((np.array(head, dtype=np.int64), *parts))
+    return flat
+
+
+_MADE = {
+    "free": _free, "queue": _queue, "running": _running, "flat": _flattened,
+    "labels": lambda instance: instance.queue.labels,
+}  # fmt: skip
 
 NO_NODES: IntArray = sealed(np.empty(0, dtype=np.int64))
 

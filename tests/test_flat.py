@@ -18,6 +18,7 @@ from cpdispatch.decision import Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.limits import planned
 from cpdispatch.instance import Instance, snapshot
+from cpdispatch.jobs import Column, JobTable
 from cpdispatch.simulator import Simulation
 from cpdispatch.system import System
 from tests.simulator.cases import workload
@@ -70,8 +71,20 @@ def test_planned_durations_are_in_the_flat_array(instance: Instance) -> None:
     assert (flat[ends : ends + running] == of.running.planned_end_s()).all()
 
 
-@given(instances(), st.sampled_from(("expected", "upper", "requested")))
-def test_a_kernel_plans_with_the_same_durations(instance: Instance, limits: str) -> None:
+@given(
+    instances(down=False, reservations=False),
+    st.sampled_from(("expected", "upper", "requested")),
+    st.booleans(),
+)
+def test_a_kernel_plans_with_the_same_durations(
+    instance: Instance, limits: str, bounded: bool
+) -> None:
+    if bounded and len(instance.running) > 1:
+        running = instance.running
+        bound_s, block = np.arange(len(running)) % 2, running.jobs.block.copy()
+        block[Column.REQUESTED] += 50
+        jobs = JobTable(block, running.jobs.labels)
+        instance = replace(instance, running=replace(running, jobs=jobs, bound_s=bound_s))
     rule = replace(Backfill(), limits=limits)
     assert same(rule.dispatch(instance), Backfill().dispatch(planned(instance, limits)))
 

@@ -26,7 +26,7 @@ NO_HOLDS = (
 def power_unit(instance: Instance) -> IntArray:
     """Watts of one unit of each resource type, zeros without a cap; shape (resources,)."""
     if instance.power is None:
-        return _no_power(instance.free.shape[1])
+        return _no_power(len(instance.system.resources))
     return sealed(np.array(instance.power.unit, dtype=np.int64))
 
 

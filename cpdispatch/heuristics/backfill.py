@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray, sealed
-from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
+from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason, of_flat
 from cpdispatch.errors import UsageError, unknown
-from cpdispatch.heuristics import plan, test_runs
+from cpdispatch.heuristics import limits, plan, test_runs
 from cpdispatch.heuristics.allocate import as_placements, holds, placements_of, power_unit
-from cpdispatch.heuristics.easy import TURN, NoRoom, Testing, easy, scratch_size
+from cpdispatch.heuristics.easy import TURN, NoRoom, Testing, easy, easy_of_flat, scratch_size
 from cpdispatch.heuristics.eligible import eligible_only
-from cpdispatch.heuristics.limits import planned
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.heuristics.profiles import per_node
 from cpdispatch.heuristics.profiles.per_node import NodeProfile
 from cpdispatch.instance import Instance
+from cpdispatch.instance.snapshot import NODES, QUEUED
 from cpdispatch.jobs import JobTable
 
 FCFS = find("fcfs")
@@ -150,6 +150,10 @@ class Backfill:
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance; with a depth above 1, remember what was promised."""
         began = perf_counter()
+        if self._is_plain(instance):
+            flat = self._of_flat(instance)
+            phases = {"heuristic": (perf_counter() - began) * 1e3}
+            return of_flat(flat, Certificate(self.name, phases_ms=phases), None)
         late = self._late(instance, instance.queue)
         primary, secondary, tests = self._ordered(instance, late)
         instance = self.planned(instance)
@@ -164,6 +168,35 @@ class Backfill:
         certificate = Certificate(self.name, phases_ms=phases)
         bound_s = found.bound_s if found.bound_s is not None and found.bound_s.any() else None
         return Decision(found.start_s, found.reason, found.placements, certificate, bound_s)
+
+    def _is_plain(self, instance: Instance) -> bool:
+        """Whether a kernel ranks the jobs and decides: without tests, and what long jobs leave."""
+        return (
+            instance.stopped is None
+            and not self.test_s
+            and not self.keep
+            and not self.bounded
+            and self.primary.plain
+            and self.secondary.plain
+            and not self._plans(instance)
+        )
+
+    def _of_flat(self, instance: Instance) -> IntArray:
+        """Decide where that is all that a pass knows; the flat decision."""
+        primary, secondary, threshold_s = self.primary, self.secondary, self.threshold_s
+        flat = instance.flat
+        given = (
+            flat, instance.system.capacity, primary.number, primary.vector, threshold_s,
+            secondary.number, secondary.vector, threshold_s if self.late_first else NO_THRESHOLD,
+            self.one_order, self.depth, self.best_fit, int(limits.find(self._limits(instance))),
+            power_unit(instance), instance.power_free(),
+        )  # fmt: skip
+        room = flat.item(QUEUED) + 2 * flat.item(NODES)
+        while True:
+            try:
+                return easy_of_flat(*given, room)
+            except NoRoom:
+                room *= 2
 
     def _ordered(self, instance: Instance, late: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
         """The queue in the primary and in the secondary order, and the jobs that may be tested."""
@@ -189,7 +222,11 @@ class Backfill:
 
     def planned(self, instance: Instance) -> Instance:
         """The instance with the planned durations."""
-        return planned(instance, "requested" if self.is_strict(instance) else self.limits)
+        return limits.planned(instance, self._limits(instance))
+
+    def _limits(self, instance: Instance) -> str:
+        """The planned durations, by name."""
+        return "requested" if self.is_strict(instance) else self.limits
 
     def _plans(self, instance: Instance) -> bool:
         """Whether capacity is planned over time."""

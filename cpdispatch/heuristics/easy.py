@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cpdispatch.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from cpdispatch.compile import inlined, kernel
+from cpdispatch.compile import allocating, inlined, kernel, merged
+from cpdispatch.decision import HEAD as _HEAD_OF_DECISION
 from cpdispatch.decision import NO_START as _NO_START
 from cpdispatch.decision import Reason
 from cpdispatch.heuristics.kernels import (
@@ -22,8 +25,22 @@ from cpdispatch.heuristics.kernels import (
     pool_has,
     watts_of,
 )
+from cpdispatch.heuristics.policies import rank
+from cpdispatch.instance.snapshot import (
+    ENDS,
+    ENTRIES,
+    HEAD,
+    NODES,
+    NOW,
+    PLANNED,
+    QUEUED,
+    RESOURCES,
+    ROWS,
+    RUNNING,
+)
 from cpdispatch.jobs import Column
 
+_REQUESTED, _EXPECTED = int(Column.REQUESTED), int(Column.EXPECTED)
 _UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
 _STARTED, _BACKFILLED = int(Reason.STARTED), int(Reason.BACKFILLED)
 _RESERVED, _WAITS, _NEVER = int(Reason.RESERVED), int(Reason.WAITS), int(Reason.NEVER_FITS)
@@ -322,6 +339,7 @@ def _backfill(
 # ---------------------------------------------------------------------------------- the pass
 
 
+@inlined
 def scratch_size(jobs: int, running: int, nodes: int, resources: int) -> int:
     """How many numbers a pass writes over."""
     return 1 + 3 * jobs + 2 * running + 2 * nodes + (3 * nodes + 2) * resources
@@ -450,3 +468,122 @@ def easy(
             testing, True,
         )  # fmt: skip
     return int(placed.many[0])
+
+
+# --------------------------------------------------------------------------- on a flat instance
+
+
+class Flat(NamedTuple):
+    """The parts of a flat instance, see `cpdispatch.instance.snapshot.HEAD`."""
+
+    now: int
+    free: IntArray
+    block: IntArray
+    planned_s: IntArray
+    run_block: IntArray
+    times: IntArray
+    run_end: IntArray
+    offset: IntArray
+    node: IntArray
+    units: IntArray
+
+
+@merged
+def parts_of(flat: IntArray) -> Flat:
+    """The parts of a flat instance."""
+    queued, running, entries = flat[QUEUED], flat[RUNNING], flat[ENTRIES]
+    nodes, resources, rows = flat[NODES], flat[RESOURCES], flat[ROWS]
+    queue = HEAD + nodes * resources
+    run = queue + rows * queued
+    times = run + rows * running
+    offset = times + 4 * running
+    node = offset + running + 1
+    return Flat(
+        flat[NOW],
+        flat[HEAD:queue].reshape(nodes, resources),
+        flat[queue:run].reshape(rows, queued),
+        flat[flat[PLANNED] : flat[PLANNED] + queued],
+        flat[run:times].reshape(rows, running),
+        flat[times:offset].reshape(4, running),
+        flat[flat[ENDS] : flat[ENDS] + running],
+        flat[offset:node],
+        flat[node : node + entries],
+        flat[node + entries : node + 2 * entries],
+    )
+
+
+@kernel
+def _plan(of: Flat, limits: int, planned_s: IntArray, run_end: IntArray) -> None:
+    """Write planned durations and ends, see `cpdispatch.heuristics.limits.planned`."""
+    block, run, times = of.block, of.run_block, of.times
+    for j in range(block.shape[1]):
+        planned_s[j] = of.planned_s[j]
+        if limits != _EXPECTED:
+            planned_s[j] = max(block[_EXPECTED, j], block[limits, j])
+    for k in range(run.shape[1]):
+        run_end[k] = of.run_end[k]
+        if limits != _EXPECTED:
+            longest = max(run[_EXPECTED, k], run[_REQUESTED, k])
+            run_end[k] = times[1, k] if times[3, k] > 0 else max(times[1, k], times[0, k] + longest)
+
+
+@allocating
+def easy_of_flat(
+    flat: IntArray,
+    capacity: IntArray,
+    primary: int,
+    weights: FloatArray,
+    threshold_s: int,
+    secondary: int,
+    weights_then: FloatArray,
+    threshold_then_s: int,
+    one_order: bool,
+    depth: int,
+    best_fit: bool,
+    limits: int,
+    power_unit: IntArray,
+    watts_free: int,
+    room: int,
+) -> IntArray:
+    """A pass over a flat instance, in the orders of two policies: the flat decision.
+
+    See `easy` and `cpdispatch.heuristics.policies.Order.rank`. With ``one_order``, the secondary
+    order is the primary one. ``limits`` is the column of the planned durations, see
+    `cpdispatch.heuristics.limits`; ``room`` is the room for nodes and units.
+    """
+    of = parts_of(flat)
+    jobs, running = of.block.shape[1], of.run_block.shape[1]
+    nodes, resources = of.free.shape
+    expected = of.block[_EXPECTED]
+    order = rank(primary, weights, of.now, of.block, expected, threshold_s)
+    other = order
+    if not one_order:
+        other = rank(secondary, weights_then, of.now, of.block, expected, threshold_then_s)
+    planned_s, run_end = np.empty(jobs, dtype=np.int64), np.empty(running, dtype=np.int64)
+    _plan(of, limits, planned_s, run_end)
+    reason = np.empty(jobs, dtype=np.int8)
+    found = np.empty(3 * jobs + 1 + 2 * room, dtype=np.int64)
+    placed = easy(
+        of.now, of.free, capacity, of.block, planned_s, order, other, depth, best_fit,
+        of.run_block, run_end, of.offset, of.node, of.units, power_unit, watts_free,
+        np.zeros(resources, dtype=np.int64), np.zeros(jobs, dtype=np.bool_), None, reason, found,
+        np.empty(scratch_size(jobs, running, nodes, resources), dtype=np.int64),
+        np.empty(nodes if best_fit else 0),
+    )  # fmt: skip
+    entries = found[2 * jobs + placed]
+    decision = np.empty(_HEAD_OF_DECISION + 2 * (jobs + placed + entries) + 1, dtype=np.int64)
+    decision[0], decision[1] = jobs, placed
+    at = _HEAD_OF_DECISION
+    for j in range(jobs):
+        decision[at + j], decision[at + jobs + j] = found[j], reason[j]
+    at += 2 * jobs
+    for k in range(placed):
+        decision[at + k] = found[jobs + k]
+    at += placed
+    for k in range(placed + 1):
+        decision[at + k] = found[2 * jobs + k]
+    at += placed + 1
+    for e in range(entries):
+        decision[at + e] = found[3 * jobs + 1 + e]
+        decision[at + entries + e] = found[3 * jobs + 1 + room + e]
+    return decision

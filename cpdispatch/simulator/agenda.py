@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import heapq
-
-import numpy as np
-
-NEVER = int(np.iinfo(np.int64).max)
-END, BEGIN, WAKE = range(3)
-"""A job ends or is stopped; a job may start from now on; there is a dispatch and nothing else."""
+from cpdispatch.simulator.kernels import END, NEVER, WAKE, forget, pop, push
+from cpdispatch.simulator.state import State
 
 
 class Agenda:
-    """Entries by time; entries of the same time in the order in which they were made."""
+    """Entries by time; entries of the same time in the order in which they were made.
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, int]] = []
-        self._made = 0
+    They are in the memory of the state, where kernels find them, too.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def __bool__(self) -> bool:
-        return bool(self._heap)
+        return self._state.events > 0
 
     @property
     def next_s(self) -> int:
         """The time of the next entry; `NEVER` when there is none."""
-        return self._heap[0][0] if self._heap else NEVER
+        state = self._state
+        return state.agenda.item(0) if state.events else NEVER
 
     def add(self, at_s: int, row: int, kind: int = END) -> None:
         """Make an entry about the job of a row."""
-        heapq.heappush(self._heap, (at_s, self._made, row, kind))
-        self._made += 1
+        self._state.make_room(events=1)
+        push(self._state.memory, at_s, row, kind)
 
     def wake(self, at_s: int) -> None:
         """Make an entry that is about no job."""
@@ -37,10 +35,9 @@ class Agenda:
 
     def take(self) -> tuple[int, int]:
         """Take out the next entry: its row and kind."""
-        _, _, row, kind = heapq.heappop(self._heap)
+        row, kind = pop(self._state.memory)
         return row, kind
 
     def forget(self, row: int) -> None:
         """Take out all entries about a job."""
-        self._heap = [entry for entry in self._heap if entry[2] != row]
-        heapq.heapify(self._heap)
+        forget(self._state.memory, row)

@@ -12,8 +12,8 @@ from cpdispatch.heuristics.test_runs import going_on
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, Job
 from cpdispatch.predict.guard import Guard
-from cpdispatch.simulator.agenda import NEVER, Agenda
-from cpdispatch.simulator.kernels import ROW
+from cpdispatch.simulator.agenda import Agenda
+from cpdispatch.simulator.kernels import NEVER, ROW
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.state import Held, State
 
@@ -51,6 +51,9 @@ class Attempts:
         Whether a job may be restarted at all.
     stopped : dict of int to Held
         What the stopped jobs hold, by row.
+    bound_s : int64 array, shape (jobs,)
+        After how many seconds of running each job turns out to be misjudged; empty if none may be
+        restarted.
     """
 
     def __init__(
@@ -71,8 +74,7 @@ class Attempts:
         self._agenda, self._live = agenda, live
         self._runtime_s, self._cost_s, self._seen = runtime_s, cost_s, seen
         jobs = len(restartable) if self.possible else 0
-        self._bound_s = np.full(jobs, NEVER, dtype=np.int64)
-        """After how many seconds of running each job turns out to be misjudged."""
+        self.bound_s = np.full(jobs, NEVER, dtype=np.int64)
         self._test_s = np.full(jobs, NEVER, dtype=np.int64)
         """After how many seconds each running job is stopped, by the decision that started it."""
         self._again_s: dict[int, tuple[int, int]] = {}
@@ -85,7 +87,7 @@ class Attempts:
     def bound(self, row: int, bound_s: int | None) -> None:
         """Note the bound that a predictor has given a job, if it has."""
         if bound_s is not None:
-            self._bound_s[row] = bound_s
+            self.bound_s[row] = bound_s
 
     def start(self, rows: IntArray, bound_s: IntArray) -> None:
         """Note which of the jobs that start now are tests, and how long these are."""
@@ -96,14 +98,8 @@ class Attempts:
         """How long these jobs run until they end or are stopped, seconds."""
         runs_s = self._runtime_s[rows]
         if self.possible:
-            runs_s = np.minimum(runs_s, np.minimum(self._test_s[rows], self._bound_s[rows]))
+            runs_s = np.minimum(runs_s, np.minimum(self._test_s[rows], self.bound_s[rows]))
         return runs_s
-
-    def judged_s(self, row: int, now: int, end_s: int) -> int:
-        """When a job that starts now without a test ends, or turns out to be misjudged."""
-        if not self.possible or self._bound_s.item(row) == NEVER:
-            return end_s
-        return min(end_s, now + self._bound_s.item(row))
 
     def outlives(self, row: int, now: int) -> bool:
         """Handle a job whose attempt ends though the job does not; whether it is such a job."""
@@ -115,9 +111,9 @@ class Attempts:
             if row in self._live:  # else the dispatcher refused it meanwhile
                 self._queue_again(row)
             return True
-        if min(self._bound_s[row], self._test_s[row]) >= self._runtime_s[row]:
+        if min(self.bound_s[row], self._test_s[row]) >= self._runtime_s[row]:
             return False
-        if self._test_s[row] < self._bound_s[row]:
+        if self._test_s[row] < self.bound_s[row]:
             self._stop(row, now)
             return True
         self._killed(row, now)
@@ -252,7 +248,7 @@ class Attempts:
 
     def _killed(self, row: int, now: int) -> None:
         """Note that an attempt at a job is lost."""
-        self._bound_s[row] = self._test_s[row] = NEVER
+        self.bound_s[row] = self._test_s[row] = NEVER
         if self._records.start_s[row] != NOT_STARTED:
             self._records.lost(row, now)
         self._records.lost_end_s[row] = now + self._cost_s

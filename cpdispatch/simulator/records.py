@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import kernel
 from cpdispatch.decision import Certificate, Decision, Placements, Reason
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator.live import Dispatched
 
 NOT_STARTED = -1
+START_S, END_S, EXPECTED_S, FIRST, COUNT, PROMISED_AT_S, PROMISED_S = range(7)
+"""The rows of the table of a simulation's records."""
 EASY_WAIT = "easy_wait"
 """The column of the longest wait under EASY so far, by which waits are bounded."""
 _JOBS = 1 << 16  # whose placements are put in order at once
@@ -36,23 +37,6 @@ class Test(IntEnum):
     """The job was started again at the end of its test, and so went on."""
     KILLED = 3
     """The job was killed and queued again."""
-
-
-@kernel
-def note_starts(
-    now: int,
-    entries: int,
-    rows: IntArray,
-    offset: IntArray,
-    start_s: IntArray,
-    first: IntArray,
-    count: IntArray,
-) -> None:
-    """Write when the jobs of these rows start, and which entries their nodes will be."""
-    for k in range(rows.shape[0]):
-        row = rows[k]
-        start_s[row] = now
-        first[row], count[row] = entries + offset[k], offset[k + 1] - offset[k]
 
 
 class Records:
@@ -80,6 +64,8 @@ class Records:
         compiled replays, which do not record it.
     first, count : int64 array, shape (jobs,)
         The entries of each job's placement: the first one, and how many.
+    table : int64 array
+        All of these times and entries, see `START_S`.
     node, units : int32 array
         Entries of placements: a node, and the number of units there.
     used : int
@@ -102,15 +88,14 @@ class Records:
         """Row, start, end, first entry, number of entries and s saved of what a failure ended, and
         whether it was a test."""
         restartable = jobs if workload.table.restartable.any() else 0
-        self.start_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
-        self.end_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
-        self.expected_s = np.full(jobs, NOT_STARTED, dtype=np.int64)
-        self.promised_s = np.full((2, jobs * promises), NOT_STARTED, dtype=np.int64)
+        rows = PROMISED_S + 1 if promises else PROMISED_AT_S
+        self.table = np.full((rows, jobs), NOT_STARTED, dtype=np.int64)
+        self.table[FIRST : COUNT + 1] = 0
+        self._name_rows()
         self.killed = np.zeros(jobs, dtype=np.bool_)
         self.reason = np.full(jobs, Reason.WAITS, dtype=np.int8)
         self.lost_start_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
         self.lost_end_s = np.full(restartable, NOT_STARTED, dtype=np.int64)
-        self.first, self.count = np.zeros((2, jobs), dtype=np.int64)
         self._lost_first, self._lost_count = np.zeros((2, restartable), dtype=np.int64)
         self.test = np.full(restartable, Test.NONE, dtype=np.int8)
         self._lost_reason = np.full(restartable, Reason.WAITS, dtype=np.int8)
@@ -133,16 +118,29 @@ class Records:
         """Dispatches so far."""
         return len(self._time) + len(self._new)
 
+    def _name_rows(self) -> None:
+        """Give the rows of the table their names."""
+        self.start_s, self.end_s, self.expected_s, self.first, self.count = self.table[:5]
+        self.promised_s = self.table[PROMISED_AT_S:]
+
     def __getstate__(self) -> dict[str, object]:
         """The columns alone: what is pickled holds no object of a dispatcher, and no empty room."""
         self._take_in()
-        used = {"node": self.node[: self.used], "units": self.units[: self.used]}
-        return self.__dict__ | used
+        state = self.__dict__ | {"node": self.node[: self.used], "units": self.units[: self.used]}
+        for name in ("start_s", "end_s", "expected_s", "first", "count", "promised_s"):
+            del state[name]
+        return state
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._name_rows()
 
     def started(self, now: int, rows: IntArray, decision: Decision, placements: Placements) -> None:
         """Remember jobs that start: the k-th row's nodes are those of the k-th placed job."""
         self.reason[rows] = decision.reason[placements.position]
-        note_starts(now, self.used, rows, placements.offset, self.start_s, self.first, self.count)
+        self.start_s[rows] = now
+        self.first[rows] = self.used + placements.offset[:-1]
+        self.count[rows] = np.diff(placements.offset)
         entries = len(placements.node)
         self.make_room(entries)
         self.node[self.used : self.used + entries] = placements.node

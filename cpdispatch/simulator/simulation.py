@@ -37,7 +37,7 @@ from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
 from cpdispatch.predict import Predictor, Refreshing, bounding, given_s, known_s, make
 from cpdispatch.predict.guard import Guard
-from cpdispatch.simulator.agenda import BEGIN, END, NEVER, Agenda
+from cpdispatch.simulator.agenda import Agenda
 from cpdispatch.simulator.attempts import Attempts
 from cpdispatch.simulator.checks import (
     check_gated,
@@ -48,7 +48,17 @@ from cpdispatch.simulator.checks import (
 )
 from cpdispatch.simulator.course import Course
 from cpdispatch.simulator.gates import BEYOND, Gates
-from cpdispatch.simulator.kernels import ROW
+from cpdispatch.simulator.kernels import (
+    BEGIN,
+    END,
+    FULL,
+    NEVER,
+    NEXT,
+    NOW,
+    OVER,
+    ROW,
+    go_on,
+)
 from cpdispatch.simulator.live import LAST, Now
 from cpdispatch.simulator.precedence import Precedence
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
@@ -61,8 +71,8 @@ from cpdispatch.workloads.restarts import mark
 OVER_CAP = "never runs: draws more than the power cap leaves"
 AFTER_THE_END = "ignored: events after the end of the last job"
 _REJECTED, _RESERVED = int(Reason.REJECTED), int(Reason.RESERVED)
-_REQUESTED = int(Column.REQUESTED)
-_PART = 1 << 10  # jobs that are read from the log at once
+_REQUESTED, _EXPECTED, _UPPER = int(Column.REQUESTED), int(Column.EXPECTED), int(Column.UPPER)
+_PART = 1 << 10  # jobs that are read from the log at once, and one more
 _NO_POSITIONS = sealed(np.empty(0, dtype=np.int64))
 _PATIENCE = 10_000
 """Events in a row, while nothing runs and no job comes, after which the jobs left are given up."""
@@ -216,7 +226,7 @@ class Simulation:
         self._idempotent = idempotent
         self.restart_cost_s = cost_s
         self._live: dict[int, Job] = {}
-        self._agenda = Agenda()
+        self._agenda = Agenda(self._state)
         self._attempts = Attempts(
             self.workload.table.restartable, self._state, self.records, self._guard, self._agenda,
             self._live, self._runtime_s, cost_s, self._seen_of,
@@ -240,7 +250,6 @@ class Simulation:
         self._order = np.flatnonzero(runnable)
         submits = workload.table.submit_s[self._order]
         self._submits = array("q", np.append(submits, NEVER).tobytes())
-        self._next = 0
         self._coming: tuple[int, IntArray] | None = None
 
     def _let_happen(
@@ -278,6 +287,15 @@ class Simulation:
             self._switching = Switching(self.system, switch_off_s, first_s)
         self._can_happen = any((self._course, self._switching, self._data))
         """Whether anything happens beside submissions and what is in the agenda."""
+        self._by_kernel = (
+            self._given_s is not None
+            and not self._event_by_event
+            and not self._can_happen
+            and self._gates is None
+            and self._precedence is None
+            and self.workload.begin_s is None
+        )
+        """Whether a kernel goes from one dispatch to the next: nobody is told of jobs between."""
 
     # ------------------------------------------------------------------------------ the cycle
 
@@ -296,6 +314,10 @@ class Simulation:
             raise UsageError(
                 "advance() was called before the last instance was answered by apply()"
             )
+        if self._by_kernel:
+            self._asked = self._next_instant()
+            self._asked_at = perf_counter()
+            return self._asked
         step = self._one_event if self._event_by_event else self._one_instant
         while self._next < len(self._order) or self._agenda or self._is_worth_waiting():
             held = self._state.system.capacity - self._state.free if self._data else None
@@ -312,8 +334,6 @@ class Simulation:
                 if self._attempts.stopped and self._course is not None:
                     self._attempts.kill_on(self._state.down, self.now)
                 self._asked = self._snapshot()
-                if self._data:
-                    self._asked = replace(self._asked, data=dict(self._values))
                 if self._precedence is not None:
                     self._asked = self._with_dependencies(self._asked, self._precedence)
                 self._asked_at = perf_counter()
@@ -341,7 +361,7 @@ class Simulation:
             raise DecisionError(
                 f"apply() needs a Decision, not {type(decision).__name__}, at time {self.now}"
             )
-        queued, running = self._state.queued, len(instance.running)
+        queued, running = self._state.queued, self._state.ran
         started = self._apply_plainly(instance, decision) if self._is_plain else None
         if started is None:
             started = self._apply_checked(instance, decision, dispatcher)
@@ -404,15 +424,15 @@ class Simulation:
             or instance.stopped is not None
         ):
             return None
-        now = self.now
-        starting = self._state.settle(now, instance.free, decision, self._runtime_s, self.records)
-        if starting is None:
-            return None
-        for row, end_s in starting:
-            self._agenda.add(self._attempts.judged_s(row, now, end_s), row)
-            if self._given_s is None:
-                self._guard.start(self._live[row], now)
-        return len(starting)
+        state = self._state
+        started = state.settle(
+            self.now, decision, self._runtime_s, self._attempts.bound_s, self.records
+        )
+        if started and self._given_s is None:
+            running = state.running
+            for row in state.run_hidden[ROW, running - started : running].tolist():
+                self._guard.start(self._live[row], self.now)
+        return started
 
     def _refuse(self, positions: IntArray, reason: Reason) -> None:
         """Note that the queued jobs at these positions will never start; they stay there yet."""
@@ -429,6 +449,24 @@ class Simulation:
                 self._wake_after(row, self._precedence, rejected=True)
 
     # ------------------------------------------------------------------------------ the events
+
+    def _next_instant(self) -> Instance | None:
+        """Go on to the next instant at which jobs wait, in compiled code; None at the end."""
+        state = self._state
+        while True:
+            first, coming = self._coming or self._next_part()
+            flat: IntArray = go_on(
+                state.memory, coming, first, state.correction, self.records.table
+            )
+            self.now = state.marks.item(NOW)
+            if len(flat) > 1:
+                return state.seen(flat)
+            if flat[0] == OVER:
+                return None
+            if flat[0] == FULL:
+                state.make_room(queued=1)
+            else:
+                self._next_part()
 
     def _one_instant(self) -> bool:
         """Apply every event of the next instant."""
@@ -540,8 +578,7 @@ class Simulation:
         """Submit the next job; its column of the block."""
         row, column = self._next_job()
         if self._given_s is not None:
-            upper_s = max(column.item(_REQUESTED), 1)
-            expected_s = min(max(self._given_s.item(row), 1), upper_s)
+            expected_s, upper_s = column.item(_EXPECTED), column.item(_UPPER)
         else:
             job = self._live[row] = job_of(column)
             expected_s = self._guard.predict(job, self.now)
@@ -603,15 +640,36 @@ class Simulation:
         """What checkpoints have kept of a job's earlier runs, seconds."""
         return self._saved_s.item(row) if len(self._saved_s) else 0
 
+    @property
+    def _next(self) -> int:
+        """How many jobs have been submitted."""
+        return self._state.marks.item(NEXT)
+
     def _next_job(self) -> tuple[int, IntArray]:
-        """Row and column of the block of the next job; read from the log by parts."""
-        part, at = divmod(self._next, _PART)
-        if self._coming is None or self._coming[0] != part:
-            rows = self._order[part * _PART : (part + 1) * _PART]
-            columns = self.workload.table.take(rows).block
-            self._coming = part, np.ascontiguousarray(columns.T)
-        self._next += 1
-        return int(self._order[self._next - 1]), self._coming[1][at]
+        """Row and column of the block of the next job."""
+        at = self._next
+        if self._coming is None or at - self._coming[0] == len(self._coming[1]) - 1:
+            self._next_part()
+        assert self._coming is not None
+        first, coming = self._coming
+        self._state.marks[NEXT] += 1
+        return coming.item(at - first, 0), coming[at - first, 2:]
+
+    def _next_part(self) -> tuple[int, IntArray]:
+        """Read the next jobs of the log, see `cpdispatch.simulator.kernels.go_on`."""
+        first = self._next
+        rows = self._order[first : first + _PART + 1]
+        block = self.workload.table.take(rows).block
+        coming = np.empty((len(rows), 2 + len(block)), dtype=np.int64)
+        coming[:, 0], coming[:, 1], coming[:, 2:] = rows, self._state.queue_code[rows], block.T
+        if self._given_s is not None:
+            upper_s = np.maximum(block[_REQUESTED], 1)
+            coming[:, 2 + _UPPER] = upper_s
+            coming[:, 2 + _EXPECTED] = np.minimum(np.maximum(self._given_s[rows], 1), upper_s)
+        if len(rows) <= _PART:
+            coming = np.concatenate((coming, np.full((1, coming.shape[1]), NEVER)))
+        self._coming = first, coming
+        return self._coming
 
     def _complete(self) -> None:
         row, kind = self._agenda.take()
@@ -705,7 +763,8 @@ class Simulation:
             capacity, down = self._state.system.capacity, self._state.down
             off = self._switching.reservations(self.now, capacity, down, known)
             self._state.reservations = (*known, *off)
-        instance = self._state.snapshot(self.now, self._attempts.stopped)
+        data = dict(self._values) if self._data else None
+        instance = self._state.snapshot(self.now, self._attempts.stopped, data)
         self._state.reservations = known
         return instance if self._power_cap is None else self._with_power(instance, self._power_cap)
 

@@ -1,41 +1,62 @@
-"""The simulated cluster: queue, running jobs and free capacity in growing arrays.
+"""The simulated cluster: queue, running jobs, free capacity and agenda in one growing array.
 
-See `cpdispatch.simulator.kernels` for what the arrays hold.
+See `cpdispatch.simulator.kernels` for what it holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compiled.correction import CORRECTIONS
+from cpdispatch.decision import HEAD as OF_DECISION
 from cpdispatch.decision import NO_BOUND, Decision, Placements
 from cpdispatch.instance import NO_NODES, Instance, Reservation, Running, Starvation, Stopped
+from cpdispatch.instance.snapshot import HEAD, NOW, of_flat
+from cpdispatch.instance.snapshot import RUNNING as RUNNING_SEEN
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator.kernels import (
+    EVENTS,
+    EWT,
+    FULL,
+    MARKS,
     NEVER,
+    NEXT_END,
     QUEUE_CODE,
+    QUEUE_ROOM,
+    QUEUED,
     REAL_END,
     ROW,
+    ROWS,
+    RUNNING,
+    STATED,
     UNSOUND,
+    WAIT_COUNT,
+    WAIT_SUM,
     begin,
-    copy_queue,
-    copy_running,
     end,
     enter,
     leave,
+    look,
+    memory_size,
+    open_memory,
     settle,
-    state_waits,
 )
 from cpdispatch.simulator.records import Records
 from cpdispatch.system import System
 
 _SUBMIT, _REQUESTED, _EXPECTED = int(Column.SUBMIT), int(Column.REQUESTED), int(Column.EXPECTED)
 _UPPER, _REQUEST, _RESTARTABLE = int(Column.UPPER), int(Column.REQUEST), int(Column.RESTARTABLE)
+_ROOM = (64, 64, 256, 64)
+"""Room at first: for queued jobs, running jobs, entries of these, and those of the agenda."""
+_PARTS = (
+    "free", "waits", "queue", "queue_hidden", "run", "times", "run_hidden", "offset", "entries",
+    "agenda",
+)  # fmt: skip
+_NAMED = ("marks", *_PARTS)
 
 Held: TypeAlias = tuple[int, dict[int, int]]
 """The start of a job, and its units by node."""
@@ -70,56 +91,79 @@ class State:
         self.starvation = starvation
         self.labels = workload.table.labels
         self.correction = CORRECTIONS[correction]
-        rows = len(workload.table.columns)
-        self.queue = np.empty((rows, 64), dtype=np.int64)
-        self.queue_hidden = np.empty((2, 64), dtype=np.int64)
-        self.queued = 0
-        self.run = np.empty((rows, 64), dtype=np.int64)
-        self.times = np.empty((4, 64), dtype=np.int64)
-        self.run_hidden = np.empty((3, 64), dtype=np.int64)
-        self.running = 0
         self.down = NO_NODES
         """Nodes out of service."""
         self.reservations: tuple[Reservation, ...] = ()
         """Maintenance that is known."""
-        self.next_end = NEVER
-        self.offset = np.zeros(65, dtype=np.int64)
-        self.entries = np.empty((2, 256), dtype=np.int64)
-        self.free = system.capacity.copy()
-        names, self._queue_code = np.unique(
-            workload.table.column(Column.QUEUE), return_inverse=True
-        )
-        self._stated = np.zeros(len(names), dtype=np.int64)
+        self.ran = 0
+        """How many jobs run in the last instance."""
+        names, self.queue_code = np.unique(workload.table.column(Column.QUEUE), return_inverse=True)
+        """The number of each job's queue."""
+        rows, shape = len(workload.table.columns), system.capacity.shape
+        marks = np.zeros(MARKS, dtype=np.int64)
+        marks[NEXT_END] = NEVER
+        marks[ROWS:] = (rows, *shape, len(names), *_ROOM)
+        self._lay_out(marks)
+        self.free[:], self.waits[:], self.offset[0] = system.capacity, 0, 0
         for code in range(len(names)):
-            position = int(np.argmax(self._queue_code == code))
+            position = int(np.argmax(self.queue_code == code))
             label = workload.table.label("queue", position)
-            self._stated[code] = system.expected_wait_s.get(label, 0)
-        self._wait_sum = np.zeros(len(names), dtype=np.int64)
-        self._wait_count = np.zeros(len(names), dtype=np.int64)
-        self._ewt = np.maximum(self._stated, 1)
-        self._ewt_is_old = False
-        self._bounded = False
-        """Whether a running job may have a bound."""
-        # What did not change since the last snapshot is the same object in the next one.
-        self._queue_seen: JobTable | None = None
-        self._running_seen: tuple[IntArray, Running] | None = None
+            self.waits[STATED, code] = system.expected_wait_s.get(label, 0)
+        self.waits[EWT] = np.maximum(self.waits[STATED], 1)
+
+    def _lay_out(self, marks: IntArray) -> None:
+        """Make a memory of these sizes."""
+        self.memory = np.empty(memory_size(marks), dtype=np.int64)
+        self.memory[:MARKS] = marks
+        self._name_parts()
+
+    def _name_parts(self) -> None:
+        """Give the parts of the memory their names."""
+        (
+            self.marks, self.free, self.waits, self.queue, self.queue_hidden, self.run, self.times,
+            self.run_hidden, self.offset, self.entries, self.agenda,
+        ) = open_memory(self.memory)  # fmt: skip
+
+    def make_room(
+        self, queued: int = 0, running: int = 0, entries: int = 0, events: int = 0
+    ) -> None:
+        """Make the memory large enough for so many more."""
+        there = self.queued, self.running, self.offset.item(self.running), self.events
+        more = queued, running, entries, events
+        room = self.marks[QUEUE_ROOM:].tolist()
+        needed = [has + new for has, new in zip(there, more, strict=True)]
+        if all(need <= has for need, has in zip(needed, room, strict=True)):
+            return
+        marks = self.marks.copy()
+        marks[QUEUE_ROOM:] = [
+            has if need <= has else max(2 * has, need)
+            for need, has in zip(needed, room, strict=True)
+        ]
+        before = [getattr(self, name) for name in _PARTS]
+        self._lay_out(marks)
+        for name, old in zip(_PARTS, before, strict=True):
+            getattr(self, name)[tuple(map(slice, old.shape))] = old
+
+    @property
+    def queued(self) -> int:
+        """How many jobs are queued."""
+        return self.marks.item(QUEUED)
+
+    @property
+    def running(self) -> int:
+        """How many jobs run."""
+        return self.marks.item(RUNNING)
+
+    @property
+    def events(self) -> int:
+        """How many entries the agenda has."""
+        return self.marks.item(EVENTS)
 
     def submit(self, row: int, column: IntArray, expected_s: int, upper_s: int) -> None:
         """Put a job into the queue, by workload row: at the end, if it was never there before."""
-        at = last = self.queued
-        if last == self.queue.shape[1]:
-            self.queue = _wider(self.queue)
-            self.queue_hidden = _wider(self.queue_hidden)
-        if last and self.queue_hidden.item(ROW, last - 1) > row:
-            at = int(np.searchsorted(self.queue_hidden[ROW, :last], row))
-            for rows in (self.queue, self.queue_hidden):
-                rows[:, at + 1 : last + 1] = rows[:, at:last].copy()
-        enter(
-            self.queue, self.queue_hidden, at, column, row, self._queue_code.item(row),
-            expected_s, upper_s, self._ewt,
-        )  # fmt: skip
-        self.queued = last + 1
-        self._queue_seen = None
+        self.make_room(queued=1)
+        code = self.queue_code.item(row)
+        enter(self.memory, np.array(column), row, code, expected_s, upper_s)
 
     def start(
         self, now: int, placements: Placements, real_end: IntArray, bound_s: IntArray | None = None
@@ -128,83 +172,48 @@ class State:
 
         A job with a bound, s, is taken to hold its nodes until then, and until it has been killed.
         """
-        count = self.running + len(placements)
-        self._make_room(len(placements), len(placements.node))
-        earliest = begin(
-            now, self.queue, self.queue_hidden, self.run, self.times, self.run_hidden,
-            self.running, self.offset, self.entries, self.free,
-            placements.position, real_end, placements.offset, placements.node, placements.units,
-            self._wait_sum, self._wait_count,
-        )  # fmt: skip
+        first = self.running
+        self.make_room(running=len(placements), entries=len(placements.node))
+        flat = np.concatenate(
+            (placements.position, real_end, placements.offset, placements.node, placements.units)
+        )
+        begin(self.memory, now, flat, len(placements))
         if bound_s is not None:
-            self._bounded = True
             for k in np.flatnonzero(bound_s != NO_BOUND).tolist():
-                at, holds_s = self.running + k, int(bound_s[k]) + self.restart_cost_s
+                at, holds_s = first + k, int(bound_s[k]) + self.restart_cost_s
                 self.times[1, at], self.times[3, at] = now + holds_s, bound_s[k]
-                earliest = min(earliest, now + holds_s)
-        self._started(count, earliest)
+                self._expect_end(now + holds_s)
 
-    def _make_room(self, jobs: int, entries: int) -> None:
-        """Make the arrays of running jobs long enough for so many more."""
-        while self.running + jobs > self.run.shape[1]:
-            self.run, self.times = _wider(self.run), _wider(self.times)
-            self.run_hidden = _wider(self.run_hidden)
-            self.offset = _wider(self.offset[None])[0]
-        while self.offset.item(self.running) + entries > self.entries.shape[1]:
-            self.entries = _wider(self.entries)
-
-    def _started(self, running: int, earliest: int) -> None:
-        """Take note that so many jobs run now, with the earliest expected end of the new ones."""
-        self.running = running
-        self.next_end = min(self.next_end, earliest)
-        self._ewt_is_old = True
-        self._running_seen = None
+    def _expect_end(self, end_s: int) -> None:
+        """Take note of an expected end."""
+        self.marks[NEXT_END] = min(self.marks.item(NEXT_END), end_s)
 
     def settle(
-        self, now: int, free: IntArray, decision: Decision, runtime_s: IntArray, records: Records
-    ) -> list[tuple[int, int]] | None:
+        self, now: int, decision: Decision, runtime_s: IntArray, bound_s: IntArray,
+        records: Records,
+    ) -> int | None:  # fmt: skip
         """Check a decision, let its jobs leave the queue and start, and record it.
 
-        Returns rows and real ends of the jobs that start; None, with nothing changed, if the
-        decision has to be looked at with more care, see `cpdispatch.simulator.kernels.is_sound`.
+        Returns how many start: they are the last ones that run. None, with nothing changed, if the
+        decision has to be looked at with more care, see `cpdispatch.simulator.kernels.settle`.
         """
-        places, queued = decision.placements, self.queued
-        placed, entries = len(places.position), len(places.node)
-        if (
-            len(decision.start_s) != queued
-            or len(decision.reason) != queued
-            or len(places.offset) != placed + 1
-            or len(places.units) != entries
-        ):
+        flat = decision.flat
+        if flat is None:
             return None
-        try:
-            flat: NDArray[Any] = np.concatenate(
-                (decision.start_s, decision.reason, places.position, places.offset, places.node,
-                 places.units)
+        while True:
+            started: int = settle(
+                self.memory, now, flat, runtime_s, bound_s, records.table, records.reason,
+                records.node, records.units, records.used,
             )  # fmt: skip
-        except ValueError:  # some of them are no rows of numbers
-            return None
-        if flat.dtype != np.int64:
-            return None
-        if placed:
-            self._make_room(placed, entries)
+            if started <= 0 and started != FULL:
+                return None if started == UNSOUND else 0
+            placed = flat.item(1)
+            entries = (len(flat) - OF_DECISION - 1) // 2 - flat.item(0) - placed
+            if started > 0:
+                records.used += entries
+                return started
+            self.make_room(running=placed, entries=entries, events=placed)
             records.make_room(entries)
-        earliest = settle(
-            now, flat, placed, entries, free, self.queue, self.queue_hidden, queued,
-            self.run, self.times, self.run_hidden, self.running, self.offset, self.entries,
-            self.free, self._wait_sum, self._wait_count, runtime_s,
-            records.start_s, records.reason, records.first, records.count, records.promised_s,
-            records.node, records.units, records.used,
-        )  # fmt: skip
-        if earliest == UNSOUND:
-            return None
-        if not placed:
-            return []
-        self._started(self.running + placed, earliest)
-        self.queued, self._queue_seen = queued - placed, None
-        records.used += entries
-        rows, ends = flat[:placed].tolist(), flat[queued : queued + placed].tolist()
-        return list(zip(rows, ends, strict=True))
 
     def stop(self, row: int) -> tuple[Held, int]:
         """End a running job as `end` does; what it held, and its upper duration in seconds."""
@@ -224,15 +233,14 @@ class State:
         self.start(now, Placements.of({position: nodes}), np.array([real_end_s]))
         at = self.running - 1
         self.times[:2, at] = start_s, due_s
-        self.next_end = min(self.next_end, due_s)
+        self._expect_end(due_s)
         code = self.queue_hidden[QUEUE_CODE, position]
-        self._wait_sum[code] -= now - self.queue[_SUBMIT, position]
-        self._wait_count[code] -= 1
+        self.waits[WAIT_SUM, code] -= now - self.queue[_SUBMIT, position]
+        self.waits[WAIT_COUNT, code] -= 1
 
     def restart_no_more(self, position: int) -> None:
         """Note that a queued job has been killed: that happens once."""
         self.queue[_RESTARTABLE, position] = 0
-        self._queue_seen = None
 
     def prolong(self, row: int, end_s: int, anew: bool = False) -> None:
         """Let a running job hold its nodes until ``end_s``.
@@ -243,26 +251,18 @@ class State:
         at = int(np.flatnonzero(self.run_hidden[ROW, : self.running] == row)[0])
         held_s, times = end_s - self.times[0, at], [_REQUESTED, _EXPECTED]
         self.times[1:, at] = end_s, 0, held_s - self.restart_cost_s if anew else 0
-        self._bounded = True
         again_s = self.run[times, at] + self.restart_cost_s if anew else 0
         self.run[times, at] = held_s + again_s
         self.run_hidden[REAL_END, at] = end_s
-        self.next_end = min(self.next_end, end_s)
-        self._running_seen = None
+        self._expect_end(end_s)
 
     def remove(self, positions: IntArray) -> None:
         """Take the jobs at these ascending positions out of the queue."""
-        self.queued = leave(self.queue, self.queue_hidden, self.queued, positions)
-        self._queue_seen = None
+        leave(self.memory, positions)
 
     def end(self, row: int) -> None:
         """End the running job of this workload row."""
-        end(
-            row, self.run, self.times, self.run_hidden, self.running,
-            self.offset, self.entries, self.free,
-        )  # fmt: skip
-        self.running -= 1
-        self._running_seen = None
+        end(self.memory, row)
 
     def running_on(self, nodes: Sequence[int], now: int) -> list[int]:
         """The rows of the jobs that run on these nodes and do not end by themselves ``now``."""
@@ -296,7 +296,6 @@ class State:
         """Let nodes have other capacity from now on, which holds what runs there."""
         self.free += system.capacity - self.system.capacity
         self.system = system
-        self._running_seen = None
 
     def cut(self, row: int) -> tuple[int, int]:
         """End a running job as `end` does; its expected and its upper duration, seconds."""
@@ -311,7 +310,7 @@ class State:
         ``ask`` says how long the job of a row will run, from how long it has run, both in seconds;
         an end that would not be later than ``now`` is left to `correct`.
         """
-        if self.next_end > now:
+        if self.marks.item(NEXT_END) > now:
             return
         start, due = self.times[0, : self.running], self.times[1, : self.running]
         late = (due <= now) & (self.run_hidden[REAL_END, : self.running] > now)
@@ -333,102 +332,44 @@ class State:
         jobs = JobTable(self.run[:, :running].copy(), self.labels)
         return queue, Running(jobs, times[0], times[1], times[2], offset, entries[0], entries[1])
 
-    def snapshot(self, now: int, stopped: Mapping[int, Held] | None = None) -> Instance:
-        """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row.
-
-        Jobs that end at this very instant, just as expected, count as ended: only the trigger
-        ``event`` dispatches while there are any. ``next_end``, never later than the earliest
-        expected end, saves most calls of `correct`.
-        """
-        if self._ewt_is_old:
-            state_waits(
-                self.queue, self.queue_hidden, self.queued,
-                self._stated, self._wait_sum, self._wait_count, self._ewt,
-            )  # fmt: skip
-            self._ewt_is_old, self._queue_seen = False, None
-        if self._queue_seen is None:
-            block = np.empty((len(self.queue), self.queued), dtype=np.int64)
-            copy_queue(self.queue, block)
-            self._queue_seen = JobTable(block, self.labels)
-        if self._running_seen is None or self.next_end <= now:
-            self._running_seen = self._free_and_running(now)
-        free, running = self._running_seen
-        if len(self.down):
-            free = free.copy()
+    def snapshot(
+        self,
+        now: int,
+        stopped: Mapping[int, Held] | None = None,
+        data: Mapping[str, object] | None = None,
+    ) -> Instance:
+        """An immutable copy for a dispatcher; ``stopped`` is what queued jobs held, by row."""
+        flat = look(self.memory, now, self.correction)
+        if len(self.down) or self.reservations:
+            free = flat[HEAD : HEAD + self.free.size].reshape(self.free.shape)
             free[self.down] = 0
-            sealed(free)
-        for reservation in self.reservations:
-            if reservation.start_s <= now:
-                free = free.copy()
-                free[list(reservation.nodes)] = 0
-                sealed(free)
-        return Instance(
-            now, self.system, free, self._queue_seen, running, self.down, self.reservations,
-            starvation=self.starvation, stopped=self._stopped(stopped or {}),
-            restart_cost_s=self.restart_cost_s,
+            for reservation in self.reservations:
+                if reservation.start_s <= now:
+                    free[list(reservation.nodes)] = 0
+        return self.seen(flat, stopped, data)
+
+    def seen(
+        self,
+        flat: IntArray,
+        stopped: Mapping[int, Held] | None = None,
+        data: Mapping[str, object] | None = None,
+    ) -> Instance:
+        """The instance of what a kernel has copied."""
+        self.ran = flat.item(RUNNING_SEEN)
+        return of_flat(
+            flat, self.labels, flat.item(NOW), self.system, self.down, self.reservations, None,
+            None, self.starvation, self._stopped(stopped) if stopped else None,
+            self.restart_cost_s, data or {},
         )  # fmt: skip
 
-    def _stopped(self, held: Mapping[int, Held]) -> Stopped | None:
-        if not held:
-            return None
+    def _stopped(self, held: Mapping[int, Held]) -> Stopped:
         rows = self.queue_hidden[ROW, : self.queued]
         return Stopped.of({int(np.searchsorted(rows, row)): of for row, of in held.items()})
 
-    def _free_and_running(self, now: int) -> tuple[IntArray, Running]:
-        """Free capacity and running jobs at this instant; expected ends are later than it."""
-        running, held = self.running, self.offset.item(self.running)
-        rows, of_times = len(self.run), len(self.times)
-        flat = np.empty(
-            self.free.size + (rows + of_times + 1) * running + 1 + 2 * held, dtype=np.int64
-        )
-        self.next_end = copy_running(
-            now, self.correction, self.next_end, self.run, self.times, self.run_hidden, running,
-            self.offset, self.entries, self.free, flat,
-        )  # fmt: skip
-        if self.next_end <= now:
-            return self._without_ending(now)
-        sealed(flat)
-        at = self.free.size
-        free = flat[:at].reshape(self.free.shape)
-        block = flat[at : at + rows * running].reshape(rows, running)
-        at += rows * running
-        times = flat[at : at + of_times * running].reshape(of_times, running)
-        at += of_times * running
-        offset = flat[at : at + running + 1]
-        at += running + 1
-        bound_s = times[3] if self._bounded and times[3].any() else None
-        return free, Running(
-            JobTable(block, self.labels), times[0], times[1], times[2], offset,
-            flat[at : at + held], flat[at + held :], bound_s,
-        )  # fmt: skip
-
-    def _without_ending(self, now: int) -> tuple[IntArray, Running]:
-        """The same where jobs end at this very instant, just as expected: these count as ended."""
-        running, free = self.running, self.free.copy()
-        stays = self.times[1, :running] > now
-        offset = self.offset[: running + 1]
-        owner = np.repeat(np.arange(running), np.diff(offset))
-        gone = ~stays[owner]
-        entries = self.entries[:, : len(owner)]
-        held = self.run[_REQUEST:, owner[gone]] * entries[1, gone]
-        np.add.at(free, entries[0, gone], held.T)
-        offset = np.concatenate(([0], np.cumsum(np.diff(offset)[stays])))
-        block, times = self.run[:, :running][:, stays], self.times[:, :running][:, stays]
-        entries = entries[:, ~gone]
-        for array in (free, times, offset, entries):
-            sealed(array)
-        return free, Running(
-            JobTable(block, self.labels), times[0], times[1], times[2], offset, entries[0],
-            entries[1], times[3] if times[3].any() else None,
-        )  # fmt: skip
-
     def __getstate__(self) -> dict[str, object]:
-        """Everything but the last snapshot: read-only arrays would come back writeable."""
-        return self.__dict__ | {"_queue_seen": None, "_running_seen": None}
+        """Everything but the names of the parts of the memory."""
+        return {name: value for name, value in self.__dict__.items() if name not in _NAMED}
 
-
-def _wider(array: IntArray) -> IntArray:
-    """The same array with room for twice as many columns."""
-    wider = np.empty((array.shape[0], 2 * array.shape[1]), dtype=np.int64)
-    wider[:, : array.shape[1]] = array
-    return wider
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._name_parts()

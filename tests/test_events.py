@@ -261,6 +261,6 @@ def test_the_command_line_says_what_is_wrong_before_it_runs(
     out = tmp_path / "out"
     assert cli.run([*base, *events, "-d", "easy", "--out", str(out)]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "failures of nodes 1 jobs stopped and queued again 1" in told
+    assert "failures of nodes 1 times a job was queued again 1" in told
     assert "Nodes fail once under easy. Jobs are stopped once: queued again once" in told
     assert cli.run(["verify", "--run", str(out)]) == 0

@@ -358,7 +358,7 @@ class _Source:
             try:
                 seconds.append(time_s(text, zone) if text else -1)
             except ValueError as error:
-                raise self.wrong(name, row, "not a time") from error
+                raise self.wrong(name, row, "not a time from 1970 on") from error
         return np.array(seconds, dtype=np.int64)
 
     def wrong(self, name: str, row: int, problem: str) -> InputError:

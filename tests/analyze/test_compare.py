@@ -343,6 +343,8 @@ def test_the_notes_say_once_what_was_dropped_and_what_never_started() -> None:
     assert lines[2].startswith("KTH, b: 7 jobs never started: they ask")
     rows[1]["repaired"] = {"never runs: draws more than the power cap leaves": 6}
     assert compare.notes(rows)[-1].startswith("KTH, b: 1 job never started: it asks")
+    rows[1]["events"] = "some"
+    assert compare.notes(rows)[-1].endswith("left it out, or too few nodes were in service")
     rows[1]["jobs_never_started"] = 6
     assert not any("never started" in line for line in compare.notes(rows))
 

@@ -150,6 +150,7 @@ def test_the_help_names_the_bundled_maps() -> None:
     [
         (",7,1,0.5,", ",x,1,0.5,", "jobs.csv:2: field cores: not a number in range"),
         (",30,2,", ",1e99,2,", "jobs.csv:2: field limit: not a number in range"),
+        ("2026-07-01 09:00:00,2026", "1969-07-01,2026", "begun: not a time from 1970 on (found"),
         ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: not a time"),
         ("colour", "cards", "field kind"),
         ("batch,red", "batch,red,8", "jobs.csv:2: 13 cells in a table of 12 columns"),

@@ -90,6 +90,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
                 ("jobs", "they ask", "them") if never != 1 else ("job", "it asks", "it")
             )
             why = f"{ask} for more than the system has, or the dispatcher left {them} out"
+            why += ", or too few nodes were in service" * bool(run.get("events"))
             lines[f"{who}: {never:,} {jobs} never started: {why}"] = None
     return list(lines)
 

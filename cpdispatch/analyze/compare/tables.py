@@ -60,7 +60,7 @@ _FIGURES = (
     _Figure("tests_ended", "  ended in their test", lambda v: f"{v:,.0f}"),
     _Figure("tests_went_on", "  went on right then", lambda v: f"{v:,.0f}"),
     _Figure("node_failures", "failures of nodes", lambda v: f"{v:,.0f}"),
-    _Figure("requeues", "  jobs stopped and queued again", lambda v: f"{v:,.0f}"),
+    _Figure("requeues", "  times a job was queued again", lambda v: f"{v:,.0f}"),
     _Figure("failed", "  jobs ended as failed", lambda v: f"{v:,.0f}"),
     _Figure("restarts", "jobs restarted", lambda v: f"{v:,.0f}"),
     _Figure("wasted_processor_s", "  processor hours lost", lambda v: f"{v / 3600:,.0f}"),

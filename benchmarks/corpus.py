@@ -40,6 +40,9 @@ SAME = 1e-9
 
 BEST_KNOWN = "best_known.json"
 
+ALONE = {"alone": True} if "alone" in Settings.__dataclass_fields__ else {}
+"""Earlier versions do not tell an instance that stands alone from one of a replay."""
+
 # ------------------------------------------------------------------------------------- an answer
 
 
@@ -91,7 +94,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def ask(file: str, problem: Instance, model: str, budget_s: float, seed: int) -> Answer:
     """Have an instance answered by a dispatcher of its own, and the answer checked."""
-    dispatcher = dispatch.make(model, Settings(limit_s=budget_s, seed=seed, alone=True))
+    dispatcher = dispatch.make(model, Settings(limit_s=budget_s, seed=seed, **ALONE))
     began = perf_counter()
     try:
         decision = dispatcher.dispatch(problem)

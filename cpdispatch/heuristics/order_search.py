@@ -27,7 +27,9 @@ from cpdispatch.instance import NO_LATEST_S
 
 NEVER = int(np.iinfo(np.int64).max)
 BEHIND = 8
-"""Number of positions with the same jobs in which a new order may still become the cheaper one."""
+"""Positions with the same jobs in which a patient try may still become the cheaper order."""
+PATIENT = 4
+"""One in so many tries is patient; the others have to gain with every job that they place."""
 LATE = 1 << 61
 """The cost of an order in which a job starts after its last start: more than any other cost."""
 TRAIL_BYTES = 1 << 24
@@ -45,8 +47,6 @@ class Trail(NamedTuple):
     """Every array with one dimension more in front: the position over the stride."""
     cost: IntArray
     entries: IntArray
-    so_far: IntArray
-    """The cost of the jobs at the first k positions, shape (jobs + 1,)."""
 
 
 # ------------------------------------------------------------------------------------ kernels
@@ -66,23 +66,23 @@ def resume(
     least: IntArray,
     latest: IntArray,
     limit: int,
-    same_from: int,
+    kept_start: IntArray,
+    gains_from: int,
     keep: bool,
 ) -> tuple[int, int]:
     """Place the jobs of an order from the last kept state before position ``begin`` on.
 
     Returns the cost of the whole order and the work. The cost is `LATE` or more where a job starts
-    after its ``latest`` start. From position ``same_from`` on, the order has the same jobs as the
-    kept order. An order is given up, and its cost is stated as ``limit``, as soon as it costs at
-    least ``limit``, or costs no less than the kept order at a position that is `BEHIND` or more
-    positions after ``same_from``: it hardly becomes the better one then. With ``keep`` the order is
-    never given up, and replaces the kept order.
+    after its ``latest`` start. An order is given up, and its cost is stated as ``limit``, as soon
+    as it costs at least ``limit``, or if at position ``gains_from`` or a later one the jobs placed
+    so far cost no less than with their ``kept_start``, those of the kept order: it hardly becomes
+    the better one then. With ``keep`` the order is never given up, and replaces the kept order.
     """
     jobs_left = order.shape[0]
     k = begin // stride
     copy(state(trail.lines, k), lines)
     cost, at, work = trail.cost[k], trail.entries[k], lines.size[0]
-    rest = 0
+    rest = gain = 0
     for p in range(k * stride, jobs_left):
         rest += least[order[p]]
     for p in range(k * stride, jobs_left):
@@ -95,14 +95,15 @@ def resume(
         if lines.size[OVERFLOW]:
             return limit, work
         work += looked
-        cost += cost_of(jobs, j, start[j])
+        cost_here = cost_of(jobs, j, start[j])
+        cost += cost_here
         if start[j] > latest[j]:
             cost = max(cost, LATE)
         rest -= least[j]
-        if keep:
-            trail.so_far[p + 1] = cost
-        elif cost + rest >= limit or (p >= same_from + BEHIND and cost >= trail.so_far[p + 1]):
-            return limit, work
+        if not keep:
+            gain += cost_of(jobs, j, kept_start[j]) - cost_here
+            if cost + rest >= limit or (p >= gains_from and gain <= 0):
+                return limit, work
     return cost, work
 
 
@@ -221,9 +222,10 @@ def improve(
         _move(trial, p, q, _random(state, 2) == 0)
         taken = False
         if p != q and _keeps_precedence(jobs, trial, low, high):
+            gains_from = high + BEHIND if _random(state, PATIENT) == 0 else low
             found, work = resume(
                 trail, stride, low, lines, window, jobs, trial, trial_start, slices, least,
-                latest, cost, high, False,
+                latest, cost, start, gains_from, False,
             )  # fmt: skip
             steps -= work
             taken = found < cost and not lines.size[OVERFLOW]
@@ -233,7 +235,7 @@ def improve(
                     order[r] = trial[r]
                 cost, work = resume(
                     trail, stride, low, lines, window, jobs, order, start, slices, least,
-                    latest, NEVER, 0, True,
+                    latest, NEVER, start, 0, True,
                 )  # fmt: skip
                 steps -= work
             if lines.size[OVERFLOW]:
@@ -301,7 +303,6 @@ class OrderSearch:
             room_for_states(lines, kept),
             np.zeros(kept, dtype=np.int64),
             np.zeros(kept, dtype=np.int64),
-            np.zeros(jobs + 1, dtype=np.int64),
         )
         copy(self._search.base, state(self._trail.lines, 0))
 
@@ -328,8 +329,8 @@ class OrderSearch:
                 self._keep_states()
             self.cost, _ = resume(
                 self._trail, self._stride, 0, search._lines, search._window, search.jobs,
-                self._order, self._start, search._slices, self._least, self._latest_s, NEVER, 0,
-                True,
+                self._order, self._start, search._slices, self._least, self._latest_s, NEVER,
+                self._start, 0, True,
             )  # fmt: skip
             if not search._lines.size[OVERFLOW]:
                 break

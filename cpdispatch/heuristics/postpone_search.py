@@ -451,7 +451,7 @@ def _trail(base: Timelines, jobs: int, classes: int) -> Trail:
     power = base.power.time.shape[1]
     lines = empty_timelines(classes, columns + 2 * jobs, resources, power + 2 * jobs * (power > 0))
     zeros = np.zeros(jobs + 1, dtype=np.int64)
-    return Trail(room_for_states(lines, jobs + 1), zeros, zeros.copy(), zeros.copy())
+    return Trail(room_for_states(lines, jobs + 1), zeros, zeros.copy())
 
 
 class PostponeSearch:

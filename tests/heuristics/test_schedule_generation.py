@@ -593,13 +593,14 @@ def again_from(
     order: IntArray,
     limit: int = NEVER,
     keep: bool = False,
-    same_from: int = NEVER // 2,
+    gains_from: int = NEVER // 2,
 ) -> tuple[int, int]:
     """`resume`, which by default never gives an order up but for its limit."""
     search, start_s = orders._search, orders._start.copy()
     found = resume(
         orders._trail, orders._stride, begin, search._lines, search._window, search.jobs, order,
-        start_s, search._slices, orders._least, orders._latest_s, limit, same_from, keep,
+        start_s, search._slices, orders._least, orders._latest_s, limit, orders._start, gains_from,
+        keep,
     )  # fmt: skip
     return int(found[0]), int(found[1])
 
@@ -699,11 +700,26 @@ def test_an_order_that_is_behind_well_after_its_change_is_given_up_one_ahead_is_
     worse[[3, 8]], better[[8, 9]] = [8, 3], [9, 8]
     assert scratch(case, better) < orders.cost < scratch(case, worse)
     every = again_from(orders, 0, case.order)[1]
-    cost, work = again_from(orders, 0, worse, same_from=8)
+    cost, work = again_from(orders, 0, worse, gains_from=8 + BEHIND)
     assert cost == NEVER
     assert work < every * (8 + BEHIND + 2) / 90
-    assert again_from(orders, 0, worse, same_from=90 - BEHIND)[0] == scratch(case, worse)
-    assert again_from(orders, 0, better, same_from=9)[0] == scratch(case, better)
+    assert again_from(orders, 0, worse, gains_from=90)[0] == scratch(case, worse)
+    assert again_from(orders, 0, better, gains_from=9 + BEHIND)[0] == scratch(case, better)
+
+
+def test_an_order_whose_first_changed_job_gains_nothing_is_given_up_at_that_job() -> None:
+    jobs = [job(k, 5, 1, 1 + k % 2, 0) for k in range(90)]
+    case = case_of(queued(*jobs, groups=one_node(4, 0)))
+    orders = case.orders()
+    later, sooner = case.order.copy(), case.order.copy()
+    later[40], sooner[[40, 80]] = 42, [80, 40]
+    later[42] = 40
+    one = again_from(orders, 0, case.order)[1] / 90
+    cost, work = again_from(orders, 40, later, gains_from=40)
+    assert cost == NEVER
+    assert work < 3 * one
+    assert again_from(orders, 40, later)[0] == scratch(case, later) == orders.cost
+    assert again_from(orders, 40, sooner, gains_from=40)[1] > 3 * one
 
 
 @many
@@ -757,6 +773,7 @@ def test_states_become_as_long_as_the_rows_have_become_for_other_orders() -> Non
     columns, cost = case.search._lines.nodes.time.shape[1], orders.cost
     case.search._grow()
     orders.run(20_000)
+    case.search.starts(orders.best)
     assert max(case.search._lines.nodes.segments[: case.search._lines.size[CLASSES]]) > columns
     assert orders.best_cost < cost
     check(case, orders)

@@ -64,7 +64,8 @@ class Engine:
     """The most jobs that are planned of those that do not fit now; nothing delays the first one."""
     patience: float = 0.01
     """The share of the budget after which the local search or CP-SAT ends if it has found nothing
-    better; with 1 it never ends for this reason.
+    better; with 1 it never ends for this reason. The local search has 0.02 s at least, unless this
+    is 0.
     """
     live: bool = False
     """Whether the clock ends the search, which then uses all cores.

@@ -35,6 +35,8 @@ class Known:
     """None of them starts a job before the one or after the other, shape (jobs,)."""
     least: int
     """None of them costs less."""
+    priced_s: IntArray
+    """Where prices of the capacities would have the jobs start: an order worth a try."""
 
 
 def pool_of(given: Families, duration_s: IntArray) -> Pool:
@@ -59,10 +61,11 @@ def relax(part: Part, start_s: IntArray, rounds: int = PRICE_ROUNDS) -> Known:
     pool = pool_of(given, duration_s)
     earliest_s, latest_s = np.maximum(part.earliest_s, pool.earliest()), part.latest_s
     limits = part.jobs, weights, earliest_s
-    least = area(given, *limits)
+    least, priced_s = area(given, *limits), earliest_s
     if upper - least > TOLERANCE * upper:
         prices = priced(given, *limits, upper, rounds)
         least, latest_s = max(least, prices.sum), np.minimum(latest_s, prices.latest_s)
+        priced_s = prices.start_s
     movable = np.flatnonzero(~fixed)
     if upper - least > TOLERANCE * upper and len(movable) <= EXHAUST_JOBS:
         mine = weights.take(movable)
@@ -71,4 +74,4 @@ def relax(part: Part, start_s: IntArray, rounds: int = PRICE_ROUNDS) -> Known:
         )
         if proven:
             least = max(least, mine.sum(best_s) + int(weights.each(earliest_s)[fixed].sum()))
-    return Known(given, earliest_s, latest_s, least)
+    return Known(given, earliest_s, latest_s, least, priced_s)

@@ -931,6 +931,11 @@ def dumps_corpus() -> list[str]:
     return dumps("dumps_corpus")
 
 
+def dumps_fresh() -> list[str]:
+    """The same of instances that were drawn with another seed."""
+    return dumps("dumps_fresh")
+
+
 def optima() -> list[str]:
     """The engine against an exhaustive search on random small instances."""
     lines = [
@@ -963,6 +968,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "planning_times": planning_times,
     "dumps": dumps,
     "dumps_corpus": dumps_corpus,
+    "dumps_fresh": dumps_fresh,
     "optima": optima,
     "postponing": postponing,
     "quality_main": main_table,

@@ -264,6 +264,15 @@ def test_instances_are_dumped_on_the_way(log: Path, tmp_path: Path) -> None:
     assert dumped[0].queue.id.tolist() == [1]
 
 
+def test_a_run_too_short_for_a_dump_says_so(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = said(capsys, "simulate", log, "--dump-instances", tmp_path / "dumps")
+    assert code == 0
+    assert "no instance of easy was dumped: it made 5 decisions, and one in 100 is dumped" in err
+    assert not (tmp_path / "dumps").exists()
+
+
 CHAIN = """; MaxProcs: 4
 1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1
 2 3 -1 10 1 -1 -1 1 20 -1 1 2 1 -1 1 -1 1 5

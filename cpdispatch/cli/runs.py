@@ -158,12 +158,21 @@ def side_by_side(
     return shown, rows
 
 
+_OTHER_PICTURES = {".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".eps", ".ps", ".html"}
+"""No user means a folder by a name that ends so. (Names of logs and dispatchers may have dots.)"""
+
+
 def check_pictures(folder: Path, runs: int = 1) -> None:
     """Raise now, before there is work to lose, where runs could not be drawn."""
     from cpdispatch.analyze.look import FORMATS
     from cpdispatch.report import pictures
 
     pictures.check(runs)
+    if folder.suffix.lower() in _OTHER_PICTURES and not folder.is_dir():
+        raise UsageError(
+            f"--plot {folder}: pictures are {', '.join(FORMATS)}; name a folder, or a name that "
+            "ends in one of these"
+        )
     if folder.suffix not in FORMATS and folder.exists() and not folder.is_dir():
         raise UsageError(
             f"--plot {folder}: this is a file; name a folder, or a name that ends in "

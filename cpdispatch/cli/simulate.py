@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -118,6 +119,7 @@ def simulate(
     summaries, failure = _replayed(experiment, plans, workers, output.kept, plan.watch_folder)
     if summaries:
         _print_and_draw(summaries, [plan for _, plan in plans], failure, plot, json)
+        _say_undumped(plan, summaries)
     if failure is not None:
         raise failure
     return DONE
@@ -212,6 +214,19 @@ def _print_and_draw(
     print_runs(summaries, json, beside | {"pictures": [str(path) for path in written]})
     if not json:
         print_pictures(plot, written, lacking)
+
+
+def _say_undumped(plan: RunPlan, summaries: Sequence[RunSummary]) -> None:
+    """Say which runs were too short for an instance to be dumped."""
+    if plan.dump_folder is None:
+        return
+    for of_run in summaries:
+        if (made := of_run.metrics["decisions"]) < plan.dump_every:
+            print(
+                f"no instance of {of_run.about['dispatcher']} was dumped: it made {made:,} "
+                f"decisions, and one in {plan.dump_every:,} is dumped; give a lower --dump-every",
+                file=sys.stderr,
+            )
 
 
 def _watch_folder(out: Path | None, cluster: str | None) -> Path:

@@ -175,6 +175,8 @@ def test_what_cannot_be_drawn_is_said_before_there_is_work(
     log.write_text(LOG)
     assert simulate(log, "--plot", log) == 2
     assert "this is a file; name a folder, or a name that ends in .svg" in capsys.readouterr().err
+    assert simulate(log, "--plot", tmp_path / "runs.jpg") == 2
+    assert "runs.jpg: pictures are .svg, .pdf, .png; name a folder" in capsys.readouterr().err
     assert simulate(log, *(f"-deasy:threshold={k}" for k in range(9)), "--plot", tmp_path) == 2
     assert "9 runs: pictures show 8 at most" in capsys.readouterr().err
     with pytest.raises(UsageError, match="8 at most"):

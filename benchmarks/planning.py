@@ -6,10 +6,12 @@ Three loads are drawn twenty times each: ``eurora`` and ``kit`` are generated wi
 ``gaia`` is a part of its log with shifted submissions. Each draw is replayed under each dispatcher,
 with requested times and with real runtimes; EASY by SAF with predicted durations, too, which are
 believed in three ways. The engine's work is counted, so that what else the machine does changes no
-plan; it does change the time of a decision. A line of the file is one replay; what is there is not
-replayed again. At the end ``docs/data/planning.csv`` is written: slowdowns and longest waits
-relative to those under EASY on the same draw; and ``docs/data/planning_predicted.csv``: slowdowns
-relative to those of EASY by SAF with requested times.
+plan; it does change the time of a decision. A line of the file is one replay; what is there, or in
+``docs/data/planning_runs.csv``, is not replayed again: remove that table when the engine has
+changed. At the end it is written anew, with every replay; ``docs/data/planning.csv``: slowdowns and
+longest waits relative to those under EASY on the same draw; and
+``docs/data/planning_predicted.csv``: slowdowns relative to those of EASY by SAF with requested
+times.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import script
-from results import Results, geometric, write
+from results import Results, geometric, keep, rows_of, write
 
 from cpdispatch.arrays import FloatArray
 from cpdispatch.dispatch import Settings
@@ -106,6 +108,32 @@ def measure(gaia: Workload, case: Case) -> Figures:
     )  # fmt: skip
 
 
+RUNS_HEAD = (
+    "load", "predictor", "dispatcher", "draw", "slowdown", "wait_s_max", "wait_s_mean",
+    "decision_ms",
+)  # fmt: skip
+
+
+def runs(done: dict[Case, Figures]) -> Iterator[list[str]]:
+    """Every replay, for the table of them."""
+    for case in sorted(
+        done, key=lambda case: (case.load, case.predictor, case.dispatcher, case.draw)
+    ):
+        figures = done[case]
+        ms = "" if figures.decision_ms is None else f"{figures.decision_ms:.1f}"
+        yield [
+            case.load, case.predictor, case.dispatcher, str(case.draw), f"{figures.slowdown:.4f}",
+            str(figures.wait_s_max), f"{figures.wait_s_mean:.1f}", ms,
+        ]  # fmt: skip
+
+
+def earlier() -> Iterator[tuple[Case, Figures]]:
+    """The replays that the table of them has."""
+    for load, predictor, name, draw, slowdown, longest_s, mean_s, ms in rows_of("planning_runs"):
+        figures = Figures(float(slowdown), int(longest_s), float(mean_s), float(ms) if ms else None)
+        yield Case(load, int(draw), name, predictor), figures
+
+
 HEAD = (
     "load", "predictor", "dispatcher", "draws", "slowdown", "slowdown_low", "slowdown_high",
     "best_rule", "best_rule_low", "best_rule_high", "wait_max", "decision_ms",
@@ -177,6 +205,7 @@ def main() -> None:
     gaia = prepare(given.traces / GAIA, "gaia")[0]
     gaia = gaia.take(np.arange(GAIA_JOBS.start, GAIA_JOBS.stop))
     done = Results(given.out, Case, Figures)
+    done.update(earlier())
     cases = (
         Case(load, draw, name, predictor)
         for draw in range(given.draws)
@@ -185,6 +214,7 @@ def main() -> None:
         for name in (BELIEVING if predictor == PREDICTED else given.dispatchers)
     )
     done.make(cases, measure, {"gaia": gaia}, given.workers)
+    keep("planning_runs", [RUNS_HEAD, *runs(done)])
     write("planning", [HEAD, *rows(done)])
     write("planning_predicted", [PREDICTED_HEAD, *predicted_rows(done)])
 

@@ -160,10 +160,16 @@ def rows_of(name: str) -> list[list[str]]:
         return list(csv.reader(stream))[1:]
 
 
-def write(name: str, lines: Iterable[Sequence[str]]) -> None:
-    """Write a CSV file of the pages, and print it; one with no line but its head stays as it is."""
+def keep(name: str, lines: Iterable[Sequence[str]]) -> str:
+    """Write a CSV file of the pages; one with no line but its head stays as it is."""
     head, *table = lines
-    if table:
-        text = table_of([head, *table])
-        write_bytes(DATA / f"{name}.csv", text.encode())
-        print(text, end="")
+    if not table:
+        return ""
+    text = table_of([head, *table])
+    write_bytes(DATA / f"{name}.csv", text.encode())
+    return text
+
+
+def write(name: str, lines: Iterable[Sequence[str]]) -> None:
+    """Write a CSV file of the pages, see `keep`, and print it."""
+    print(keep(name, lines), end="")

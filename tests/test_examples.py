@@ -32,7 +32,7 @@ failure-aware: 20.7% of the work lost
 """,
     "cheap_hours.py": """
 hcp:wait=off,limit=0.2: 451 kWh of jobs, 177 in all, mean wait 4 min
-           cheap-hours: 451 kWh of jobs, 167 in all, mean wait 79 min
+           cheap-hours: 451 kWh of jobs, 167 in all, mean wait 80 min
 """,
     "own_predictor.py": """
        walltime: mean bounded slowdown     2.28

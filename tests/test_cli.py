@@ -1208,6 +1208,16 @@ def test_help_and_version_need_no_heavy_library() -> None:
     assert done.stdout.splitlines()[-1] == "HEAVY []"
 
 
+def test_a_rule_needs_no_solver(log: Path) -> None:
+    code = (
+        "import sys; from cpdispatch import cli\n"
+        f"cli.run(['simulate', {str(log)!r}, '-d', 'easy', '--cores', '1'])\n"
+        "print('SOLVER', 'ortools' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "SOLVER False"
+
+
 @pytest.mark.parametrize(
     ("first", "then", "there", "planned"),
     [

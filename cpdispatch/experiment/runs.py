@@ -237,7 +237,6 @@ class Experiment:
             When ``stop`` said so; a later experiment in the same folders goes on from there.
         """
         from cpdispatch.dispatch import has_engine, is_model
-        from cpdispatch.models.warming import compile_kernels
         from cpdispatch.simulator.replay import finished
         from cpdispatch.workloads.shake import shaken
 
@@ -246,6 +245,8 @@ class Experiment:
         summaries: dict[str, RunSummary] = {}
         failure = None
         if not workers.cluster and any(has_engine(plan.dispatcher) for _, plan in plans):
+            from cpdispatch.models.warming import compile_kernels
+
             compile_kernels()  # now, on all cores: else each worker compiles them
         with _sign(plans if workers.cluster else []) as sign:
             # What takes longest begins first: other workers make all the others meanwhile.

@@ -1,4 +1,4 @@
-"""What a site gets by default: replays of cuts of logs on which nothing was chosen.
+"""What a site gets by default: replays of ten logs and of their cuts.
 
     python benchmarks/untuned.py --traces DIR --out untuned.jsonl     # then docs/tables.py --write
 

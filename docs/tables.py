@@ -469,7 +469,7 @@ UNTUNED = {
     "easy-spf-spf:wait=0.6": "`easy-spf-spf`", "easy-saf-saf:wait=0.6": "`easy-saf-saf`",
     "easy-f1-f1:wait=0.6": "`easy-f1-f1`", "best": "`best`",
 }  # fmt: skip
-"""The dispatchers on logs that nothing was chosen on: the rules have the bound of `best`."""
+"""The dispatchers on ten logs and their cuts: the rules have the bound of `best`."""
 UNTUNED_MODEL = "hcp:limit=0.05"
 TARGET = 0.85
 """How far `best` is to be below the best of the rules there."""
@@ -483,7 +483,7 @@ def by_log_and_size(row: Row) -> tuple[bool, str, float]:
 
 
 def untuned() -> list[str]:
-    """Cuts of logs that nothing was chosen on, by size and by log; each relative to EASY."""
+    """Ten logs and their cuts, by size and by log; each relative to EASY."""
     named = UNTUNED
     every = sorted((row for row in rows("untuned") if row["size"] != "all"), key=by_log_and_size)
     lines = []

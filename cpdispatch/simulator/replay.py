@@ -187,7 +187,8 @@ def simulate(
         energy.check_drawn(system)
     kernels_have = ("restart_cost_s", ENERGY_PRICE)
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
-    compiled = compiled and watch.seen is None and not loop_only and not begins_later(workload)
+    loop_only = loop_only or bool(system.maintenance) or begins_later(workload)
+    compiled = compiled and watch.seen is None and not loop_only
     replay, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip

@@ -282,6 +282,12 @@ def test_windows_of_a_system_are_those_of_a_file_of_events() -> None:
     assert loop.records.start_s.tolist() == [start for start, _ in times(own)]
 
 
+def test_windows_that_begin_after_the_last_submission_stop_no_replay() -> None:
+    made = simulate(workload([(0, 2, 30, 30), (40, 4, 30, 30)]), WEEKLY, "easy")
+    assert times(made) == [(0, 30), (40, 70)]
+    assert made.verify() == []
+
+
 def test_windows_of_a_system_are_beside_other_events_and_only_once() -> None:
     failed = (Row(2, 20, FAIL, "3"), Row(3, 30, REPAIR, "3"))
     both = with_maintenance(Events(("case.csv",), failed), WEEKLY, 160)

@@ -79,10 +79,10 @@ class LublinOptions:
     Parameters
     ----------
     kind
-        all: one set of parameters for all jobs; batch or interactive: jobs of one kind; both: a
-        stream of each kind.
+        Of lublin. all: one set of parameters for all jobs; batch or interactive: jobs of one kind;
+        both: a stream of each kind.
     request_factor
-        The requested time is the runtime times this number. The model has no requested times.
+        Of lublin, which has no requested times: they are the runtimes times this number.
     """
 
     kind: Literal["all", "batch", "interactive", "both"] = "all"

@@ -49,7 +49,7 @@ def mixed(
     Parameters
     ----------
     trace
-        A log of two weeks or more, or lublin.
+        A log of two weeks or more, or lublin: 10,000 jobs of the Lublin-Feitelson model.
     evaluations
         Most simulations of each week.
     weeks
@@ -95,7 +95,7 @@ def regress(
     Parameters
     ----------
     trace
-        A log of two weeks or more, or lublin.
+        A log of two weeks or more, or lublin: 10,000 jobs of the Lublin-Feitelson model.
     pairs
         Number of pairs of a set of running jobs and a set of queued jobs.
     orders
@@ -134,8 +134,9 @@ def regress(
 def _mixed_table(found: Mixed) -> Table:
     """Sums over the test weeks."""
     summary = found.summary
+    what = {"wait": "mean waits", "slowdown": "mean bounded slowdowns"}[summary["objective"]]
     table = table_of(
-        f"Sum of the weekly {summary['objective']} over {summary['weeks']} test weeks",
+        f"Sum of the weekly {what} over {summary['weeks']} test weeks",
         ("policy",),
         ("sum", "relative to EASY-FCFS"),
     )

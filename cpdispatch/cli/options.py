@@ -77,7 +77,7 @@ class LogOptions:
         How a job's processors become units. processors: each is a unit; per-node: a unit has as
         many as a node takes; as-is: the units of the table.
     jobs
-        Use only the first N jobs. Without a log, N jobs are generated (1,500).
+        Use only the first N jobs. Without a log, N jobs are generated.
     since
         Use only jobs submitted on this date (UTC) or later.
     until
@@ -404,8 +404,8 @@ class WorkOptions:
     cluster
         Address of a Dask scheduler, or the file that it wrote.
     out
-        Folder for tables, pictures and the policy file. After an interruption, the same command
-        goes on there.
+        Folder for tables and pictures, and for the policy file where one is learned. After an
+        interruption, the same command goes on there.
     """
 
     cores: Whole = 0

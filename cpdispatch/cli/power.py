@@ -29,6 +29,8 @@ def classify(
 ) -> int:
     """Say of each job's power profile whether it is constant, periodic, irregular or changing.
 
+    A job of fewer than 12 minutes is short: that is too few to judge.
+
     Parameters
     ----------
     file

@@ -45,7 +45,7 @@ app = App(name="slurm", help="Watch a live Slurm, or let a dispatcher drive it."
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """How Slurm is reached, and which jobs are driven.
+    """How Slurm is reached, which jobs are in the queue, and who decides.
 
     Parameters
     ----------
@@ -59,24 +59,13 @@ class SlurmOptions:
         Time limit of each decision, for example 500ms or 1s.
     seed
         Seed of dispatchers that draw numbers.
-    every
-        Time from the beginning of a cycle to that of the next, for example 10s.
-    cycles
-        End after N cycles.
     hold_by
         Who holds new jobs. plugin: the job_submit.lua that slurm plugin prints; submitters: users,
         with `sbatch --hold`.
     only_partition
-        Drive only jobs of this partition.
+        Only jobs of this partition. Default: of all.
     ignore_memory
         Ignore memory. For a Slurm whose SelectTypeParameters does not name memory.
-    predict
-        A predictor of durations, as in simulate. Default: the requested times.
-    history
-        Files with the output of `sacct -P` or `sacct --json`, from which the predictor learns. The
-        word sacct calls the command sacct.
-    zone
-        Time zone of the times in these files, for example Europe/Berlin.
     """
 
     socket: Path = SOCKET
@@ -84,23 +73,9 @@ class SlurmOptions:
     dispatcher: Annotated[str, Parameter(("--dispatcher", "-d"))] = "easy"
     limit: str = "1s"
     seed: Seed = 0
-    every: str = "10s"
-    cycles: Whole | None = None
     hold_by: Literal["plugin", "submitters"] = "plugin"
     only_partition: Annotated[str, Parameter(show_default=False)] = ""
     ignore_memory: Flag = False
-    predict: Annotated[str, Parameter(show_default=False)] = ""
-    history: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
-    zone: str = "UTC"
-
-    def every_s(self) -> float:
-        """Seconds between the beginnings of two cycles."""
-        found = seconds(self.every, "--every")
-        if not 0 < found <= EVERY_MOST_S:
-            raise UsageError(f"--every {self.every}: at most {EVERY_MOST_S}s, and more than 0s")
-        if self.cycles is not None and self.cycles < 1:
-            raise UsageError(f"--cycles {self.cycles}: a number of cycles, 1 or more, is needed")
-        return found
 
     def client(self) -> Any:
         """What talks to Slurm."""
@@ -116,27 +91,6 @@ class SlurmOptions:
             self.dispatcher, dispatch.Settings(seconds(self.limit, "--limit"), self.seed)
         )
 
-    def durations(self, folder: Path) -> Durations | None:
-        """What predicts durations, if it was asked for; it keeps what it has seen in a folder."""
-        from cpdispatch.adapters.slurm import accounting, durations
-
-        if self.predict:
-            records = accounting.history(self.history or (), self.zone).records
-            return durations.Durations(self.predict, self.seed, folder, records)
-        if self.history:
-            raise UsageError("--history needs --predict: name a predictor")
-        return None
-
-    def gain(self, folder: Path, durations: Durations | None) -> Gain:
-        """A shadow simulation, with a dispatcher of its own; its state is kept in a folder."""
-        from cpdispatch.adapters.slurm.gain import Gain
-
-        made_with = self.dispatcher + (f" with {self.predict}" if self.predict else "")
-        return Gain(
-            self.made(), self.rules(), folder, max(round(self.every_s()), 1), made_with,
-            None if durations is None else durations.of,
-        )  # fmt: skip
-
     def rules(
         self, patience_s: int = 30, *, dry: bool = False, dispatcher: Dispatcher | None = None
     ) -> Rules:
@@ -149,10 +103,68 @@ class SlurmOptions:
         )  # fmt: skip
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleOptions:
+    """How often Slurm is looked at, and how long its jobs are expected to last.
+
+    Parameters
+    ----------
+    every
+        Time from the beginning of a cycle to that of the next, for example 10s.
+    cycles
+        End after N cycles.
+    predict
+        A predictor of durations, as in simulate. Default: the requested times.
+    history
+        Files with the output of `sacct -P` or `sacct --json`, from which the predictor learns. The
+        word sacct calls the command sacct.
+    zone
+        Time zone of the times in these files, for example Europe/Berlin.
+    """
+
+    every: str = "10s"
+    cycles: Whole | None = None
+    predict: Annotated[str, Parameter(show_default=False)] = ""
+    history: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
+    zone: str = "UTC"
+
+    def every_s(self) -> float:
+        """Seconds between the beginnings of two cycles."""
+        found = seconds(self.every, "--every")
+        if not 0 < found <= EVERY_MOST_S:
+            raise UsageError(f"--every {self.every}: at most {EVERY_MOST_S}s, and more than 0s")
+        if self.cycles is not None and self.cycles < 1:
+            raise UsageError(f"--cycles {self.cycles}: a number of cycles, 1 or more, is needed")
+        return found
+
+    def durations(self, seed: int, folder: Path) -> Durations | None:
+        """What predicts durations, if it was asked for; it keeps what it has seen in a folder."""
+        from cpdispatch.adapters.slurm import accounting, durations
+
+        if self.predict:
+            records = accounting.history(self.history or (), self.zone).records
+            return durations.Durations(self.predict, seed, folder, records)
+        if self.history:
+            raise UsageError("--history needs --predict: name a predictor")
+        return None
+
+    def gain(self, options: SlurmOptions, folder: Path, durations: Durations | None) -> Gain:
+        """A shadow simulation, with a dispatcher of its own; its state is kept in a folder."""
+        from cpdispatch.adapters.slurm.gain import Gain
+
+        made_with = options.dispatcher + (f" with {self.predict}" if self.predict else "")
+        return Gain(
+            options.made(), options.rules(), folder, max(round(self.every_s()), 1), made_with,
+            None if durations is None else durations.of,
+        )  # fmt: skip
+
+
 @app.command
 def watch(
     *,
     options: SlurmOptions = SlurmOptions(),
+    cycles: CycleOptions = CycleOptions(),
     state: Path | None = None,
     gain: Flag = False,
     save_instances: Path | None = None,
@@ -181,11 +193,11 @@ def watch(
 
     if top < 0:
         raise UsageError(f"--top {top}: a number of jobs, 0 or more, is needed")
-    every_s, client, dispatcher = options.every_s(), options.client(), options.made()
+    every_s, client, dispatcher = cycles.every_s(), options.client(), options.made()
     rules = options.rules(dispatcher=dispatcher)
     folder = _state(state, "cpdispatch-slurm-watch")
-    durations = options.durations(folder)
-    shadow = options.gain(folder, durations) if gain else None
+    durations = cycles.durations(options.seed, folder)
+    shadow = cycles.gain(options, folder, durations) if gain else None
 
     def cycle(stop: Callable[[], bool]) -> None:
         view = look(client, dispatcher, rules, durations, shadow, every_s / 2)
@@ -204,7 +216,7 @@ def watch(
         if keeps:
             stack.enter_context(guard.locked(folder, driver=False))
         stop = stack.enter_context(stoppable("nothing was changed"))
-        code = _repeat(cycle, every_s, options.cycles, stop, patient=False)
+        code = _repeat(cycle, every_s, cycles.cycles, stop, patient=False)
         for each in (durations, shadow):
             if each is not None:
                 each.save()
@@ -224,8 +236,6 @@ def explain(*, job: str, options: SlurmOptions = SlurmOptions(), json: Json = Fa
     """
     from cpdispatch.adapters.slurm.explain import explain as say
 
-    if options.predict:
-        raise UsageError("--predict is only for watch and drive: leave it out")
     told = say(options.client(), options.made(), options.rules(), job)
     if json:
         print_json({"job": job, "why": list(told)})
@@ -239,6 +249,7 @@ def drive(
     *,
     state: Path | None = None,
     options: SlurmOptions = SlurmOptions(),
+    cycles: CycleOptions = CycleOptions(),
     patience: str = "30s",
     dry_run: Flag = False,
     stop: Flag = False,
@@ -274,12 +285,12 @@ def drive(
     from cpdispatch.adapters.slurm.metrics import Metrics
 
     folder = _state(state)
-    every_s = options.every_s()
+    every_s = cycles.every_s()
     if stop:
         if dry_run:
             raise UsageError("--stop changes jobs, and --dry-run changes none: leave one out")
         return _stop_driver(options, folder, json)
-    dispatcher, durations = options.made(), options.durations(folder)
+    dispatcher, durations = options.made(), cycles.durations(options.seed, folder)
     rules = options.rules(whole_seconds(patience, "--patience"), dry=dry_run, dispatcher=dispatcher)
     if rules.tests and not dry_run and shutil.which("scontrol") is None:
         raise UsageError(
@@ -298,7 +309,7 @@ def drive(
             else:
                 _tell(row, dry_run)
 
-        code = _repeat(cycle, every_s, options.cycles, wished)
+        code = _repeat(cycle, every_s, cycles.cycles, wished)
         if durations is not None:
             durations.save()
         if not dry_run:
@@ -333,7 +344,9 @@ def _cycle(
 def record(
     *,
     out: Path,
-    history: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ("sacct",),
+    history: Annotated[
+        tuple[str, ...], Parameter(negative="", consume_multiple=True, show_default=False)
+    ] = ("sacct",),
     system: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     log: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     days: Whole | None = None,
@@ -352,18 +365,20 @@ def record(
     out
         Folder for the run, its workload and its system.
     history
-        What `sacct -P` or `sacct --json` printed; the word sacct calls it.
+        Files with the output of `sacct -P` or `sacct --json`. The word sacct, which is the default,
+        calls the command sacct.
     system
-        What `scontrol show node`, `scontrol show partition` or `sinfo --json` printed; may be given
-        several times. Default: what scontrol shows now.
+        A file with the output of `scontrol show node`, `scontrol show partition` or `sinfo --json`;
+        may be given several times. Default: what scontrol shows now.
     log
-        What `slurm drive --log` wrote; may be given several times. Without it all is Slurm's own.
+        A file that `slurm drive --log` wrote; may be given several times. Without it, all jobs
+        count as started by Slurm itself.
     days
-        Call sacct for the last so many days; default: 30.
+        Call sacct for the last N days. Default: 30.
     zone
-        Time zone of the times in the files of --history, as Europe/Berlin.
+        Time zone of the times in the files of --history, for example Europe/Berlin.
     format
-        Of the tables of jobs and nodes.
+        Format of the tables.
     overwrite
         Replace a run in the folder.
     json
@@ -474,7 +489,7 @@ def _show_gain(row: dict[str, Any] | None) -> None:
     if row["jobs_as_slurm"]:
         since += f", {row['jobs_as_slurm']:,} more are as under Slurm"
     if not jobs:
-        print(f"gain of {name}: no job has ended yet, under Slurm and in the shadow; {since}")
+        print(f"gain of {name}: no job has ended yet, under Slurm and in the simulation; {since}")
         return
     wait_s, shadow_s = row["wait_s_mean"], row["shadow_wait_s_mean"]
     print(

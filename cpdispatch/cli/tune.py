@@ -45,9 +45,9 @@ def tune(
     Parameters
     ----------
     trace
-        A log of two weeks or more, or lublin.
+        A log of two weeks or more, or lublin: 10,000 jobs of the Lublin-Feitelson model.
     weeks
-        Weeks to make from each half. In a made week, each user has a random week of his own.
+        Weeks to make from each half. In a made week, each user has one of the user's own weeks.
     policies
         Orders to pair: 7 (49 pairs), 12 (144 pairs), or names such as fcfs,spf,saf.
     thresholds

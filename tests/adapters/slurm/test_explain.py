@@ -85,5 +85,6 @@ def test_slurm_explain_prints_sentences(tmp_path: Path, capsys: pytest.CaptureFi
         assert cli.run([*given, "999"]) == 2
     assert "easy does not start it now: waits for job 3." in text
     assert told == {"job": "8", "why": text.splitlines()}
-    assert cli.run([*given, "8", "--predict", "last2"]) == 2
-    assert "leave it out" in capsys.readouterr().err
+    for option in ("--predict", "--history", "--every", "--cycles"):
+        assert cli.run([*given, "8", option, "1"]) == 2
+        assert f"Unknown option: {option}" in capsys.readouterr().err

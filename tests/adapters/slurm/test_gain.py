@@ -237,7 +237,7 @@ def test_watch_tells_of_the_gain(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert cli.run(given) == 0
         later = capsys.readouterr().out
         assert cli.run([*given, "--json"]) == 0
-    assert "gain of easy: no job has ended yet, under Slurm and in the shadow" in text
+    assert "gain of easy: no job has ended yet, under Slurm and in the simulation" in text
     assert "mean wait 100 s under Slurm, 75 s under easy; " in later
     assert "mean bounded slowdown 2.50 and 3.00" in later
     assert "With easy these jobs would have waited 25.0% less." in later

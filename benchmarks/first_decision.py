@@ -98,7 +98,7 @@ def solve(dispatcher: str) -> dict[str, float]:
     """One instance by the command."""
     began = perf_counter()
     limit = f"{LIMIT_S}s"
-    command = [sys.executable, "-m", "cpdispatch.cli", "solve", str(INSTANCE), "--json"]
+    command = [sys.executable, "-m", "cpdispatch", "solve", str(INSTANCE), "--json"]
     done = subprocess.run(
         [*command, "--limit", limit, "--model", dispatcher],
         stdout=subprocess.PIPE, text=True, check=True,

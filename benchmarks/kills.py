@@ -126,7 +126,7 @@ class Runner:
 
     def begin(self, case: Case, out: Path, *options: str) -> subprocess.Popen[str]:
         command = [
-            sys.executable, "-m", "cpdispatch.cli", "simulate", f"{self.traces / case.log}.swf.gz",
+            sys.executable, "-m", "cpdispatch", "simulate", f"{self.traces / case.log}.swf.gz",
             "-d", case.dispatcher, "--jobs", str(case.jobs), "--out", str(out), "--json",
             *OPTIONS, *options,
         ]  # fmt: skip

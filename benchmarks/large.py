@@ -52,7 +52,7 @@ def main() -> None:
     given = parser.parse_args()
     log, system = make(given.folder)
     command = [
-        sys.executable, "-m", "cpdispatch.cli", "simulate", str(log), "--system", str(system),
+        sys.executable, "-m", "cpdispatch", "simulate", str(log), "--system", str(system),
         "--cores", "1", "--json",
     ]  # fmt: skip
     if given.window is None:

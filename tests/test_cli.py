@@ -945,7 +945,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     assert sorted(log.parent.rglob("*")) == before
 
 
-CPDISPATCH = [sys.executable, "-m", "cpdispatch.cli"]
+CPDISPATCH = [sys.executable, "-m", "cpdispatch"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")

@@ -24,7 +24,7 @@ from cpdispatch.simulator import Run
 from cpdispatch.workloads import prepare, read
 from cpdispatch.workloads.shake import shaken
 
-CPDISPATCH = [sys.executable, "-m", "cpdispatch.cli"]
+CPDISPATCH = [sys.executable, "-m", "cpdispatch"]
 JOBS = ["--jobs", "250"]
 THREE = ["-d", "easy", "-d", "easy-spf-spf"]
 DAY_S = 86_400

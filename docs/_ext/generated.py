@@ -65,7 +65,7 @@ def _section(path: tuple[str, ...]) -> nodes.section:
     title = " ".join(path)
     section = nodes.section(ids=[nodes.make_id(title)], names=[title])
     printed = subprocess.run(
-        [sys.executable, "-m", "cpdispatch.cli", *path, "--help"],
+        [sys.executable, "-m", "cpdispatch", *path, "--help"],
         env={**os.environ, "COLUMNS": COLUMNS}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     text = printed.stdout.strip("\n")

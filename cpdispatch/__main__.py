@@ -1,4 +1,4 @@
-"""``python -m cpdispatch.cli`` is the command ``cpdispatch``."""
+"""``python -m cpdispatch`` is the command ``cpdispatch``."""
 
 from cpdispatch.cli.app import main
 

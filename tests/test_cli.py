@@ -640,9 +640,9 @@ def test_a_killed_run_of_a_campaign_is_done_again_and_named_if_that_is_of_no_use
         told = msgspec.json.decode(done.stdout)
         assert [run["dispatcher"] for run in told["runs"]] == ["easy"]
         assert list(told["failed"]) == ["eurora-sample, mortals.mortal:Mortal"]
-        assert done.stderr == (
+        assert done.stderr.splitlines()[-1] == (  # before it, how much is done, each half minute
             "cpdispatch: 1 of 2 tasks failed: eurora-sample, mortals.mortal:Mortal: its worker "
-            "was killed 3 times: it may have run out of memory; use fewer cores\n"
+            "was killed 3 times: it may have run out of memory; use fewer cores"
         )
     else:
         mortal, easy = msgspec.json.decode(done.stdout)["runs"]
@@ -662,9 +662,9 @@ def test_an_interrupted_campaign_goes_on_from_its_checkpoints(tmp_path: Path) ->
     os.killpg(running.pid, signal.SIGINT)
     text, err = running.communicate()
     assert (running.returncode, text) == (130, "")
-    assert err == (
+    assert err.splitlines()[-1] == (
         f"cpdispatch: interrupted: 0 of 2 tasks are done; what was done is saved in {out}: add "
-        "--resume to the same command to go on from there\n"
+        "--resume to the same command to go on from there"
     )
     assert len(list(out.rglob("checkpoint.pickle"))) == 2
     done = subprocess.run([*command, "--resume"], capture_output=True, check=True)

@@ -9,9 +9,9 @@ believed in three ways. The engine's work is counted, so that what else the mach
 plan; it does change the time of a decision. A line of the file is one replay; what is there, or in
 ``docs/data/planning_runs.csv``, is not replayed again: remove that table when the engine has
 changed. At the end it is written anew, with every replay; ``docs/data/planning.csv``: slowdowns and
-longest waits relative to those under EASY on the same draw; and
-``docs/data/planning_predicted.csv``: slowdowns relative to those of EASY by SAF with requested
-times.
+longest waits relative to those under EASY on the same draw; ``docs/data/planning_bound.csv``: the
+same with and without the bound; and ``docs/data/planning_predicted.csv``: slowdowns relative to
+those of EASY by SAF with requested times.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ ENGINE = (
     "hcp:limit=0.2", "hcp:limit=0.2,reserve=all", "hcp:limit=0.2,cp=off",
     "hcp:limit=0.2,objective=pp_slowdown", "hcp:limit=0.2,release=off",
 )  # fmt: skip
+UNBOUNDED = ("easy-spf-spf", "easy-saf-saf", "hcp:limit=0.2,cp=off,wait=off")
+"""What the bound costs."""
 PREDICTORS = ("walltime", "actual")
 SAF, PREDICTED = "easy-saf-saf:wait=0.8", "mixture"
 BELIEVING = (SAF, f"{SAF},limits=upper", f"{SAF},limits=requested")
@@ -173,6 +175,33 @@ def rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
                 ]  # fmt: skip
 
 
+BOUND_HEAD = (
+    "load", "predictor", "dispatcher", "draws", "slowdown", "slowdown_low", "slowdown_high",
+    "wait_max",
+)  # fmt: skip
+
+
+def bound_rows(done: dict[Case, Figures]) -> Iterator[list[str]]:
+    """With and without the bound: figures over EASY's, on the draws that all of them have."""
+    names = (*RULES, "hcp:limit=0.2,cp=off", *UNBOUNDED)
+    for load in LOADS:
+        for predictor in PREDICTORS:
+            at = [
+                draw for draw in range(DRAWS)
+                if all(Case(load, draw, name, predictor) in done for name in (EASY, *names))
+            ]  # fmt: skip
+            for name in names if at else ():
+                pairs = [
+                    (done[Case(load, k, name, predictor)], done[Case(load, k, EASY, predictor)])
+                    for k in at
+                ]
+                ratios = np.array([of.slowdown / easy.slowdown for of, easy in pairs])
+                longest = max(of.wait_s_max / max(easy.wait_s_max, 1) for of, easy in pairs)
+                yield [
+                    load, predictor, name, str(len(at)), *geometric(ratios), f"{longest:.2f}",
+                ]  # fmt: skip
+
+
 PREDICTED_HEAD = (
     "load", "predictor", "dispatcher", "draws", "slowdown", "slowdown_low", "slowdown_high",
 )  # fmt: skip
@@ -198,7 +227,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("planning.jsonl"))
     parser.add_argument("--loads", nargs="+", default=LOADS, choices=LOADS)
     parser.add_argument("--draws", type=script.count, default=DRAWS)
-    parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, *ENGINE])
+    parser.add_argument("--dispatchers", nargs="+", default=[EASY, *RULES, *ENGINE, *UNBOUNDED])
     parser.add_argument("--predictors", nargs="+", default=(*PREDICTORS, PREDICTED))
     parser.add_argument("--workers", type=script.count, default=2)
     given = parser.parse_args()
@@ -216,6 +245,7 @@ def main() -> None:
     done.make(cases, measure, {"gaia": gaia}, given.workers)
     keep("planning_runs", [RUNS_HEAD, *runs(done)])
     write("planning", [HEAD, *rows(done)])
+    write("planning_bound", [BOUND_HEAD, *bound_rows(done)])
     write("planning_predicted", [PREDICTED_HEAD, *predicted_rows(done)])
 
 

@@ -66,7 +66,7 @@ def compiled(workload: Workload, system: System, spec: str) -> float:
 def general(workload: Workload, system: System, spec: str) -> float:
     first = select(workload, GENERAL_JOBS)
     simulate(select(workload, 200), system, spec, compiled=False)
-    return rate(len(first), lambda: simulate(first, system, spec, compiled=False))
+    return rate(len(first), lambda: simulate(first, system, spec, compiled=False), repeat=3)
 
 
 def by_hand(workload: Workload, system: System) -> float:

@@ -202,7 +202,7 @@ def _submit(
     return True
 
 
-@kernel
+@inlined
 def _wait_again(
     tables: Tables, own: Own, nodes: Any, caution: Any, tests: Tests, shadow: Any
 ) -> None:

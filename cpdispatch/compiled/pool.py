@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cpdispatch.compile import inlined, kernel
+from cpdispatch.compile import inlined
 from cpdispatch.compiled.layout import (
     BACKFILLED,
     DEMAND,
@@ -140,7 +140,7 @@ def _delays(
     return due_of(tables, caution, tests, job) > shadow
 
 
-@kernel
+@inlined
 def backfill_and_test(
     tables: Tables, caution: Any, tests: Tests, blocked: int, ended: int, ending: int, serial: int
 ) -> None:

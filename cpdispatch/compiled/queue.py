@@ -166,7 +166,7 @@ def _sort(tables: Tables, queue: Queue, low: int, size: int) -> None:
         place[JOB, i], place[DEMAND, i], keys[i] = job, demand, key
 
 
-@kernel
+@inlined
 def without_started(tables: Tables, queue: Queue) -> None:
     """Close the gaps of the jobs that have started."""
     place, keys, to = queue.place, queue.key, 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import inlined, kernel
+from cpdispatch.compile import inlined
 from cpdispatch.compiled.layout import (
     BY_SERIAL,
     CLEARED,
@@ -117,7 +117,7 @@ def outlives(tables: Tables, nodes: Any, caution: Any, tests: Tests) -> bool:
     return True
 
 
-@kernel
+@inlined
 def takes_back(
     tables: Tables, nodes: Any, caution: Any, tests: Tests, serial: int, entries: int
 ) -> bool:

@@ -224,7 +224,7 @@ def may_be_tested(tables: Tables, tests: Tests, job: int) -> bool:
     return bool(in_any_case or not is_late(tables.jobs, job, tables.state.now, threshold))
 
 
-@kernel
+@inlined
 def choose(tables: Tables, nodes: Any, tests: Tests, blocked: int, room: int) -> int:
     """List the waiting jobs that may be tested and fit into so many processors, in order.
 

@@ -19,7 +19,8 @@ def table() -> dict[str, tuple[str, str]]:
 def test_the_table_has_a_row_for_every_folder_and_file_at_the_top_of_the_package() -> None:
     inside = (ROOT / "cpdispatch").iterdir()
     folders = {f"{path.name}/" for path in inside if (path / "__init__.py").exists()}
-    files = {path.name for path in (ROOT / "cpdispatch").glob("*.py")} - {"__init__.py", "__main__.py"}
+    above = {"__init__.py", "__main__.py"}
+    files = {path.name for path in (ROOT / "cpdispatch").glob("*.py")} - above
     assert set(table()) == folders | files
 
 

@@ -156,6 +156,8 @@ class SlotModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"a distribution needs {len(QUANTILES)} quantiles of 0 or more")
         if max(self.gaps) == 0 or min(min(part.work) for part in self.classes) == 0:
             raise ValueError("work must be above 0, and not all gaps 0")
+        if max(self.gaps) > LIMIT:
+            raise ValueError(f"gaps must be {LIMIT:,} at most")
         if not 0 <= self.start_s <= LIMIT or self.start_s % DAY_S:
             raise ValueError("start_s must be a midnight since 1970")
         self._check_requests()

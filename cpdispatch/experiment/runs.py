@@ -245,7 +245,7 @@ class Experiment:
         summaries: dict[str, RunSummary] = {}
         failure = None
         if not workers.cluster and any(has_engine(plan.dispatcher) for _, plan in plans):
-            from cpdispatch.models.warming import compile_kernels
+            from cpdispatch.experiment.warming import compile_kernels
 
             compile_kernels()  # now, on all cores: else each worker compiles them
         with _sign(plans if workers.cluster else []) as sign:

@@ -32,15 +32,20 @@ from cpdispatch.models.relaxation import pool_of
 _KICK, _STEPS, _ROUNDS = 6, 100, 2
 
 
-def compile_kernels() -> None:
+def compile_kernels(beside: str = "cpdispatch.models.warming") -> None:
     """Compile the kernels of the engine, where the cache does not have them yet.
 
     The cache is all that is changed: decisions find the kernels there, in this process and in
     others. Without a second core, or where no process can be started, this one compiles all.
+
+    Parameters
+    ----------
+    beside : str
+        The module that the other process runs: this one, or one that compiles more than it does.
     """
     if is_kept(improve) and is_kept(climb):
         return
-    with _another():
+    with _another(beside):
         play_search()
     play_bounds()
 
@@ -83,8 +88,8 @@ def _parts() -> Iterator[Part]:
 
 
 @contextmanager
-def _another() -> Iterator[None]:
-    """Have another process compile the kernels of the bounds in the meantime."""
+def _another(module: str) -> Iterator[None]:
+    """Have another process run a module in the meantime."""
     if joblib.cpu_count() == 1:
         yield
         return
@@ -92,7 +97,7 @@ def _another() -> Iterator[None]:
     process = None
     with suppress(OSError, ValueError):
         process = subprocess.Popen(
-            (sys.executable or "python3", "-P", "-m", "cpdispatch.models.warming"),
+            (sys.executable or "python3", "-P", "-m", module),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -28,22 +29,32 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
     rule, now = instance.starvation, instance.now
     assert rule is not None
     submit_s = instance.queue.submit_s.tolist()
-    kept = {job.position: 1000 - rule.wide * _share(instance, job) // 1000 for job in plan}
-    starts = {job.position: job.start_s for job in plan}
-    instance = _lasting(instance)
-    lasts_s = instance.queue.expected_s.tolist()
+    least_s = rule.threshold_s * (1000 - rule.wide) // 1000  # that of the widest jobs
+    if all(job.start_s == now or now - submit_s[job.position] <= least_s for job in plan):
+        return []
+    waiting = [job for job in plan if now - submit_s[job.position] > least_s]
+    shares = _shares(instance, waiting)
+    kept = {position: 1000 - rule.wide * share // 1000 for position, share in shares.items()}
     starved = [
-        replace(job, end_s=job.start_s + lasts_s[job.position])
-        for job in plan
+        job
+        for job in waiting
         if now - submit_s[job.position] > rule.threshold_s * kept[job.position] // 1000
     ]
     whole_s = rule.threshold_s + rule.bound_s
     due = {j.position: submit_s[j.position] + whole_s * kept[j.position] // 1000 for j in starved}
     late = [job for job in starved if job.start_s > max(due[job.position], now)]
-    beside = _Beside(instance, starved + clearing, late) if late else None
+    if not late:
+        return []
+    starts = {job.position: job.start_s for job in plan}
+    instance = _lasting(instance)
+    lasts_s = instance.queue.expected_s.tolist()
+    starved, late = (
+        [replace(job, end_s=job.start_s + lasts_s[job.position]) for job in jobs]
+        for jobs in (starved, late)
+    )
+    beside = _Beside(instance, starved + clearing, late)
     found = []
     for job in late:
-        assert beside is not None
         due_s = max(due[job.position], now)
         could_s = beside.earliest(job, released(instance, starts, job.position))
         if could_s is not None:
@@ -55,20 +66,22 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
     return found
 
 
-def _share(instance: Instance, job: Planned) -> int:
-    """The largest share of the system's capacity that a job asks for, in thousandths.
+def _shares(instance: Instance, jobs: list[Planned]) -> dict[int, int]:
+    """The largest share of the system's capacity that each job asks for, in thousandths.
 
-    Resource types that only limit how many units of one job share a node do not count.
+    They are by queue position. Resource types that only limit how many units of one job share a
+    node do not count.
     """
     system = instance.system
-    shares = [
-        job.units * asked * 1000 // max(has, 1)
-        for name, asked, has in zip(
-            system.resources, job.request, system.total.tolist(), strict=True
-        )
+    counted = [
+        (r, max(has, 1))
+        for r, (name, has) in enumerate(zip(system.resources, system.total.tolist(), strict=True))
         if not name.startswith("spread@")
     ]
-    return int(min(max(shares), 1000))
+    return {
+        job.position: min(max(job.units * job.request[r] * 1000 // has for r, has in counted), 1000)
+        for job in jobs
+    }
 
 
 def _lasting(instance: Instance) -> Instance:
@@ -144,14 +157,13 @@ class _Beside:
         Nodes that hold the same all the time are looked at once.
         """
         alike: dict[bytes, list[int]] = {}
-        held, of_node = self.held, np.argsort(self.held.node, kind="stable")
-        ends = np.cumsum(np.bincount(held.node, minlength=len(self.capacity)))
-        for node, (capacity, part) in enumerate(
-            zip(self.capacity, np.split(of_node, ends[:-1]), strict=True)
-        ):
-            rows = np.column_stack((held.start_s[part], held.end_s[part], held.amount[part]))
-            rows = rows[np.lexsort(rows.T)]
-            alike.setdefault(capacity.tobytes() + rows.tobytes(), []).append(node)
+        held = self.held
+        rows = np.column_stack((held.start_s, held.end_s, held.amount))
+        rows = rows[np.lexsort((*rows.T, held.node))]
+        ends = np.cumsum(np.bincount(held.node, minlength=len(self.capacity))).tolist()
+        for node, (low, high) in enumerate(pairwise([0, *ends])):
+            key = self.capacity[node].tobytes() + rows[low:high].tobytes()
+            alike.setdefault(key, []).append(node)
         one = [nodes[0] for nodes in alike.values()]
         many = np.array([len(nodes) for nodes in alike.values()])
         room = {

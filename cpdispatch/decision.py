@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,20 +179,6 @@ class Decision(_Flat):
     certificate: Certificate
     bound_s: IntArray | None = None
 
-    if not TYPE_CHECKING:  # else any name would be taken for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            """What was not made yet: the arrays of a flat decision, or the flat array of others."""
-            if name not in _MADE:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            made = _MADE[name](self)
-            object.__setattr__(self, name, made)
-            return made
-
-
-of_flat = unfinished(Decision, "flat", "certificate", "bound_s")
-"""Makes a decision of a flat one, that nobody writes into any more."""
-
 
 def _start_s(decision: Decision) -> IntArray:
     flat = decision.flat
@@ -242,3 +228,5 @@ def _flattened(decision: Decision) -> IntArray | None:
 _MADE = {
     "start_s": _start_s, "reason": _reason, "placements": _placements, "flat": _flattened,
 }  # fmt: skip
+of_flat = unfinished(Decision, "flat", "certificate", "bound_s", made=_MADE)
+"""Makes a decision of a flat one, that nobody writes into any more."""

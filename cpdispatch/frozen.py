@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
@@ -44,10 +44,12 @@ def quick(frozen: type[T]) -> type[T]:
     return frozen
 
 
-def unfinished(frozen: type[T], *given: str) -> Callable[..., T]:
+def unfinished(
+    frozen: type[T], *given: str, made: Mapping[str, Callable[[Any], Any]]
+) -> Callable[..., T]:
     """A function that makes objects of a `quick` class with these attributes alone, in this order.
 
-    What else is asked of an object, its class has to make then, by a ``__getattr__``.
+    What else is asked of an object is ``made`` of it, once, whoever made the object.
     """
     names: dict[str, Any] = {"_open": _open_twin(frozen), "_frozen": frozen, "_become": _become}
     lines = [
@@ -58,8 +60,18 @@ def unfinished(frozen: type[T], *given: str) -> Callable[..., T]:
         "return self",
     ]
     exec("\n    ".join(lines), names)
-    made: Callable[..., T] = names["make"]
-    return made
+
+    def on_demand(self: T, name: str) -> Any:
+        if name not in made:
+            raise AttributeError(f"{frozen.__name__!r} object has no attribute {name!r}")
+        value = made[name](self)
+        object.__setattr__(self, name, value)
+        return value
+
+    # Said of the class itself, it would make a type checker take any name for an attribute.
+    frozen.__getattr__ = on_demand  # type: ignore[attr-defined]
+    make: Callable[..., T] = names["make"]
+    return make
 
 
 def _open_twin(frozen: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -342,16 +341,6 @@ class Instance(_Flat):
         if self.reservations or self.power is not None or self.starvation is not None:
             Check("instance").rules(self)
 
-    if not TYPE_CHECKING:  # else any name would be taken for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            """What was not made yet: the arrays of a flat instance, or the flat array of others."""
-            if name not in _MADE:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            made = _MADE[name](self)
-            object.__setattr__(self, name, made)
-            return made
-
     def earliest_s(self) -> IntArray:
         """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
         if self.dependencies is None:
@@ -421,13 +410,6 @@ class Instance(_Flat):
         return self.power.cap - int(self.job_power(self.running.jobs).sum())
 
 
-of_flat = unfinished(
-    Instance, "flat", "labels", "now", "system", "down", "reservations", "power", "dependencies",
-    "starvation", "stopped", "restart_cost_s", "data",
-)  # fmt: skip
-"""Makes an instance of a flat one, that nobody writes into any more, and of what that lacks."""
-
-
 def _free(instance: Instance) -> IntArray:
     flat = instance.flat
     nodes, resources = flat[NODES : RESOURCES + 1].tolist()
@@ -484,6 +466,12 @@ _MADE = {
     "free": _free, "queue": _queue, "running": _running, "flat": _flattened,
     "labels": lambda instance: instance.queue.labels,
 }  # fmt: skip
+of_flat = unfinished(
+    Instance, "flat", "labels", "now", "system", "down", "reservations", "power", "dependencies",
+    "starvation", "stopped", "restart_cost_s", "data",
+    made=_MADE,
+)  # fmt: skip
+"""Makes an instance of a flat one, that nobody writes into any more, and of what that lacks."""
 
 NO_NODES: IntArray = sealed(np.empty(0, dtype=np.int64))
 

@@ -447,13 +447,20 @@ def of_common_times(since: IntArray, free: IntArray) -> Timelines:
     """
     lines = empty_timelines(free.shape[1], free.shape[0], free.shape[2], 0)
     lines.size[CLASSES] = free.shape[1]
+    last = free.shape[0] - 1
     for c in range(free.shape[1]):
         lines.first[c], lines.last[c] = c, c + 1
-        lines.capacity[c] = free[-1, c]
         count = 0
         for k in range(free.shape[0]):
-            if k == 0 or (free[k, c] != free[k - 1, c]).any():
-                lines.nodes.time[c, count], lines.nodes.free[c, count] = since[k], free[k, c]
+            new = k == 0
+            for r in range(free.shape[2]):
+                new = new or free[k, c, r] != free[k - 1, c, r]
+            if new:
+                lines.nodes.time[c, count] = since[k]
+                for r in range(free.shape[2]):
+                    lines.nodes.free[c, count, r] = free[k, c, r]
                 count += 1
+        for r in range(free.shape[2]):
+            lines.capacity[c, r] = free[last, c, r]
         lines.nodes.segments[c] = count
     return lines

@@ -4,8 +4,10 @@
     python docs/tables.py --write
 
 Each case is one replay; what came of it is a line of the file, written as soon as it is known. A
-case that is there is not run again, so the same command goes on after an interruption. At the end
-the rows of these cases are replaced in the CSV file, or added; other rows stay.
+case that is there is not run again, so the same command goes on after an interruption. Nor is one
+that ``docs/data/test_runs_replays.csv`` has, to which the replays are added at the end: remove that
+table when a dispatcher has changed. The rows of these cases are then replaced in the CSV file, or
+added; other rows stay, and so does one of more draws.
 
 The parts:
 
@@ -24,6 +26,8 @@ with ``simulate --shake``. A draw of a generated load is another load.
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,11 +36,12 @@ from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import script
 import untuned
 from numpy.typing import NDArray
-from results import DATA, Results, merged
+from results import DATA, Results, keep, merged, rows_of
 
 from cpdispatch.analyze import metrics
 from cpdispatch.campaign import CampaignError
@@ -343,6 +348,53 @@ def place(row: Sequence[str]) -> tuple[int, int, float, Sequence[str]]:
     return known, int(row[1]), -float(row[4]), row[2:KEYS]
 
 
+# -------------------------------------------------------------------------- the table of replays
+
+REPLAYS = "test_runs_replays"
+OF_CASE = (
+    "log", "dispatcher", "draw", "predictor", "restartable", "restart_cost_s", "size", "cut",
+)  # fmt: skip
+OF_FIGURES = (
+    "jobs", "slowdown", "wait_s_mean", "wait_s_max", "wait_s_long", "decisions", "seconds",
+    "tests", "ended", "killed", "lost",
+)  # fmt: skip
+REPLAYS_HEAD = (*OF_CASE, *OF_FIGURES, *(f"wait_s_class_{name}" for name in metrics.CLASSES_S))
+
+
+def replays(results: Mapping[Case, Figures]) -> Iterator[list[str]]:
+    """Every replay, for the table of them."""
+    for case in sorted(results, key=str):
+        got = results[case]
+        of_class = [got.wait_s_class.get(name) for name in metrics.CLASSES_S]
+        values = [getattr(case, name) for name in OF_CASE]
+        values += [*(getattr(got, name) for name in OF_FIGURES), *of_class]
+        yield ["" if value is None else _text(value) for value in values]
+
+
+def _text(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def earlier() -> Iterator[tuple[Case, Figures]]:
+    """The replays that the table of them has."""
+    for row in rows_of(REPLAYS):
+        said = dict(zip(REPLAYS_HEAD, row, strict=True))
+        case = msgspec.convert({name: said[name] for name in OF_CASE}, Case, strict=False)
+        figures = {name: said[name] or None for name in OF_FIGURES}
+        of_class = {
+            name: text for name in metrics.CLASSES_S if (text := said[f"wait_s_class_{name}"])
+        }
+        yield case, msgspec.convert(figures | {"wait_s_class": of_class}, Figures, strict=False)
+
+
+def not_fewer(text: str, new: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The new rows of which a CSV file has no row of more draws."""
+    draws = {tuple(row[:KEYS]): row[KEYS] for row in list(csv.reader(io.StringIO(text)))[1:]}
+    for row in new:
+        if int(row[KEYS]) >= int(draws.get(tuple(row[:KEYS]), 0)):
+            yield row
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
@@ -365,6 +417,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in every:
             raise unknown("log", name, every)
     done = Results(given.out, Case, Figures)
+    if given.write == CSV:
+        done.update((case, figures) for case, figures in earlier() if case not in done)
     failed = []
     for name in given.logs:
         log = cache(partial(find, name, given.traces))
@@ -389,7 +443,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 failed.append(error)
     if not given.list:
         before = given.write.read_text() if given.write.exists() else ""
-        write_bytes(given.write, merged(before, HEAD, rows(done), KEYS, place).encode())
+        new = not_fewer(before, rows(done))
+        write_bytes(given.write, merged(before, HEAD, new, KEYS, place).encode())
+        if given.write == CSV:
+            keep(REPLAYS, [REPLAYS_HEAD, *replays(done)])
     for error in failed:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
     return 1 if failed else 0

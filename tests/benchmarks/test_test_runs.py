@@ -195,3 +195,27 @@ def test_cuts_are_put_together_and_those_without_waits_are_left_out() -> None:
 
 def test_the_file_of_the_documentation_has_the_columns_that_are_written() -> None:
     assert bench.CSV.read_text().splitlines()[0] == ",".join(bench.HEAD)
+
+
+def test_the_table_of_replays_gives_back_what_it_was_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = {
+        bench.Case("KTH", "easy", 3): ONE,
+        bench.Case("KTH", "best:test=300,tests=turn", 3, restartable=0.2, restart_cost_s=30): (
+            replace(ONE, wait_s_long=None, tests=7, killed=2, lost=0.25)
+        ),
+        bench.Case("CTC", "easy", size=1024, cut=5, predictor="actual"): ONE,
+    }
+    monkeypatch.setattr("results.DATA", tmp_path)
+    bench.keep(bench.REPLAYS, [bench.REPLAYS_HEAD, *bench.replays(done)])
+    assert dict(bench.earlier()) == done
+
+
+def test_a_row_of_more_draws_stays() -> None:
+    head, row = ",".join(bench.HEAD), ["KTH", "0", "easy", "own", "1", "0"]
+    rest = [""] * (len(bench.HEAD) - bench.KEYS - 1)
+    text = head + "\n" + ",".join([*row, "3", *rest]) + "\n"
+    new = [[*row, "2", *rest], [*row[:2], "best", *row[3:], "2", *rest]]
+    assert list(bench.not_fewer(text, iter(new))) == new[1:]
+    assert list(bench.not_fewer(text, iter([[*row, "3", *rest]])))

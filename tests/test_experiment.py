@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from cpdispatch.campaign import Workers
-from cpdispatch.experiment import Experiment, RunPlan, RunSummary, report_of, tables
+from cpdispatch.experiment import Experiment, RunPlan, RunSummary, report_of, tables, warming
 from cpdispatch.experiment import runs as making
-from cpdispatch.models import warming
 from cpdispatch.system import NAMED
 from cpdispatch.workloads.generate import eurora_sample
 

@@ -148,12 +148,12 @@ def test_the_second_example_of_the_readme_prints_what_it_shows(
     monkeypatch.setenv("COLUMNS", pages.COLUMNS)
     text = (ROOT / "README.md").read_text()
     found = re.search(
-        r"\n    cpdispatch (simulate [^\n]*--restartable all)\n\n<!-- .* -->\n```\n(.*?)```\n",
+        r"\n    cpdispatch (simulate [^`]*--restartable all)\n\n"
+        r"<!-- printed .*-->\n```\n([^`]*)```\n",
         text,
-        re.DOTALL,
     )
     assert found is not None
-    assert cli.run([*found[1].split(), "--cores", "1"]) == 0
+    assert cli.run([*found[1].replace("\\\n", "").split(), "--cores", "1"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for line in found[2].splitlines():
         assert " ".join(line.split()) in printed

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cpdispatch.learn.tune import Tuned
     from cpdispatch.system import System
 
-SAMPLE_JOBS = 1_500
+SAMPLE_JOBS = 1_000
 """Jobs of the generated sample that are replayed where there is no log and no ``--jobs``."""
 
 SEED_MAX = 2_000_000_000

@@ -62,7 +62,7 @@ def predict(
 ) -> int:
     """Compare predictors of durations: their errors, and the schedules that they lead to.
 
-    The log is replayed once with each predictor. Without TRACE, 1,500 jobs are generated for the
+    The log is replayed once with each predictor. Without TRACE, 1,000 jobs are generated for the
     64-node system with CPUs, GPUs and MICs.
 
     Parameters

@@ -62,7 +62,7 @@ def simulate(
 ) -> int:
     """Replay logs under one or more dispatchers, and compare them.
 
-    Without TRACES, 1,500 jobs are generated for the 64-node system with CPUs, GPUs and MICs.
+    Without TRACES, 1,000 jobs are generated for the 64-node system with CPUs, GPUs and MICs.
     Without a dispatcher, a log is replayed under easy, and generated jobs under easy, easy-spf-spf
     and hcp.
 

@@ -13,6 +13,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray
 from cpdispatch.compiled import shadow as easy
 from cpdispatch.decision import Decision, Reason
+from cpdispatch.garbage import no_collection
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.test_runs import going_on
@@ -324,6 +325,7 @@ class Bounded:
         for instance in instances:
             EasyShadow().look(instance)
 
+    @no_collection()
     def dispatch(self, instance: Instance) -> Decision:
         """Answer one instance."""
         if instance.starvation is not None and self.keeps_starvation_bound:

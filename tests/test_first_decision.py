@@ -24,7 +24,7 @@ from cpdispatch.workloads.generate import EURORA, generate
 from tests.strategies import instances
 
 spec = sys.argv[1]
-make = lambda: dispatch.make(spec, Settings(0.1))
+make = lambda: dispatch.make(spec, Settings(0.05))
 make()
 kernels = [
     one for one in gc.get_objects()
@@ -48,7 +48,7 @@ def meets(instance):
     decide(make(), instance)
 
 meets()
-workload = fit(generate(EURORA, 60, 1, 4.0), NAMED["eurora"])
+workload = fit(generate(EURORA, 100 if spec.startswith("thesis") else 60, 1, 4.0), NAMED["eurora"])
 for more in ({}, {"trigger": "event"}, {"correction": "incremental"}):
     simulation, dispatcher = Simulation(workload, NAMED["eurora"], **more), make()
     while (instance := simulation.advance()) is not None:
@@ -61,7 +61,7 @@ for one in gc.get_objects():
 
 SPECS = [
     "easy", "easy-saf-spf:threshold=100,limits=upper,allocate=best-fit", "conservative", "best",
-    "prb", "hcp", "pcp", "pcp:model=counts", "pcp:model=boxes", "hyper", "thesis-hcp3",
+    "prb", "hcp", "pcp", "pcp:model=counts", "pcp:model=boxes", "hyper", "thesis-hcp",
     "thesis-pcp3", "thesis-pcp5", "fifo",
 ]  # fmt: skip
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import perf_counter
 
 RESERVE_S = 0.005
@@ -75,15 +72,3 @@ class Budget:
     def spend(self, seconds: float) -> None:
         """Charge a price, seconds."""
         self.spent_s += seconds
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep Python from looking for cyclic garbage: with ortools loaded that takes 50 ms."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -24,13 +24,14 @@ from cpdispatch import toys
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NO_START, Decision, Placements
 from cpdispatch.errors import unknown
+from cpdispatch.garbage import no_collection
 from cpdispatch.heuristics import limits, test_runs
 from cpdispatch.heuristics.order_search import OrderSearch
 from cpdispatch.heuristics.priority_rule import reasons, waiting_priority
 from cpdispatch.heuristics.schedule_input import held_in
 from cpdispatch.instance import Instance, with_own_limits
 from cpdispatch.models import objective as objectives
-from cpdispatch.models.budget import Budget, no_collection
+from cpdispatch.models.budget import Budget
 from cpdispatch.models.certificate import Result, certify
 from cpdispatch.models.part import Part, Selection, after_planned, held_by, parts_of, select
 from cpdispatch.models.part_search import KICK, MODELS, Answer, PartSearch

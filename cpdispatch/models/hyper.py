@@ -32,8 +32,9 @@ import numpy as np
 from cpdispatch.decision import Decision
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, write_bytes
+from cpdispatch.garbage import no_collection
 from cpdispatch.instance import Instance, with_own_limits
-from cpdispatch.models.budget import Budget, no_collection
+from cpdispatch.models.budget import Budget
 from cpdispatch.models.engine import Engine, warm_up, warm_up_tests
 from cpdispatch.models.part import Selection
 from cpdispatch.models.part_search import MODELS, Answer

@@ -14,14 +14,15 @@ applications", 2020, chapters 2.3, 5 and 6.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.decision import NO_START, Decision, Placements
+from cpdispatch.garbage import no_collection
 from cpdispatch.heuristics.allocate import (
     fits_empty,
     fits_now,
@@ -225,6 +226,9 @@ def pose_on_nodes(
 
 # ------------------------------------------------------------------------------- the dispatcher
 
+_WARMING_S = 0.2
+"""Budget of a decision on a toy, seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Thesis:
@@ -267,6 +271,14 @@ class Thesis:
         """Faults of the solver and its process so far, with their numbers."""
         return self._search.faults
 
+    def warm_up(self, instances: Sequence[Instance]) -> None:
+        """Compile all that decisions on such instances call, or load it from the cache."""
+        other = replace(self, limit_s=_WARMING_S)  # a throw-away
+        for instance in instances:
+            other.dispatch(instance)
+            other._search_anyway(instance)
+
+    @no_collection()
     @with_own_limits
     def dispatch(self, instance: Instance) -> Decision:
         """Decide which queued jobs start now, and where; plan the others of the model."""
@@ -298,6 +310,18 @@ class Thesis:
             self.variant.name, self.objective, value, result, budget, whole=whole, placed=placed
         )
         return Decision(start_s, reason, places, certificate)
+
+    @with_own_limits
+    def _search_anyway(self, instance: Instance) -> None:
+        """Search for a plan even if the first one is proven to be the best, as on most toys."""
+        chosen, budget = select(instance, self.variant, self.m), Budget(self.limit_s, live=True)
+        rest = instance, chosen, self.variant, self.objective
+        if self.variant.on_pool:
+            pooled = pose_on_pool(*rest)
+            self._search_on(pooled, pooled.first_plan()[0], 1, budget)
+        else:
+            problem = pose_on_nodes(*rest)
+            self._search_on(problem, problem.first_plan()[0], 1, budget)
 
     def solve(self, problem: Posed[PlanT], budget: Budget) -> tuple[PlanT, Result]:
         """The best plan that is found within the budget, with its bound."""

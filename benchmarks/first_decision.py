@@ -5,11 +5,15 @@
 Each dispatcher is asked in a new process with an empty cache of kernels: in a loop of one's own,
 by `simulate`, by `solve`, and by AccaSim's loop. A line tells how long making it took, the first
 decision, and the longest of all. The decisions should be within the limit.
+
+``--write`` puts the rows into ``docs/data/first_decision.csv``, in place of earlier ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import os
 import subprocess
@@ -21,17 +25,21 @@ from typing import Any
 
 import script
 
+from cpdispatch.files import write_bytes
+
 LIMIT_S = 0.2
 INSTANCE = Path(__file__).parents[1] / "instances" / "eurora-loaded-0010-01.json.gz"
 MORE = ("pcp:model=counts", "pcp:model=boxes", "easy:test=120", "hcp:test=120")
 """What is asked beside every name by itself."""
 WAYS = ("loop", "simulate", "solve", "adapter")
+TABLE = Path(__file__).parents[1] / "docs" / "data" / "first_decision.csv"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--dispatchers", help="default: all")
+    parser.add_argument("--write", action="store_true", help=f"into {TABLE.name}")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -62,6 +70,24 @@ def main() -> None:
             told = json.loads(done.stdout.splitlines()[-1])
             row = "  ".join(f"{key} {value:,.1f}" for key, value in told.items())
             print(f"{dispatcher:14} {way:9} {row}", flush=True)
+            if given.write:
+                write(dispatcher, way, told)
+
+
+def write(dispatcher: str, way: str, told: dict[str, float]) -> None:
+    """Put a row into the table, in place of an earlier one."""
+    mine = {"dispatcher": dispatcher, "way": way}
+    rows = []
+    if TABLE.exists():
+        with TABLE.open(newline="") as stream:
+            rows = [row for row in csv.DictReader(stream) if mine.items() - row.items()]
+    rows.append(mine | {key: f"{value:.1f}" for key, value in told.items()})
+    rows.sort(key=lambda row: (row["dispatcher"], WAYS.index(row["way"])))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[-1]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(TABLE, text.getvalue().encode())
 
 
 def loop(dispatcher: str) -> dict[str, float]:

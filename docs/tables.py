@@ -928,6 +928,20 @@ def planning_times() -> list[str]:
     return markdown(["load", *(f"{PLANNING[name]}, ms" for name in engine)], lines)
 
 
+def first_decision() -> list[str]:
+    """How long each dispatcher compiles, and its longest decisions of all ways to ask it."""
+    every = rows("first_decision")
+    lines = []
+    for name in dict.fromkeys(row["dispatcher"] for row in every):
+        asked = [row for row in every if row["dispatcher"] == name]
+        made_s, first_ms, longest_ms = (
+            max(float(row[column]) for row in asked)
+            for column in ("make s", "first ms", "longest ms")
+        )
+        lines.append([f"`{name}`", f"{made_s:.0f}", f"{first_ms:.1f}", f"{longest_ms:.1f}"])
+    return markdown(["dispatcher", "compiling s", "first decision ms", "longest ms"], lines)
+
+
 def percent(share: str, digits: int = 0) -> str:
     return f"{float(share):.{digits}%}".replace("%", " %")
 
@@ -990,6 +1004,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "planning_predicted": planning_predicted,
     "planning_short": planning_short,
     "planning_times": planning_times,
+    "first_decision": first_decision,
     "dumps": dumps,
     "dumps_corpus": dumps_corpus,
     "dumps_fresh": dumps_fresh,

@@ -13,6 +13,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -39,6 +40,9 @@ FIRST_SHARE, SEARCHES = 0.05, 4
 Delta is doubled after each search, so that delta_max is 0.4 of the budget, and all searches
 together last for at most 0.75 of the budget.
 """
+
+LATE_S = 0.01
+"""How long CP-SAT is waited for after the time is over, seconds."""
 
 CLOCK_ENDED = "decisions that the clock ended: they depend on the speed of the machine"
 """What the faults of a dispatcher call them."""
@@ -207,9 +211,11 @@ class Search:
             if fruitless == self.fruitless or budget.over:
                 break
             solver = self._solver(delta_s * deterministic_per_s, budget.clock_s)
-            status = solver.solve(model.model)
-            if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) and budget.over:
+            status = _answer(solver, model.model, budget.clock_s + LATE_S)
+            if status in (None, cp_model.FEASIBLE, cp_model.UNKNOWN) and budget.over:
                 self.faults[CLOCK_ENDED] += 1
+            if status is None:
+                break
             if status == cp_model.INFEASIBLE:
                 return Outcome("infeasible")
             fruitless += 1
@@ -233,6 +239,24 @@ class Search:
         solver = cp_model.CpSolver()
         configure(solver.parameters, self.seed, deterministic, left_s)
         return solver
+
+
+def _answer(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, wait_s: float
+) -> cp_model.CpSolverStatus | None:
+    """What a solver says of a model; None when it says nothing in time.
+
+    CP-SAT looks at the clock between the steps of its work, some of which take a tenth of a second
+    on models of boxes. It is stopped then, and ends in the background as soon as it looks.
+    """
+    thread = ThreadPoolExecutor(1)
+    try:
+        return thread.submit(solver.solve, model).result(max(wait_s, 0.0))
+    except TimeoutError:
+        return None
+    finally:
+        solver.stop_search()  # also after a Ctrl-C
+        thread.shutdown(wait=False)
 
 
 def configure(given: cp_sat.SatParameters, seed: int, deterministic: float, left_s: float) -> None:

@@ -176,5 +176,8 @@ class Broken:
             raise self.status
         return self.status
 
+    def stop_search(self) -> None:
+        """There is nothing to stop."""
+
     def value(self, variable: cp_model.IntVar) -> int:
         return next(self.values)

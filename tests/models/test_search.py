@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import _thread
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +51,7 @@ class Scripted:
         return SimpleNamespace(
             parameters=given,
             solve=lambda model: status,
+            stop_search=lambda: None,
             best_objective_bound=bound,
             value=lambda variable: value,
         )
@@ -149,6 +152,38 @@ def test_a_spent_budget_allows_no_search(scripted: Any) -> None:
     solver = scripted(NOTHING)
     assert run(Search(), limit_s=0.0).status == "unsolved"
     assert solver.limits == []
+
+
+def test_a_solver_that_forgets_its_limit_is_stopped_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped, waited = threading.Event(), list[bool]()
+    forgetful = SimpleNamespace(
+        parameters=SimpleNamespace(),
+        solve=lambda model: waited.append(stopped.wait(60)),
+        stop_search=stopped.set,
+    )
+    monkeypatch.setattr(cp_model, "CpSolver", lambda: forgetful)
+    searcher = Search()
+    assert run(searcher, limit_s=0.05) == Outcome("unsolved", limit_hit=True)
+    assert searcher.faults == {search.CLOCK_ENDED: 1}
+    assert stopped.is_set()
+    assert waited in ([], [True])  # at any rate not until it gave up by itself
+
+
+def test_an_interrupt_stops_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = threading.Event()
+
+    def solve(model: Any) -> None:
+        stopped.wait(0.2)  # until it is waited for
+        _thread.interrupt_main()
+        stopped.wait(60)
+
+    waiting = SimpleNamespace(parameters=SimpleNamespace(), solve=solve, stop_search=stopped.set)
+    monkeypatch.setattr(cp_model, "CpSolver", lambda: waiting)
+    with pytest.raises(KeyboardInterrupt):
+        run(Search(), limit_s=30.0)
+    assert stopped.is_set()
 
 
 def test_a_model_proven_infeasible_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import _thread
 import threading
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -173,16 +173,17 @@ def test_a_solver_that_forgets_its_limit_is_stopped_and_not_waited_for(
 
 def test_an_interrupt_stops_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = threading.Event()
+    waiting = SimpleNamespace(
+        parameters=SimpleNamespace(), solve=lambda model: stopped.wait(60), stop_search=stopped.set
+    )
 
-    def solve(model: Any) -> None:
-        stopped.wait(0.2)  # until it is waited for
-        _thread.interrupt_main()
-        stopped.wait(60)
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
 
-    waiting = SimpleNamespace(parameters=SimpleNamespace(), solve=solve, stop_search=stopped.set)
     monkeypatch.setattr(cp_model, "CpSolver", lambda: waiting)
+    monkeypatch.setattr(Future, "result", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(Search(), limit_s=30.0)
+        run(Search())
     assert stopped.is_set()
 
 

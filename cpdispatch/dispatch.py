@@ -22,6 +22,7 @@ from cpdispatch.errors import (
     unknown,
 )
 from cpdispatch.files import parse_toml
+from cpdispatch.garbage import settle
 from cpdispatch.instance import Instance
 from cpdispatch.parameters import known, pairs, switch
 
@@ -385,7 +386,8 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
     warm : callable
         Gives the instances on which throw-away dispatchers like this one decide first, so that all
         that decisions on such instances call is compiled now, or loaded from the cache. It is not
-        asked about a dispatcher of the user's own.
+        asked about a dispatcher of the user's own. Python's searches for cyclic garbage leave out
+        from then on what is alive now (``gc.freeze``): they would hold decisions up.
 
     Raises
     ------
@@ -477,6 +479,8 @@ def _named(
             dispatcher.warm_up(played)
         else:
             toys.play(lambda: entry.make(settings, dict(values)), played)
+        if played:
+            settle(name)
     return _relabelled(dispatcher, spec if spec != name else name)
 
 

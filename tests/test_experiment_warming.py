@@ -20,6 +20,7 @@ from cpdispatch.system import NAMED
 from cpdispatch.workloads.generate import MIXES, generate
 
 def loaded():
+    gc.unfreeze()  # else they would not be among the objects
     return {
         (one.py_func.__name__, signature)
         for one in gc.get_objects() if isinstance(one, Dispatcher)

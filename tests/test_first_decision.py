@@ -26,10 +26,12 @@ from tests.strategies import instances
 spec = sys.argv[1]
 make = lambda: dispatch.make(spec, Settings(0.05))
 make()
+gc.unfreeze()  # else they would not be among the objects
 kernels = [
     one for one in gc.get_objects()
     if isinstance(one, Dispatcher) and one.py_func.__module__.startswith("cpdispatch")
 ]
+assert kernels
 
 def decide(dispatcher, instance):
     before = [len(kernel.overloads) for kernel in kernels]

@@ -9,7 +9,7 @@ import pytest
 
 from cpdispatch import dispatch, toys
 from cpdispatch.dispatch import Settings
-from cpdispatch.garbage import no_collection
+from cpdispatch.garbage import no_collection, settle
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,13 @@ def test_whoever_has_switched_the_search_off_finds_it_off() -> None:
     with no_collection(), no_collection():
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_what_a_dispatcher_needs_is_left_out_of_later_searches() -> None:
+    settle.cache_clear()
+    before = gc.get_freeze_count()
+    dispatch.make("easy")
+    settled = gc.get_freeze_count()
+    assert settled > max(before, 10_000)
+    dispatch.make("easy")
+    assert gc.get_freeze_count() <= settled, "once is enough"

@@ -15,6 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from cpdispatch.models import engine, warming
 
 def loaded():
+    gc.unfreeze()  # else they would not be among the objects
     return {
         (one.py_func.__module__, one.py_func.__name__, signature)
         for one in gc.get_objects() if isinstance(one, Dispatcher)

@@ -41,7 +41,7 @@ Delta is doubled after each search, so that delta_max is 0.4 of the budget, and 
 together last for at most 0.75 of the budget.
 """
 
-LATE_S = 0.01
+LATE_S = 0.005
 """How long CP-SAT is waited for after the time is over, seconds."""
 
 CLOCK_ENDED = "decisions that the clock ended: they depend on the speed of the machine"

@@ -12,8 +12,6 @@ decision, and the longest of all. The decisions should be within the limit.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import os
 import subprocess
@@ -24,6 +22,7 @@ from time import perf_counter
 from typing import Any
 
 import script
+from results import DATA, merged
 
 from cpdispatch.files import write_bytes
 
@@ -32,7 +31,7 @@ INSTANCE = Path(__file__).parents[1] / "instances" / "eurora-loaded-0010-01.json
 MORE = ("pcp:model=counts", "pcp:model=boxes", "easy:test=120", "hcp:test=120")
 """What is asked beside every name by itself."""
 WAYS = ("loop", "simulate", "solve", "adapter")
-TABLE = Path(__file__).parents[1] / "docs" / "data" / "first_decision.csv"
+TABLE = DATA / "first_decision.csv"
 
 
 def main() -> None:
@@ -76,18 +75,13 @@ def main() -> None:
 
 def write(dispatcher: str, way: str, told: dict[str, float]) -> None:
     """Put a row into the table, in place of an earlier one."""
-    mine = {"dispatcher": dispatcher, "way": way}
-    rows = []
-    if TABLE.exists():
-        with TABLE.open(newline="") as stream:
-            rows = [row for row in csv.DictReader(stream) if mine.items() - row.items()]
-    rows.append(mine | {key: f"{value:.1f}" for key, value in told.items()})
-    rows.sort(key=lambda row: (row["dispatcher"], WAYS.index(row["way"])))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[-1]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_bytes(TABLE, text.getvalue().encode())
+    before = TABLE.read_text() if TABLE.exists() else ""
+    row = [dispatcher, way, *(f"{value:.1f}" for value in told.values())]
+    text = merged(
+        before, ["dispatcher", "way", *told], [row], 2,
+        lambda row: (row[0], WAYS.index(row[1])),
+    )  # fmt: skip
+    write_bytes(TABLE, text.encode())
 
 
 def loop(dispatcher: str) -> dict[str, float]:

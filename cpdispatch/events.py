@@ -17,7 +17,7 @@ from cpdispatch.access import is_own
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.durations import plain_seconds
 from cpdispatch.errors import InputError, UsageError, nearest, unknown
-from cpdispatch.files import csv_rows
+from cpdispatch.files import csv_rows, other_commas
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.parameters import pairs, values
 from cpdispatch.system import LIMIT, System, ranges_of
@@ -497,7 +497,7 @@ def _check_header(names: list[str], path: str | os.PathLike[str]) -> None:
     for name in COLUMNS:
         if names.count(name) != 1:
             problem = "the table lacks the column or has it twice"
-            advice = f"the first line is {','.join(COLUMNS)}"
+            advice = other_commas(names) or f"the first line is {','.join(COLUMNS)}"
             raise InputError(problem, file=path, line=1, field=name, advice=advice)
     for name in names:
         if name not in (*COLUMNS, *_MORE) or names.count(name) > 1:

@@ -13,7 +13,7 @@ import re
 import tempfile
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -106,6 +106,13 @@ def csv_rows(path: str | os.PathLike[str]) -> Iterator[tuple[int, list[str]]]:
                 yield lines.line_num, cells
     except csv.Error as error:
         raise InputError(f"is not CSV: {error}", file=path, line=lines.line_num) from error
+
+
+def other_commas(names: Iterable[object]) -> str:
+    """What to do where the only column of a table holds other marks than commas; else nothing."""
+    only = [str(name) for name in names]
+    apart = next((mark for mark in ";\t|" if len(only) == 1 and mark in only[0]), "")
+    return f"separate cells by commas, and not by {apart!r}" if apart else ""
 
 
 def not_a_table(error: Exception, path: str | os.PathLike[str]) -> InputError:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -348,9 +349,15 @@ def _wrong(system: System, where: str, value: object, problem: str, advice: str 
 def _need_range(
     system: System, where: str, value: int, least: int, most: int = LIMIT, unit: str = ""
 ) -> None:
-    """Raise unless a number lies between two others."""
+    """Raise unless a whole number lies between two others."""
+    _need_whole(system, where, value)
     if not least <= value <= most:
         raise _wrong(system, where, value, f"must be {least} or more{unit}, {most} at most")
+
+
+def _need_whole(system: System, where: str, value: object) -> None:
+    if not isinstance(value, Integral):
+        raise _wrong(system, where, value, "must be a whole number")
 
 
 def _need_known(
@@ -374,6 +381,9 @@ def _validate_groups(system: System) -> None:
         raise wrong("groups", [], "a system needs a group of nodes")
     nodes, most = 0, min(NODES_MAX, CELLS_MAX // len(system.resources))
     for index, group in enumerate(system.groups):
+        _need_whole(system, f"groups[{index}].nodes", group.nodes)
+        for amount in group.capacity:
+            _need_whole(system, f"groups[{index}].capacity", amount)
         if group.nodes < 1:
             raise wrong(f"groups[{index}].nodes", group.nodes, "a group needs a node or more")
         nodes += group.nodes

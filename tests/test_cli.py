@@ -75,6 +75,14 @@ def test_without_a_log_the_sample_is_replayed_and_compared(
     assert "mean bounded slowdown" in out
 
 
+@pytest.mark.parametrize("jobs", [30, 5_001])
+def test_without_a_log_as_many_jobs_are_generated_as_are_wanted(
+    jobs: int, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (run,) = json(capsysbinary, "simulate", "--jobs", str(jobs), "-d", "easy")["runs"]
+    assert run["jobs"] == jobs
+
+
 def test_a_runs_json_has_every_documented_key(
     log: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -109,6 +109,11 @@ def test_a_wrong_row_is_one_clear_error(
     [
         ("time,kind", "field nodes: the table lacks the column or has it twice"),
         ("time,kind,nodes,time", "field time: the table lacks the column or has it twice"),
+        (
+            "time;kind;nodes",
+            "field time: the table lacks the column or has it twice; separate cells by commas, "
+            "and not by ';'",
+        ),
         ("time,kind,nodes,why", "unknown column (found 'why'); leave it out"),
         ("", "field time: the table lacks"),
     ],

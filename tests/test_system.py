@@ -118,6 +118,14 @@ def test_a_toml_file_describes_the_same_system(tmp_path: Path) -> None:
     assert toml.expected_wait_s == ours.expected_wait_s
 
 
+@pytest.mark.parametrize("wrong", [4.5, 4.0, "4"])
+def test_numbers_of_nodes_and_units_are_whole(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"groups\[0\]\.capacity: must be a whole number"):
+        System.pool(wrong)
+    with pytest.raises(InputError, match=r"groups\[0\]\.nodes: must be a whole number"):
+        System("s", ("core",), (NodeGroup("a", wrong, (4,)),))
+
+
 def test_accasims_files_load_as_they_are(tmp_path: Path) -> None:
     accasim = {
         "groups": {"g0": {"core": 16, "gpu": 2}, "g1": {"core": 16, "mic": 2}},

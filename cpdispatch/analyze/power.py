@@ -34,7 +34,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.files import not_a_table, read_parquet, read_text
+from cpdispatch.files import not_a_table, other_commas, read_parquet, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -250,7 +250,9 @@ def read(
         if name not in frame:
             raise InputError(
                 f"the column is missing; the columns are {', '.join(map(str, frame.columns))}",
-                file=file, field=name, advice="say which column is what: --job, --time, --watts",
+                file=file, field=name,
+                advice=other_commas(frame.columns)
+                or "say which column is what: --job, --time, --watts",
             )  # fmt: skip
     power = _numbers(frame[watts], file, "not a number of watts, 0 or more")
     if (power < 0).any():

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SAMPLE_JOBS = 1_000
 """Jobs of the generated sample that are replayed where there is no log and no ``--jobs``."""
+GENERATED = 5_000
+"""Jobs of that sample at least: fewer are its first ones, so that they are the same jobs."""
 
 SEED_MAX = 2_000_000_000
 """CP-SAT takes seeds below 2**31, also that of the last of some draws."""
@@ -109,8 +111,9 @@ class LogOptions:
             from cpdispatch.workloads.generate import eurora_sample
 
             if trace is None:
-                part["jobs"] = SAMPLE_JOBS if self.jobs is None else self.jobs
-                return prepare(eurora_sample(seed=seed), self.system or "eurora", **part)
+                part["jobs"] = jobs = SAMPLE_JOBS if self.jobs is None else self.jobs
+                sample = eurora_sample(max(jobs, GENERATED), seed)
+                return prepare(sample, self.system or "eurora", **part)
             return prepare(trace, self.system or None, filter=self.filter, **part)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError, nearest
-from cpdispatch.files import not_a_table, parse_toml, read_parquet, read_text
+from cpdispatch.files import not_a_table, other_commas, parse_toml, read_parquet, read_text
 from cpdispatch.jobs import LABELLED
 from cpdispatch.structure import converted
 from cpdispatch.system import LIMIT, NodeGroup, System
@@ -303,7 +303,7 @@ class _Source:
             found = ", ".join(map(str, self.frame.columns))
             raise InputError(
                 f"the column is missing; the columns are {found}", file=self.path, field=name,
-                advice="correct the file or the column map",
+                advice=other_commas(self.frame.columns) or "correct the file or the column map",
             )  # fmt: skip
         return self.frame[name]
 

@@ -53,6 +53,7 @@ from cpdispatch.access.spread import PER_NODE
 from cpdispatch.arrays import IntArray
 from cpdispatch.errors import InputError, UsageError, in_a_line
 from cpdispatch.files import (
+    other_commas,
     read_parquet,
     read_text,
     replacing,
@@ -283,9 +284,8 @@ def _check_columns(
     asked = () if restartable == RESTARTABLE else (restartable,)
     for name in (*NEEDED, *asked):
         if name not in names:
-            apart = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), "")
-            advice = f"separate cells by commas, and not by {apart!r}" if apart else ""
-            if not apart and name in NEEDED and line is not None:
+            advice = other_commas(names)
+            if not advice and name in NEEDED and line is not None:
                 advice = "`cpdispatch import table` reads columns of other names"
             problem = f"the column is missing; {found}"
             raise InputError(problem, file=path, line=line, field=name, advice=advice)

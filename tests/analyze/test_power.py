@@ -196,6 +196,7 @@ def test_a_picture_of_each_kind(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("job,time,watts\n1,noon,90\n", "a.csv:2: field time: not a time"),
         ("job,time,watts\n1,0,90\n,10,90\n", "a.csv:3: field job: no job"),
         ("id,time,watts\n1,0,90\n", "field job: the column is missing; the columns are id, time"),
+        ("job;time;watts\n1;0;90\n", "separate cells by commas, and not by ';'"),
         ("", "a.csv: cannot be read as a table"),
         ("job,time,watts\n", "a.csv: the table has no row; write one sample a row"),
         (

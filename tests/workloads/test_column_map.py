@@ -169,6 +169,12 @@ def test_a_wrong_cell_is_named(
     assert message in str(error.value)
 
 
+def test_other_marks_than_commas_are_named(written: tuple[Path, Path]) -> None:
+    written[0].write_text(JOBS.replace(",", ";"))
+    with pytest.raises(InputError, match="separate cells by commas, and not by ';'"):
+        column_map.read(written[0], str(written[1]))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

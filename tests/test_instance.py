@@ -161,6 +161,15 @@ def test_an_instance_survives_pickling(instance: Instance) -> None:
         ({"power": Power(-1, (1, 1, 1, 1))}, ["power.cap: negative (found -1)"]),
         ({"power": Power(1, ())}, ["power.unit: one number for each of 4", "found []"]),
         ({"starvation": Starvation(-1, 5)}, ["starvation.threshold: negative (found -1)"]),
+        ({"down": np.array([3, 64])}, ["down[1]: nodes are numbered 0 to 63 (found 64)"]),
+        ({"down": np.array([10**8])}, ["down[0]: nodes are numbered 0 to 63 (found 100000000)"]),
+        ({"down": np.array([-1])}, ["down[0]: nodes are numbered 0 to 63 (found -1)"]),
+        ({"down": np.array([1.0])}, ["down: an int64 array of shape (1,) is needed", "'float64'"]),
+        ({"down": np.array([[1]])}, ["down: an int64 array of shape (1,)", "found (1, 1)"]),
+        ({"down": [1]}, ["down: an int64 array of shape (1,) is needed (found [1])"]),
+        ({"free": np.ones((63, 4), dtype=np.int64)},
+         ["free: an int64 array of shape (64, 4) is needed (found (63, 4))"]),
+        ({"free": np.ones((64, 4))}, ["free: an int64 array of shape (64, 4)", "'float64'"]),
     ],
 )  # fmt: skip
 def test_an_instance_that_is_built_in_python_is_checked_too(

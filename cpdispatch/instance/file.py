@@ -178,8 +178,7 @@ class _FileCheck(Check):
         self.number(read.time, "time", 0)
         system = self.system(read)
         nodes, kinds = system.nodes, len(system.resources)
-        for k, node in enumerate(read.down):
-            self.need(0 <= node < nodes, f"down[{k}]", node, f"nodes are numbered 0 to {nodes - 1}")
+        self.numbered(read.down, "down", nodes)
         down = sealed(np.array(sorted(set(read.down)), dtype=np.int64))
         reservations = tuple(
             Reservation(r.start, r.duration, tuple(r.nodes), tuple(r.capacity))

@@ -320,7 +320,8 @@ class Instance(_Flat):
     Raises
     ------
     InputError
-        When a reservation, the power cap or the starvation bound is none; the field is named.
+        When the nodes out of service, what is free, a reservation, the power cap or the starvation
+        bound is none; the field is named.
     """
 
     now: int
@@ -338,6 +339,7 @@ class Instance(_Flat):
     data: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        Check("instance").nodes(self.free, self.down, self.system)
         if self.reservations or self.power is not None or self.starvation is not None:
             Check("instance").rules(self)
 
@@ -518,6 +520,30 @@ class Check:
         self.need(min(values) >= 0, field, found, "negative", "write 0 or more")
         self.need(max(values) <= LIMIT, field, found, f"must be {LIMIT} or less")
 
+    def nodes(self, free: IntArray, down: IntArray, system: System) -> None:
+        """What is free, and the nodes out of service, as arrays."""
+        self.integers(free, "free", system.capacity.shape)
+        self.integers(down, "down", (np.size(down),))
+        if len(down):
+            self.numbered(down.tolist(), "down", system.nodes)
+
+    def integers(self, array: object, field: str, shape: tuple[int, ...]) -> None:
+        """An array of whole numbers of this shape."""
+        if not isinstance(array, np.ndarray):
+            found: object = array
+        elif array.dtype != np.int64:
+            found = str(array.dtype)
+        elif array.shape != shape:
+            found = array.shape
+        else:
+            return
+        self.need(False, field, found, f"an int64 array of shape {shape} is needed")
+
+    def numbered(self, nodes: Sequence[int], field: str, of: int) -> None:
+        """Numbers of nodes, of which there are so many."""
+        for k, node in enumerate(nodes):
+            self.need(0 <= node < of, f"{field}[{k}]", node, f"nodes are numbered 0 to {of - 1}")
+
     def rules(self, instance: Instance) -> None:
         """What an instance holds beside jobs and nodes."""
         self.reservations(instance.reservations, *instance.system.capacity.shape)
@@ -549,11 +575,7 @@ class Check:
                 bool(named), f"{field}.nodes", named, "a reservation needs a node or more",
                 "name its nodes, or leave the reservation out",
             )  # fmt: skip
-            k = next((k for k, node in enumerate(named) if not 0 <= node < nodes), 0)
-            self.need(
-                0 <= named[k] < nodes, f"{field}.nodes[{k}]", named[k],
-                f"nodes are numbered 0 to {nodes - 1}",
-            )  # fmt: skip
+            self.numbered(named, f"{field}.nodes", nodes)
             once = len(set(named)) == len(named)
             self.need(once, f"{field}.nodes", named, "a node is named twice")
             self.vector(given.capacity, f"{field}.capacity", kinds)

@@ -37,6 +37,10 @@ class Reason(IntEnum):
     """Starts now, in front of the others: it has waited too long, see `cpdispatch.bounded`."""
 
 
+OF_STARTS = (Reason.STARTED, Reason.BACKFILLED, Reason.LATE)
+"""The reasons of jobs that start now; no other job has one of them."""
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -163,7 +167,8 @@ class Decision(_Flat):
         Start of each queued job: the instance's ``now`` for those that start, a later time for
         those with a plan, `NO_START` for the rest.
     reason : int8 array, shape (queued,)
-        A `Reason` for each queued job.
+        A `Reason` for each queued job: one of `OF_STARTS` for those that start now, another one
+        for the rest.
     placements : Placements
         Nodes of every job that starts now; of planned jobs too where the plan has them.
     certificate : Certificate

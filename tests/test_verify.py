@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from cpdispatch import verify
-from cpdispatch.decision import Certificate, Decision, Placements
+from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.instance import FORMAT, FORMAT_OF_RESTARTS, Instance, digest, to_json
 from cpdispatch.solution import Solution, SolvedJob
@@ -225,8 +225,9 @@ def deciding(
 ) -> list[str]:
     start = np.full(len(on.queue), -1, dtype=np.int64)
     start[list(places)] = on.now
+    reason = np.where(start == on.now, Reason.STARTED, Reason.WAITS).astype(np.int8)
     decision = Decision(
-        start, np.zeros(len(start), dtype=np.int8), Placements.of(places), Certificate("test"),
+        start, reason, Placements.of(places), Certificate("test"),
         None if bound_s is None else np.array(bound_s),
     )  # fmt: skip
     return texts(verify.decision(on, decision))
@@ -273,6 +274,30 @@ def test_a_job_that_is_being_killed_does_not_start_elsewhere() -> None:
     assert moved(30) == [
         "restart: job 7 is killed and starts elsewhere at 100, allowed from 130 on"
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "reason", "text"),
+    [
+        (100, Reason.REJECTED, "starts now and has the reason rejected"),
+        (100, Reason.NEVER_FITS, "starts now and has the reason never_fits"),
+        (100, Reason.WAITS, "starts now and has the reason waits"),
+        (100, Reason.RESERVED, "starts now and has the reason reserved"),
+        (100, 9, "starts now and has the reason 9"),
+        (NO_START, Reason.STARTED, "does not start now and has the reason started"),
+        (130, Reason.LATE, "does not start now and has the reason late"),
+    ],
+)
+def test_a_reason_does_not_say_the_contrary_of_the_start(
+    start: int, reason: int, text: str
+) -> None:
+    on = instance()
+    start_s = np.array([start, NO_START, NO_START])
+    reasons = np.array([reason, Reason.WAITS, Reason.RESERVED], dtype=np.int8)
+    places = Placements.of({0: {1: 2}} if start == on.now else {})
+    found = verify.decision(on, Decision(start_s, reasons, places, Certificate("x")))
+    allowed = "started, backfilled, late are for jobs that start now, and for no others"
+    assert texts(found) == [f"reason: job 7 {text}: {allowed}"]
 
 
 def test_offsets_that_fall_are_reported() -> None:
@@ -401,8 +426,8 @@ def test_what_a_queue_rule_reserves_is_a_forecast_and_no_plan() -> None:
     on = instance(**STARVED)
     rule = solution(on, SolvedJob(7, 120, {1: 2}))
     assert verify.solution(on, rule) == []
-    start_s, nothing = np.array([120, -1, -1]), np.zeros(3, np.int8)
-    decision = Decision(start_s, nothing, Placements.of({}), Certificate("easy"))
+    start_s, waits = np.array([120, -1, -1]), np.full(3, Reason.WAITS, np.int8)
+    decision = Decision(start_s, waits, Placements.of({}), Certificate("easy"))
     assert verify.decision(on, decision) == []
     model = replace(decision, certificate=Certificate("pcp", "wait"))
     assert [v.kind for v in verify.decision(on, model)] == [Kind.STARVATION]
@@ -463,6 +488,13 @@ def test_only_a_job_that_fits_no_empty_system_may_be_left_out() -> None:
 
 def test_a_job_that_the_dispatcher_refused_may_be_left_out() -> None:
     assert verify.run(table([{}, OUT | {"reason": "rejected"}]), SYSTEM) == []
+
+
+@pytest.mark.parametrize("reason", ["rejected", "never_fits"])
+def test_a_job_that_ran_has_no_reason_of_one_that_never_did(reason: str) -> None:
+    assert texts(verify.run(table([{}, {"reason": reason, "nodes": [1]}]), SYSTEM)) == [
+        f"reason: job 1 starts at 0 and has the reason {reason}"
+    ]
 
 
 SEQUENCE = {"preceding": -1, "think_s": -1}

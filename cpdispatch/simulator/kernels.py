@@ -17,7 +17,7 @@ from cpdispatch.compile import allocating, inlined, kernel, merged
 from cpdispatch.compiled.correction import MINIMAL, corrected
 from cpdispatch.decision import HEAD as _HEAD_OF_DECISION
 from cpdispatch.decision import NO_START as _NO_START
-from cpdispatch.decision import Reason
+from cpdispatch.decision import OF_STARTS, Reason
 from cpdispatch.instance.snapshot import HEAD as _HEAD_OF_INSTANCE
 from cpdispatch.jobs import Column
 from cpdispatch.simulator.records import (
@@ -49,6 +49,7 @@ _SUBMIT, _UNITS, _REQUESTED = int(Column.SUBMIT), int(Column.UNITS), int(Column.
 _EXPECTED, _UPPER = int(Column.EXPECTED), int(Column.UPPER)
 _EWT, _REQUEST = int(Column.EWT), int(Column.REQUEST)
 _RESERVED, _REJECTED = int(Reason.RESERVED), int(Reason.REJECTED)
+_OF_STARTS = tuple(map(int, OF_STARTS))
 NEVER = int(np.iinfo(np.int64).max)
 UNSOUND, FULL, OVER, NEXT_PART = -1, -2, -3, -4
 """What a kernel says instead: a decision is not sound; the memory has too little room; the log is
@@ -522,12 +523,15 @@ def is_sound(
     It is plain if it refuses no job and places only jobs that start now, each with as many units
     on a node as fit there. Then, where nothing but
     free capacity binds it, it is right if those are placed that start now, on nodes that differ,
-    with all their units, and fit what is free together, and no job starts in the past.
+    with all their units, and fit what is free together, no job starts in the past, and just those
+    that start now have a reason of such jobs.
     """
     jobs, placed = start.shape[0], position.shape[0]
     starting = 0
     for j in range(jobs):
         if reason[j] == _REJECTED or (start[j] < now and start[j] != _NO_START):
+            return False
+        if (start[j] == now) != (reason[j] in _OF_STARTS):
             return False
         starting += start[j] == now
     if starting != placed or offset[0] != 0 or offset[placed] != node.shape[0]:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.decision import NO_BOUND, NO_START, Decision, Placements
+from cpdispatch.decision import NO_BOUND, NO_START, OF_STARTS, Decision, Placements, Reason
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column
 from cpdispatch.verify.dependencies import depending
@@ -31,12 +31,18 @@ def decision(instance: Instance, decision: Decision) -> list[Violation]:
     reservations and power cap, it looks only at the entries of the jobs that start. No job, started
     or planned, comes before those that it depends on; the starvation bound holds for a plan that
     has an objective: the reservations of a queue rule are forecasts. Only jobs that may be
-    restarted start with a bound. Where killing a stopped job takes time, its nodes are busy.
+    restarted start with a bound. Where killing a stopped job takes time, its nodes are busy. If all
+    that holds, no reason may say the contrary of whether its job starts.
     """
+    if wrong := _misshapen(len(instance.queue), decision):
+        return [Violation(Kind.SHAPE, wrong)]
+    return _infeasible(instance, decision) or _contradicted(instance, decision)
+
+
+def _infeasible(instance: Instance, decision: Decision) -> list[Violation]:
+    """Which rules a decision breaks whose arrays belong together, whatever its reasons are."""
     start_s, places, now = decision.start_s, decision.placements, instance.now
     positions, offset = places.position.tolist(), places.offset.tolist()
-    if wrong := _misshapen(len(instance.queue), decision, offset):
-        return [Violation(Kind.SHAPE, wrong)]
     found: list[Violation] = []
     if decision.bound_s is not None:
         bounded = (decision.bound_s != NO_BOUND).nonzero()[0].tolist()
@@ -107,10 +113,10 @@ _Start: TypeAlias = tuple[int, list[int], list[int], list[int]]
 """A job that starts: queue position, column of the job block, nodes, units on each."""
 
 
-def _misshapen(jobs: int, decision: Decision, offset: list[int]) -> str:
+def _misshapen(jobs: int, decision: Decision) -> str:
     """Whether a decision's arrays belong together; empty when they do."""
     places = decision.placements
-    entries = len(places.node)
+    entries, offset = len(places.node), places.offset.tolist()
     if decision.start_s.shape != (jobs,) or decision.reason.shape != (jobs,):
         for name, array in (("start_s", decision.start_s), ("reason", decision.reason)):
             if array.shape != (jobs,):
@@ -124,6 +130,28 @@ def _misshapen(jobs: int, decision: Decision, offset: list[int]) -> str:
     if offset[0] != 0 or offset[-1] != entries or offset != sorted(offset):
         return f"offsets do not rise from 0 to {entries}, the number of entries"
     return ""
+
+
+def _contradicted(instance: Instance, decision: Decision) -> list[Violation]:
+    """Reasons of waiting jobs that start now, and of starting ones that do not."""
+    reason, found = decision.reason, []
+    starts, told = decision.start_s == instance.now, np.zeros(len(reason), dtype=np.bool_)
+    for of_start in OF_STARTS:
+        told |= reason == of_start
+    for position in (starts != told).nonzero()[0].tolist():
+        does = "starts now" if starts[position] else "does not start now"
+        text = (
+            f"job {instance.queue.id[position]} {does} and has the reason "
+            f"{_name(int(reason[position]))}: {', '.join(map(_name, OF_STARTS))} are for jobs that "
+            "start now, and for no others"
+        )
+        found.append(Violation(Kind.REASON, text))
+    return found
+
+
+def _name(reason: int) -> str:
+    """What a reason is called; one that does not exist, by its number."""
+    return Reason(reason).name.lower() if reason in list(Reason) else str(reason)
 
 
 def _early(instance: Instance, start_s: IntArray) -> Iterable[Violation]:

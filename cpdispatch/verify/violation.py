@@ -29,6 +29,8 @@ class Kind(StrEnum):
     """A queued job is not named."""
     EARLY_START = "early start"
     """A job starts before the instance's time, or before it was submitted."""
+    REASON = "reason"
+    """The reason of a job says the contrary of whether it starts now."""
     PLACEMENT = "placement"
     """A job that starts has no nodes, or one that does not start has some."""
     UNITS = "units"

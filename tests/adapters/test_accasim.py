@@ -189,10 +189,11 @@ class Recorder:
 
 
 def told(jobs: int, reason: Reason, places: Mapping[int, Mapping[int, int]]) -> Decision:
-    """A decision that starts the placed jobs at 10, with one reason for all."""
+    """A decision that starts the placed jobs at 10, with one reason for all others."""
     start = np.full(jobs, NO_START, dtype=np.int64)
     start[list(places)] = 10
     reasons = np.full(jobs, reason, dtype=np.int8)
+    reasons[list(places)] = Reason.STARTED
     return Decision(start, reasons, Placements.of(places), Certificate("told"))
 
 

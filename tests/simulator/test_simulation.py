@@ -16,6 +16,7 @@ from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, Job, JobTable
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import NodeGroup, System
+from cpdispatch.workloads.restarts import mark
 from tests.simulator.cases import play, starting, workload
 
 
@@ -147,6 +148,28 @@ def test_an_infeasible_decision_is_refused_and_nothing_of_it_is_applied() -> Non
     with pytest.raises(DecisionError, match=r"infeasible decision at time 0: .*capacity"):
         sim.apply(starting(instance, [0, 1], {0: 3}))
     assert sim.records.start_s.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("start", "reason", "complaint"),
+    [
+        ([0], Reason.REJECTED, "job 1 starts now and has the reason rejected"),
+        ([0], Reason.WAITS, "job 1 starts now and has the reason waits"),
+        ([], Reason.STARTED, "job 1 does not start now and has the reason started"),
+    ],
+)
+@pytest.mark.parametrize("restart_cost_s", [0, 30])
+def test_a_reason_that_says_the_contrary_of_the_start_is_refused(
+    start: list[int], reason: Reason, complaint: str, restart_cost_s: int
+) -> None:
+    log = mark(workload([(0, 1, 5, 5)]), 1.0) if restart_cost_s else workload([(0, 1, 5, 5)])
+    simulation = Simulation(log, System.pool(4), restart_cost_s=restart_cost_s)
+    instance = simulation.advance()
+    assert instance is not None
+    wrong = replace(starting(instance, start, {0: 1}), reason=np.array([reason], dtype=np.int8))
+    with pytest.raises(DecisionError, match=complaint):
+        simulation.apply(wrong)
+    assert (simulation.records.start_s == -1).all()
 
 
 def test_asking_twice_or_answering_twice_is_an_error() -> None:

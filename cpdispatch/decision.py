@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import ByteArray, IntArray, sealed
-from cpdispatch.frozen import quick, unfinished
+from cpdispatch.frozen import is_made, quick, unfinished
 from cpdispatch.jobs import Starvation
 
 NO_START = -1
@@ -235,3 +235,36 @@ _MADE = {
 }  # fmt: skip
 of_flat = unfinished(Decision, "flat", "certificate", "bound_s", made=_MADE)
 """Makes a decision of a flat one, that nobody writes into any more."""
+
+
+def wrong_type(decision: Decision) -> tuple[str, str, str] | None:
+    """A part of a decision that is of a wrong type: its name, what it is, and what is needed.
+
+    None if there is no such part. What was made of a flat decision is right: it is not made here.
+    """
+    if not is_made(decision, "placements"):
+        return None
+    places, certificate, bound_s = decision.placements, decision.certificate, decision.bound_s
+    if not isinstance(places, Placements):
+        return "placements", _kind(places), "cpdispatch.Placements"
+    if not isinstance(certificate, Certificate):
+        return "certificate", _kind(certificate), "cpdispatch.Certificate"
+    if not isinstance(certificate.phases_ms, Mapping):
+        return "certificate.phases_ms", _kind(certificate.phases_ms), "a mapping"
+    for name, array in (
+        ("start_s", decision.start_s), ("reason", decision.reason),
+        ("bound_s", _NONE if bound_s is None else bound_s),
+        ("placements.position", places.position), ("placements.offset", places.offset),
+        ("placements.node", places.node), ("placements.units", places.units),
+    ):  # fmt: skip
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "i" or array.ndim != 1:
+            dtype = "int8" if name == "reason" else "int64"
+            return name, _kind(array), f"a one-dimensional {dtype} array"
+    return None
+
+
+def _kind(value: object) -> str:
+    """What a value is, in words."""
+    if isinstance(value, np.ndarray):
+        return f"a {value.ndim}-dimensional {value.dtype} array"
+    return type(value).__name__

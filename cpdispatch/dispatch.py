@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from cpdispatch import own, readers, toys
-from cpdispatch.decision import Certificate, Decision, Placements
+from cpdispatch.decision import Decision, wrong_type
 from cpdispatch.errors import (
     CpdispatchError,
     DecisionError,
@@ -79,12 +79,12 @@ def answer_of(dispatcher: Dispatcher, instance: Instance) -> Decision:
             f"dispatcher {dispatcher.name} answered with {type(decision).__name__} instead of a "
             f"Decision {_at(instance)}: its method dispatch must return one"
         )
-    for part, kind in (("placements", Placements), ("certificate", Certificate)):
-        if not isinstance(found := getattr(decision, part), kind):
-            raise DecisionError(
-                f"dispatcher {dispatcher.name} answered with {type(found).__name__} as {part} of "
-                f"its Decision {_at(instance)}: cpdispatch.{kind.__name__} is needed"
-            )
+    if (wrong := wrong_type(decision)) is not None:
+        part, found, needed = wrong
+        raise DecisionError(
+            f"dispatcher {dispatcher.name} answered with {found} as {part} of its Decision "
+            f"{_at(instance)}: {needed} is needed"
+        )
     return decision
 
 

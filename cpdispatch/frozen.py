@@ -74,6 +74,15 @@ def unfinished(
     return make
 
 
+def is_made(of: object, name: str) -> bool:
+    """Whether an attribute is there already, which would be made on demand, see `unfinished`."""
+    try:
+        object.__getattribute__(of, name)
+    except AttributeError:
+        return False
+    return True
+
+
 def _open_twin(frozen: Any) -> Any:
     """A class with the slots of a frozen one, whose attributes can be set."""
     return type(frozen.__name__, frozen.__bases__, {"__slots__": frozen.__slots__})

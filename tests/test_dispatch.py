@@ -187,6 +187,16 @@ def test_times_of_parameters_may_have_a_unit() -> None:
     assert inner("hcp:limit=0.5").limit_s == 0.5
 
 
+def wrong(part: str) -> str:
+    """The source of an answer that no job starts, with one part changed."""
+    return (
+        "import numpy as np; from dataclasses import replace; "
+        "from cpdispatch import Certificate, Decision, Placements; "
+        "right = Decision(np.array([-1]), np.array([3], np.int8), Placements.of({}), "
+        f"Certificate('own')); return replace(right, {part})"
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [
@@ -205,6 +215,30 @@ def test_times_of_parameters_may_have_a_unit() -> None:
             "from cpdispatch import Decision, Placements; "
             "return Decision([], [], Placements.of({}), None)",
             "own answered with NoneType as certificate of its Decision at time 7",
+        ),
+        (wrong("start_s=[-1]"), "own answered with list as start_s .* time 7 .*int64 array is nee"),
+        (wrong("start_s=None"), "own answered with NoneType as start_s .*int64 array is needed"),
+        (
+            wrong("start_s=np.array([np.nan])"),
+            "with a 1-dimensional float64 array as start_s .* a one-dimensional int64 array is nee",
+        ),
+        (wrong("start_s=np.array([0.4])"), "float64 array as start_s .*int64 array is needed"),
+        (wrong("start_s=np.array(-1)"), "with a 0-dimensional int64 array as start_s .*int64 arr"),
+        (wrong("reason=[3]"), "own answered with list as reason .*int8 array is needed"),
+        (wrong("bound_s=[0]"), "own answered with list as bound_s .*int64 array is needed"),
+        (wrong("bound_s=np.array([1.5])"), "float64 array as bound_s .*int64 array is needed"),
+        (wrong("bound_s=np.array([np.nan])"), "float64 array as bound_s .*int64 array is needed"),
+        (
+            wrong("placements=Placements([0], [0, 1], [0], [1])"),
+            r"own answered with list as placements\.position .*int64 array is needed",
+        ),
+        (
+            wrong("placements=replace(Placements.of({0: {0: 1}}), units=np.array([1.0]))"),
+            r"float64 array as placements\.units .*int64 array is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', phases_ms=3)"),
+            r"own answered with int as certificate\.phases_ms .*: a mapping is needed",
         ),
     ],
 )

@@ -300,6 +300,21 @@ def test_a_reason_does_not_say_the_contrary_of_the_start(
     assert texts(found) == [f"reason: job 7 {text}: {allowed}"]
 
 
+def test_arrays_of_a_decision_that_hold_no_whole_numbers_are_reported() -> None:
+    on, start_s, waits = instance(), np.full(3, NO_START), np.full(3, Reason.WAITS, dtype=np.int8)
+    right = Decision(start_s, waits, Placements.of({}), Certificate("x"))
+    assert verify.decision(on, right) == []
+    whole = "must be a one-dimensional int64 array, not"
+    for part, value, found in (
+        ("start_s", np.full(3, np.nan), "a 1-dimensional float64 array"),
+        ("start_s", np.full(3, 0.4), "a 1-dimensional float64 array"),
+        ("bound_s", np.full(3, 1.5), "a 1-dimensional float64 array"),
+        ("bound_s", [0, 0, 0], "list"),
+    ):
+        wrong = replace(right, **{part: value})
+        assert texts(verify.decision(on, wrong)) == [f"shape: {part} {whole} {found}"]
+
+
 def test_offsets_that_fall_are_reported() -> None:
     on = instance()
     places = Placements(

@@ -19,7 +19,7 @@ from cpdispatch import verify
 from cpdispatch.analyze.energy import watts_of
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.data import AdditionalData, Moment, made, next_of, value_of
-from cpdispatch.decision import Decision, Placements, Reason
+from cpdispatch.decision import Decision, Placements, Reason, wrong_type
 from cpdispatch.energy import Steps
 from cpdispatch.errors import DecisionError, UsageError
 from cpdispatch.events import (
@@ -360,6 +360,12 @@ class Simulation:
         if not isinstance(decision, Decision):
             raise DecisionError(
                 f"apply() needs a Decision, not {type(decision).__name__}, at time {self.now}"
+            )
+        if (wrong := wrong_type(decision)) is not None:
+            part, found, needed = wrong
+            raise DecisionError(
+                f"apply() needs a Decision whose {part} is {needed}, not {found}, at time "
+                f"{self.now}"
             )
         queued, running = self._state.queued, self._state.ran
         started = self._apply_plainly(instance, decision) if self._is_plain else None

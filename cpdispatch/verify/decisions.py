@@ -11,7 +11,15 @@ from typing import TypeAlias
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
-from cpdispatch.decision import NO_BOUND, NO_START, OF_STARTS, Decision, Placements, Reason
+from cpdispatch.decision import (
+    NO_BOUND,
+    NO_START,
+    OF_STARTS,
+    Decision,
+    Placements,
+    Reason,
+    wrong_type,
+)
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column
 from cpdispatch.verify.dependencies import depending
@@ -114,7 +122,10 @@ _Start: TypeAlias = tuple[int, list[int], list[int], list[int]]
 
 
 def _misshapen(jobs: int, decision: Decision) -> str:
-    """Whether a decision's arrays belong together; empty when they do."""
+    """What is wrong with a decision's arrays, each and together; empty when they are right."""
+    if (wrong := wrong_type(decision)) is not None:
+        part, found, needed = wrong
+        return f"{part} must be {needed}, not {found}"
     places = decision.placements
     entries, offset = len(places.node), places.offset.tolist()
     if decision.start_s.shape != (jobs,) or decision.reason.shape != (jobs,):

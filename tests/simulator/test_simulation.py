@@ -172,6 +172,17 @@ def test_a_reason_that_says_the_contrary_of_the_start_is_refused(
     assert (simulation.records.start_s == -1).all()
 
 
+def test_a_decision_with_a_part_of_a_wrong_type_is_refused_by_its_name() -> None:
+    simulation = Simulation(workload([(0, 1, 5, 5)]), System.pool(4))
+    instance = simulation.advance()
+    assert instance is not None
+    wrong = replace(starting(instance, [0], {0: 1}), start_s=[0])
+    with pytest.raises(
+        DecisionError, match=r"whose start_s is .* int64 array, not list, at time 0"
+    ):
+        simulation.apply(wrong)
+
+
 def test_asking_twice_or_answering_twice_is_an_error() -> None:
     sim = Simulation(workload([(0, 1, 5, 5)]), System.pool(4))
     instance = sim.advance()

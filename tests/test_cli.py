@@ -1226,6 +1226,26 @@ def test_a_rule_needs_no_solver(log: Path) -> None:
     assert done.stdout.splitlines()[-1] == "SOLVER False"
 
 
+@pytest.mark.parametrize("many", ["--shake", "--seeds"])
+def test_overwriting_leaves_nothing_of_the_earlier_runs(
+    many: str, log: Path, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    out = tmp_path / "runs"
+    command = ["simulate", str(log), "-d", "easy", "-d", "conservative", "--out", str(out)]
+    failing = tmp_path / "events.csv"
+    failing.write_text("time,kind,nodes\n1,fail,0\n2,repair,0\n")
+    assert cli.run([*command, many, "4", "--events", str(failing)]) == 0
+    (out / "easy" / "draw-notes").mkdir()
+    assert cli.run([*command, many, "3", "--overwrite"]) == 0
+    made = {path.parent.name for path in out.glob("easy/*/run.json")}
+    assert len(made) == 3
+    assert {path.name for path in (out / "easy").iterdir()} == made | {"draw-notes"}
+    left = {path.name for path in out.glob("*/*/*")}
+    assert not left & {"events.csv", "attempts.parquet"}
+    capsysbinary.readouterr()
+    assert len(json(capsysbinary, "compare", str(out))["runs"]) == 6
+
+
 @pytest.mark.parametrize(
     ("first", "then", "there", "planned"),
     [

@@ -63,15 +63,37 @@ def test_what_cannot_be_scaled_is_refused() -> None:
 def test_changes_are_of_the_first_system_that_is_named(log: Path) -> None:
     def names(*given: str) -> list[str]:
         raw = read(log)
-        return [
-            each.name for each in whatif.alternatives(lambda system: prepare(raw, system), given)
-        ]
+        return [each.name for each in whatif.alternatives(raw, given)]
 
     assert names("8", "+50%", "6", "-50%") == ["8", "8 +50%", "6", "8 -50%"]
     assert names("+50%", "8") == ["8", "8 +50%"]
     for given in ([], ["8"], ["8", "8"]):
         with pytest.raises(UsageError, match="name another system"):
             names("8", *given[1:])
+
+
+def test_jobs_may_be_kept_to_nodes_and_spread(tmp_path: Path) -> None:
+    path = tmp_path / "kept.csv"
+    path.write_text(
+        "id,submit,runtime,requested,units,core,units_per_node,features,partition\n"
+        "1,0,10,20,4,1,2,ib,\n2,0,10,20,4,1,2,,\n"
+    )
+    system = tmp_path / "four.json"
+    group = {"name": "n", "nodes": 4, "capacity": [4], "features": ["ib"]}
+    other = group | {"name": "m", "features": []}
+    text: dict[str, Any] = {"resources": ["core"], "groups": [group, other]}
+    system.write_text(json.dumps(text))
+    raw = read(path)
+    more, limit = whatif.alternatives(raw, [str(system), "+50%", "jobs=1"])[1:]
+    assert more.system.nodes == 12
+    assert limit.system.limits == (Limit(1),)
+    for each in (more, limit):
+        assert not simulate(each.workload, each.system, "easy").verify()
+    parts = [{"name": "all", "nodes": "all"}]
+    system.write_text(json.dumps(text | {"partitions": parts}))
+    path.write_text(path.read_text().replace(",\n", ",all\n"))
+    (limit,) = whatif.alternatives(read(path), [str(system), "core per user=3"])[1:]
+    assert not simulate(limit.workload, limit.system, "easy").verify()
 
 
 def test_the_figures_are_those_of_the_runs(
@@ -113,6 +135,27 @@ def test_draws_have_a_spread(log: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [row["runs"] for row in rows] == [3, 3]
     assert all(row["wait_s_mean_spread"] > 0 for row in rows)
     assert " ± " in said(capsys, log, "--system", "8", "--system", "10", "--shake", 3)[1]
+
+
+def test_a_page_and_a_table_are_two_files(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "w.html"
+    given = (log, "--system", "8", "--system", "-50%", "--page", page)
+    assert "name the same file" in said(capsys, *given, "--csv", page)[2]
+    page.write_text("mine")
+    assert "this file is no page" in said(capsys, *given)[2]
+
+
+def test_runs_that_are_made_again_leave_nothing_of_earlier_ones(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    given = (log, "--system", "8", "--system", "6", "--out", out)
+    assert said(capsys, *given, "--shake", "3")[0] == 0
+    assert said(capsys, *given, "--shake", "2", "--limit", "2s", "--overwrite")[0] == 0
+    for system in ("8", "6"):
+        assert {path.name for path in (out / system).iterdir()} == {"draw-0", "draw-1"}
 
 
 def test_the_page_says_what_the_table_says(

@@ -344,12 +344,14 @@ class OutputOptions:
 
     def claim(self, plans: Iterable[RunPlan]) -> None:
         """Make the folder of each run ready to be written into."""
-        from cpdispatch.simulator.replay import claim
+        from cpdispatch.simulator.replay import claim, forget_other_draws
 
         folders = [plan.folder for plan in plans if plan.folder is not None]
         self._check_depth(folders)
         for folder in folders:
             claim(folder, resume=self.resume, overwrite=self.overwrite)
+        if self.overwrite:
+            forget_other_draws(folders)
 
     def _check_depth(self, folders: Sequence[Path]) -> None:
         """Raise where the folder has runs of other levels: `compare` would take both for runs.

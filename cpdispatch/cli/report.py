@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cpdispatch.cli.output import DONE, RefusedFiles
-from cpdispatch.cli.runs import Kind, check_page, kind_of, load_runs, write_page
+from cpdispatch.cli.runs import (
+    Kind,
+    check_page,
+    check_place_of_page,
+    kind_of,
+    load_runs,
+    write_page,
+)
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +39,7 @@ def report(*runs: Path, out: Path = Path("report.html")) -> int:
     if not runs:
         raise UsageError("report needs the folder of a run")
     check_page()
+    check_place_of_page(out, "--out")
     from cpdispatch.experiment import RunSummary
 
     refused = RefusedFiles()

@@ -247,6 +247,20 @@ def check_page(runs: int = 1) -> None:
         raise UsageError(f"{runs} runs of each log: a page shows {RUNS_MAX} at most; name fewer")
 
 
+def check_place_of_page(out: Path, option: str) -> None:
+    """Raise now where a page would replace a file that is none, such as one of a run."""
+    try:
+        with out.open("rb") as file:
+            begins = file.read(len(_PAGE))
+    except OSError:
+        return  # there is none, or writing says what is wrong
+    if begins and begins.upper() != _PAGE:
+        raise UsageError(f"{option} {out}: this file is no page; choose another name for the page")
+
+
+_PAGE = b"<!DOCTYPE HTML>"
+
+
 def write_page(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> int:
     """Write the page about runs of one log; how many bytes it has."""
     from cpdispatch.files import write_bytes

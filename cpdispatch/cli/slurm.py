@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 SOCKET = Path("/run/slurmrestd.socket")
 EVERY_MOST_S = 120
+USER_MOST = 2**32 - 2
+"""The largest number of a user."""
 _STEP_S = 0.1
 
 app = App(name="slurm", help="Watch a live Slurm, or let a dispatcher drive it.")
@@ -120,14 +122,14 @@ class CycleOptions:
         Files with the output of `sacct -P` or `sacct --json`, from which the predictor learns. The
         word sacct calls the command sacct.
     zone
-        Time zone of the times in these files, for example Europe/Berlin.
+        Time zone of the times in these files, for example Europe/Berlin. Default: UTC.
     """
 
     every: str = "10s"
     cycles: Whole | None = None
     predict: Annotated[str, Parameter(show_default=False)] = ""
     history: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None
-    zone: str = "UTC"
+    zone: str | None = None
 
     def every_s(self) -> float:
         """Seconds between the beginnings of two cycles."""
@@ -143,10 +145,16 @@ class CycleOptions:
         from cpdispatch.adapters.slurm import accounting, durations
 
         if self.predict:
-            records = accounting.history(self.history or (), self.zone).records
+            if self.zone is not None and not self.history:
+                raise UsageError(f"--zone {self.zone} is that of --history: name files, too")
+            records = accounting.history(self.history or (), self.zone or "UTC").records
             return durations.Durations(self.predict, seed, folder, records)
         if self.history:
             raise UsageError("--history needs --predict: name a predictor")
+        if self.zone is not None:
+            raise UsageError(
+                f"--zone {self.zone} is that of --history: name files, or leave it out"
+            )
         return None
 
     def gain(self, options: SlurmOptions, folder: Path, durations: Durations | None) -> Gain:
@@ -195,6 +203,8 @@ def watch(
         raise UsageError(f"--top {top}: a number of jobs, 0 or more, is needed")
     every_s, client, dispatcher = cycles.every_s(), options.client(), options.made()
     rules = options.rules(dispatcher=dispatcher)
+    if state is not None and not (cycles.predict or gain):
+        raise UsageError(f"--state {state} keeps the data of --predict and --gain: add one of them")
     folder = _state(state, "cpdispatch-slurm-watch")
     durations = cycles.durations(options.seed, folder)
     shadow = cycles.gain(options, folder, durations) if gain else None
@@ -388,8 +398,7 @@ def record(
     from cpdispatch.adapters.slurm import log as logs
     from cpdispatch.adapters.slurm.record import LEFT_OUT, recorded, run_of
     from cpdispatch.cli.importing import print_import
-    from cpdispatch.simulator.replay import finished
-    from cpdispatch.simulator.run import ABOUT
+    from cpdispatch.simulator.replay import finished, forget
     from cpdispatch.workloads import imported
 
     if days is not None and (days < 1 or accounting.SACCT not in history):
@@ -405,7 +414,7 @@ def record(
             str(system[0]) if system else accounting.SCONTROL, decisions,
         )  # fmt: skip
     with status(f"writing {out}"):
-        (out / ABOUT).unlink(missing_ok=True)
+        forget(out)
         files = imported.write(found, out, format)
         run = run_of(out, files, found, decisions)
         finished(run, out)
@@ -447,6 +456,8 @@ def plugin(*, state: Path | None = None, user: Whole | None = None) -> int:
     """
     from cpdispatch.adapters.slurm import guard
 
+    if user is not None and not 0 <= user <= USER_MOST:
+        raise UsageError(f"--user {user}: a number of a user, from 0 to {USER_MOST}, is needed")
     print(guard.plugin(_state(state), os.getuid() if user is None else user), end="")
     return DONE
 
@@ -536,7 +547,8 @@ def _repeat(
     """Cycle until enough were made or the user wishes to stop; a cycle that fails is told of.
 
     An error of the first cycle ends it all unless it is ``patient``: then Slurm may come up later.
-    A user without rights ends it in any case.
+    A user without rights ends it in any case, and so does a wrong argument that the first cycle
+    finds.
     """
     from cpdispatch.adapters.slurm.client import DeniedError
 
@@ -548,6 +560,8 @@ def _repeat(
             failed = 0
         except CpdispatchError as error:
             if not (done or patient) or isinstance(error, DeniedError):
+                raise
+            if not done and isinstance(error, UsageError):
                 raise
             failed += 1
             _complain(f"cycle {done + 1}: {error}")
@@ -563,6 +577,11 @@ def _stop_driver(options: SlurmOptions, folder: Path, json: bool) -> int:
     from cpdispatch.adapters.slurm import guard
     from cpdispatch.adapters.slurm.drive import Driver
 
+    if not (folder / guard.LOCK).exists():
+        raise UsageError(
+            f"--state {folder}: no driver has used this folder; name the one that drive was given, "
+            "or, if that is lost, drive for one cycle (--cycles 1)"
+        )
     ended = guard.ask_to_stop(folder)
     with guard.locked(folder):
         unasked = dispatch.make("easy", warm=dispatch.not_at_all)

@@ -17,6 +17,7 @@ from cpdispatch.cli.output import (
     status,
     table_of,
 )
+from cpdispatch.cli.runs import check_place_of_page
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
@@ -90,18 +91,21 @@ def whatif(
     """
     with status(STARTING):
         from cpdispatch.experiment import RunPlan, whatif
-        from cpdispatch.simulator.replay import claim
-        from cpdispatch.workloads import prepare, read
+        from cpdispatch.simulator.replay import claim, forget_other_draws
+        from cpdispatch.workloads import read
 
-    _check(shake, overwrite, out)
+    _check(shake, overwrite, out, csv, page)
     with status(f"reading {trace}"):
         log = read(trace, filter)
-        found = whatif.alternatives(lambda machine: prepare(log, machine, jobs=jobs), system)
+        found = whatif.alternatives(log, system, jobs)
     names = dispatcher or ("easy",)
     plan = RunPlan("", 0, seconds(limit, "--limit"), {"predictor": predict}, out and out.absolute())
     whatif.check(found, names, plan)
-    for folder in whatif.folders(plan, found):
+    folders = whatif.folders(found, names, plan, shake)
+    for folder in folders:
         claim(folder, resume=not overwrite, overwrite=overwrite)
+    if overwrite:
+        forget_other_draws(folders)
     summaries, failed = _replayed(found, names, plan, shake, where, out)
     if rows := whatif.rows_of(found, summaries):
         _tell(log.name, found[0].system.resources[0], rows, csv, page, json)
@@ -110,12 +114,18 @@ def whatif(
     return DONE
 
 
-def _check(shake: int, overwrite: bool, out: Path | None) -> None:
+def _check(
+    shake: int, overwrite: bool, out: Path | None, csv: Path | None, page: Path | None
+) -> None:
     """Refuse options that mean nothing."""
     if shake < 1:
         raise UsageError(f"--shake {shake}: 1 or more draws are needed")
     if overwrite and out is None:
         raise UsageError("--overwrite needs --out")
+    if page is not None:
+        check_place_of_page(page, "--page")
+        if csv is not None and csv.absolute() == page.absolute():
+            raise UsageError(f"--csv and --page name the same file, {page}")
 
 
 def _replayed(

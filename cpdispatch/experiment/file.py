@@ -99,7 +99,7 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
         When a log cannot be read, two have the same name, or a dispatcher or predictor is unknown:
         the key is named.
     """
-    from cpdispatch.simulator.replay import claim
+    from cpdispatch.simulator.replay import claim, forget_other_draws
 
     groups = samples.of(form.logs, file, form.seed, form.draws)
     names = [log[0].name for of in groups for log in (of.logs[:1] if of.of_seed else of.logs)]
@@ -137,9 +137,11 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
             for log, plan in plans
         ]  # fmt: skip
         place += len(plans)
-        for _, plan in named:
-            if plan.folder is not None:
-                claim(plan.folder, resume=not overwrite, overwrite=overwrite)
+        folders = [plan.folder for _, plan in named if plan.folder is not None]
+        for run in folders:
+            claim(run, resume=not overwrite, overwrite=overwrite)
+        if overwrite:
+            forget_other_draws(folders)
         found.append(Part(experiment, named))
     return found
 

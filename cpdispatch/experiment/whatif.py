@@ -16,6 +16,7 @@ from cpdispatch.experiment.report import tables
 from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
 from cpdispatch.jobs import Workload
 from cpdispatch.system import Limit, System, find
+from cpdispatch.workloads import own_machine, prepare
 
 _CHANGE = re.compile(r"([+-]\d+(?:\.\d+)?)%")
 _LIMIT = re.compile(r"(\S+)(?: per (\S+)(?: (\S+))?)? *= *(\d+|none)")
@@ -116,18 +117,18 @@ def _changed(system: System, text: str) -> System | None:
     return None if limit is None else limited(system, *limit)
 
 
-def alternatives(
-    prepare: Callable[[System | str | None], tuple[Workload, System]], given: Sequence[str]
-) -> list[Alternative]:
+def alternatives(log: Workload, given: Sequence[str], jobs: int | None = None) -> list[Alternative]:
     """The systems that are named, the one that the others are measured against first.
 
     Parameters
     ----------
-    prepare : function
-        Fits the log to a system; None: to its own.
+    log : Workload
+        As it was read.
     given : sequence of str
         Numbers of processors, named systems, files, and changes such as ``+20%`` or
         ``core per user=64``, which are of the first of the others, or of the log's own system.
+    jobs : int, optional
+        Only the first so many jobs.
 
     Raises
     ------
@@ -135,13 +136,10 @@ def alternatives(
         When a system is unknown, is named twice, or cannot be changed so.
     """
     named = [text for text in given if change_of(text) is None and limit_of(text) is None]
-    base = prepare(find(named[0]) if named else None)
-    found = [Alternative(base[1].name, *base)]
-    for text in given:
-        if named and text == named[0]:
-            continue
-        system = _changed(base[1], text) or find(text)
-        found.append(Alternative(system.name, *prepare(system)))
+    first = find(named[0]) if named else own_machine(log, log.name)
+    rest = [text for text in given if not named or text != named[0]]
+    systems = [first, *(_changed(first, text) or find(text) for text in rest)]
+    found = [Alternative(each.name, *prepare(log, each, jobs=jobs)) for each in systems]
     if len(found) == 1:
         raise UsageError(
             "name another system, for example --system +20%: one alone is what simulate is for"
@@ -166,9 +164,8 @@ def run(
     summaries, failed = [], []
     for number, each in enumerate(found):
         experiment = _experiment(each, dispatchers, plan, draws)
-        folder = plan.folder and plan.folder / safe(each.name)
         done, failure = experiment.run(
-            experiment.plans(replace(plan, folder=folder)), workers,
+            experiment.plans(_on(plan, each)), workers,
             _part_of(progress, number, len(found)), stop,
         )  # fmt: skip
         summaries.append(done)
@@ -185,6 +182,11 @@ def _experiment(
     each: Alternative, dispatchers: Sequence[str], plan: RunPlan, draws: int
 ) -> Experiment:
     return Experiment([(each.workload, each.system)], dispatchers, [plan.seed], draws=draws)
+
+
+def _on(plan: RunPlan, each: Alternative) -> RunPlan:
+    """The plan of the runs on one system, which have a folder of their own."""
+    return replace(plan, folder=plan.folder and plan.folder / safe(each.name))
 
 
 def _part_of(
@@ -241,6 +243,13 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def folders(plan: RunPlan, found: Sequence[Alternative]) -> list[Path]:
-    """Where the runs on each system are kept."""
-    return [] if plan.folder is None else [plan.folder / safe(each.name) for each in found]
+def folders(
+    found: Sequence[Alternative], dispatchers: Sequence[str], plan: RunPlan, draws: int
+) -> list[Path]:
+    """Where each run on each system is kept."""
+    plans = [
+        run
+        for each in found
+        for _, run in _experiment(each, dispatchers, plan, draws).plans(_on(plan, each))
+    ]
+    return [run.folder for run in plans if run.folder is not None]

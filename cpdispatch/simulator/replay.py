@@ -6,7 +6,8 @@ import hashlib
 import os
 import pickle
 import platform
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -557,9 +558,36 @@ def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
             f"{folder} holds another run: add --resume to go on with it, --overwrite to replace "
             "it, or choose another folder"
         )
-    if overwrite and folder.is_dir():
-        for name in (ABOUT, CHECKPOINT, LOG, STATUS):
-            (folder / name).unlink(missing_ok=True)
+    if overwrite:
+        forget(folder)
+
+
+def forget_other_draws(folders: Iterable[Path]) -> None:
+    """Remove the draws that an earlier command made beside these runs, which replace its runs.
+
+    Taken together with these, they would be draws of one experiment.
+
+    Parameters
+    ----------
+    folders : iterable of path
+        Of the runs to be made. Those of draws and seeds are named ``draw-3`` and ``seed-3``.
+    """
+    kept = {folder.absolute() for folder in folders}
+    for parent in {folder.parent for folder in kept if _DRAW.fullmatch(folder.name)}:
+        for other in parent.iterdir() if parent.is_dir() else ():
+            if _DRAW.fullmatch(other.name) and other not in kept and other.is_dir():
+                forget(other)
+                if not any(other.iterdir()):
+                    other.rmdir()
+
+
+_DRAW = re.compile(r"(draw|seed)-\d+")
+
+
+def forget(folder: Path) -> None:
+    """Remove a run from its folder; what else is there stays."""
+    for name in (ABOUT, *FILES, CHECKPOINT, LOG, STATUS):  # first what makes a run of the others
+        (folder / name).unlink(missing_ok=True)
 
 
 def finished(run: Run, folder: Path) -> None:

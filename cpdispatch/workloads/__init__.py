@@ -137,14 +137,14 @@ def prepare(
     else:
         processors = None if machine is None else machine.processors
         workload, name = read(log, filter, processors, column), os.fspath(log)
-    machine = _own_machine(workload, name) if machine is None else machine
+    machine = own_machine(workload, name) if machine is None else machine
     if share is not None:
         workload = restarts.mark(workload, share, seed)
     part = select.select(workload, jobs, since, until)
     return access.keep(fit.fit(part, machine, units), machine)
 
 
-def _own_machine(workload: Workload, name: str) -> System:
+def own_machine(workload: Workload, name: str) -> System:
     """A pool as large as the machine of a log, whose name stands in the error."""
     if workload.processors is None:
         raise UsageError(

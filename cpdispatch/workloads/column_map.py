@@ -175,7 +175,9 @@ def read(
     ran = (runtime_s < 0) & (start_s >= 0) & (end_s >= start_s)
     runtime_s = np.where(ran, end_s - start_s, runtime_s)
     units = source.numbers(names["units"]) if "units" in names else np.ones_like(unknown)
-    amounts = {name: source.amount(amount, name, units) for name, amount in form.resources.items()}
+    amounts, uneven = {}, {}
+    for name, amount in form.resources.items():
+        amounts[name], uneven[name] = source.amount(amount, units)
     asks = sum((values > 0 for values in amounts.values()), start=np.zeros_like(keep))
     for reason, wrong in (
         ("submit time unknown", submit_s < 0),
@@ -203,6 +205,9 @@ def read(
             raise UsageError(f"the column map says nothing of nodes: leave out {nodes}")
         machine, frame = _system(_Source(Path(nodes), TableForm()), form.nodes)
     notes: Counter[str] = Counter()
+    for name, values in amounts.items():
+        notes[f"{name} unknown or below 0: none is asked for"] = int((keep & (values < 0)).sum())
+        notes[f"{name} rounded up to the same for each unit"] = int((keep & uneven[name]).sum())
     if machine is not None and "features" in names:
         asked = source.text(names["features"])[keep].tolist()
         columns.labels["features"] = features(asked, machine, notes)
@@ -244,7 +249,7 @@ def _add_labels(
 def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
     one = np.ones(len(source.frame), dtype=np.int64)
     amounts = {
-        name: np.maximum(source.amount(amount, name, one), 0)
+        name: np.maximum(source.amount(amount, one)[0], 0)
         for name, amount in form.resources.items()
     }
     texts = source.text(form.features) if form.features else [""] * len(source.frame)
@@ -281,7 +286,7 @@ class _Source:
                         io.BytesIO(content), dtype=str, keep_default_na=False,
                         sep=r"\s+" if form.blanks else ",", skip_blank_lines=False,
                         header=None if form.names else 0, names=form.names or None,
-                        index_col=False, encoding_errors="replace",
+                        index_col=False, encoding_errors="backslashreplace",
                     )  # fmt: skip
                 self.frame = self.frame[(self.frame.fillna("") != "").any(axis=1)]
                 if not form.blanks:
@@ -293,7 +298,7 @@ class _Source:
             raise
         except Exception as error:  # whatever pandas makes of a strange table
             if self.is_text and not form.blanks:
-                header = content.split(b"\n", 1)[0].decode(errors="replace")
+                header = content.split(b"\n", 1)[0].decode(errors="backslashreplace")
                 with suppress(csv.Error):  # what pandas says of it is said below
                     check_widths(content, len(next(csv.reader([header]), [])), path)
             raise not_a_table(error, path) from error
@@ -337,16 +342,23 @@ class _Source:
             dtype=np.int64,
         )
 
-    def amount(self, amount: Amount, name: str, units: IntArray) -> IntArray:
-        """What each unit asks for; memory in MB."""
+    def amount(self, amount: Amount, units: IntArray) -> tuple[IntArray, BoolArray]:
+        """What each unit asks for, memory in MB, and whether it was rounded up to that.
+
+        It is below 0 where it is not known.
+        """
         factor = MEMORY_KB[amount.unit] / 1024 if amount.unit else 1.0
+        even = np.zeros(len(self.frame), dtype=np.bool_)
         if not amount.column:
-            return np.full(len(self.frame), int(amount.times), dtype=np.int64)
+            return np.full(len(self.frame), int(amount.times), dtype=np.int64), even
         if isinstance(amount.times, int):
             values = self.numbers(amount.column, factor * amount.times)
         else:
             values = self.numbers(amount.column, factor) * self.numbers(amount.times)
-        return -(-values // np.maximum(units, 1)) if amount.each == "job" else values
+        if amount.each != "job":
+            return values, even
+        each = np.maximum(units, 1)
+        return np.where(values < 0, -1, -(-values // each)), (values > 0) & (values % each != 0)
 
     def times(self, name: str, form: Times) -> IntArray:
         """Seconds since 1970, or since the table's own zero; -1 for an empty cell."""

@@ -174,8 +174,9 @@ def finish(
         start_s = np.array(columns.start_s, dtype=np.int64)[frame.index]
         system = _pool(workload, start_s, name)
         told = [
-            "No file describes the system: it is taken for one pool, as large as the largest use "
-            "at one time. Units of a job are not kept to nodes, and idle nodes are not known.",
+            "No file describes the nodes: the system is taken for one pool, as large as the "
+            "largest use at one time. Units of a job are not kept to nodes, and idle nodes are not "
+            "known.",
             *told,
         ]
     extra = pd.DataFrame(

@@ -194,7 +194,7 @@ def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
     import pandas as pd
 
     text = with_newlines(read_text(path))
-    first = text.split(b"\n", 1)[0].decode(errors="replace").removeprefix("#")
+    first = text.split(b"\n", 1)[0].decode(errors="backslashreplace").removeprefix("#")
     try:
         names = [name.strip() for name in next(csv.reader([first], strict=True), [])]
     except csv.Error as error:
@@ -207,7 +207,8 @@ def _read_csv(path: Path, restartable: str) -> pd.DataFrame:
             frame = pd.read_csv(
                 io.BytesIO(text), header=None, skiprows=1, names=names, index_col=False,
                 keep_default_na=False, na_values=[""], low_memory=False,
-                dtype=dict.fromkeys((*LABELLED, *WISHES, *TERMS), str), encoding_errors="replace",
+                dtype=dict.fromkeys((*LABELLED, *WISHES, *TERMS), str),
+                encoding_errors="backslashreplace",
             )  # fmt: skip
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=names)
@@ -230,7 +231,7 @@ def _even(text: bytes, columns: int) -> bool:
 
 def _rows(text: bytes, path: Path) -> Iterator[tuple[int, list[str]]]:
     """The jobs of a CSV with their line numbers, the slow way."""
-    reader = csv.reader(io.StringIO(text.decode(errors="replace"), newline=""))
+    reader = csv.reader(io.StringIO(text.decode(errors="backslashreplace"), newline=""))
     try:
         next(reader)
         begin = reader.line_num + 1

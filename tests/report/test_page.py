@@ -180,6 +180,18 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return said
 
 
+def test_a_page_replaces_no_file_of_a_run(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "run.json"
+    kept.write_bytes((folder / "easy" / "run.json").read_bytes())
+    assert "this file is no page" in refused(capsys, folder, "--out", kept)
+    assert kept.read_bytes() == (folder / "easy" / "run.json").read_bytes()
+    page = tmp_path / "page.html"
+    for _ in range(2):  # a page may replace one
+        assert cli.run(["report", str(folder / "easy"), "--out", str(page)]) == 0
+
+
 def test_runs_of_different_logs_or_systems_are_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

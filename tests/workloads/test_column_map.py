@@ -169,6 +169,28 @@ def test_a_wrong_cell_is_named(
     assert message in str(error.value)
 
 
+def test_amounts_that_are_unknown_or_rounded_are_counted(written: tuple[Path, Path]) -> None:
+    written[0].write_text(
+        JOBS.replace(",ann,7,", ",ann,,").replace(
+            ",1,bob,1,0,1,night,\n9", ",1,bob,-3,0,1,night,\n9", 1
+        )
+    )
+    unknown = "core unknown or below 0: none is asked for"
+    assert column_map.read(written[0], str(written[1])).notes[unknown] == 1
+    written[0].write_text(JOBS)
+    notes = column_map.read(written[0], str(written[1])).notes
+    assert notes["core rounded up to the same for each unit"] == 1  # 7 on 2 hosts
+    assert unknown not in notes
+
+
+def test_names_that_are_not_utf_8_stay_different(written: tuple[Path, Path]) -> None:
+    text = JOBS.encode().replace(b",ann,", b",m\xfcller,").replace(b",bob,", b",m\xf6ller,")
+    written[0].write_bytes(text)
+    found = column_map.read(written[0], str(written[1])).workload
+    users = {found.table.label("user", row) for row in range(len(found))}
+    assert users == {r"m\xfcller", r"m\xf6ller"}
+
+
 def test_other_marks_than_commas_are_named(written: tuple[Path, Path]) -> None:
     written[0].write_text(JOBS.replace(",", ";"))
     with pytest.raises(InputError, match="separate cells by commas, and not by ';'"):

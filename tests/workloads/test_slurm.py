@@ -326,6 +326,21 @@ def test_a_command_over_several_lines_is_one_record(read: Callable[..., Any]) ->
     assert found.workload.table.restartable.tolist() == [1, 0]
 
 
+def test_names_that_are_not_utf_8_stay_different(tmp_path: Path) -> None:
+    path = dump(tmp_path / "sacct.psv", record(User="mXller"), record(JobID=8, User="mYller"))
+    path.write_bytes(path.read_bytes().replace(b"X", b"\xfc").replace(b"Y", b"\xf6"))
+    workload = slurm.read([path]).workload
+    users = {workload.table.label("user", row) for row in range(len(workload))}
+    assert users == {r"m\xfcller", r"m\xf6ller"}
+
+
+def test_the_queue_of_the_moment_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "squeue.json"
+    path.write_text(json.dumps({"jobs": [{"job_id": 7, "job_state": ["RUNNING"]}]}))
+    with pytest.raises(InputError, match=r"squeue --json.*; give what `sacct --json` prints"):
+        slurm.read([path])
+
+
 def test_every_job_is_kept_or_counted_out_by_its_reason(read: Callable[..., Any]) -> None:
     found = read(
         record(),

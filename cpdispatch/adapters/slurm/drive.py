@@ -191,6 +191,7 @@ class Driver:
         """
         self.done = None
         cluster = read(self._slurm)
+        self._rules.check(cluster)
         running = sum(job.running for job in cluster.jobs)
         self.done = done = Cycle(
             cluster.now_s, running, unread=cluster.unread, dispatcher=self._dispatcher.name,

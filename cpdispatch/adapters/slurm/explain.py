@@ -39,6 +39,7 @@ def explain(source: Source, dispatcher: Dispatcher, rules: Rules, key: str) -> t
         When the dispatcher fails.
     """
     cluster = read(source)
+    rules.check(cluster)
     picture = take(cluster, lambda job: waits(job, rules), memory=rules.memory)
     position = next((k for k, job in enumerate(picture.jobs) if _is(job, key)), None)
     if position is None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cpdispatch import dispatch, verify
-from cpdispatch.adapters.slurm.cluster import HELD_BY_USER, Job
+from cpdispatch.adapters.slurm.cluster import HELD_BY_USER, Cluster, Job
 from cpdispatch.adapters.slurm.picture import Picture
 from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Dispatcher
-from cpdispatch.errors import DecisionError
+from cpdispatch.errors import DecisionError, UsageError, nearest
 
 HoldBy = Literal["plugin", "submitters"]
 
@@ -48,6 +48,20 @@ class Rules:
         if self.partition and job.partition != self.partition:
             return False
         return job.marked if self.hold_by == "plugin" else job.held and job.reason == HELD_BY_USER
+
+    def check(self, cluster: Cluster) -> None:
+        """Raise where the one partition is none of the cluster's.
+
+        Raises
+        ------
+        UsageError
+        """
+        known = cluster.partitions
+        if self.partition and known and self.partition not in known:
+            raise UsageError(
+                f"--only-partition {self.partition}: the cluster has no such partition"
+                f"{nearest(self.partition, known)} (it has: {', '.join(known)})"
+            )
 
 
 def waits(job: Job, rules: Rules) -> bool:

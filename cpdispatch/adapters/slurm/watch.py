@@ -96,6 +96,7 @@ def watch(
         When the dispatcher fails.
     """
     cluster = read(source)
+    rules.check(cluster)
     if durations is not None:
         durations.see(cluster)
     if gain is not None:

@@ -143,7 +143,9 @@ def parse(content: bytes, called: str, zone: ZoneInfo) -> list[Record]:
 
 def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> None:
     # One line after the other, so that the text is in memory once.
-    lines = (line.decode(errors="replace").removesuffix("\n") for line in io.BytesIO(content))
+    lines = (
+        line.decode(errors="backslashreplace").removesuffix("\n") for line in io.BytesIO(content)
+    )
     header = next(lines, "").rstrip("\r")
     # What is between names is the bar, unless sacct was called with --delimiter.
     first = re.match(r"[\w%]+([^\w%]+)", header)
@@ -370,6 +372,11 @@ def _from_json(content: bytes, path: Path, found: Records) -> None:
     if not isinstance(rows, list):
         raise InputError(
             "has no list of jobs", file=path, field="jobs",
+            advice="give what `sacct --json` prints",
+        )  # fmt: skip
+    if any(isinstance(row, dict) and "job_state" in row for row in rows):
+        raise InputError(
+            "has the jobs of the moment, as `squeue --json` prints them", file=path, field="jobs",
             advice="give what `sacct --json` prints",
         )  # fmt: skip
     for index, row in enumerate(rows):

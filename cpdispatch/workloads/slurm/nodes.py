@@ -94,7 +94,7 @@ def add(cluster: Cluster, content: bytes, path: Path) -> None:
 
 def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
     known = False
-    text = content.decode(errors="replace")
+    text = content.decode(errors="backslashreplace")
     if text.lstrip().startswith("Configuration data as of"):
         _from_config(text, cluster)
         return

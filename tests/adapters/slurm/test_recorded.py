@@ -762,6 +762,10 @@ def test_slurm_drive_tells_what_it_did(
         (["watch", "--cycles", "0"], "--cycles 0"),
         (["watch", "-d", "esy"], "did you mean easy"),
         (["drive", "--stop", "--dry-run"], "leave one out"),
+        (["drive", "--stop", "--state", "typo"], "no driver has used this folder"),
+        (["watch", "--state", "kept"], "add one of them"),
+        (["watch", "--zone", "Asia/Tokyo"], "that of --history"),
+        (["watch", "--predict", "last2", "--zone", "Asia/Tokyo"], "that of --history"),
     ],
 )
 def test_wrong_options_are_named(
@@ -769,6 +773,27 @@ def test_wrong_options_are_named(
 ) -> None:
     assert cli.run(["slurm", *given, "--socket", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("user", [-3, 99_999_999_999])
+def test_a_plugin_needs_a_number_of_a_user(user: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["slurm", "plugin", "--user", str(user)]) == 2
+    assert f"--user {user}: a number of a user" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["watch", "drive", "explain"])
+def test_a_partition_that_the_cluster_does_not_have_ends_the_command(
+    verb: str,
+    slurm: Recorded,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", lambda *given: slurm)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    more = ["--job", "14"] if verb == "explain" else ["--cycles", "1"]
+    assert cli.run(["slurm", verb, *more, "--only-partition", "smal"]) == 2
+    assert "no such partition; did you mean small? (it has: " in capsys.readouterr().err
 
 
 def test_watch_ends_where_no_slurm_answers_at_first(

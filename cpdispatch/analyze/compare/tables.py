@@ -43,6 +43,10 @@ def _ms(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
+def _kwh(value: float) -> str:
+    return f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
+
+
 _FIGURES = (
     _Figure("jobs", "jobs", lambda v: f"{v:,.0f}"),
     _Figure("wait_s_mean", "mean wait", duration, -1),
@@ -65,8 +69,8 @@ _FIGURES = (
     _Figure("restarts", "jobs restarted", lambda v: f"{v:,.0f}"),
     _Figure("wasted_processor_s", "  processor hours lost", lambda v: f"{v / 3600:,.0f}"),
     _Figure("wasted_share", "  share of the work", lambda v: f"{v:.2%}"),
-    _Figure("energy_kwh", "energy, kWh", lambda v: f"{v:,.0f}"),
-    _Figure("energy_idle_kwh", "  of idle nodes", lambda v: f"{v:,.0f}"),
+    _Figure("energy_kwh", "energy, kWh", _kwh),
+    _Figure("energy_idle_kwh", "  of idle nodes", _kwh),
     _Figure("nodes_off_h", "  hours that nodes were off", lambda v: f"{v:,.0f}"),
     _Figure("energy_cost", "  cost", lambda v: f"{v:,.2f}"),
     _Figure("power_w_max", "highest power, kW", lambda v: f"{v / 1000:,.1f}"),

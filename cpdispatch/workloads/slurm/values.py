@@ -115,7 +115,7 @@ def count(text: str) -> int:
     """A number of things, as ``16`` or ``2K``."""
     found = re.fullmatch(r"(\d{1,15})([KMG]?)", text, re.ASCII)
     if found is None:
-        raise ValueError("not a number")
+        raise ValueError("not a whole number from 0 on, of 15 digits at most")
     number = int(found[1]) * _COUNTS[found[2]]
     if number > LIMIT:
         raise ValueError("more than can be counted")

@@ -25,7 +25,7 @@ import numpy as np
 
 from cpdispatch.access import spread
 from cpdispatch.arrays import BoolArray, IntArray, compact
-from cpdispatch.errors import InputError, nearest
+from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
 from cpdispatch.system import USUAL_TIER, NodeGroup, Partition, System, ranges_of
 
@@ -58,6 +58,8 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
     ------
     InputError
         When a job names a partition, a feature or a node that the system does not have.
+    UsageError
+        When the system was made by this function for another workload.
     """
     workload, system = _limited(workload, system)
     asked = _Asked(workload, system)
@@ -320,6 +322,11 @@ def _base(workload: Workload, system: System) -> _Base:
 
 def _extended(system: System, resources: Sequence[str], capacity: Sequence[IntArray]) -> System:
     """The system with more resource types, each group split into runs of like nodes."""
+    if set(resources) & set(system.resources):
+        raise UsageError(
+            f"system {system.name} was prepared for a log already: prepare this one with the "
+            "system as it was read"
+        )
     more = np.stack(capacity, axis=1)
     groups, begin = [], 0
     for group in system.groups:

@@ -15,7 +15,7 @@ from cpdispatch import verify
 from cpdispatch.access.spread import LIMIT_TYPE, grouped
 from cpdispatch.dispatch import REGISTRY, answer_of
 from cpdispatch.dispatch import make as dispatcher_of
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.instance import Instance, apart, loads, to_json
 from cpdispatch.jobs import ANYHOW, SPREADS, Spread, Workload
 from cpdispatch.models.engine import Engine
@@ -138,6 +138,14 @@ def test_what_is_asked_for_on_each_node_is_added_once() -> None:
         prepare(jobs(units=[4], node_mem=[10]), FOUR)
     with pytest.raises(InputError, match="memory is stated in two units"):
         jobs(units=[4], mem_gb=[1], node_mem_mb=[10])
+
+
+def test_a_system_is_prepared_once() -> None:
+    columns = {"id": [1], "submit": [0], "runtime": [9], "units": 2, "core": 1, "nodes_min": 2}
+    machine = System("two", ("core",), (NodeGroup("a", 2, (2,)),))
+    _, prepared = prepare(from_table(columns), machine)
+    with pytest.raises(UsageError, match="two was prepared for a log already"):
+        prepare(from_table(columns), prepared)
 
 
 def test_a_wish_that_cannot_be_is_refused_by_its_job() -> None:

@@ -1,7 +1,8 @@
-"""Parameters after the colon of a name, as in ``easy:threshold=72000``."""
+"""Parameters after the colon of a name, as in ``easy:threshold=72000``; and whole numbers."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -74,6 +75,33 @@ def values(
             found[key] = parameters[key](value)
         except ValueError as error:
             raise UsageError(f"{what}, {key}={value}: {error}") from error
+    return found
+
+
+def whole(what: str, value: Any, least: int = 0, most: int | None = None, *, of: str = "") -> int:
+    """An argument that is a whole number.
+
+    Parameters
+    ----------
+    what : str
+        What the user calls it, for messages.
+    of : str
+        What it counts, for messages.
+
+    Raises
+    ------
+    UsageError
+        When it is something else, or not from ``least`` to ``most``.
+    """
+    try:
+        found = least - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        found = least - 1
+    too_large = most is not None and found > most
+    if found < least or too_large:
+        number = f"a whole number of {of}" if of else "a whole number"
+        span = f"{most} at most" if too_large else f"{least} or more"
+        raise UsageError(f"{what} {value!r}: {number}, {span}, is needed")
     return found
 
 

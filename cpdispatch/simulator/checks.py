@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cpdispatch.compiled.correction import CORRECTIONS
@@ -10,10 +12,31 @@ from cpdispatch.energy import Steps, check_cap
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.events import Events
 from cpdispatch.jobs import Workload
-from cpdispatch.system import System
+from cpdispatch.parameters import whole
+from cpdispatch.system import LIMIT, System
 from cpdispatch.terms import begins_later, gated
 
 TRIGGERS = ("instant", "event")
+
+
+def cost_s_of(given: Any) -> int:
+    """The cost of a restart, seconds.
+
+    Raises
+    ------
+    UsageError
+    """
+    return whole("restart_cost_s", given, 0, LIMIT, of="seconds")
+
+
+def idle_s_of(given: Any) -> int:
+    """How long a node is idle before it is switched off, seconds.
+
+    Raises
+    ------
+    UsageError
+    """
+    return whole("switch_off_s", given, 1, LIMIT, of="seconds")
 
 
 def check_rules(
@@ -29,8 +52,7 @@ def check_rules(
         raise unknown("trigger", trigger, TRIGGERS)
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
-    if restart_cost_s < 0:
-        raise UsageError(f"restart_cost_s {restart_cost_s}: 0 s or more is needed")
+    cost_s_of(restart_cost_s)
     if workload.resources != system.resources:
         raise UsageError(
             f"workload {workload.name} asks for {', '.join(workload.resources)}, system "
@@ -62,8 +84,7 @@ def check_switching(system: System, idle_s: int) -> None:
     ------
     UsageError
     """
-    if idle_s < 1:
-        raise UsageError(f"switch_off_s {idle_s}: 1 s or more is needed")
+    idle_s_of(idle_s)
     if not system.wake_s:
         raise UsageError(
             f"system {system.name} does not say how long its nodes take to be back when they were "

@@ -37,7 +37,7 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulator.checks import check_tests
+from cpdispatch.simulator.checks import check_tests, cost_s_of, idle_s_of
 from cpdispatch.simulator.compiled import (
     CompiledSimulation,
     records_so_far,
@@ -177,12 +177,12 @@ def simulate(
         "dependencies": dependencies,
         "starvation": starvation,
         "idempotent": idempotent,
-        "restart_cost_s": restart_cost_s,
+        "restart_cost_s": cost_s_of(restart_cost_s),
         "events": with_maintenance(happening, system, last_s),
         "data": additional(data, settings.seed),
         POWER_CAP: None if power_cap is None else energy.power_cap(power_cap),
         ENERGY_PRICE: None if energy_price is None else energy.energy_price(energy_price),
-        SWITCH_OFF: switch_off_s,
+        SWITCH_OFF: None if switch_off_s is None else idle_s_of(switch_off_s),
     }
     if energy_price is not None:
         energy.check_drawn(system)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from cpdispatch.errors import DecisionError, UsageError
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.instance import Instance, loads, to_json
 from cpdispatch.jobs import Job
-from cpdispatch.simulator import Run, Watch, simulate
+from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads.restarts import mark
 from tests.simulator.cases import Row, workload
@@ -169,9 +170,18 @@ def test_a_job_that_may_not_be_restarted_has_no_bound() -> None:
         bounding_run([(0, 3, 100, 50)], {0: {1: {0: 3}}}, {1: 10}, share=0.0)
 
 
-def test_a_negative_cost_is_refused() -> None:
-    with pytest.raises(UsageError, match="restart_cost_s -1: 0 s or more"):
-        bounding_run([(0, 3, 100, 50)], {}, {}, restart_cost_s=-1)
+@pytest.mark.parametrize("cost", [-1, 1.5, float("nan"), "5", None, True, 2**70])
+def test_a_cost_is_a_whole_number_of_seconds(cost: Any) -> None:
+    with pytest.raises(UsageError, match=r"^restart_cost_s .*: a whole number of seconds, "):
+        simulate(workload([(0, 3, 100, 50)]), POOL, restart_cost_s=cost)
+    with pytest.raises(UsageError, match=r"^restart_cost_s .*: a whole number of seconds, "):
+        Simulation(workload([(0, 3, 100, 50)]), POOL, restart_cost_s=cost)
+
+
+def test_a_cost_may_be_a_number_of_numpy(tmp_path: Path) -> None:
+    run = simulate(workload([(0, 3, 100, 50)]), POOL, restart_cost_s=np.int64(3))
+    run.save(tmp_path)
+    assert Run.load(tmp_path).about["restart_cost_s"] == 3
 
 
 class Watches:

@@ -156,8 +156,9 @@ def test_what_cannot_be_is_refused() -> None:
     log = workload([(0, 1, 10, 10)])
     with pytest.raises(UsageError, match="add wake_s to its file"):
         simulate(log, replace(FOUR, wake_s={}), switch_off_s=60)
-    with pytest.raises(UsageError, match="1 s or more"):
-        simulate(log, FOUR, switch_off_s=-1)
+    for idle_s in (-1, 0, 1.5, float("nan"), "5", True):
+        with pytest.raises(UsageError, match=r"^switch_off_s .*: a whole number of seconds, 1 or"):
+            simulate(log, FOUR, switch_off_s=idle_s)  # type: ignore[arg-type]
     for how in ({"idempotent": True}, {"restart_cost_s": 5}):
         with pytest.raises(UsageError, match="switch_off_s excludes"):
             simulate(log, FOUR, switch_off_s=60, **how)

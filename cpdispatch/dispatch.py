@@ -24,7 +24,7 @@ from cpdispatch.errors import (
 from cpdispatch.files import parse_toml
 from cpdispatch.garbage import settle
 from cpdispatch.instance import Instance
-from cpdispatch.parameters import known, pairs, switch
+from cpdispatch.parameters import known, pairs, switch, whole
 
 
 class Dispatcher(Protocol):
@@ -122,6 +122,10 @@ def faults_of(dispatcher: Dispatcher) -> dict[str, int]:
     }
 
 
+SEED_MAX = 2**31 - 1
+"""The largest seed that CP-SAT takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a run gives to every dispatcher that it puts together.
@@ -131,14 +135,28 @@ class Settings:
     limit_s : float
         Time limit of each decision, seconds.
     seed : int
+        From 0 to `SEED_MAX`.
     alone : bool
         Whether each instance is the only one that a dispatcher meets. What EASY would have led to
         before is not known then: waits are bounded where that is asked for.
+
+    Raises
+    ------
+    UsageError
+        When the limit or the seed is of no use.
     """
 
     limit_s: float = 1.0
     seed: int = 0
     alone: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            limit_s = readers.limit_s(self.limit_s)
+        except ValueError as error:
+            raise UsageError(f"limit_s {self.limit_s!r}: {error}") from error
+        object.__setattr__(self, "limit_s", limit_s)
+        object.__setattr__(self, "seed", whole("seed", self.seed, 0, SEED_MAX))
 
     def wait(self, usual: float) -> float:
         """The share of EASY's longest wait after which jobs come first, if nothing is asked for."""

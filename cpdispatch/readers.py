@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 from cpdispatch import own
@@ -18,9 +19,14 @@ from cpdispatch.system import LIMIT
 
 def limit(value: Any) -> float:
     """A time limit: a bare number is one of seconds, as in Python."""
-    number = _number(
-        value, "a time such as 500ms or 0.5s, or a positive number of seconds", seconds
+    return limit_s(
+        _number(value, "a time such as 500ms or 0.5s, or a positive number of seconds", seconds)
     )
+
+
+def limit_s(value: Any) -> float:
+    """A time limit that is a number already."""
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else 0.0
     if not 0 < number < float("inf"):
         raise ValueError("a positive number of seconds is needed")
     return number

@@ -180,6 +180,23 @@ def test_what_cannot_be_a_dispatcher_is_one_clear_error(spec: str, complaint: st
         dispatch.make(spec)
 
 
+@pytest.mark.parametrize("limit_s", [float("nan"), float("inf"), -1, 0, "1", None, True])
+def test_a_limit_is_a_positive_number_of_seconds(limit_s: Any) -> None:
+    with pytest.raises(UsageError, match=r"^limit_s .*: a positive number of seconds is needed$"):
+        Settings(limit_s=limit_s)
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, None, -5, 2**70, True])
+def test_a_seed_is_a_whole_number_that_the_solver_takes(seed: Any) -> None:
+    with pytest.raises(UsageError, match=r"^seed .*: a whole number, .* is needed$"):
+        Settings(seed=seed)
+
+
+def test_settings_may_be_numbers_of_numpy() -> None:
+    settings: Any = Settings(np.float64(0.5), np.int64(3))
+    assert (type(settings.limit_s), type(settings.seed)) == (float, int)
+
+
 def test_times_of_parameters_may_have_a_unit() -> None:
     assert backfill("easy:threshold=24h").threshold_s == 86_400
     assert backfill("easy:threshold=200000").threshold_s == 200_000

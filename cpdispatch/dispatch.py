@@ -394,6 +394,9 @@ def not_at_all(dispatcher: Dispatcher) -> Sequence[Instance]:
 def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dispatcher:
     """Put together the dispatcher that a user means.
 
+    A dispatcher is made for one simulation or one loop: it remembers its promises, and what EASY
+    would have done.
+
     Parameters
     ----------
     spec : str

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from cpdispatch.bounded import Bounded
 from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.energy import Steps, check_cap
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.events import Events
+from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.jobs import Workload
 from cpdispatch.parameters import whole
 from cpdispatch.system import LIMIT, System
@@ -134,6 +136,22 @@ def check_gated(workload: Workload, system: System) -> None:
             f"system {system.name} has limits, or jobs have licences, arrays with limits or "
             "begin times, which exclude dependencies, idempotent and restart_cost_s: leave "
             "these out, or the limits"
+        )
+
+
+def check_fresh(dispatcher: Dispatcher) -> None:
+    """Raise when a dispatcher of the package has met instances, which it remembers.
+
+    One of the user's own may keep what it knows from one simulation to the next.
+
+    Raises
+    ------
+    UsageError
+    """
+    if isinstance(dispatcher, Backfill | Bounded) and not dispatcher.fresh:
+        raise UsageError(
+            f"dispatcher {dispatcher.name} was used already, and remembers it: make another one "
+            "for this simulation"
         )
 
 

@@ -37,7 +37,7 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulator.checks import check_tests, cost_s_of, idle_s_of
+from cpdispatch.simulator.checks import check_fresh, check_tests, cost_s_of, idle_s_of
 from cpdispatch.simulator.compiled import (
     CompiledSimulation,
     records_so_far,
@@ -166,7 +166,8 @@ def simulate(
     Raises
     ------
     UsageError
-        On an unknown name, or a checkpoint that belongs to another run.
+        On an unknown name, a checkpoint that belongs to another run, or a dispatcher of the
+        package that was used already.
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
@@ -190,15 +191,17 @@ def simulate(
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
     loop_only = loop_only or bool(system.maintenance) or begins_later(workload)
     compiled = compiled and watch.seen is None and not loop_only
-    replay, known = _begun(
+    begun, known = _begun(
         workload, system, dispatcher, predictor, rules, general, settings, compiled
     )  # fmt: skip
-    about = replay.about
+    replay, about = begun, begun.about
     if watch.resume and watch.folder is not None:
         found = _resumed(watch.folder, replay)
         if isinstance(found, Run):
             return replace(found, workload=workload)
         replay = found
+    if replay is begun:  # that of a checkpoint goes on with what its dispatcher remembers
+        check_fresh(begun.dispatcher)
     replay.go(watch)
     return _run(replay, about, known)
 

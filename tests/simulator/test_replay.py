@@ -475,3 +475,20 @@ def test_a_priority_that_no_job_has_is_told(name: str, goes_by: bool, compiled: 
     columns[Column.PRIORITY] = np.arange(20)
     given = replace(jobs, table=JobTable(columns, jobs.table.labels))
     assert told not in simulate(given, EURORA, name, compiled=compiled).about["notes"]
+
+
+@pytest.mark.parametrize("name", ["easy:wait=0.5", "conservative"])
+def test_a_dispatcher_that_remembers_another_run_is_refused(
+    sample: Workload, tmp_path: Path, name: str
+) -> None:
+    made = dispatch.make(name)
+    stopped = Watch(folder=tmp_path, stop=stop_after(200))
+    with pytest.raises(InterruptedRunError):
+        simulate(sample, EURORA, made, watch=stopped, compiled=False)
+    for compiled in (False, True):
+        with pytest.raises(UsageError, match=f"^dispatcher {name} was used already.*make another"):
+            simulate(sample, EURORA, made, compiled=compiled)
+    resumed = simulate(
+        sample, EURORA, made, watch=Watch(folder=tmp_path, resume=True), compiled=False
+    )
+    assert same(resumed, simulate(sample, EURORA, dispatch.make(name), compiled=False))

@@ -24,10 +24,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+def unknown(what: str, name: object, known: Iterable[str]) -> UsageError:
     """The error for a name that is none of the known ones; it suggests the nearest."""
     known = list(known)
-    hint = nearest(name, known)
+    hint = nearest(str(name), known)
     return UsageError(f"unknown {what} {name!r}{hint} (one of {', '.join(known)})")
 
 

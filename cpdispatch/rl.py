@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cpdispatch.access import is_own
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.metrics import ScheduleColumns
 from cpdispatch.arrays import IntArray
@@ -31,8 +32,11 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy, find
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
+from cpdispatch.parameters import whole
+from cpdispatch.simulator.gates import Gates
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
+from cpdispatch.terms import gated
 from cpdispatch.workloads import prepare
 
 gymnasium: Any = needed("gymnasium", "rl")
@@ -86,7 +90,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
     At each moment at which a job can start, the agent chooses one after the other. A job that fits
     beside those that were chosen before it starts. The first one that does not is reserved its
     earliest start, others are backfilled in the order ``backfill``, and time goes on. The agent
-    that always takes the first key of an order P is the dispatcher ``easy-P-B``.
+    that always takes the first key of an order P is the dispatcher ``easy-P-B``, unless partitions
+    have tiers: dispatchers take the jobs of a higher tier first.
 
     Parameters
     ----------
@@ -119,7 +124,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         resource type that is expected to be free at the instants `AHEAD_S`; how many jobs wait
         beyond the window, and how many were chosen at this moment. ``mask``: which places of the
         window have a job that was not chosen yet. All from 0 to 1; times and numbers of jobs on a
-        logarithmic scale.
+        logarithmic scale. Resource types are the system's own, without those that stand for where
+        jobs may run, see `cpdispatch.access`.
 
     Raises
     ------
@@ -135,11 +141,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         backfill: str | None = "fcfs", metric: str = "bounded_slowdown_mean",
         predictor: str = "walltime", filter: str = "all", render_mode: str | None = None,
     ) -> None:  # fmt: skip
-        if window < 1 or jobs < 0:
-            raise UsageError(
-                f"window {window}, jobs {jobs}: a window has 1 job or more, and an episode 0 (all) "
-                "or more"
-            )
+        window, jobs = whole("window", window, 1, of="jobs"), whole("jobs", jobs)
         if render_mode not in (None, "ansi"):
             raise UsageError(f"unknown render mode {render_mode!r}: None or ansi")
         if log is None:
@@ -154,7 +156,9 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         secondary = find(backfill or "fcfs")
         self._rule = Backfill(secondary=secondary, depth=0 if backfill is None else 1)
         self.render_mode = render_mode
-        resources = len(self.system.resources)
+        self._own = [k for k, name in enumerate(self.system.resources) if is_own(name)]
+        self._total = np.maximum(self.system.total[self._own], 1)
+        resources = len(self._own)
         box = gymnasium.spaces.Box
         self.action_space = gymnasium.spaces.Discrete(window)
         self.observation_space = gymnasium.spaces.Dict(
@@ -233,12 +237,10 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         if self.render_mode is None or self._instance is None:
             return None
         instance = self._instance
-        total = np.maximum(self.system.total, 1)
+        shares = instance.free.sum(axis=0)[self._own] / self._total
         free = ", ".join(
-            f"{name} {share:.0%}"
-            for name, share in zip(
-                self.system.resources, instance.free.sum(axis=0) / total, strict=True
-            )
+            f"{self.system.resources[k]} {share:.0%}"
+            for k, share in zip(self._own, shares, strict=True)
         )
         lines = [f"time {instance.now} s, queue {len(instance.queue)}, free: {free}"]
         for position in self._shown(instance)[:10]:
@@ -323,8 +325,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         if instance is not None:
             shown = np.array(self._shown(instance))
             count, queue = len(shown), instance.queue
-            total = np.maximum(self.system.total, 1)
-            request = queue.request[shown] * queue.units[shown, None]
+            request = (queue.request[shown] * queue.units[shown, None])[:, self._own]
             fits = fit_capacity(self._left, queue.block[:, shown])
             mask[:count] = 1
             jobs[:count, 0] = _log(instance.now - queue.submit_s[shown], _LONGEST_S)
@@ -332,8 +333,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
             jobs[:count, 2] = _log(queue.expected_s[shown], _LONGEST_S)
             free = self._free(instance)
             jobs[:count, 3] = fits
-            jobs[:count, len(FEATURES) :] = request / total
-            machine[:-2] = np.minimum(free / total, 1.0).ravel()
+            jobs[:count, len(FEATURES) :] = request / self._total
+            machine[:-2] = np.minimum(free / self._total, 1.0).ravel()
             beyond = len(queue) - len(self._chosen) - count
             machine[-2:] = _log(np.array([beyond, len(self._chosen)]), _MOST_JOBS)
             for name in RULES[:-1]:
@@ -345,13 +346,13 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
     def _free(self, instance: Instance) -> IntArray:
         """What is free of the whole system now beside the chosen jobs, and is expected to be later.
 
-        Shape (instants, resources).
+        Shape (instants, resources of the system's own).
         """
         running = instance.running
         held = running.jobs.request * running.jobs.units[:, None]
         ended = running.end_s[:, None] <= instance.now + np.array(AHEAD_S[1:])
         later = np.concatenate((np.zeros((1, held.shape[1]), dtype=np.int64), ended.T @ held))
-        free: IntArray = self._left.sum(axis=0) + later
+        free: IntArray = (self._left.sum(axis=0) + later)[:, self._own]
         return free
 
 
@@ -370,11 +371,13 @@ def _log(values: IntArray, most: int) -> NDArray[np.float64]:
 
 
 def _runnable(workload: Workload, system: System) -> Workload:
-    """The jobs that fit the system: others never start."""
-    fits = np.flatnonzero(system_fits(system, workload.table))
-    if not len(fits):
+    """The jobs that fit the system and its limits: others never start."""
+    fits = system_fits(system, workload.table)
+    if gated(workload, system):
+        fits = fits & Gates(workload, system).passable
+    if not fits.any():
         raise UsageError(f"no job of {workload.name} fits the system {system.name}")
-    return workload.take(fits)
+    return workload.take(np.flatnonzero(fits))
 
 
 gymnasium.register(ID, entry_point="cpdispatch.rl:Dispatch")

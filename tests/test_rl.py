@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import cpdispatch as cpd
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Workload
-from cpdispatch.system import System
+from cpdispatch.system import Limit, NodeGroup, System
 from tests.strategies import systems, workloads
 
 gymnasium = pytest.importorskip("gymnasium", reason="the environment needs Gymnasium: extra rl")
@@ -97,6 +98,29 @@ def test_whatever_is_chosen_the_schedule_is_feasible_and_rewards_add_up(
     assert total == pytest.approx(-info["metrics"]["wait_s_mean"], rel=1e-9, abs=1e-9)
 
 
+def test_a_limit_of_units_on_a_node_is_not_shown() -> None:
+    columns = {"id": [1, 2, 3], "submit": 0, "runtime": 60, "units": [2, 2, 1], "core": 1}
+    log = cpd.from_table(columns | {"units_per_node_max": [1, 0, 0]})
+    nodes = System("two", ("core",), (NodeGroup("n", 2, (2,)),))
+    env = rl.Dispatch(log, nodes, jobs=0, window=3, render_mode="ansi")
+    observed, _ = env.reset(seed=1)
+    over = False
+    assert observed["jobs"][:, 4:].tolist() == [[0.5], [0.5], [0.25]]
+    assert env.render().splitlines()[0] == "time 0 s, queue 3, free: core 100%"
+    while not over:
+        assert env.observation_space.contains(observed)
+        observed, _, over, _, _ = env.step(0)
+
+
+def test_a_job_that_a_limit_forbids_for_ever_is_left_out() -> None:
+    columns = {"id": [1, 2, 3], "submit": 0, "runtime": 60, "units": [2, 4, 2], "core": 1}
+    system = replace(System.pool(4), limits=(Limit(3, "core"),))
+    env = rl.Dispatch(cpd.from_table(columns), system, jobs=0, metric="wait_s_mean")
+    total, info = played(env, lambda info: 0)
+    assert info["metrics"]["jobs_never_started"] == 0
+    assert total == -info["metrics"]["wait_s_mean"] == -30
+
+
 @pytest.mark.parametrize("metric", ["bounded_slowdown_p95", "makespan_s", "utilisation"])
 def test_a_metric_that_is_known_at_the_end_is_the_last_reward(metric: str) -> None:
     env = rl.Dispatch(SAMPLE, "eurora", jobs=50, metric=metric)
@@ -135,7 +159,11 @@ def test_it_is_shown_as_text() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"window": 0}, "window 0"),
+        ({"window": 0}, "window 0: a whole number of jobs, 1 or more, is needed"),
+        ({"window": 1.5}, "window 1.5: a whole number of jobs"),
+        ({"jobs": 1.5}, "jobs 1.5: a whole number, 0 or more, is needed"),
+        ({"jobs": float("nan")}, "jobs nan: a whole number"),
+        ({"metric": None}, "unknown metric None"),
         ({"metric": "fun"}, "unknown metric 'fun'"),
         ({"backfill": "spff"}, "spff"),
         ({"render_mode": "human"}, "unknown render mode 'human'"),

@@ -415,6 +415,8 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
     UsageError
         When there is no such dispatcher or parameter, or a value is of no use.
     """
+    if not isinstance(spec, str):
+        raise UsageError(f"dispatcher {spec!r}: a text is needed, as easy or hcp:limit=0.5")
     if spec.endswith(".toml"):
         return _named(*_current(*_from_toml(Path(spec))), settings, spec, warm)
     spec = current(spec)

@@ -84,6 +84,30 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
     return found
 
 
+def checked(given: Any, what: str, *methods: str) -> Any:
+    """An object of the user's, as it is.
+
+    Parameters
+    ----------
+    what : str
+        What it is taken for, for messages.
+
+    Raises
+    ------
+    UsageError
+        When it is a class, or lacks its name or one of the methods.
+    """
+    kind = given if isinstance(given, type) else type(given)
+    there = isinstance(getattr(given, "name", None), str)
+    if given is kind or not there or not all(callable(getattr(given, m, None)) for m in methods):
+        found = f"the class {kind.__name__}" if given is kind else kind.__name__
+        raise UsageError(
+            f"{what}: a name, or an object with a name and {' and '.join(methods)}(), is needed "
+            f"(found {found})"
+        )
+    return given
+
+
 def raised(what: str, error: Exception) -> str:
     """That something of the user's raised an error, which, and in which line of the user's."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -192,6 +192,12 @@ def test_a_seed_is_a_whole_number_that_the_solver_takes(seed: Any) -> None:
         Settings(seed=seed)
 
 
+@pytest.mark.parametrize("spec", [None, 3, Path("easy.toml")])
+def test_a_dispatcher_is_named_by_a_text(spec: Any) -> None:
+    with pytest.raises(UsageError, match=r"^dispatcher .*: a text is needed, as easy or"):
+        dispatch.make(spec)
+
+
 def test_settings_may_be_numbers_of_numpy() -> None:
     settings: Any = Settings(np.float64(0.5), np.int64(3))
     assert (type(settings.limit_s), type(settings.seed)) == (float, int)

@@ -259,6 +259,20 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
     raise unknown("predictor", module, PREDICTORS)
 
 
+def made(given: str | Predictor, workload: Workload, seed: int = 0) -> Predictor:
+    """The predictor that is given, or that of a name, see `make`.
+
+    Raises
+    ------
+    UsageError
+        When it is none.
+    """
+    if isinstance(given, str):
+        return make(given, workload, seed)
+    checked: Predictor = own.checked(given, "predictor", "predict", "learn")
+    return checked
+
+
 def known_s(predictor: Predictor, workload: Workload) -> IntArray | None:
     """What a clairvoyant predictor knows the jobs to last, seconds, shape (jobs,).
 

@@ -13,7 +13,7 @@ from cpdispatch.energy import Steps, check_cap
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.events import Events
 from cpdispatch.heuristics.backfill import Backfill
-from cpdispatch.jobs import Workload
+from cpdispatch.jobs import Starvation, Workload
 from cpdispatch.parameters import whole
 from cpdispatch.system import LIMIT, System
 from cpdispatch.terms import begins_later, gated
@@ -42,9 +42,9 @@ def idle_s_of(given: Any) -> int:
 
 
 def check_rules(
-    workload: Workload, system: System, trigger: str, correction: str, restart_cost_s: int
+    trigger: str, correction: str, restart_cost_s: int, starvation: Starvation | None = None
 ) -> None:
-    """Raise when there is no such trigger, correction or cost, or the workload is not the system's.
+    """Raise when there is no such trigger, correction, cost or starvation bound.
 
     Raises
     ------
@@ -52,9 +52,26 @@ def check_rules(
     """
     if trigger not in TRIGGERS:
         raise unknown("trigger", trigger, TRIGGERS)
-    if correction not in CORRECTIONS:
+    if correction not in [*CORRECTIONS]:
         raise unknown("correction", correction, CORRECTIONS)
     cost_s_of(restart_cost_s)
+    if starvation is not None and not isinstance(starvation, Starvation):
+        raise UsageError(f"starvation {starvation!r}: cpdispatch.instance.Starvation is needed")
+
+
+def check_case(workload: Workload, system: System) -> None:
+    """Raise when these are no workload and its system.
+
+    Raises
+    ------
+    UsageError
+    """
+    for name, given, kind in (("workload", workload, Workload), ("system", system, System)):
+        if not isinstance(given, kind):
+            raise UsageError(
+                f"{name} of type {type(given).__name__}: a {kind.__name__} is needed; "
+                "cpdispatch.prepare gives workload and system"
+            )
     if workload.resources != system.resources:
         raise UsageError(
             f"workload {workload.name} asks for {', '.join(workload.resources)}, system "

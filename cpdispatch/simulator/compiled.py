@@ -21,7 +21,7 @@ from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Job, JobTable, Workload
 from cpdispatch.predict import Cautious, Predictor, Remembering, known_s
 from cpdispatch.predict.guard import Guard
-from cpdispatch.simulator.checks import check_rules
+from cpdispatch.simulator.checks import check_case, check_rules
 from cpdispatch.simulator.gates import BEYOND, Gates
 from cpdispatch.simulator.live import LAST, Dispatched, Now
 from cpdispatch.simulator.records import Records
@@ -112,7 +112,8 @@ class CompiledSimulation:
         kill_at_limit: bool,
         restart_cost_s: int = 0,
     ) -> None:
-        check_rules(workload, system, trigger, correction, restart_cost_s)
+        check_case(workload, system)
+        check_rules(trigger, correction, restart_cost_s)
         self.workload = workload
         self.system = system
         self.records: Records

@@ -19,7 +19,7 @@ from typing import Any, TypeGuard, TypeVar
 import msgspec
 import numpy as np
 
-from cpdispatch import dispatch, energy, predict, toys
+from cpdispatch import dispatch, energy, own, predict, toys
 from cpdispatch.best import Best
 from cpdispatch.bounded import Bounded
 from cpdispatch.data import AdditionalData
@@ -37,7 +37,14 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
-from cpdispatch.simulator.checks import check_fresh, check_tests, cost_s_of, idle_s_of
+from cpdispatch.simulator.checks import (
+    check_case,
+    check_fresh,
+    check_rules,
+    check_tests,
+    cost_s_of,
+    idle_s_of,
+)
 from cpdispatch.simulator.compiled import (
     CompiledSimulation,
     records_so_far,
@@ -171,6 +178,8 @@ def simulate(
     DecisionError
         When the dispatcher answers with an infeasible decision.
     """
+    check_case(workload, system)
+    check_rules(trigger, correction, restart_cost_s, starvation)
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
     happening = events if events is None or isinstance(events, Events) else read_events(events)
     last_s = int(workload.table.submit_s[-1])
@@ -228,7 +237,7 @@ def _begun(
 
     def predictor_for(made: Dispatcher) -> Predictor:
         chosen = dispatch.predictor_of(made) if predictor is None else predictor
-        return named(chosen) if isinstance(chosen, str) else chosen
+        return named(chosen) if isinstance(chosen, str) else predict.made(chosen, workload)
 
     # A predictor of the user's may have learned something already.
     learned = not (predictor is None or isinstance(predictor, str))
@@ -255,7 +264,7 @@ def _begun(
             dispatcher, settings, warm=lambda made: () if by_kernels(made) else toy_instances(made)
         )
         if isinstance(dispatcher, str)
-        else dispatcher
+        else own.checked(dispatcher, "dispatcher", "dispatch")
     )
     known = predictor_for(made)
     simulation: Simulation | CompiledSimulation

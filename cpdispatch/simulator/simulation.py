@@ -35,11 +35,13 @@ from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
-from cpdispatch.predict import Predictor, Refreshing, bounding, given_s, known_s, make
+from cpdispatch.predict import Predictor, Refreshing, bounding, given_s, known_s
+from cpdispatch.predict import made as predictor_of
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.agenda import Agenda
 from cpdispatch.simulator.attempts import Attempts
 from cpdispatch.simulator.checks import (
+    check_case,
     check_gated,
     check_power_cap,
     check_restarts,
@@ -157,7 +159,8 @@ class Simulation:
         energy_price: Steps | None = None,
         switch_off_s: int | None = None,
     ) -> None:
-        check_rules(workload, system, trigger, correction, restart_cost_s)
+        check_case(workload, system)
+        check_rules(trigger, correction, restart_cost_s, starvation)
         events = with_maintenance(events, system, int(workload.table.submit_s[-1]))
         if power_cap is not None:
             check_power_cap(power_cap, workload, system, kill_at_limit)
@@ -207,9 +210,7 @@ class Simulation:
 
     def _ask_predictor(self, predictor: str | Predictor, seed: int, correction: str) -> None:
         """Say who is asked for durations, and when."""
-        self.predictor = (
-            make(predictor, self.workload, seed) if isinstance(predictor, str) else predictor
-        )
+        self.predictor = predictor_of(predictor, self.workload, seed)
         self._refreshing = correction == "refresh"
         if self._refreshing and not isinstance(self.predictor, Refreshing):
             raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from pathlib import Path
 
 from cpdispatch import access
@@ -125,7 +126,7 @@ def prepare(
     >>> len(workload), system.nodes
     (2, 1)
     """
-    machine = find(str(system)) if isinstance(system, str | int) else system
+    machine = _machine(system)
     share = None if restartable is None else restarts.share_of(restartable)
     column = restartable if share is None else None
     if isinstance(log, Workload):
@@ -134,6 +135,11 @@ def prepare(
         if column is not None:
             raise UsageError(f"restartable {column}: all, none or a share; a column is for a file")
         workload, name = log, log.name
+    elif not isinstance(log, str | os.PathLike):
+        raise UsageError(
+            f"log of type {type(log).__name__}: name a file, or make a workload of a table with "
+            "cpdispatch.from_table"
+        )
     else:
         processors = None if machine is None else machine.processors
         workload, name = read(log, filter, processors, column), os.fspath(log)
@@ -142,6 +148,17 @@ def prepare(
         workload = restarts.mark(workload, share, seed)
     part = select.select(workload, jobs, since, until)
     return access.keep(fit.fit(part, machine, units), machine)
+
+
+def _machine(given: System | str | int | None) -> System | None:
+    """The system that is meant; None where the log is to say it."""
+    if given is None or isinstance(given, System):
+        return given
+    if isinstance(given, str | Integral):
+        return find(str(given))
+    raise UsageError(
+        f"system {given!r}: a System, its name, its file, or a whole number of processors is needed"
+    )
 
 
 def own_machine(workload: Workload, name: str) -> System:

@@ -44,7 +44,7 @@ def moment_s(date: str) -> int:
     """
     try:
         moment = datetime.fromisoformat(date)
-    except ValueError:
+    except (TypeError, ValueError):
         raise UsageError(f"date {date!r}: write it as 2026-01-31 or 2026-01-31T12:00") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 

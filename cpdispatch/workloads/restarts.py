@@ -9,6 +9,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray, compact
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
+from cpdispatch.parameters import whole
 
 ALL, NONE = "all", "none"
 
@@ -43,8 +44,13 @@ def mark(workload: Workload, share: float, seed: int = 0) -> Workload:
     ----------
     share : float
         From 0 to 1.
+
+    Raises
+    ------
+    UsageError
+        When the seed is no whole number from 0 on.
     """
-    drawn = np.random.Generator(np.random.PCG64(seed)).permutation
+    drawn = np.random.Generator(np.random.PCG64(whole("seed", seed))).permutation
     owner = _owners(workload.table.column(Column.USER))
     count = int(owner.max()) + 1
     columns = list(workload.table.columns)

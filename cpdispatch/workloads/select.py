@@ -9,6 +9,7 @@ import numpy as np
 
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Workload
+from cpdispatch.parameters import whole
 from cpdispatch.workloads.clock import began_s, moment_s
 
 
@@ -26,12 +27,12 @@ def select(
     Raises
     ------
     UsageError
-        When a date cannot be read.
+        When a date cannot be read, or ``jobs`` is no whole number from 1 on.
     InputError
         When the log does not say when it began, or no job is left.
     """
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"--jobs {jobs}: 1 or more is needed")
+    if jobs is not None:
+        jobs = whole("--jobs", jobs, 1)
     submit = workload.table.submit_s
     low = 0 if not since else int(np.searchsorted(submit, _offset_s(workload, since)))
     high = len(submit) if not until else int(np.searchsorted(submit, _offset_s(workload, until)))

@@ -289,7 +289,7 @@ def test_a_missing_matplotlib_is_told_before_the_work(
         (["LOG", "--correction", "refresh", "-p", "last2"], "last2 cannot be asked about running"),
         (["EMPTY"], "empty.swf"),
         (["none.swf"], "none.swf: no such file"),
-        (["LOG", "--jobs", "0"], "--jobs 0: 1 or more is needed"),
+        (["LOG", "--jobs", "0"], "--jobs 0: a whole number, 1 or more, is needed"),
         (["LOG", "--out", "LOG"], "tiny.swf"),
     ],
 )

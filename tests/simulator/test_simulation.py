@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterable
 from dataclasses import replace
 from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, Job, JobTable
-from cpdispatch.simulator.simulation import Simulation
+from cpdispatch.simulator import Simulation, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads.restarts import mark
 from tests.simulator.cases import play, starting, workload
@@ -270,3 +271,32 @@ def test_an_instance_cannot_be_changed_and_does_not_change() -> None:
     sim.advance()
     assert np.array_equal(first.queue.block, copy)
     assert first.free.tolist() == [[4]]
+
+
+OWN_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"system": "4"}, "system of type str: a System is needed; cpdispatch.prepare gives"),
+    ({"workload": "log.swf"}, "workload of type str: a Workload is needed; cpdispatch.prepare"),
+    ({"predictor": 3}, r"predictor: a name, or an object with a name and predict and learn\(\)"),
+    ({"starvation": (3, 4)}, r"starvation \(3, 4\): cpdispatch.instance.Starvation is needed"),
+    ({"trigger": None}, "unknown trigger None"),
+    ({"correction": 3}, "unknown correction 3"),
+    ({"correction": ["minimal"]}, r"unknown correction \['minimal'\]"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), OWN_ARGUMENTS)
+def test_a_wrong_argument_is_one_clear_error(arguments: dict[str, Any], message: str) -> None:
+    given = {"workload": workload([(0, 1, 5, 5)]), "system": System.pool(4)} | arguments
+    for start in (simulate, Simulation):
+        with pytest.raises(UsageError, match=f"^{message}"):
+            start(**given)
+
+
+@pytest.mark.parametrize(
+    ("dispatcher", "found"),
+    [(None, "NoneType"), (3, "int"), (Backfill, "the class Backfill"), (object(), "object")],
+)
+def test_a_dispatcher_is_a_name_or_an_object_that_dispatches(dispatcher: Any, found: str) -> None:
+    message = rf"^dispatcher: a name, or an object with a name and dispatch\(\), .*found {found}"
+    with pytest.raises(UsageError, match=message):
+        simulate(workload([(0, 1, 5, 5)]), System.pool(4), dispatcher)

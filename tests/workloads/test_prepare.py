@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from cpdispatch.errors import InputError, UsageError
@@ -53,6 +55,31 @@ def test_a_system_may_be_a_number_of_processors(log: Path) -> None:
     assert prepare(log, 3)[1].processors == 3
     with pytest.raises(UsageError, match="must be 1 or more"):
         prepare(log, 0)
+
+
+def test_numbers_may_be_those_of_numpy(log: Path) -> None:
+    workload, system = prepare(log, np.int64(3), jobs=np.int64(2))  # type: ignore[arg-type]
+    assert (len(workload), system.processors) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"system": 4.0}, "system 4.0: a System, its name, its file, or a whole number of proc"),
+        ({"system": [4]}, r"system \[4\]: a System"),
+        ({"log": {"id": [1]}}, "log of type dict: name a file, or make .* cpdispatch.from_table"),
+        ({"log": None}, "log of type NoneType: name a file"),
+        ({"jobs": 1.5}, "--jobs 1.5: a whole number, 1 or more, is needed"),
+        ({"jobs": "2"}, "--jobs '2': a whole number, 1 or more, is needed"),
+        ({"since": 3}, "date 3: write it as 2026-01-31"),
+        ({"restartable": "0.5", "seed": -1}, "seed -1: a whole number, 0 or more, is needed"),
+    ],
+)
+def test_a_wrong_argument_is_one_clear_error(
+    log: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        prepare(**{"log": log, "system": 4} | arguments)
 
 
 def test_the_strong_filter_knows_the_size_of_the_system(log: Path) -> None:

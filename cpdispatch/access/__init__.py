@@ -25,7 +25,7 @@ import numpy as np
 
 from cpdispatch.access import spread
 from cpdispatch.arrays import BoolArray, IntArray, compact
-from cpdispatch.errors import InputError, UsageError, nearest
+from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
 from cpdispatch.system import USUAL_TIER, NodeGroup, Partition, System, ranges_of
 
@@ -57,9 +57,8 @@ def keep(workload: Workload, system: System) -> tuple[Workload, System]:
     Raises
     ------
     InputError
-        When a job names a partition, a feature or a node that the system does not have.
-    UsageError
-        When the system was made by this function for another workload.
+        When a job names a partition, a feature or a node that the system does not have, or the
+        system was made by this function for another workload.
     """
     workload, system = _limited(workload, system)
     asked = _Asked(workload, system)
@@ -322,11 +321,12 @@ def _base(workload: Workload, system: System) -> _Base:
 
 def _extended(system: System, resources: Sequence[str], capacity: Sequence[IntArray]) -> System:
     """The system with more resource types, each group split into runs of like nodes."""
-    if set(resources) & set(system.resources):
-        raise UsageError(
-            f"system {system.name} was prepared for a log already: prepare this one with the "
-            "system as it was read"
-        )
+    if twice := sorted({*resources} & {*system.resources}):
+        raise InputError(
+            "a resource type is named twice", file=f"system {system.name}", field="resources",
+            value=", ".join(twice),
+            advice="if the system was prepared for another log, give it as it was read",
+        )  # fmt: skip
     more = np.stack(capacity, axis=1)
     groups, begin = [], 0
     for group in system.groups:

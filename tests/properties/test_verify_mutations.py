@@ -438,6 +438,11 @@ SPOILED_DECISION: list[tuple[str, Kind, DecisionSpoiler]] = [
         lambda i, d, k: with_places(d, node=poke(d.placements.node, first_unit(d, k), -1)),
     ),
     ("node twice", Kind.NODE, lambda i, d, k: node_named_twice(d, k)),
+    (
+        "reason",
+        Kind.REASON,
+        lambda i, d, k: replace(d, reason=poke(d.reason, k, int(Reason.REJECTED))),
+    ),
 ]
 
 
@@ -449,7 +454,7 @@ def test_each_spoiled_decision_is_reported_by_its_kind(
 ) -> None:
     instance, decision = answer(*case)
     # Any job of the plan: what is planned for later must be sound too.
-    now = name in {"bare"}
+    now = name in {"bare", "reason"}
     spoiled = spoil(instance, decision, victim(data, *case, now=now))
     assert kind in kinds(verify.decision(instance, spoiled))
 
@@ -484,6 +489,7 @@ SPOILED_RUN: list[tuple[str, Kind, RunSpoiler]] = [
         Kind.DURATION,
         lambda j, s, k: edit(j, k, killed=True, runtime_s=99, requested_s=98),
     ),
+    ("reason", Kind.REASON, lambda j, s, k: edit(j, k, reason="rejected")),
     ("units", Kind.UNITS, lambda j, s, k: edit(j, k, units=j.units[k] + 1)),
     (
         "no units",

@@ -15,7 +15,7 @@ from cpdispatch import verify
 from cpdispatch.access.spread import LIMIT_TYPE, grouped
 from cpdispatch.dispatch import REGISTRY, answer_of
 from cpdispatch.dispatch import make as dispatcher_of
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import InputError
 from cpdispatch.instance import Instance, apart, loads, to_json
 from cpdispatch.jobs import ANYHOW, SPREADS, Spread, Workload
 from cpdispatch.models.engine import Engine
@@ -144,7 +144,7 @@ def test_a_system_is_prepared_once() -> None:
     columns = {"id": [1], "submit": [0], "runtime": [9], "units": 2, "core": 1, "nodes_min": 2}
     machine = System("two", ("core",), (NodeGroup("a", 2, (2,)),))
     _, prepared = prepare(from_table(columns), machine)
-    with pytest.raises(UsageError, match="two was prepared for a log already"):
+    with pytest.raises(InputError, match=r"system two: .*named twice.*give it as it was read"):
         prepare(from_table(columns), prepared)
 
 

@@ -210,7 +210,7 @@ def test_a_limit_is_set_replaced_and_removed() -> None:
         assert (changed.limits, changed.name) == (limits, name)
     for text, problem in (
         ("core per user=9", "has the limit"),
-        ("gpu=none", "has no limit on gpu"),
+        ("gpu=none", r"has no limit on gpu \(it has: at most 9 core per user\)"),
     ):
         found = whatif.limit_of(text)
         assert found is not None

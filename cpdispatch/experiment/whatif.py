@@ -104,7 +104,9 @@ def limited(system: System, limit: Limit, removed: bool) -> System:
     limits = kept if removed else (*kept, limit)
     if set(limits) == set(system.limits):
         has = f"no limit on {told}" if removed else f"the limit {limit} already"
-        raise UsageError(f"--system {told}: {system.name} has {has}")
+        known = "; ".join(map(str, system.limits)) if removed else ""
+        more = f" (it has: {known})" if known else ""
+        raise UsageError(f"--system {told}: {system.name} has {has}{more}")
     name = f"{system.name}, {f'no limit on {told}' if removed else limit}"
     return replace(system, name=name, limits=limits)
 

@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ortools.sat.python import cp_model
@@ -147,18 +147,6 @@ class Search:
     faults: Counter[str] = field(default_factory=Counter, repr=False)
     """Errors in or around the solver, and searches that the clock ended, so far."""
     _infeasible: dict[bytes, None] = field(default_factory=dict, repr=False)
-    _last: object = field(default=None, init=False, repr=False, compare=False)
-    """The last model. To free a large one takes tens of milliseconds, which no decision has at its
-    end: the next one begins with it.
-    """
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the last model, which no checkpoint can hold."""
-        return {kept.name: getattr(self, kept.name) for kept in fields(self)} | {"_last": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
 
     def run(
         self,
@@ -192,12 +180,10 @@ class Search:
         One worker, a fixed seed and deterministic limits, whose sum stays within the budget: the
         same answer every time, unless a machine is so slow that the wall clock ends the search.
         """
-        self._last = None
         if key in self._infeasible:
             return Outcome("infeasible")
         try:
-            self._last = model = build()
-            outcome = self._restarts(model, budget, judge, deterministic_per_s)
+            outcome = self._restarts(build(), budget, judge, deterministic_per_s)
         except BuildEndedError:
             self.faults[CLOCK_ENDED] += 1
             return Outcome("unsolved", limit_hit=True)

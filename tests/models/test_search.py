@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pickle
 import threading
-import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -216,25 +214,6 @@ def test_the_memory_is_bounded(scripted: Any) -> None:
     for k in range(search._REMEMBERED + 5):
         searcher.run(OneNumber, Budget(8.0, live=True), below(9), str(k).encode())
     assert len(searcher._infeasible) == search._REMEMBERED
-
-
-def test_a_model_is_freed_by_the_next_search_before_it_builds_its_own() -> None:
-    made: list[weakref.ref[OneNumber]] = []
-
-    class Watched(OneNumber):
-        def __init__(self) -> None:
-            assert all(model() is None for model in made)
-            super().__init__()
-            made.append(weakref.ref(self))
-
-    searcher = Search()
-    run(searcher, Watched)
-    assert made[0]() is not None
-    run(searcher, Watched)
-    assert len(made) == 2
-    again = pickle.loads(pickle.dumps(searcher))  # as a checkpoint does
-    assert again == searcher
-    assert again._last is None
 
 
 def test_an_error_of_the_solver_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,9 @@ def make(given: str | AdditionalData, seed: int = 0) -> AdditionalData:
     return made
 
 
-def made(given: Iterable[str | AdditionalData], seed: int = 0) -> tuple[AdditionalData, ...]:
+def made(
+    given: str | AdditionalData | Iterable[str | AdditionalData], seed: int = 0
+) -> tuple[AdditionalData, ...]:
     """Several additional data, see `make`.
 
     Raises
@@ -137,7 +139,7 @@ def made(given: Iterable[str | AdditionalData], seed: int = 0) -> tuple[Addition
     UsageError
         When two have the same name, too.
     """
-    given = (given,) if isinstance(given, str) else given
+    given = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
     found = tuple(make(one, seed) for one in given)
     names = [one.name for one in found]
     for name in names:

@@ -417,7 +417,7 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
     """
     if not isinstance(spec, str):
         raise UsageError(f"dispatcher {spec!r}: a text is needed, as easy or hcp:limit=0.5")
-    if spec.endswith(".toml"):
+    if _is_file(spec):
         return _named(*_current(*_from_toml(Path(spec))), settings, spec, warm)
     spec = current(spec)
     name, _, rest = spec.partition(":")
@@ -483,15 +483,16 @@ def _named(
     if name not in REGISTRY:
         raise unknown("dispatcher", name, REGISTRY)
     entry = REGISTRY[name]
+    what = f"{spec}: dispatcher {name}" if _is_file(spec) else f"dispatcher {name}"
     values = {}
     for key, value in given.items():
         if name == "best" and key in _REMOVED:
             raise UsageError(f"dispatcher {spec}: parameter {key} was removed: {_REMOVED[key]}")
-        known(f"dispatcher {name}", key, entry.parameters)
+        known(what, key, entry.parameters)
         try:
             values[key] = entry.parameters[key](value)
         except (ValueError, TypeError) as error:
-            raise UsageError(f"dispatcher {name}, {key}={value}: {error}") from error
+            raise UsageError(f"{what}, {key}={value}: {error}") from error
         except UsageError as error:
             raise UsageError(f"dispatcher {spec}, {key}: {error}") from error
     dispatcher = entry.make(settings, dict(values))
@@ -545,6 +546,25 @@ def _relabelled(dispatcher: Dispatcher, name: str) -> Dispatcher:
     if isinstance(dispatcher, Renaming):
         return dispatcher.renamed(name)
     return dispatcher if dispatcher.name == name else replace(dispatcher, name=name)  # type: ignore[type-var]
+
+
+def _is_file(spec: str) -> bool:
+    return spec.endswith(".toml")
+
+
+def said_in_file(dispatcher: str | Dispatcher) -> dict[str, Any]:
+    """What the file of a dispatcher says, as ``{"dispatcher_file": ...}``; empty without a file.
+
+    Results depend on it beside the name.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read.
+    """
+    if not isinstance(dispatcher, str) or not _is_file(dispatcher):
+        return {}
+    return {"dispatcher_file": parse_toml(Path(dispatcher), "a dispatcher file")}
 
 
 def _from_toml(path: Path) -> tuple[str, dict[str, Any]]:

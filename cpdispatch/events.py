@@ -356,7 +356,10 @@ def read(given: str | Iterable[str], requeue: str = "", checkpoints: str | None 
     InputError
         When a row of the file is wrong.
     """
-    given = (given,) if isinstance(given, str) else tuple(given)
+    found = (given,) if isinstance(given, str | Path) else given
+    if not isinstance(found, Iterable) or not all(isinstance(t, str | Path) for t in found):
+        raise UsageError(f"events {given!r}: names of files and of distributions are needed")
+    given = tuple(map(str, found))
     if requeue and requeue not in REQUEUES:
         raise UsageError(
             f"unknown choice of jobs to queue again {requeue!r}{nearest(requeue, REQUEUES)} "

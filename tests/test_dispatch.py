@@ -87,6 +87,20 @@ def test_a_toml_file_without_a_dispatcher_is_refused(tmp_path: Path) -> None:
         dispatch.make(str(path))
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("threshold = -5", r"mine\.toml: dispatcher easy, threshold=-5: "),
+        ('backfil = "spf"', r"mine\.toml: dispatcher easy has no parameter 'backfil'"),
+    ],
+)
+def test_an_error_in_a_toml_file_names_the_file(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'dispatcher = "easy"\n{text}\n')
+    with pytest.raises(UsageError, match=says):
+        dispatch.make(str(path))
+
+
 class Own:
     name = "own"
 

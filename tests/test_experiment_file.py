@@ -196,6 +196,19 @@ def test_names_are_checked_before_anything_runs(
         assert folders(path) == []
 
 
+def test_no_run_is_made_twice_for_two_names_of_a_predictor(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(FORM.replace('"", "last2"', '"", "walltime"').replace('"sjf"', '"best"'))
+    assert ran(path) == 0
+    kinds = [(row["dispatcher"], row["predictor"]) for row in results(path)]
+    assert kinds == [("easy", "walltime"), ("best", "mixture"), ("best", "walltime")]
+    path.write_text(FORM.replace('"", "last2"', '"last2", "last2"'))
+    capsys.readouterr()
+    assert ran(path) == 2
+    assert "field predictors: the same predictor is named twice" in capsys.readouterr().err
+
+
 def test_each_draw_of_samples_has_jobs_of_its_own(path: Path) -> None:
     days = "id,submit,runtime,requested,units,core,user\n" + "".join(
         f"{k},{k * 13_000},{20 + k * 37 % 50},100,{1 + k % 4},1,{k % 3}\n" for k in range(120)

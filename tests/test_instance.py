@@ -183,6 +183,32 @@ def test_an_instance_that_is_built_in_python_is_checked_too(
 
 
 @pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"node": np.array([64, 1])}, "running.node[0]: nodes are numbered 0 to 63 (found 64)"),
+        ({"node": np.array([0, -1])}, "running.node[1]: nodes are numbered 0 to 63 (found -1)"),
+        ({"node": np.array([0.0, 1.0])}, "running.node: an int64 array of shape (2,) is needed"),
+        ({"node": [0, 1]}, "running.node: an int64 array of shape (2,) is needed"),
+        ({"units": np.array([2, 0])}, "running.units[1]: must be 1 or more (found 0)"),
+        ({"units": np.array([2])}, "running.units: an int64 array of shape (2,) is needed"),
+        ({"offset": np.array([0, 3])}, "running.offset: it ascends from 0 to the 2 entries"),
+        ({"offset": np.array([1, 2])}, "running.offset: it ascends from 0 to the 2 entries"),
+        ({"end_s": np.array([1, 2])}, "running.end_s: an int64 array of shape (1,) is needed"),
+        ({"bound_s": 5}, "running.bound_s: an int64 array of shape (1,) is needed (found 5)"),
+    ],
+)
+def test_running_jobs_that_are_built_in_python_are_checked_too(
+    changed: dict[str, Any], message: str
+) -> None:
+    instance = read(FILE)
+    assert len(instance.running) == 1
+    assert len(instance.running.node) == 2
+    with pytest.raises(InputError) as refused:
+        replace(instance, running=replace(instance.running, **changed))
+    assert str(refused.value).startswith(f"instance: field {message}")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "field"),
     [
         ('"time": 100000', '"time": 5, "time": 100000', "time"),

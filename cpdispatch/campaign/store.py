@@ -76,9 +76,39 @@ class Store:
 
 def _check(found: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
     """Raise when a folder's campaign differs from the wanted one."""
-    for key in sorted({*found, *wanted}):
-        if found.get(key) != wanted.get(key):
+    before, now = _each(found), _each(wanted)
+    for key in sorted({*before, *now}):
+        if before.get(key) != now.get(key):
             raise UsageError(
-                f"{folder} belongs to another campaign: its {key} is {found.get(key)!r}, not "
-                f"{wanted.get(key)!r}; use the same arguments or another folder"
+                f"{folder} belongs to another campaign: its "
+                f"{_differs(key, before.get(key), now.get(key))}; use the same arguments or "
+                "another folder"
             )
+
+
+def _each(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a campaign is, each of its settings by itself."""
+    settings: Mapping[str, Any] = about.get(_SETTINGS, {})
+    return {**{key: of for key, of in about.items() if key != _SETTINGS}, **settings}
+
+
+def _differs(key: str, before: Any, now: Any) -> str:
+    """How one of the arguments differs, in words."""
+    name = key.removesuffix("_s").replace("_", " ")
+    if key == "log":
+        return "log is another one, or another part of it"
+    if isinstance(before, dict) or isinstance(now, dict):
+        return f"{name} is another one"
+    return f"{name} is {_text(before)}, not {_text(now)}"
+
+
+def _text(value: Any) -> str:
+    """A value as users write it."""
+    if isinstance(value, list):
+        return ",".join(map(_text, value)) or "none"
+    return "none" if value in (None, _ENDLESS_S) else str(value)
+
+
+_SETTINGS = "settings"
+_ENDLESS_S = 2**63 - 1
+"""A time that is never reached."""

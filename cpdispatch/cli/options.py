@@ -468,6 +468,14 @@ def items_of(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def check_once(option: str, given: Sequence[str], values: Sequence[object] | None = None) -> None:
+    """Raise when an option names something twice; ``values`` are what the texts mean."""
+    known = given if values is None else values
+    for k, value in enumerate(known):
+        if value in known[:k]:
+            raise UsageError(f"{option} names {given[k]} twice: leave one of them out")
+
+
 def threshold_s_of(text: str) -> int:
     """A threshold in whole seconds."""
     from cpdispatch.heuristics.policies import NO_THRESHOLD

@@ -101,7 +101,10 @@ def predict(
     with work.place() as place:
         done, failure = place.those_done(
             "predictors", replayed, common, {name: (name,) for name in names},
-            about(workload, machine, {**conditions, "predictors": names}),
+            about(
+                workload, machine,
+                {**conditions, **dispatch.said_in_file(dispatcher), "predictors": names},
+            ),
         )  # fmt: skip
     if done:
         rows = list(done.values())

@@ -12,6 +12,7 @@ from cpdispatch.cli.options import (
     Seed,
     Whole,
     WorkOptions,
+    check_once,
     items_of,
     threshold_s_of,
 )
@@ -67,6 +68,8 @@ def tune(
 
     orders = {"7": SEVEN, "12": TWELVE}.get(policies) or tuple(items_of(policies.lower()))
     limits = tuple(threshold_s_of(text) for text in items_of(thresholds))
+    check_once("--policies", orders)
+    check_once("--thresholds", items_of(thresholds), limits)
     tuning = Tuning(orders, limits, weeks, objective, max_wait, seed)
     workload, machine = log_or_lublin(trace, log, seed)
     with work.place() as place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ def by_windows(
     with status("loading"):
         from cpdispatch.dispatch import Settings, current
         from cpdispatch.experiment import RunSummary
+        from cpdispatch.experiment.memory import PeakMemory
         from cpdispatch.experiment.runs import safe
         from cpdispatch.simulator.replay import claim
         from cpdispatch.simulator.windows import simulate
@@ -52,12 +53,13 @@ def by_windows(
     names = [current(name) for name in dispatchers]
     folders = [out / safe(name) if len(names) > 1 else out for name in names]
     for folder in folders:
-        claim(folder, resume=False, overwrite=output.overwrite)
+        claim(folder, resume=False, overwrite=output.overwrite, resumable=False)
     given = rules.of_runs()
     summaries = []
     kept = "what is not finished was not saved: a replay by windows begins anew"
     with stoppable(kept) as stop, progress_bars() as show:
         for place, (name, folder) in enumerate(zip(names, folders, strict=True)):
+            memory = PeakMemory()
             run = simulate(
                 _parts(traces[0], log, window, show(name)), folder, name,
                 predictor=given["predictor"], trigger=given["trigger"],
@@ -65,6 +67,9 @@ def by_windows(
                 settings=Settings(seconds(rules.limit, "--limit"), rules.seed),
                 place=place, stop=stop,
             )  # fmt: skip
+            if (peak_mib := memory.mib()) is not None:
+                run = replace(run, about=run.about | {"memory_mib_peak": peak_mib})
+                run.save_about(folder)
             summaries.append(RunSummary.of(run))
     print_runs(summaries, json)
     return DONE

@@ -16,7 +16,7 @@ from cpdispatch.durations import seconds
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.experiment import samples
 from cpdispatch.experiment.report import report_of, tables
-from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
+from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, own_predictor, safe
 from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import parse_toml, write_bytes
 from cpdispatch.structure import converted
@@ -110,6 +110,12 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
                 file=file, field="logs", advice="put each into an experiment of its own",
             )  # fmt: skip
     limit_s, found = seconds(form.limit), []
+    for number, name in enumerate(form.predictors):
+        if name in form.predictors[:number]:
+            raise InputError(
+                "the same predictor is named twice", file=file, field="predictors", value=name,
+                advice="leave one of them out",
+            )  # fmt: skip
     for key, given in (("dispatchers", form.dispatchers), ("predictors", form.predictors)):
         for number, name in enumerate(given, start=1):
             with samples.named(file, f"{key}, the {number}."):
@@ -119,8 +125,13 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
     place = 0
     for predictor, of in product(form.predictors or [""], groups):
         seeds = range(form.seed, form.seed + form.draws) if of.of_seed else [form.seed]
+        dispatchers = form.dispatchers
+        if predictor and "" in form.predictors:  # the same runs are made with their own already
+            dispatchers = [name for name in dispatchers if own_predictor(name) != predictor]
+        if not dispatchers:
+            continue
         experiment = Experiment(
-            of.logs, form.dispatchers, seeds, of.of_seed, 1 if of.of_seed else form.draws
+            of.logs, dispatchers, seeds, of.of_seed, 1 if of.of_seed else form.draws
         )
         rules = msgspec.to_builtins(form.rules) | {"predictor": predictor or None}
         experiment.check(limit_s, rules)

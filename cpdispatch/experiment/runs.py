@@ -371,6 +371,13 @@ def dumper(plan: RunPlan) -> Callable[[Instance], None] | None:
     return seen
 
 
+def own_predictor(dispatcher: str) -> str:
+    """The predictor that a dispatcher of this name brings along."""
+    from cpdispatch import dispatch
+
+    return dispatch.predictor_of(dispatch.make(dispatcher, warm=dispatch.not_at_all))
+
+
 def safe(name: str) -> str:
     """A name as a file's."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)

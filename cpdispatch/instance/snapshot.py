@@ -320,8 +320,8 @@ class Instance(_Flat):
     Raises
     ------
     InputError
-        When the nodes out of service, what is free, a reservation, the power cap or the starvation
-        bound is none; the field is named.
+        When the nodes out of service, what is free, the arrays of the running jobs, a reservation,
+        the power cap or the starvation bound is none; the field is named.
     """
 
     now: int
@@ -339,9 +339,11 @@ class Instance(_Flat):
     data: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        Check("instance").nodes(self.free, self.down, self.system)
+        check = Check("instance")
+        check.nodes(self.free, self.down, self.system)
+        check.running_jobs(self.running, self.system.nodes)
         if self.reservations or self.power is not None or self.starvation is not None:
-            Check("instance").rules(self)
+            check.rules(self)
 
     def earliest_s(self) -> IntArray:
         """Lower bound of each start as it is known now, shape (queued,); ``now`` for most."""
@@ -526,6 +528,30 @@ class Check:
         self.integers(down, "down", (np.size(down),))
         if len(down):
             self.numbered(down.tolist(), "down", system.nodes)
+
+    def running_jobs(self, running: Running, nodes: int) -> None:
+        """The arrays of the running jobs."""
+        jobs, node = len(running.jobs), running.node
+        for name in ("start_s", "end_s", "overdue"):
+            self.integers(getattr(running, name), f"running.{name}", (jobs,))
+        if running.bound_s is not None:
+            self.integers(running.bound_s, "running.bound_s", (jobs,))
+        self.integers(running.offset, "running.offset", (jobs + 1,))
+        self.integers(node, "running.node", (np.size(node),))
+        self.integers(running.units, "running.units", node.shape)
+        if not jobs:
+            return
+        each = np.diff(running.offset)
+        right = running.offset[0] == 0 and running.offset[-1] == len(node) and each.min() > 0
+        self.need(
+            bool(right), "running.offset", running.offset.tolist(),
+            f"it ascends from 0 to the {len(node)} entries of node, one or more for each job",
+        )  # fmt: skip
+        if node.min() < 0 or node.max() >= nodes:
+            self.numbered(node.tolist(), "running.node", nodes)
+        if running.units.min() < 1:
+            k = int(running.units.argmin())
+            self.number(int(running.units[k]), f"running.units[{k}]", 1)
 
     def integers(self, array: object, field: str, shape: tuple[int, ...]) -> None:
         """An array of whole numbers of this shape."""

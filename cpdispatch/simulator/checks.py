@@ -8,7 +8,7 @@ import numpy as np
 
 from cpdispatch.bounded import Bounded
 from cpdispatch.compiled.correction import CORRECTIONS
-from cpdispatch.dispatch import Dispatcher
+from cpdispatch.dispatch import SEED_MAX, Dispatcher
 from cpdispatch.energy import Steps, check_cap
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.events import Events
@@ -41,6 +41,16 @@ def idle_s_of(given: Any) -> int:
     return whole("switch_off_s", given, 1, LIMIT, of="seconds")
 
 
+def seed_of(given: Any) -> int:
+    """The seed of what is drawn at random.
+
+    Raises
+    ------
+    UsageError
+    """
+    return whole("seed", given, 0, SEED_MAX)
+
+
 def check_rules(
     trigger: str, correction: str, restart_cost_s: int, starvation: Starvation | None = None
 ) -> None:
@@ -59,6 +69,31 @@ def check_rules(
         raise UsageError(f"starvation {starvation!r}: cpdispatch.instance.Starvation is needed")
 
 
+def check_kind(name: str, given: object, kind: type, advice: str = "") -> None:
+    """Raise when an argument is not of the type that is needed.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not isinstance(given, kind):
+        advice = advice and f"; {advice}"
+        found = type(given).__name__
+        raise UsageError(f"{name} of type {found}: a {kind.__name__} is needed{advice}")
+
+
+def check_switches(**given: object) -> None:
+    """Raise when a rule that is on or off is something else.
+
+    Raises
+    ------
+    UsageError
+    """
+    for name, value in given.items():
+        if not isinstance(value, bool | np.bool_):
+            raise UsageError(f"{name} {value!r}: True or False is needed")
+
+
 def check_case(workload: Workload, system: System) -> None:
     """Raise when these are no workload and its system.
 
@@ -66,12 +101,9 @@ def check_case(workload: Workload, system: System) -> None:
     ------
     UsageError
     """
-    for name, given, kind in (("workload", workload, Workload), ("system", system, System)):
-        if not isinstance(given, kind):
-            raise UsageError(
-                f"{name} of type {type(given).__name__}: a {kind.__name__} is needed; "
-                "cpdispatch.prepare gives workload and system"
-            )
+    advice = "cpdispatch.prepare gives workload and system"
+    check_kind("workload", workload, Workload, advice)
+    check_kind("system", system, System, advice)
     if workload.resources != system.resources:
         raise UsageError(
             f"workload {workload.name} asks for {', '.join(workload.resources)}, system "

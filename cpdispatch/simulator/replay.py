@@ -40,7 +40,9 @@ from cpdispatch.predict.profile import SameProfile
 from cpdispatch.simulator.checks import (
     check_case,
     check_fresh,
+    check_kind,
     check_rules,
+    check_switches,
     check_tests,
     cost_s_of,
     idle_s_of,
@@ -180,6 +182,12 @@ def simulate(
     """
     check_case(workload, system)
     check_rules(trigger, correction, restart_cost_s, starvation)
+    check_switches(
+        kill_at_limit=kill_at_limit, dependencies=dependencies, idempotent=idempotent,
+        compiled=compiled,
+    )  # fmt: skip
+    check_kind("settings", settings, Settings)
+    check_kind("watch", watch, Watch)
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
     happening = events if events is None or isinstance(events, Events) else read_events(events)
     last_s = int(workload.table.submit_s[-1])
@@ -281,6 +289,7 @@ def _begun(
     names: dict[str, Any] = {"dispatcher": made.name, "predictor": known.name}
     if isinstance(made, Bounded):
         names["wait"] = made.rules
+    names |= dispatch.said_in_file(dispatcher)
     about = about_run(workload, system, names | rules | general, settings)
     about["restartable"] = int(simulation.workload.table.restartable.sum())
     about["restarts"] = about["restartable"] > 0
@@ -552,8 +561,10 @@ def _option(key: str) -> str:
     return key.removesuffix("_s").replace("_", " ")
 
 
-def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
+def claim(folder: Path, *, resume: bool, overwrite: bool, resumable: bool = True) -> None:
     """Make sure that a run may be written into a folder.
+
+    Where ``resumable`` is false, the message does not advise to go on with what is there.
 
     Raises
     ------
@@ -566,9 +577,10 @@ def claim(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if not os.access(there, os.W_OK):
         raise UsageError(f"{there} cannot be written: choose another folder for --out")
     if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
+        go_on = "--resume to go on with it, " * resumable
         raise UsageError(
-            f"{folder} holds another run: add --resume to go on with it, --overwrite to replace "
-            "it, or choose another folder"
+            f"{folder} holds another run: add {go_on}--overwrite to replace it, or choose another "
+            "folder"
         )
     if overwrite:
         forget(folder)

@@ -43,10 +43,13 @@ from cpdispatch.simulator.attempts import Attempts
 from cpdispatch.simulator.checks import (
     check_case,
     check_gated,
+    check_kind,
     check_power_cap,
     check_restarts,
     check_rules,
+    check_switches,
     check_switching,
+    seed_of,
 )
 from cpdispatch.simulator.course import Course
 from cpdispatch.simulator.gates import BEYOND, Gates
@@ -161,6 +164,12 @@ class Simulation:
     ) -> None:
         check_case(workload, system)
         check_rules(trigger, correction, restart_cost_s, starvation)
+        check_switches(
+            kill_at_limit=kill_at_limit, dependencies=dependencies, idempotent=idempotent
+        )
+        seed = seed_of(seed)
+        if events is not None:
+            check_kind("events", events, Events, "cpdispatch.events.read gives them")
         events = with_maintenance(events, system, int(workload.table.submit_s[-1]))
         if power_cap is not None:
             check_power_cap(power_cap, workload, system, kill_at_limit)
@@ -204,7 +213,7 @@ class Simulation:
             draws = workload.table.request @ np.array(system.unit_watts)
             self._watts = workload.table.units * draws
         steps = [one for one in (power_cap, energy_price) if one is not None]
-        self._let_happen(seen, events, switch_off_s, made([*data, *steps], seed), seed)
+        self._let_happen(seen, events, switch_off_s, made([*made(data, seed), *steps], seed), seed)
         self._asked: Instance | None = None
         self._asked_at = 0.0
 

@@ -35,7 +35,7 @@ from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import as_known, replayable
 from cpdispatch.simulator.records import NOT_STARTED, Records
-from cpdispatch.simulator.replay import Fingerprint, about_run
+from cpdispatch.simulator.replay import SWITCH_OFF, Fingerprint, about_run
 from cpdispatch.simulator.run import (
     DECISIONS,
     JOBS,
@@ -109,15 +109,16 @@ def simulate(
             files.add(done)
     first, seconds = windows.first, perf_counter() - began
     general = (
-        dict.fromkeys(("starvation", "events"))
+        dict.fromkeys(("starvation", "events", SWITCH_OFF))
         | {"data": ()}
         | dict.fromkeys(("dependencies", "idempotent"), False)
     )
     names = {"dispatcher": made.name, "predictor": windows.predictor.name, "restart_cost_s": 0}
+    names |= dispatch.said_in_file(dispatcher)
     about = about_run(first, windows.system, names | rules | general, settings) | {
         "workload_sha256": str(windows.fingerprint), "notes": dict(windows.notes),
-        "restartable": 0, "compiled": True, "promises": False, "seconds": seconds,
-        "place": place, "draw": 0,
+        "restartable": 0, "restarts": False, "compiled": True, "promises": False,
+        "seconds": seconds, "place": place, "draw": 0,
     }  # fmt: skip
     return _figures(folder, about)
 

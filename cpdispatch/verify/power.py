@@ -1,4 +1,4 @@
-"""The watts that a schedule draws against the cap on them, at every second."""
+"""What a schedule draws: against the cap at every second, and the energy of each job."""
 
 from __future__ import annotations
 
@@ -49,6 +49,26 @@ def power(
         text = f"{level[k]} W are drawn at {time}, {allowed[k]} W are allowed: {who}"
         found.append(Violation(Kind.POWER, text))
     return found
+
+
+def energy(id: IntArray, said_j: IntArray, watts: IntArray, spell: Spell) -> list[Violation]:
+    """Whether the stated energy of each job is what it drew while it ran.
+
+    Parameters
+    ----------
+    id, said_j : int64 array, shape (jobs,)
+        What is stated, J.
+    watts : int64 array, shape (spells,)
+        What is drawn in each spell, see `drawn_on`.
+    spell : Spell
+        When they ran.
+    """
+    drew_j = np.zeros_like(said_j)
+    np.add.at(drew_j, spell.job, (spell.end_s - spell.start_s) * watts)
+    return [
+        Violation(Kind.ENERGY, f"job {id[k]} drew {drew_j[k]} J, {said_j[k]} J are stated")
+        for k in (drew_j != said_j).nonzero()[0][:_MOST].tolist()
+    ]
 
 
 def drawn(units: IntArray, request: IntArray, system: System) -> IntArray:

@@ -15,7 +15,7 @@ from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
-from cpdispatch.verify.power import drawn, drawn_on, power
+from cpdispatch.verify.power import drawn, drawn_on, energy, power
 from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.spread import spread
@@ -45,7 +45,8 @@ def run(
         ``node_units``. Where they are there, ``partition``, ``features``, ``nodelist``, ``exclude``
         and ``exclusive`` say where each job may run, and ``licences``, ``array`` and
         ``array_limit`` which jobs may run at once. ``units_per_node`` and the other columns of
-        `cpdispatch.verify.spread` say how units lie on nodes.
+        `cpdispatch.verify.spread` say how units lie on nodes, and ``energy_j`` what each job drew
+        in J, attempts that were lost included.
     system : System
         The machine on which it ran.
     dependencies : bool
@@ -96,6 +97,9 @@ def run(
         found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
         if power_cap is not None:
             found += power(table.id, _drawn(table, system), _spell(table), system, power_cap)
+        if "energy_j" in jobs.columns:
+            said = _numbers(jobs["energy_j"])
+            found += energy(table.id, said, _drawn(table, system), _spell(table))
     if switched is not None and not found:
         columns = [_numbers(switched[name]) for name in ("node", "off", "wake", "on")]
         first_s = int(table.submit_s.min(initial=0))

@@ -51,6 +51,8 @@ class Kind(StrEnum):
     """More runs at once than a limit of the system allows."""
     POWER = "power"
     """The power cap is exceeded."""
+    ENERGY = "energy"
+    """The stated energy of a job is not what it drew."""
     DEPENDENCY = "dependency"
     """A job starts before the jobs that it comes after have ended, or before its earliest start."""
     STARVATION = "starvation"

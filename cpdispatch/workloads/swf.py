@@ -6,7 +6,8 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -95,8 +96,8 @@ def parts(
 ) -> Iterator[Workload]:  # fmt: skip
     """Read a log as `read` does, so many lines at a time: no more of it is in memory at once.
 
-    Its header is what stands before and among the first of these lines. Parts of which no job is
-    left are passed over.
+    Its header is what stands before the first job, and among the first of these lines. Parts of
+    which no job is left are passed over.
 
     Parameters
     ----------
@@ -118,8 +119,7 @@ def parts(
     machine, empty, ahead = None, None, None
     notes: dict[str, int] = {}
     with opened(path) as stream:
-        while text := b"".join(islice(stream, jobs)):
-            text = with_newlines(text)
+        for text in map(with_newlines, _texts(stream, jobs)):
             found, indented = _comments(text)
             if not before:
                 header, machine = found, _machine(found, text, path)
@@ -139,6 +139,20 @@ def parts(
     if ahead is None:
         raise empty or InputError("the log has no job", file=path)
     yield replace(ahead, notes=_added(ahead.notes, notes))
+
+
+def _texts(lines: Iterable[bytes], jobs: int) -> Iterator[bytes]:
+    """So many lines at a time; all comments that stand before the first job are in the first."""
+    rest = iter(lines)
+    first = []
+    for line in rest:
+        first.append(line)
+        if (said := line.removeprefix(BOM_UTF8).strip()) and not said.startswith(b";"):
+            break
+    text = b"".join([*first, *islice(rest, jobs - 1)])
+    while text:
+        yield text
+        text = b"".join(islice(rest, jobs))
 
 
 def _added(notes: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:

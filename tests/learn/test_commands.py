@@ -74,7 +74,7 @@ def test_the_same_command_goes_on_and_another_one_is_refused(
     assert call(log, TUNE, *out, "--objective", "slowdown") == DONE  # only picks anew
     capsys.readouterr()
     assert call(log, TUNE, *out, "--seed", "3") == BAD_INPUT
-    assert "belongs to another campaign" in capsys.readouterr().err
+    assert "belongs to another campaign: its seed is 0, not 3" in capsys.readouterr().err
     words = [str(log) if word == "LOG" else word for word in (*TUNE, *out)]
     assert run([*words, "--system", "5", "--cores", "1"]) == BAD_INPUT
     assert "its system is" in capsys.readouterr().err
@@ -117,6 +117,8 @@ def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
         (("tune", "LOG", "--policies", "saff"), "unknown policy 'saff'; did you mean saf?"),
         (("tune", "LOG", "--thresholds", "1.5s"), "threshold 1.5s: whole seconds are needed"),
         (("tune", "LOG", "--thresholds", "soon"), "'soon' is not a duration"),
+        (("tune", "LOG", "--thresholds", "none,5h,5h"), "--thresholds names 5h twice"),
+        (("tune", "LOG", "--policies", "spf,FCFS,fcfs"), "--policies names fcfs twice"),
         (("tune", "LOG", "--jobs", "9"), "the log spans 0.0 days: a week to learn on"),
         (("learn", "mixed", "LOG", "--evaluations", "0"), "--evaluations 0: 13 or more"),
         (("learn", "regress", "LOG", "--tests", "0"), "--tests 0: 1 or more is needed"),

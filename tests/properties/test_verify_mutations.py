@@ -563,5 +563,5 @@ def test_every_kind_of_violation_has_an_injection() -> None:
     injected = {kind for _, kind, _ in [*SPOILED_SOLUTION, *SPOILED_DECISION, *SPOILED_RUN]}
     # The last ones are in files of their own.
     elsewhere = {Kind.POOL, Kind.RUNNING_JOB, Kind.MORE, Kind.DEPENDENCY, Kind.STARVATION}
-    elsewhere |= {Kind.LATE, Kind.RESTART, Kind.ACCESS, Kind.LIMIT, Kind.SPREAD}
+    elsewhere |= {Kind.LATE, Kind.RESTART, Kind.ACCESS, Kind.LIMIT, Kind.SPREAD, Kind.ENERGY}
     assert injected | set(SPOILED_INSTANCE) | elsewhere == set(Kind)

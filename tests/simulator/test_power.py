@@ -198,6 +198,15 @@ def test_watts_of_groups_are_kept_in_a_file() -> None:
     )
 
 
+def test_another_energy_than_what_a_job_drew_is_told() -> None:
+    run = simulate(workload(ONE_HOUR_EACH), FOUR, "easy")
+    assert verify.run(run.jobs, FOUR) == []
+    drew_j = run.jobs["energy_j"].to_numpy()
+    (found,) = verify.run(run.jobs.assign(energy_j=[*drew_j[:-1], drew_j[-1] + 1]), FOUR)
+    assert found.kind == Kind.ENERGY
+    assert found.text == f"job 3 drew {drew_j[-1]} J, {drew_j[-1] + 1} J are stated"
+
+
 def test_a_schedule_above_the_cap_is_told_with_its_jobs() -> None:
     run = simulate(workload(ONE_HOUR_EACH), FOUR, "easy", power_cap=IDLE + 20)
     jobs = run.jobs.assign(start=[0, 0, 50], end=[100, 100, 150], nodes=[[0], [1], [2]])

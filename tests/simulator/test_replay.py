@@ -277,6 +277,28 @@ def test_a_folder_in_use_is_refused_unless_told_otherwise(tmp_path: Path) -> Non
     assert not (tmp_path / "new").exists()
 
 
+def test_a_run_is_not_resumed_with_another_file_of_the_same_name(
+    sample: Workload, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+
+    def replay(primary: str, folder: str, stop: Callable[[], bool] = lambda: False) -> Run:
+        path.write_text(f'dispatcher = "easy"\nprimary = "{primary}"\n')
+        watch = Watch(folder=tmp_path / folder, resume=True, stop=stop)
+        run = simulate(sample, EURORA, str(path), watch=watch, compiled=False)
+        finished(run, tmp_path / folder)
+        return run
+
+    first = replay("spf", "over")
+    assert first.about["dispatcher_file"] == {"dispatcher": "easy", "primary": "spf"}
+    assert replay("spf", "over").metrics == first.metrics
+    with pytest.raises(InterruptedRunError):
+        replay("spf", "under way", stop_after(3))
+    for folder in ("over", "under way"):
+        with pytest.raises(UsageError, match="belongs to another run: its dispatcher file differs"):
+            replay("laf", folder)
+
+
 def test_a_dispatcher_that_cannot_be_saved_is_one_clear_error(
     sample: Workload, tmp_path: Path
 ) -> None:

@@ -281,6 +281,10 @@ OWN_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"trigger": None}, "unknown trigger None"),
     ({"correction": 3}, "unknown correction 3"),
     ({"correction": ["minimal"]}, r"unknown correction \['minimal'\]"),
+    ({"kill_at_limit": 3}, "kill_at_limit 3: True or False is needed"),
+    ({"dependencies": None}, "dependencies None: True or False is needed"),
+    ({"events": 3}, "events "),
+    ({"data": 3}, "additional data int: it has no method value"),
 ]
 
 
@@ -290,6 +294,27 @@ def test_a_wrong_argument_is_one_clear_error(arguments: dict[str, Any], message:
     for start in (simulate, Simulation):
         with pytest.raises(UsageError, match=f"^{message}"):
             start(**given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"watch": 3}, "watch of type int: a Watch is needed"),
+        ({"settings": 1.0}, "settings of type float: a Settings is needed"),
+        ({"events": [3]}, r"events \[3\]: names of files and of distributions are needed"),
+        ({"compiled": "no"}, "compiled 'no': True or False is needed"),
+    ],
+)
+def test_a_wrong_argument_of_simulate_alone_is_one_clear_error(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        simulate(workload([(0, 1, 5, 5)]), System.pool(4), **arguments)
+
+
+def test_a_simulation_takes_a_seed_that_predictors_take() -> None:
+    with pytest.raises(UsageError, match=r"^seed -1: a whole number, 0 or more, is needed"):
+        Simulation(workload([(0, 1, 5, 5)]), System.pool(4), predictor="forest", seed=-1)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_parts_of_a_packed_log_are_those_of_the_plain_one(
     log = tmp_path / f"a.swf{suffix}"
     log.write_bytes(pack(b"\xef\xbb\xbf" + LOG.replace("\n", "\r\n").encode()))
     found = list(swf.parts(log, 4))
-    assert [part.table.id.tolist() for part in found] == [[1, 2, 3], [4, 5, 6, 7], [8, 9, 10]]
+    assert [part.table.id.tolist() for part in found] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
     assert {part.processors for part in found} == {2}
     assert {part.header for part in found} == {("; MaxProcs: 2",)}
     if suffix:
@@ -187,6 +187,40 @@ def test_what_needs_the_whole_log_is_refused(
     assert cli.run(["simulate", str(log), "--window", "4", "--out", str(out), *options]) == 2
     assert re.search(message, capsys.readouterr().err.replace("\n", " "))
     assert not out.exists() or not list(out.iterdir())
+
+
+def test_the_header_may_be_longer_than_a_window(tmp_path: Path) -> None:
+    log, out = tmp_path / "a.swf", tmp_path / "out"
+    log.write_text("; Version: 2\n; UnixStartTime: 843480031\n\n  ; Note: long\n" + LOG)
+    assert [len(part) for part in swf.parts(log, 1)] == [1] * 10
+    assert cli.run(["simulate", str(log), "--window", "2", "-d", "easy", "--out", str(out)]) == 0
+    run = Run.load(out)
+    assert run.about["began_s"] == 843_480_031
+    text = (out / "schedule.swf").read_text()
+    assert "; MaxProcs: 2\n" in text
+    assert "; Note: long\n" in text
+
+
+def test_a_run_by_windows_tells_what_others_tell(tmp_path: Path) -> None:
+    log = tmp_path / "a.swf"
+    log.write_text(LOG)
+    ask = ["simulate", str(log), "-d", "easy", "--predict", "actual", "--out"]
+    assert cli.run([*ask, str(tmp_path / "w"), "--window", "4"]) == 0
+    assert cli.run([*ask, str(tmp_path / "p")]) == 0
+    by_windows, whole = (Run.load(tmp_path / name).about for name in "wp")
+    assert set(whole) - set(by_windows) <= {"predictor_seconds"}
+
+
+def test_a_folder_in_use_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "a.swf", tmp_path / "out"
+    log.write_text(LOG)
+    ask = ["simulate", str(log), "--window", "4", "-d", "easy", "--out", str(out)]
+    assert cli.run(ask) == 0
+    capsys.readouterr()
+    assert cli.run(ask) == 2
+    says = capsys.readouterr().err.replace("\n", " ")
+    assert "holds another run: add --overwrite to replace it" in says
+    assert "--resume" not in says
 
 
 def test_an_interrupted_replay_leaves_nothing(tmp_path: Path) -> None:

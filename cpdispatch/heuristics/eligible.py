@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Decision, Reason
-from cpdispatch.instance import Instance
+from cpdispatch.heuristics.test_runs import with_busy_nodes
+from cpdispatch.instance import Dependencies, Instance
 
 Rule = TypeVar("Rule")
 
@@ -35,6 +36,38 @@ def eligible_only(
         return _of_whole_queue(dispatch(rule, seen), positions, len(instance.queue))
 
     return of_eligible
+
+
+def cleared_first(
+    dispatch: Callable[[Rule, Instance], Decision],
+) -> Callable[[Rule, Instance], Decision]:
+    """Make a ``dispatch`` that lets no stopped job go on leave the nodes of these jobs alone.
+
+    Where killing takes time, they are busy meanwhile, and the jobs start later.
+    """
+
+    @wraps(dispatch)
+    def of_cleared(rule: Rule, instance: Instance) -> Decision:
+        if instance.stopped is None or not instance.restart_cost_s:
+            return dispatch(rule, instance)
+        positions = instance.stopped.position
+        later_s = np.full(len(instance.queue), instance.now, dtype=np.int64)
+        later_s[positions] += instance.restart_cost_s
+        waits = instance.dependencies
+        if waits is None:
+            none = np.empty((2, 0), dtype=np.int64)
+            end_s, thinks_s = instance.running.end_s, np.zeros_like(later_s)
+            waits = Dependencies.of(instance.now, end_s, later_s, thinks_s, none, none)
+        else:
+            waits = replace(
+                waits,
+                earliest_s=sealed(np.maximum(waits.earliest_s, later_s)),
+                stated_s=sealed(np.maximum(waits.stated_s, later_s)),
+            )
+        busy = with_busy_nodes(instance, positions.tolist())
+        return dispatch(rule, replace(busy, dependencies=waits))
+
+    return of_cleared
 
 
 def _of_whole_queue(decision: Decision, positions: IntArray, jobs: int) -> Decision:

@@ -10,7 +10,7 @@ import numpy as np
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
 from cpdispatch.heuristics.allocate import fits_empty, start_in_order
-from cpdispatch.heuristics.eligible import eligible_only
+from cpdispatch.heuristics.eligible import cleared_first, eligible_only
 from cpdispatch.instance import Instance
 
 
@@ -51,6 +51,7 @@ class PriorityRule:
     best_fit: bool = False
     name: str = "prb"
 
+    @cleared_first
     @eligible_only
     def dispatch(self, instance: Instance) -> Decision:
         """Start, in the order of `waiting_priority`, every job that fits now."""

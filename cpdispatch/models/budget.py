@@ -29,12 +29,17 @@ class Budget:
         self.phases_ms: dict[str, float] = {}
         self._began = self._lap = perf_counter()
         self.spent_s = 0.0
+        self._kept_s = RESERVE_S
 
     def lap(self, phase: str) -> None:
         """Charge the time since the last lap to a phase."""
         now = perf_counter()
         self.phases_ms[phase] = self.phases_ms.get(phase, 0.0) + (now - self._lap) * 1e3
         self._lap = now
+
+    def keep(self, seconds: float) -> None:
+        """Leave so much more time on the clock for the work after a search."""
+        self._kept_s += seconds
 
     @property
     def elapsed_ms(self) -> float:
@@ -44,7 +49,7 @@ class Budget:
     @property
     def until(self) -> float:
         """When the answer must be begun, on the clock of `perf_counter`."""
-        return self._began + self.limit_s - RESERVE_S
+        return self._began + self.limit_s - self._kept_s
 
     @property
     def over(self) -> bool:

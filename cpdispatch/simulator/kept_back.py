@@ -10,10 +10,12 @@ import numpy as np
 
 from cpdispatch.access import is_own
 from cpdispatch.analyze.occupancy import NOBODY_BEHIND, Attempts, Behind
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.jobs import LABELLED, TERMS, Workload
 from cpdispatch.simulator.gates import Gates
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.terms import gated
+from cpdispatch.verify.levels import units_that_fit
 from cpdispatch.workloads.table import from_table
 
 if TYPE_CHECKING:
@@ -49,8 +51,8 @@ def kept_back(
     spans = [(row, int(submit_s[row]), int(came_s[row]), _BEGIN) for row in late.tolist()]
     if gated(workload, machine):
         gates = Gates(workload, machine)
-        events = _events(jobs, gates, came_s, lost, by_event)
-        refused = set((jobs["reason"] == "rejected").to_numpy().nonzero()[0].tolist())
+        refused, never = _refused(jobs, system)
+        events = _events(jobs, gates.passable & ~never, came_s, lost, by_event)
         spans += _behind(gates, events, refused, last_s, by_event=by_event)
     if not spans:
         return NOBODY_BEHIND
@@ -72,22 +74,44 @@ def _asked(jobs: pd.DataFrame, system: System) -> tuple[Workload, System]:
     columns |= {name: jobs[f"request_{name}"] for name in names}
     said = [name for name in (*LABELLED, *TERMS, "array_limit", "begin") if name in jobs]
     columns |= {name: jobs[name] for name in said}
-    machine = replace(system, resources=tuple(names), groups=groups, partitions=(), watts={})
+    machine = replace(
+        system, resources=tuple(names), groups=groups, partitions=(), watts={}, group_watts={}
+    )  # fmt: skip
     return from_table(columns), machine
 
 
+def _refused(jobs: pd.DataFrame, system: System) -> tuple[set[int], BoolArray]:
+    """The jobs that were refused once they were through, and which never came to the gate.
+
+    A job that fits the empty system and never fits, as it is said, draws more than the power cap
+    leaves: that is found out when it is queued.
+    """
+    reason = jobs["reason"].to_numpy()
+    request = np.stack([jobs[f"request_{name}"] for name in system.resources], axis=1)
+    units, never = jobs["units"].to_numpy(), reason == "never_fits"
+    for row in never.nonzero()[0].tolist():
+        never[row] = units_that_fit(system.capacity, request[row]) < units[row]
+    out = np.isin(reason, ("rejected", "never_fits")) & ~never
+    return set(out.nonzero()[0].tolist()), never
+
+
 def _events(
-    jobs: pd.DataFrame, gates: Gates, came_s: np.ndarray, lost: Attempts, by_event: bool
+    jobs: pd.DataFrame, comes: BoolArray, came_s: IntArray, lost: Attempts, by_event: bool
 ) -> list[tuple[int, int, int]]:
-    """When jobs ended and came to the gate, in the order in which that happened."""
+    """When jobs ended and came to the gate, in the order in which that happened.
+
+    ``comes`` says which ever come, shape (jobs,).
+    """
     start_s, end_s = (jobs[name].to_numpy(dtype=np.int64) for name in ("start", "end"))
     ran = (start_s >= 0).nonzero()[0]
     events = [
-        (time, _END, row) for time, row in zip(end_s[ran].tolist(), ran.tolist(), strict=True)
+        (time, _END, row, False)
+        for time, row in zip(end_s[ran].tolist(), ran.tolist(), strict=True)
     ]
-    some = gates.passable.nonzero()[0]
+    some = comes.nonzero()[0]
     events += [
-        (time, _COME, row) for time, row in zip(came_s[some].tolist(), some.tolist(), strict=True)
+        (time, _COME, row, False)
+        for time, row in zip(came_s[some].tolist(), some.tolist(), strict=True)
     ]
     again = zip(lost.end_s.tolist(), lost.row.tolist(), strict=True)
     requeued: dict[int, list[int]] = {}
@@ -96,10 +120,14 @@ def _events(
             requeued.setdefault(row, []).append(time)
     for row, times in requeued.items():
         for time in times:
-            events += [(time, _END, row), (time, _COME, row)]
-    submits_first = by_event
-    events.sort(key=lambda event: (event[0], (event[1] == _END) == submits_first, event[2]))
-    return events
+            events += [(time, _END, row, True), (time, _COME, row, True)]
+
+    def place(event: tuple[int, int, int, bool]) -> tuple[int, bool, int, bool]:
+        """Event by event, submissions come first; a job that comes again has been ended before."""
+        time, kind, row, again = event
+        return time, (again or kind == _END) == by_event, row, kind == _COME
+
+    return [event[:3] for event in sorted(events, key=place)]
 
 
 def _behind(
@@ -114,6 +142,8 @@ def _behind(
     came: dict[int, tuple[int, str]] = {}
     inside: set[int] = set()
     for k, (time, kind, row) in enumerate(events):
+        if kind == _COME and row in came:
+            continue  # it has not been through yet
         if kind == _COME:
             gates.submit(row)
             came[row] = time, ""

@@ -80,7 +80,8 @@ class Precedence:
         before, think_s = before[position], self.think_s[rows[position]]
         end_s, started = records.end_s[before], records.start_s[before] >= 0
         running, among_running = _find(instance.running.jobs.id, self._id[before])
-        queued = ~started & ~running & (records.reason[before] != Reason.REJECTED)
+        out = np.isin(records.reason[before], (Reason.REJECTED, Reason.NEVER_FITS))
+        queued = ~started & ~running & ~out
         # Who has started and runs no more has ended, at this very instant if no end is recorded.
         ended = started & ~running
         stated_s = np.full(len(rows), now, dtype=np.int64)

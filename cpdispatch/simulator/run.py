@@ -279,8 +279,8 @@ class Run:
             changes = np.array(cap.time_s)
             instants = np.concatenate(([submit_s], times, changes, changes - requested_s + 1))
             instants = np.unique(instants[(submit_s <= instants) & (instants < until_s)])
-            at = np.searchsorted(times, instants, side="right") - 1
-            used = np.where(at >= 0, level[np.maximum(at, 0)], 0) + self.system.idle_total
+            at = np.searchsorted(times, instants, side="right")
+            used = np.concatenate(([0], level))[at] + self.system.idle_total
             least = np.array([cap.least(at, at + requested_s) for at in instants.tolist()])
             short = (used + watts > least).astype(np.int64)
             why = f"the power cap: less was left than the {watts:,} W that it draws"

@@ -560,13 +560,14 @@ class Simulation:
         if self._state.queued and switching.off:
             left = self._state.free.copy()
             left[self._state.down] = 0
-            for window in self._state.reservations:
+            known = self._state.reservations
+            for window in known:
                 if window.start_s <= self.now:
                     left[list(window.nodes)] = 0
             instance = self._snapshot()
             if self._precedence is not None:
                 instance = self._with_dependencies(instance, self._precedence)
-            switching.wake(instance, left)
+            switching.wake(instance, left, [w for w in known if w.start_s > self.now])
 
     def _note_idle(self) -> None:
         """Count what happens in vain: nothing runs, and no job is to come."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class Switching:
         could: BoolArray = (self._back_s < 0) & (self._wake_s >= 0)
         return could
 
-    def wake(self, instance: Instance, left: IntArray) -> None:
+    def wake(self, instance: Instance, left: IntArray, windows: Sequence[Reservation] = ()) -> None:
         """Switch nodes on for the jobs that still wait.
 
         Parameters
@@ -95,18 +95,27 @@ class Switching:
         left : int64 array, shape (nodes, resources)
             What is free of nodes that are on, or will be back; all of nodes that are off, and
             nothing of those out of service.
+        windows : sequence of Reservation
+            Those to come: a job that may run until then does not use their nodes.
         """
         off_last = np.argsort(self._back_s == NEVER, kind="stable")
         left = left[off_last].copy()
+        coming_s = np.full(len(left), NEVER)
+        for window in windows:
+            at = list(window.nodes)
+            coming_s[at] = np.minimum(coming_s[at], window.start_s)
+        coming_s = coming_s[off_last]
         needed = np.zeros(len(left), dtype=np.bool_)
         queue, eligible = instance.queue, instance.eligible()
         for k in np.flatnonzero(eligible).tolist():
-            asked = queue.request[k] > 0
-            each = left[:, asked] // queue.request[k][asked]
-            room = np.clip(each.min(axis=1, initial=NEVER), 0, None)
+            request = queue.request[k]
+            asked, most = request > 0, -request[request < 0].max(initial=-NEVER)
+            each = left[:, asked] // request[asked]
+            room = np.clip(each.min(axis=1, initial=most), 0, None)
+            room[coming_s < instance.now + queue.requested_s[k]] = 0
             before = np.minimum(np.cumsum(room) - room, queue.units[k])
             here = np.minimum(room, queue.units[k] - before)
-            left -= here[:, None] * queue.request[k]
+            left -= here[:, None] * np.maximum(request, 0)
             needed |= here > 0
         for node in off_last[needed].tolist():
             if self._back_s[node] == NEVER:

@@ -25,7 +25,7 @@ from cpdispatch.jobs import Column
 from cpdispatch.verify.dependencies import depending
 from cpdispatch.verify.placement import early_start, misplaced
 from cpdispatch.verify.plan import Planned, hold, over_time
-from cpdispatch.verify.restarts import killed, wrong_bounds
+from cpdispatch.verify.restarts import killed, left_s, wrong_bounds
 from cpdispatch.verify.starvation import starving
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text
 
@@ -78,6 +78,10 @@ def _infeasible(instance: Instance, decision: Decision) -> list[Violation]:
         if decision.bound_s is not None and (bound_s := int(decision.bound_s[position])):
             job[Column.EXPECTED] = bound_s + instance.restart_cost_s
         here, there = node[low:high], units[low:high]
+        if instance.stopped is not None:
+            held = dict(zip(here, there, strict=True))
+            if (more_s := left_s(instance, position, now, held)) is not None:
+                job[Column.EXPECTED] = more_s
         if wrongs := misplaced(job[0], here, there, job[2], nodes, down):
             found += wrongs
         else:

@@ -25,6 +25,21 @@ def wrong_bounds(
             yield Violation(Kind.RESTART, f"{name} and may not be restarted")
 
 
+def left_s(
+    instance: Instance, position: int, start_s: int, nodes: Mapping[int, int] | None
+) -> int | None:
+    """How long a stopped job that goes on is expected to run yet, seconds; None for other jobs.
+
+    Its expected duration counts from the start of its run.
+    """
+    if instance.stopped is None or start_s != instance.now:
+        return None
+    began_s, held = instance.stopped.held().get(position, (0, None))
+    if held is None or nodes != held:
+        return None
+    return max(began_s + int(instance.queue.expected_s[position]) - instance.now, 1)
+
+
 def killed(
     instance: Instance,
     starts: Mapping[int, int],

@@ -93,7 +93,7 @@ def run(
     found = schedule(table, system)
     if not found:
         stay = _stay(table)
-        found = access(jobs, system, stay) + spread(jobs, stay)
+        found = access(_as_asked(jobs, service), system, stay) + spread(jobs, stay)
         found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
         if power_cap is not None:
             found += power(table.id, _drawn(table, system), _spell(table), system, power_cap)
@@ -169,9 +169,21 @@ def _schedule(
     )
 
 
+def _as_asked(jobs: pd.DataFrame, service: Service | None) -> pd.DataFrame:
+    """The jobs with the requested times of the log, which grew by what checkpoints take."""
+    if service is None or not service.checkpoints:
+        return jobs
+    asked_s = _numbers(jobs["requested_s"])
+    made = (np.maximum(asked_s, 1) - 1) // service.period_s
+    return jobs.assign(requested_s=asked_s - made * service.checkpoints["cost_s"])
+
+
 def _with_cap(table: Schedule, system: System, power_cap: Sequence[Sequence[float]]) -> Schedule:
-    """The schedule in which jobs that draw more than the least cap cannot run."""
-    most = min(watts for _, watts in power_cap) - system.idle_total
+    """The schedule in which jobs that draw more than the last cap, which stays, may not have run.
+
+    They are given up once no higher cap is to come.
+    """
+    most = power_cap[-1][1] - system.idle_total
     over = drawn(table.units, table.request, system) > most
     return replace(table, beyond=over if table.beyond is None else over | table.beyond)
 

@@ -12,7 +12,7 @@ from cpdispatch.verify.dependencies import depending
 from cpdispatch.verify.objectives import OBJECTIVES, objective_value
 from cpdispatch.verify.placement import early_start, misplaced
 from cpdispatch.verify.plan import Planned, hold, over_time
-from cpdispatch.verify.restarts import killed, wrong_bounds
+from cpdispatch.verify.restarts import killed, left_s, wrong_bounds
 from cpdispatch.verify.starvation import starving
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -94,6 +94,8 @@ def _solved(
     if job.bound is not None:
         column[Column.EXPECTED] = job.bound + instance.restart_cost_s
     nodes_of = None if job.nodes is None else dict(job.nodes)
+    if (more_s := left_s(instance, position, job.start, nodes_of)) is not None:
+        column[Column.EXPECTED] = more_s
     return [], [hold(position, column, job.start, nodes_of)]
 
 

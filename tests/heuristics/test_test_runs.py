@@ -517,6 +517,50 @@ def test_a_solution_keeps_the_bounds() -> None:
     assert [str(v) for v in found] == ["restart: job 2 has a bound of 5 s and does not start now"]
 
 
+STOPPED = {
+    "format": "cpdispatch-instance/2", "time": 1000, "resources": ["core"],
+    "groups": [{"name": "a", "nodes": 3, "capacity": [3]}],
+    "queue": [{"id": 1, "submit": 950, "duration": 38, "units": 1, "unit": [1],
+               "restartable": True, "stopped": {"start": 963, "nodes": {"1": 1}}},
+              {"id": 2, "submit": 958, "duration": 2, "units": 2, "unit": [3]},
+              {"id": 3, "submit": 959, "duration": 8, "units": 1, "unit": [3]}],
+}  # fmt: skip
+"""Job 1 has just been stopped; if it goes on, it is expected to end at 1001."""
+
+
+@pytest.mark.parametrize("name", ["easy", "best", "conservative", "hcp", "prb"])
+def test_a_stopped_job_that_goes_on_holds_its_nodes_for_the_rest_of_its_run(name: str) -> None:
+    instance = read(STOPPED)
+    decision = dispatch.make(name, warm=dispatch.not_at_all).dispatch(instance)
+    assert verify.decision(instance, decision) == []
+    answer = solution.from_decision(instance, decision)
+    assert verify.solution(instance, answer) == []
+    # A second later its nodes would be needed by two.
+    longer = json.loads(json.dumps(STOPPED))
+    longer["queue"][0]["duration"] += 30
+    instance = read(longer)
+    kinds = {v.kind for v in verify.solution(instance, answer)}
+    assert ("pool" in kinds) == any(job.start == 1001 for job in answer.jobs)
+
+
+@pytest.mark.parametrize(
+    "name", ["easy", "prb", "thesis-hcp", "thesis-hcp3", "thesis-pcp", "thesis-pcp4", "thesis-pcp5"]
+)
+@pytest.mark.parametrize("after", [[], [2]])
+def test_every_dispatcher_leaves_nodes_alone_while_killing_takes_time(
+    name: str, after: list[int]
+) -> None:
+    instance = read(
+        {**STOPPED, "restart_cost": 4, "queue": [
+            *STOPPED["queue"],
+            {"id": 4, "submit": 960, "duration": 9, "units": 3, "unit": [2], "after": after},
+        ]}
+    )  # fmt: skip
+    decision = dispatch.make(name, warm=dispatch.not_at_all).dispatch(instance)
+    assert verify.decision(instance, decision) == []
+    assert verify.solution(instance, solution.from_decision(instance, decision)) == []
+
+
 def crowd() -> list[Row]:
     rng = np.random.default_rng(2)
     numbers = (rng.integers(low, high, 80).tolist() for low, high in ((0, 300), (1, 5), (1, 60)))

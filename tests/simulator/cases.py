@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from cpdispatch.decision import NO_START, Certificate, Decision, Placements, Reason
@@ -13,9 +15,25 @@ from cpdispatch.instance import Instance, Starvation
 from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.predict import Predictor
 from cpdispatch.simulator.simulation import Simulation
-from cpdispatch.system import System
+from cpdispatch.system import System, SystemFile, from_file
+from cpdispatch.workloads import prepare
+from cpdispatch.workloads.table import from_table
 
 Row = tuple[int, int, int, int]
+
+
+def two_nodes(**more: Any) -> System:
+    """Two nodes of four cores, and what a system file may say beside."""
+    group = {"name": "thin", "nodes": 2, "capacity": [4]}
+    return from_file(
+        msgspec.convert({"resources": ["core"], "groups": [group], **more}, SystemFile)
+    )
+
+
+def on_nodes(system: System, **columns: Any) -> tuple[Workload, System]:
+    """Jobs of one core a unit by the columns of a table, numbered from 1, and their system."""
+    ids = list(range(1, len(columns["submit"]) + 1))
+    return prepare(from_table({"id": ids, "core": 1, **columns}), system)
 
 
 def workload(

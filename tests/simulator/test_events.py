@@ -37,7 +37,7 @@ from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
 from tests.oracles.plain_events import expected_everywhere, replay
 from tests.simulator.cases import Row as JobRow
-from tests.simulator.cases import starting, workload
+from tests.simulator.cases import on_nodes, starting, two_nodes, workload
 from tests.strategies import systems, workloads
 
 FOUR = System("four", ("core",), (NodeGroup("node", 4, (1,)),))
@@ -273,6 +273,25 @@ def test_the_checker_reports_a_stop_that_the_lost_capacity_did_not_need() -> Non
 
 def saving(events: Events, every_s: int, cost_s: int = 0) -> Events:
     return replace(events, checkpoints=Checkpoints(every_s, cost_s))
+
+
+@pytest.mark.parametrize(("cost_s", "lasts_s"), [(0, 100), (1, 104)])
+def test_the_time_limit_of_a_partition_is_that_without_checkpoints(
+    cost_s: int, lasts_s: int
+) -> None:
+    system = two_nodes(
+        partitions=[
+            {"name": "short", "nodes": "0", "limit_s": 100, "tier": 2},
+            {"name": "long", "nodes": "1"},
+        ]
+    )
+    jobs, system = on_nodes(
+        system, submit=[0], runtime=100, requested=100, units=1, partition=["short,long"]
+    )
+    fail = happen((1000, FAIL, "0"), (1100, REPAIR, "0"))
+    made = simulate(jobs, system, "easy", events=saving(fail, 20, cost_s))
+    assert times(made) == [(0, lasts_s)]
+    assert made.verify() == []
 
 
 def test_a_job_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
 from tests.compiled.test_replays import Noisy, backfillings, same
 from tests.oracles.plain_gates import PlainGate, PlainJob, starts
+from tests.simulator.cases import on_nodes, two_nodes
 
 CORES = 8
 
@@ -519,6 +520,43 @@ def test_explain_knows_which_licence_a_job_waited_for():
     (stretch,) = run.explain(2).stretches
     assert stretch.cause == "limit"
     assert "licences ansys" in stretch.lacking[0]
+
+
+NODE_OUT = Events(("test",), (Row(2, 10, FAIL, "0"), Row(3, 20, REPAIR, "0")))
+
+
+def test_explain_leaves_out_jobs_that_never_came_to_the_gate():
+    submit, units = [0, 1, 2, 3, 4, 20], [500, 1, 8, 1, 1, 1]
+    licences = ["mat:2", "mat", "", "mat", "mat", "mat"]
+    jobs, system = on_nodes(
+        two_nodes(licences={"mat": 2}), submit=submit, runtime=[10, 50, 100, 10, 10, 50],
+        units=units, licences=licences,
+    )  # fmt: skip
+    run = simulate(jobs, system, "easy", events=NODE_OUT)
+    assert run.verify() == []
+    causes = {id: [s.cause for s in run.explain(id).stretches] for id in range(2, 7)}
+    assert causes[2] == []
+    assert causes[3] == ["capacity"]
+    assert causes[5] == ["limit"]
+
+
+@pytest.mark.parametrize("trigger", ["instant", "event"])
+def test_explain_lets_a_job_that_a_node_stopped_come_to_the_gate_again(trigger: str):
+    jobs, system = on_nodes(
+        two_nodes(licences={"mat": 2}), submit=[0, 115, 120], runtime=[100, 85, 50],
+        units=[1, 8, 8], licences=["mat", "", "mat:2"],
+    )  # fmt: skip
+    run = simulate(jobs, system, "easy", trigger=trigger, events=NODE_OUT)
+    assert run.jobs["requeued"].tolist() == [1, 0, 0]
+    (stretch,) = run.explain(3).stretches
+    assert (stretch.from_s, stretch.until_s, stretch.cause) == (120, 200, "capacity")
+
+
+def test_explain_of_limits_needs_no_watts():
+    system = two_nodes(licences={"mat": 1}, watts={"core": 10}, group_watts={"thin": {"core": 12}})
+    jobs, system = on_nodes(system, submit=[0, 0], runtime=5, units=1, licences=["mat", "mat"])
+    (stretch,) = simulate(jobs, system, "easy").explain(2).stretches
+    assert stretch.cause == "limit"
 
 
 # -------------------------------------------------------------------------------- begin times

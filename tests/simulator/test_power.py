@@ -16,6 +16,8 @@ from cpdispatch import cli, energy, verify
 from cpdispatch.dispatch import make, not_at_all
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, Steps
 from cpdispatch.errors import CpdispatchError, InputError, UsageError
+from cpdispatch.events import Events
+from cpdispatch.events import Row as EventRow
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
@@ -24,7 +26,7 @@ from cpdispatch.system import NodeGroup, System, SystemFile, find, from_file, sy
 from cpdispatch.verify import Kind
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
-from tests.simulator.cases import Row, workload
+from tests.simulator.cases import Row, on_nodes, two_nodes, workload
 from tests.strategies import systems, workloads
 
 FOUR = System(
@@ -152,6 +154,36 @@ KINDS = System(
     "kinds", ("core", "gpu"), (NodeGroup("old", 2, (4, 1)), NodeGroup("new", 2, (4, 1))),
     watts={"core": 1, "gpu": 10}, idle_watts={"old": 2, "new": 3}, group_watts={"new": {"gpu": 40}},
 )  # fmt: skip
+
+
+def test_the_last_cap_says_who_could_have_run() -> None:
+    jobs, system = on_nodes(two_nodes(watts={"core": 10}), submit=[0, 20], runtime=5, units=[1, 8])
+    run = simulate(jobs, system, "easy", power_cap=cap((0, 15), (40, 500)), kill_at_limit=True)
+    assert starts(run) == [0, 40]
+    assert run.verify() == []
+    left_out = run.jobs.assign(
+        start=[0, -1], end=[5, -1], nodes=[[0], []], node_units=[[1], []],
+        reason=["started", "never_fits"],
+    )  # fmt: skip
+    (found,) = verify.run(left_out, system, power_cap=run.about[POWER_CAP])
+    assert found.kind == Kind.NEVER_STARTED
+
+
+def test_a_job_that_waits_for_a_node_keeps_others_back_under_a_cap_that_rises() -> None:
+    jobs, system = on_nodes(
+        two_nodes(watts={"core": 10}), submit=[0, 20, 30], runtime=5, units=[1, 8, 1]
+    )
+    gone = Events(("test",), (EventRow(2, 10, "fail", "0"),))
+    steps = cap((0, 15), (40, 500))
+    run = simulate(jobs, system, "fifo", events=gone, kill_at_limit=True, power_cap=steps)
+    assert starts(run) == [0, -1, -1]
+    assert run.verify() == []
+
+
+def test_explain_where_no_job_ran_under_a_cap() -> None:
+    jobs, system = on_nodes(two_nodes(watts={"core": 10}), submit=[0], runtime=5, units=[1])
+    found = simulate(jobs, system, "reject", power_cap=500).explain(1)
+    assert found.reason == "rejected"
 
 
 def test_a_gpu_draws_what_its_group_says() -> None:

@@ -22,7 +22,7 @@ from cpdispatch.simulator import simulate
 from cpdispatch.simulator.precedence import ABSENT, LATER, NEVER_RUNS
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
-from tests.simulator.cases import play, starting, workload
+from tests.simulator.cases import on_nodes, play, starting, two_nodes, workload
 from tests.strategies import systems, workloads
 
 Seen = list[tuple[int, list[int], list[bool]]]
@@ -157,6 +157,16 @@ def test_a_job_before_that_is_rejected_is_not_waited_for_any_longer() -> None:
         (0, [True]), (1, [True, False]), (6, [True, False, True]), (6, [True, True]),
     ]  # fmt: skip
     assert sim.records.start_s.tolist() == [-1, 6, 6]
+
+
+def test_a_job_before_that_the_power_cap_never_lets_run_is_not_waited_for() -> None:
+    jobs, system = on_nodes(
+        two_nodes(watts={"core": 10}),
+        submit=[0, 5], runtime=5, units=[8, 1], preceding=[-1, 1], think=[-1, 0],
+    )  # fmt: skip
+    run = simulate(jobs, system, "easy", dependencies=True, power_cap=50)
+    assert run.jobs["start"].tolist() == [-1, 5]
+    assert run.verify() == []
 
 
 def test_a_rejected_job_leaves_nothing_behind_in_an_instance() -> None:

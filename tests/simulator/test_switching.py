@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch.errors import InterruptedRunError, UsageError
-from cpdispatch.events import Events, Row
+from cpdispatch.events import Events, Row, WindowRow
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import finished
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
-from tests.simulator.cases import workload
+from tests.simulator.cases import on_nodes, two_nodes, workload
 from tests.strategies import systems, workloads
 
 FOUR = System(
@@ -68,6 +68,28 @@ def test_a_wide_job_is_not_overtaken_because_nodes_are_off() -> None:
         made = run(rows, dispatcher)
         assert spells(made)[0][2] == 200
         assert made.jobs["start"].tolist()[1] == 400, dispatcher
+
+
+AWAKE = two_nodes(watts={"core": 10}, idle_watts={"thin": 50}, wake_s={"thin": 60})
+
+
+def test_nodes_are_woken_for_a_job_whose_units_are_spread() -> None:
+    jobs, system = on_nodes(
+        AWAKE, submit=[0, 1000], runtime=[10, 50], units=[1, 2], units_per_node_max=[0, 1]
+    )
+    made = simulate(jobs, system, "easy", switch_off_s=100)
+    assert made.jobs["start"].tolist() == [0, 1060]
+    assert made.verify() == []
+
+
+def test_a_node_is_woken_for_a_job_that_a_window_to_come_keeps_off_the_free_one() -> None:
+    jobs, system = on_nodes(
+        AWAKE, submit=[0, 1000], runtime=[3000, 5000], requested=[3000, 5000], units=[1, 2]
+    )
+    window = WindowRow(2, 4000, "maintain", "0", until_s=100_000, known_s=0)
+    made = simulate(jobs, system, "easy", switch_off_s=100, events=Events(("test",), (window,)))
+    assert made.jobs["start"].tolist() == [0, 1060]
+    assert made.verify() == []
 
 
 def test_what_is_known_of_a_run_is_kept_and_checked(tmp_path: Path) -> None:

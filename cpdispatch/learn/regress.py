@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cpdispatch.arrays import IntArray
-from cpdispatch.errors import InputError
+from cpdispatch.errors import InputError, UsageError
 from cpdispatch.extra import needed
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import Order, find
@@ -26,6 +26,8 @@ from cpdispatch.system import System
 if TYPE_CHECKING:
     import pandas as pd
 
+_EQUAL = 1e-12
+"""Scores that differ by less are equal."""
 PURE = ("fcfs", "saf", "spf", "f2")
 """Orders that fits are compared with, beside the published fits."""
 DEPTHS = {"none": 0, "easy": 1}
@@ -161,7 +163,7 @@ def regress(
     InputError
         When the workload has fewer jobs than a pair.
     UsageError
-        When the library statsmodels is not installed.
+        When the library statsmodels is not installed, or all scores are equal.
 
     References
     ----------
@@ -181,6 +183,11 @@ def regress(
     )
     samples = _samples(regression, drawn, [scores for scores, _ in sampled])
     p, q, r, score = (samples[name].to_numpy(dtype=np.float64) for name in ("p", "q", "r", "score"))
+    if np.ptp(score) < _EQUAL:
+        raise UsageError(
+            f"the scores of all {len(score)} jobs are equal, so that nothing can be learned from "
+            f"them: try more than {regression.orders} orders or {regression.pairs} pairs"
+        )
     # Forms that have too few samples are left out, but for the smallest, whose error says so.
     enough = [form for form in FORMS if form == "lin" or len(score) > len(FORMS[form])]
     fits = {form: fit(form, p, q, r, score) for form in enough}

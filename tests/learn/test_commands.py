@@ -123,6 +123,10 @@ def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
         (("learn", "mixed", "LOG", "--evaluations", "0"), "--evaluations 0: 13 or more"),
         (("learn", "regress", "LOG", "--tests", "0"), "--tests 0: 1 or more is needed"),
         (("learn", "regress", "LOG", "--pairs", "0"), "--pairs 0: 1 or more is needed"),
+        (
+            (*REGRESS[:5], "--orders", "1", *REGRESS[7:]),
+            "are equal, so that nothing can be learned from them: try more than 1 orders or 6",
+        ),
         (("tune", "lublin", "--filter", "strong"), "are for logs, not for lublin"),
         (("learn", "mixed", "none.swf"), "none.swf: no such file"),
     ],

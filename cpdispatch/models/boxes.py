@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -120,6 +120,8 @@ class BoxesModel(NodeModel):
     node in pieces is not among this model's, so that its optimum may lie above that of the
     others, unless it is `lossless`.
     """
+
+    freed_s: ClassVar[float] = 5e-6
 
     def _place(self, over: Callable[[], bool]) -> None:
         problem = self.problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from ortools.sat.python import cp_model
 
@@ -22,6 +23,8 @@ class NodeModel(ABC):
     over : callable
         Whether there is no more time to build it.
     """
+
+    freed_s: ClassVar[float] = 1.5e-6
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -127,6 +128,7 @@ class PooledModel:
     """
 
     lossless = True
+    freed_s: ClassVar[float] = 1.5e-6
 
     def __init__(
         self, problem: PooledProblem, plan: IntArray, over: Callable[[], bool] = never

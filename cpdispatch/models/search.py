@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ortools.sat.python import cp_model
 from ortools.sat.python import cp_model_helper as cp_sat
@@ -99,6 +99,10 @@ class Formulation(Protocol[PlanT]):
 
     timing: Timing
     """When the jobs run."""
+    freed_s: ClassVar[float]
+    """How long reading a plan from the model and freeing it take at most, for each of its parts,
+    seconds.
+    """
 
     def __init__(self, problem: Any, plan: PlanT, over: Callable[[], bool] = never) -> None: ...
 

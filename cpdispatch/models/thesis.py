@@ -56,12 +56,6 @@ from cpdispatch.models.search import (
 PARTS_PER_S = 100_000
 """Parts of a model that a second of budget allows: larger models are not even built."""
 
-FREED_S = 1.5e-6
-"""How long reading a plan from a model, and freeing the model, take for each of its parts, seconds.
-
-Measured: 1.1 microseconds, 0.5 in the mean, for models that were not built in time.
-"""
-
 PARTS_PER_DETERMINISTIC_S = 250
 """Parts of a model with which a second is sure to hold 1 of CP-SAT's deterministic time.
 
@@ -342,7 +336,7 @@ class Thesis:
         parts = self.variant.formulation.size(problem)
         if parts > PARTS_PER_S * self.limit_s:
             return plan, Result("heuristic", bound, limit_hit=True)
-        budget.keep(parts * FREED_S)
+        budget.keep(parts * self.variant.formulation.freed_s)
         return self._search_on(problem, plan, parts, budget)
 
     def _search_on(

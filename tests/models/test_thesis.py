@@ -597,3 +597,15 @@ def test_a_model_too_large_for_the_budget_is_not_built(
     assert decision.certificate.limit_hit
     assert "build" not in decision.certificate.phases_ms
     assert sound(instance, decision)
+
+
+@every_variant
+@pytest.mark.usefixtures("only_solver")
+def test_the_time_that_freeing_a_model_takes_is_not_searched(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    instance, formulation = crowd(name), VARIANTS[name].formulation
+    monkeypatch.setattr(formulation, "freed_s", 3600.0)
+    decision = variant(name).dispatch(instance)
+    assert decision.certificate.limit_hit
+    assert sound(instance, decision)

@@ -417,6 +417,8 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
     """
     if not isinstance(spec, str):
         raise UsageError(f"dispatcher {spec!r}: a text is needed, as easy or hcp:limit=0.5")
+    if not isinstance(settings, Settings):
+        raise UsageError(f"settings of type {type(settings).__name__}: a Settings is needed")
     if _is_file(spec):
         return _named(*_current(*_from_toml(Path(spec))), settings, spec, warm)
     spec = current(spec)

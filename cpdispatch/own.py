@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from cpdispatch.errors import UsageError
+from cpdispatch.errors import UsageError, in_a_line
 
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
@@ -114,7 +114,7 @@ def raised(what: str, error: Exception) -> str:
     foreign = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
     own = [frame for frame in foreign if not frame.filename.startswith(_LIBRARIES)] or foreign
     place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-    return f"{what} raised {type(error).__name__}: {error}{place}"
+    return f"{what} raised {type(error).__name__}: {in_a_line(error)}{place}"
 
 
 def _takes_seed(maker: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -26,7 +27,10 @@ def limit(value: Any) -> float:
 
 def limit_s(value: Any) -> float:
     """A time limit that is a number already."""
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else 0.0
+    number = 0.0
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
     if not 0 < number < float("inf"):
         raise ValueError("a positive number of seconds is needed")
     return number

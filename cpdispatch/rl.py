@@ -148,8 +148,7 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
             from cpdispatch.workloads.generate import eurora_sample
 
             log, system = eurora_sample(), system or "eurora"
-        kept = "all" if isinstance(log, Workload) else filter
-        workload, self.system = prepare(log, system, filter=kept)
+        workload, self.system = prepare(log, system, filter=filter)
         self._workload = _runnable(workload, self.system)
         self._jobs = len(self._workload) if jobs == 0 else min(jobs, len(self._workload))
         self._window, self._metric, self._predictor = window, metric, predictor

@@ -21,6 +21,7 @@ from cpdispatch.predict import (
     Tables,
     Watching,
 )
+from cpdispatch.system import LIMIT
 
 SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
@@ -69,9 +70,14 @@ class Guard:
     def bound(self, job: Job) -> int | None:
         """Seconds after which a job is another than it was taken for; None: never."""
         answer = self._call("bound", job)
-        if answer is None or isinstance(answer, int | np.integer):
-            return None if answer is None else max(1, int(answer))
-        self._fault("bound answered with no whole number")
+        if answer is None:
+            return None
+        if isinstance(answer, bool) or not isinstance(answer, int | np.integer):
+            self._fault("bound answered with no whole number")
+        elif answer < 0:
+            self._fault("bound answered with a negative number")
+        else:
+            return max(1, min(int(answer), LIMIT))
         return None
 
     def refresh(self, job: Job, elapsed_s: int) -> int:

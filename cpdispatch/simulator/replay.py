@@ -444,6 +444,8 @@ class _Replay:
 
     def save(self, folder: Path) -> None:
         """Write the checkpoint, atomically."""
+        if isinstance(self.simulation, Simulation):
+            self.simulation.log_is_apart = True
         try:
             with writing(folder / CHECKPOINT) as stream:
                 pickle.dump(self, stream, protocol=pickle.HIGHEST_PROTOCOL)

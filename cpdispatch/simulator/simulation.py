@@ -142,6 +142,9 @@ class Simulation:
     dependencies : bool
     """
 
+    log_is_apart = False
+    """Whether the workload is left out when it is pickled: a checkpoint has a file of it."""
+
     def __init__(
         self,
         workload: Workload,
@@ -171,6 +174,9 @@ class Simulation:
         if events is not None:
             check_kind("events", events, Events, "cpdispatch.events.read gives them")
         events = with_maintenance(events, system, int(workload.table.submit_s[-1]))
+        for name, given in (("power_cap", power_cap), ("energy_price", energy_price)):
+            if given is not None:
+                check_kind(name, given, Steps, f"cpdispatch.energy.{name} gives it")
         if power_cap is not None:
             check_power_cap(power_cap, workload, system, kill_at_limit)
         if switch_off_s is not None:
@@ -885,9 +891,10 @@ class Simulation:
         return self._next / max(len(self._order), 1)
 
     def __getstate__(self) -> dict[str, object]:
-        """Everything but the workload, which the log holds."""
+        """Everything, but for the workload where that is kept beside it."""
         state = self.__dict__ | {"_coming": None}
-        del state["workload"]
+        if self.log_is_apart:
+            del state["workload"]
         return state
 
 

@@ -44,6 +44,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +176,10 @@ def from_table(
     """
     import pandas as pd
 
+    if not isinstance(columns, Mapping | pd.DataFrame):
+        raise UsageError(
+            f"columns of type {type(columns).__name__}: a dict of columns or a DataFrame is needed"
+        )
     _check_columns([str(key) for key in columns], Path(name), line=None)
     # Without the index of a series, by which pandas would put rows together.
     values = {str(key): getattr(column, "array", column) for key, column in columns.items()}
@@ -469,7 +474,10 @@ class _Reader:
         if not good.all():
             raise self.wrong(name, int(np.argmin(good)))
         if text and not empty.all():
-            raise self.wrong(name, int(np.argmin(empty)))
+            given = series.tolist()
+            for row in (~empty).nonzero()[0].tolist():
+                if not isinstance(given[row], Real) or isinstance(given[row], bool):
+                    raise self.wrong(name, row)
         return np.where(empty, UNKNOWN, whole).astype(np.int64)
 
     def named(self, name: str) -> IntArray:

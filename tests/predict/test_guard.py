@@ -11,7 +11,7 @@ from cpdispatch.jobs import Job
 from cpdispatch.predict import Tables, guard
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator import simulate
-from cpdispatch.system import System
+from cpdispatch.system import LIMIT, System
 from tests.simulator.cases import play, workload
 
 ROWS = [(0, 4, 100, 7), (1, 2, 50, 80), (2, 1, 30, 30)]
@@ -121,7 +121,10 @@ def test_a_bound_is_the_requested_time_where_the_predictor_has_none() -> None:
     [
         (lambda: None, None, ""),
         (lambda: 70, 70, ""),
-        (lambda: np.int64(-7), 1, ""),
+        (lambda: np.int64(0), 1, ""),
+        (lambda: 2**63, LIMIT, ""),
+        (lambda: np.int64(-7), None, "bound answered with a negative number"),
+        (lambda: True, None, "bound answered with no whole number"),
         (lambda: 7.5, None, "bound answered with no whole number"),
         (fail, None, "bound raised ZeroDivisionError"),
     ],

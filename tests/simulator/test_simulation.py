@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from collections.abc import Iterable
 from dataclasses import replace
 from types import FunctionType, ModuleType
@@ -284,6 +285,7 @@ OWN_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"kill_at_limit": 3}, "kill_at_limit 3: True or False is needed"),
     ({"dependencies": None}, "dependencies None: True or False is needed"),
     ({"events": 3}, "events "),
+    ({"energy_price": {}}, "(energy_price of type|--energy-price)"),
     ({"data": 3}, "additional data int: it has no method value"),
 ]
 
@@ -310,6 +312,19 @@ def test_a_wrong_argument_of_simulate_alone_is_one_clear_error(
 ) -> None:
     with pytest.raises(UsageError, match=f"^{message}"):
         simulate(workload([(0, 1, 5, 5)]), System.pool(4), **arguments)
+
+
+def test_a_loop_of_ones_own_can_be_pickled_and_goes_on() -> None:
+    rows, rule = [(0, 2, 5, 5), (0, 3, 9, 9), (3, 2, 9, 9)], Backfill()
+    sim = Simulation(workload(rows), System.pool(4))
+    first = sim.advance()
+    assert first is not None
+    sim.apply(rule.dispatch(first))
+    again = pickle.loads(pickle.dumps(sim))
+    for loop in (sim, again):
+        while (instance := loop.advance()) is not None:
+            loop.apply(rule.dispatch(instance))
+    assert sim.records.start_s.tolist() == again.records.start_s.tolist() == [0, 5, 14]
 
 
 def test_a_simulation_takes_a_seed_that_predictors_take() -> None:

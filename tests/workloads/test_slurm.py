@@ -613,6 +613,29 @@ def test_json_and_text_of_the_same_job_come_to_the_same(
     assert found.notes == {jobs.STEPS: 2}
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"tres": {"allocated": [{"type": "cpu", "count": 1.5}]}}, r"not a whole .*found 1\.5"),
+        ({"tres": {"allocated": [{"type": "gres", "name": "gpu", "count": -1}]}},
+         r"tres\.allocated, gres/gpu: not a whole number from 0 on .found -1"),
+        ({"tres": {"allocated": [{"type": "gres", "name": "gpu", "count": "x"}]}}, "found 'x'"),
+        ({"tres": {"allocated": [{"type": "cpu", "count": None}]}}, "found None"),
+        ({"time": {"limit": 1.5}}, r"not a whole number .found 1\.5"),
+        ({"priority": -1}, "priority: not a whole number from 0 on .found -1"),
+        ({"priority": "x"}, "priority: .* .found 'x'"),
+        ({"job_id": 2**62}, r"a number out of range .found \d+"),
+    ],
+)  # fmt: skip
+def test_a_bad_number_of_a_json_record_is_an_error_and_no_other_job(
+    changed: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "sacct.json"
+    path.write_text(json.dumps({"jobs": [as_json(wrapped=False) | changed]}))
+    with pytest.raises(InputError, match=rf"sacct\.json: field jobs\[0\]: .*{says}"):
+        slurm.read([path])
+
+
 # ----------------------------------------------------------------------------------- bad input
 
 

@@ -222,6 +222,16 @@ def frame(**changed: object) -> pd.DataFrame:
     return pd.DataFrame({**columns, **changed})
 
 
+def test_whole_numbers_may_be_objects() -> None:
+    columns = frame(submit=np.array([0, np.int64(5)], dtype=object))
+    assert table.from_table(columns).table.submit_s.tolist() == [0, 5]
+    for wrong in (["0", "5"], [0, True], [0, "5"]):
+        with pytest.raises(InputError, match="field submit of row"):
+            table.from_table(frame(submit=np.array(wrong, dtype=object)))
+    with pytest.raises(UsageError, match="a dict of columns or a DataFrame is needed"):
+        table.from_table(None)  # type: ignore[arg-type]
+
+
 def test_parquet_may_hold_missing_values_categories_and_an_index(tmp_path: Path) -> None:
     path = tmp_path / "jobs.parquet"
     made = frame(requested=pd.array([9, None], "Int64"), user=pd.Categorical(["b", "a"]))

@@ -318,6 +318,7 @@ def job_of(row: dict[str, Any]) -> Job:
     # The number of an array stands for all of its tasks, those that have ended too.
     address = key if number == array else str(number)
     if tasks:
+        task_ranges(tasks)  # raises where they cannot be told
         address = f"{array}_[{tasks.removesuffix('...').rstrip(',')}]"
     asked = tres(text_of(row.get("tres_req_str")))
     nodes = max(count(asked.get("node") or "1"), 1)

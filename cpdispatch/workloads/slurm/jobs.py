@@ -18,7 +18,7 @@ from cpdispatch.files import parse_json, read_text, unlike
 from cpdispatch.jobs import PRIORITY_MAX
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.slurm import submitted
-from cpdispatch.workloads.slurm.nodes import dict_of, number_of, object_of, text_of
+from cpdispatch.workloads.slurm.nodes import dict_of, natural_of, number_of, object_of, text_of
 from cpdispatch.workloads.slurm.submitted import Submitted
 from cpdispatch.workloads.slurm.values import (
     NO_LIMIT,
@@ -408,7 +408,11 @@ def _json_record(row: dict[str, Any]) -> Record:
         for part in listed if isinstance(listed, list) and not given.get("cpu") else ():
             kind = text_of(object_of(part).get("type"))
             name = text_of(part.get("name"))
-            given[f"{kind}/{name}" if name else kind] = max(number_of(part.get("count")) or 0, 0)
+            key = f"{kind}/{name}" if name else kind
+            if kind in _COUNTED:
+                given[key] = natural_of(part.get("count"), f"tres.{which}, {key}")
+            else:
+                given[key] = max(number_of(part.get("count")) or 0, 0)
     cpus = given.get("cpu") or max(number_of(required.get("CPUs")) or 0, 0)
     nodes = given.get("node") or max(number_of(row.get("allocation_nodes")) or 0, 0)
     each = {"memory_per_cpu": cpus, "memory_per_node": nodes, "memory": 1}
@@ -450,12 +454,22 @@ def _json_record(row: dict[str, Any]) -> Record:
             "tres": ",".join(f"{name}={many}" for name, many in given.items() if many),
             "flags": text_of(row.get("flags")),
         },
-        min(max(number_of(row.get("priority")) or 0, 0), PRIORITY_MAX),
+        min(_priority(row.get("priority")), PRIORITY_MAX),
         _array_limit(text_id) or _running_tasks(array),
         time(times.get("eligible")),
         text_of(row.get("licenses")) or _licences(given),
         submitted.read(text_of(row.get("submit_line"))),
     )  # fmt: skip
+
+
+_COUNTED = ("cpu", "node", "mem", "gres")
+"""Kinds of resources whose numbers a job is made of."""
+
+
+def _priority(value: Any) -> int:
+    """The priority of a record; 0 where it states none."""
+    stated = value.get("set", True) if isinstance(value, dict) else value is not None
+    return natural_of(value, "priority") if stated else 0
 
 
 def _running_tasks(array: dict[str, Any]) -> int:

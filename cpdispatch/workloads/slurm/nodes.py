@@ -220,8 +220,24 @@ def number_of(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not -LIMIT <= value <= LIMIT:
-        raise ValueError("a number out of range")
+        raise ValueError(f"a number out of range (found {value})")
+    if value != int(value):
+        raise ValueError(f"not a whole number (found {value})")
     return int(value)
+
+
+def natural_of(value: Any, what: str) -> int:
+    """A number of Slurm's JSON that is there, from 0 on.
+
+    Raises
+    ------
+    ValueError
+        When it is something else; ``what`` says of what.
+    """
+    found = number_of(value)
+    if found is None or found < 0:
+        raise ValueError(f"{what}: not a whole number from 0 on (found {value!r})")
+    return found
 
 
 def text_of(value: Any) -> str:

@@ -177,6 +177,15 @@ def test_a_record_that_cannot_be_read_is_told_and_the_others_are_used(slurm: Rec
     assert len(view.jobs) > 5
 
 
+@pytest.mark.parametrize("tasks", ["5-1", "x", "n[01-9]", "0-999999999"])
+def test_an_array_whose_tasks_cannot_be_read_is_told_too(slurm: Recorded, tasks: str) -> None:
+    array = next(row for row in slurm.data["jobs"] if row["array_task_string"])
+    array["array_task_string"] = tasks
+    view = watch(slurm, dispatch.make("easy"), Rules())
+    assert [text.partition(": ")[0] for text in view.unread] == [f"job {array['job_id']}"]
+    assert len(view.jobs) > 5
+
+
 def test_without_nodes_there_is_an_error(slurm: Recorded) -> None:
     slurm.data["nodes"] = []
     with pytest.raises(CpdispatchError, match="no node with a CPU"):

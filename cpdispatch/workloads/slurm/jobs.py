@@ -468,7 +468,9 @@ _COUNTED = ("cpu", "node", "mem", "gres")
 
 def _priority(value: Any) -> int:
     """The priority of a record; 0 where it states none."""
-    stated = value.get("set", True) if isinstance(value, dict) else value is not None
+    stated = value is not None
+    if isinstance(value, dict):
+        stated = value.get("set", True) and not value.get("infinite", False)
     return natural_of(value, "priority") if stated else 0
 
 

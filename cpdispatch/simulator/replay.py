@@ -352,13 +352,19 @@ def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
         unbound = f"dispatcher {dispatcher.name}, decisions that no starvation bound binds"
         notes[unbound] = len(simulation.records)
     table = simulation.workload.table
-    if dispatch.goes_by_priority(dispatcher) and not table.priority.any():
-        without = f"dispatcher {dispatcher.name}, jobs without the priority that it goes by"
-        notes[without] = len(table)
+    if not table.priority.any():
+        notes |= without_priority(dispatcher, len(table))
     by_kernel = isinstance(simulation, CompiledSimulation)
     told = {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
     about = about | of_predictor | told
     return run_of(simulation, about)
+
+
+def without_priority(dispatcher: Dispatcher, jobs: int) -> dict[str, int]:
+    """The note of a log of so many jobs, of which none has a priority, for whom it matters."""
+    if not dispatch.goes_by_priority(dispatcher):
+        return {}
+    return {f"dispatcher {dispatcher.name}, jobs without the priority that it goes by": jobs}
 
 
 class _Replay:

@@ -35,7 +35,7 @@ from cpdispatch.predict import Predictor, Remembering
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import as_known, replayable
 from cpdispatch.simulator.records import NOT_STARTED, Records
-from cpdispatch.simulator.replay import SWITCH_OFF, Fingerprint, about_run
+from cpdispatch.simulator.replay import SWITCH_OFF, Fingerprint, about_run, without_priority
 from cpdispatch.simulator.run import (
     DECISIONS,
     JOBS,
@@ -98,7 +98,6 @@ def simulate(
     UsageError
         When the dispatcher or the predictor needs the whole log.
     """
-    began = perf_counter()
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
     made = dispatch.make(dispatcher, settings, warm=lambda made: ())
     rule = _by_windows(made, trigger, correction)
@@ -107,7 +106,9 @@ def simulate(
     with _Folder(folder) as files:
         for done in windows.go():
             files.add(done)
-    first, seconds = windows.first, perf_counter() - began
+    first, notes = windows.first, dict(windows.notes)
+    if not windows.prioritised:
+        notes |= without_priority(made, windows.jobs)
     general = (
         dict.fromkeys(("starvation", "events", SWITCH_OFF))
         | {"data": ()}
@@ -116,9 +117,9 @@ def simulate(
     names = {"dispatcher": made.name, "predictor": windows.predictor.name, "restart_cost_s": 0}
     names |= dispatch.said_in_file(dispatcher)
     about = about_run(first, windows.system, names | rules | general, settings) | {
-        "workload_sha256": str(windows.fingerprint), "notes": dict(windows.notes),
+        "workload_sha256": str(windows.fingerprint), "notes": notes,
         "restartable": 0, "restarts": False, "compiled": True, "promises": False,
-        "seconds": seconds, "place": place, "draw": 0,
+        "seconds": windows.seconds, "place": place, "draw": 0,
     }  # fmt: skip
     return _figures(folder, about)
 
@@ -217,6 +218,10 @@ class _Windows:
         self._times: list[IntArray] = []
         self._counts: list[NDArray[np.int32]] = []
         self.notes: dict[str, int] = {}
+        self.jobs, self.prioritised = 0, False
+        """How many jobs have been read, and whether one of them had a priority."""
+        self.seconds = 0.0
+        """How long the replay took so far, without reading and writing."""
         self.first, self.system = next(self._parts)
         self.fingerprint = Fingerprint(self.first)
         self.predictor: Predictor = predict.make(predictor, self.first, settings.seed)
@@ -252,6 +257,8 @@ class _Windows:
             if system_as_dict(system) != system_as_dict(self.system):
                 raise InputError("its parts need different systems", file=workload.name)
             self.fingerprint.add(workload)
+            self.jobs += len(workload)
+            self.prioritised |= bool(workload.table.priority.any())
             for note, count in workload.notes.items():
                 self.notes[note] = self.notes.get(note, 0) + count
             yield _Part(workload, system)
@@ -267,11 +274,12 @@ class _Windows:
             go_on(before.replay, replay, before.stay)
         last = len(window.rows)
         replay.tables.state.predicted = last
-        going = True
+        began, going = perf_counter(), True
         while going:
             if self._stop():
                 raise InterruptedRunError("interrupted; a replay by windows begins anew")
             going = replay.go(_EVENTS) == layout.USED_UP
+        self.seconds += perf_counter() - began
         count = int(replay.tables.state.dispatches)
         self._times.append(replay.dispatches.time_s[:count].copy())
         self._counts.append(replay.dispatches.counts[:, :count].copy())

@@ -211,6 +211,17 @@ def test_a_run_by_windows_tells_what_others_tell(tmp_path: Path) -> None:
     assert set(whole) - set(by_windows) <= {"predictor_seconds"}
 
 
+def test_a_log_without_priorities_is_told_to_whom_it_matters(tmp_path: Path) -> None:
+    log = tmp_path / "a.swf"
+    log.write_text(LOG)
+    ask = ["simulate", str(log), "-d", "easy-priority-priority", "--out"]
+    assert cli.run([*ask, str(tmp_path / "w"), "--window", "4"]) == 0
+    assert cli.run([*ask, str(tmp_path / "p")]) == 0
+    by_windows, whole = (Run.load(tmp_path / name).about["notes"] for name in "wp")
+    assert by_windows == whole
+    assert list(whole.values()) == [10]
+
+
 def test_a_folder_in_use_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, out = tmp_path / "a.swf", tmp_path / "out"
     log.write_text(LOG)

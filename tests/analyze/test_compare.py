@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from cpdispatch.analyze import compare, draws
+from cpdispatch.analyze.compare.rows import heading_of
 
 CLASSES = {
     name: {"jobs": 10, "wait_s_mean": 600.0, "wait_s_max": 900.0, "bounded_slowdown_mean": 2.0}
@@ -128,6 +129,20 @@ def test_predictor_and_workload_are_told_where_they_differ() -> None:
 )
 def test_the_verdict_says_who_wins(slowdowns: list[float], sentence: str) -> None:
     assert compare.verdict(named(*slowdowns)) == sentence
+
+
+def test_files_of_the_same_name_are_told_apart_by_what_they_said() -> None:
+    said = {"dispatcher": "easy", "primary": "spf"}
+    rows = runs(
+        unrelated("p.toml", 2.0, dispatcher_file=said),
+        unrelated("p.toml", 3.0, dispatcher_file=said | {"primary": "laf", "threshold": 9}),
+        unrelated("easy", 4.0),
+    )
+    first, second, third = (heading_of(row, rows) for row in rows)
+    assert first == "p.toml\nprimary=spf\nthreshold=none"
+    assert second == "p.toml\nprimary=laf\nthreshold=9"
+    assert third == "easy"
+    assert heading_of(rows[0], rows[::2]) == "p.toml"
 
 
 def test_runs_of_different_logs_have_no_winner() -> None:

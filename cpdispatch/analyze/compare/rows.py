@@ -17,6 +17,8 @@ SHARES = {"narrow": "(<= 1/32)", "middle": "(<= 1/8)", "wide": "(> 1/8)"}
 """The limits of the classes of jobs, by their length and by their share of the system."""
 OF_USERS = "users.wait_s_mean"
 SLOWDOWN = "bounded_slowdown_mean"
+_FILE = "dispatcher_file"
+"""What the file of a dispatcher said, where it was given as one."""
 
 
 def duration(seconds: float) -> str:
@@ -54,7 +56,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "decision_ms_p99": None,
         **metrics,
         "seconds": about["seconds"],
-        **{key: about[key] for key in ("memory_mib_peak",) if key in about},
+        **{key: about[key] for key in ("memory_mib_peak", _FILE) if key in about},
     }
 
 
@@ -97,7 +99,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 def heading_of(run: Row, rows: Sequence[Row]) -> str:
     """The dispatcher, with whatever else tells this run from the others."""
-    lines = [run["dispatcher"]]
+    lines = [run["dispatcher"], *_said_apart(run, rows)]
     if len({peer["predictor"] for peer in rows}) > 1:
         lines.append(run["predictor"])
     if run.get("idempotent") and not all(peer.get("idempotent") for peer in rows):
@@ -107,6 +109,14 @@ def heading_of(run: Row, rows: Sequence[Row]) -> str:
     if len({setting(peer) for peer in rows}) > 1:
         lines += filter(None, setting(run))
     return "\n".join(lines)
+
+
+def _said_apart(run: Row, rows: Sequence[Row]) -> list[str]:
+    """What the file of a dispatcher said that others of its name did not, a line each."""
+    said = run.get(_FILE, {})
+    others = [peer.get(_FILE, {}) for peer in rows if peer["dispatcher"] == run["dispatcher"]]
+    keys = {key for other in others for key in {*other, *said} if other.get(key) != said.get(key)}
+    return [f"{key}={said.get(key, 'none')}" for key in sorted(keys)]
 
 
 def name_of(run: Row, rows: Sequence[Row]) -> str:

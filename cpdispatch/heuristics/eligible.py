@@ -11,7 +11,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import NO_BOUND, NO_START, Decision, Reason
-from cpdispatch.heuristics.test_runs import with_busy_nodes
+from cpdispatch.heuristics.test_runs import clearing
 from cpdispatch.instance import Dependencies, Instance
 
 Rule = TypeVar("Rule")
@@ -48,11 +48,11 @@ def cleared_first(
 
     @wraps(dispatch)
     def of_cleared(rule: Rule, instance: Instance) -> Decision:
-        if instance.stopped is None or not instance.restart_cost_s:
+        busy = clearing(instance)
+        if busy.stopped is None or busy is instance:
             return dispatch(rule, instance)
-        positions = instance.stopped.position
         later_s = np.full(len(instance.queue), instance.now, dtype=np.int64)
-        later_s[positions] += instance.restart_cost_s
+        later_s[busy.stopped.position] += instance.restart_cost_s
         waits = instance.dependencies
         if waits is None:
             none = np.empty((2, 0), dtype=np.int64)
@@ -64,7 +64,6 @@ def cleared_first(
                 earliest_s=sealed(np.maximum(waits.earliest_s, later_s)),
                 stated_s=sealed(np.maximum(waits.stated_s, later_s)),
             )
-        busy = with_busy_nodes(instance, positions.tolist())
         return dispatch(rule, replace(busy, dependencies=waits))
 
     return of_cleared

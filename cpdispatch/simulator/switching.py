@@ -85,7 +85,7 @@ class Switching:
         could: BoolArray = (self._back_s < 0) & (self._wake_s >= 0)
         return could
 
-    def wake(self, instance: Instance, left: IntArray, windows: Sequence[Reservation] = ()) -> None:
+    def wake(self, instance: Instance, left: IntArray, windows: Sequence[Reservation]) -> None:
         """Switch nodes on for the jobs that still wait.
 
         Parameters

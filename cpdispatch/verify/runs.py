@@ -95,11 +95,7 @@ def run(
         stay = _stay(table)
         found = access(_as_asked(jobs, service), system, stay) + spread(jobs, stay)
         found += limits(jobs, system, _spell(table)) if limited(jobs, system) else []
-        if power_cap is not None:
-            found += power(table.id, _drawn(table, system), _spell(table), system, power_cap)
-        if "energy_j" in jobs.columns:
-            said = _numbers(jobs["energy_j"])
-            found += energy(table.id, said, _drawn(table, system), _spell(table))
+        found += _of_watts(jobs, table, system, power_cap)
     if switched is not None and not found:
         columns = [_numbers(switched[name]) for name in ("node", "off", "wake", "on")]
         first_s = int(table.submit_s.min(initial=0))
@@ -107,6 +103,21 @@ def run(
     plain = switched is None and service is None and power_cap is None
     if plain and not found and wait is not None and not limited(jobs, system):
         return _waits(table, system, decisions, WaitRules(**wait))
+    return found
+
+
+def _of_watts(
+    jobs: pd.DataFrame, table: Schedule, system: System,
+    power_cap: Sequence[Sequence[float]] | None,
+) -> list[Violation]:  # fmt: skip
+    """Whether the cap was kept, and the stated energy of jobs is what they drew."""
+    if power_cap is None and "energy_j" not in jobs.columns:
+        return []
+    watts, spell, found = _drawn(table, system), _spell(table), []
+    if power_cap is not None:
+        found += power(table.id, watts, spell, system, power_cap)
+    if "energy_j" in jobs.columns:
+        found += energy(table.id, _numbers(jobs["energy_j"]), watts, spell)
     return found
 
 

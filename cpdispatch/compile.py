@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import inspect
 import os
 import sys
 import warnings
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from cpdispatch.sources import stamp
 
 ANNOUNCED = "CPDISPATCH_ANNOUNCED"
 """The environment's variable that names a file: a worker that compiles makes it and says nothing.
@@ -131,7 +134,11 @@ else:
         options: dict[str, Any] = {
             "cache": True, "no_cfunc_wrapper": True, "_nrt": counts, **more,
         }  # fmt: skip
-        return cast(Function, _without_literals(njit(**options)(function)))
+        dispatcher = njit(**options)(function)
+        with suppress(AttributeError):  # of a numba to come, which may keep kernels otherwise
+            kept = dispatcher._cache._cache_file
+            kept._source_stamp = kept._source_stamp, stamp(inspect.getfile(function))
+        return cast(Function, _without_literals(dispatcher))
 
     def _without_literals(dispatcher: Any) -> Any:
         """Type a constant argument of a call inside compiled code as any value of its type.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -17,6 +18,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import cpdispatch
+from cpdispatch import sources
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, is_kept, kernel, merged, uncached
 
@@ -76,6 +78,44 @@ def test_a_kernel_is_kept_once_it_has_been_compiled(
         assert not is_kept(more)
     assert more(1) == 2
     assert is_kept(more)
+
+
+def test_a_kernel_is_compiled_anew_when_what_it_imports_has_changed(tmp_path: Path) -> None:
+    """Both a kernel that becomes part of it and a constant: its own file stays as it was."""
+    package = tmp_path / "parts"
+    (package / "inner").mkdir(parents=True)
+    for folder in (package, package / "inner"):
+        (folder / "__init__.py").write_text("")
+    step = "from cpdispatch.compile import kernel\n\n@kernel\ndef step(n):\n    return n + {}\n"
+    (package / "inner" / "step.py").write_text(step.format(1))
+    (package / "inner" / "times.py").write_text("TIMES = 1\n")
+    (package / "steps.py").write_text(
+        "from cpdispatch.compile import kernel\nfrom parts.inner import (\n    step,\n)\n"
+        "from .inner.times import TIMES\n\nmore = step.step\n\n@kernel\n"
+        "def steps(n):\n    return more(more(n)) * TIMES\n"
+    )
+    command = [sys.executable, "-c", "from parts.steps import steps; print(steps(1))"]
+
+    def told() -> tuple[str, bool]:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip(), "compiling" in done.stderr
+
+    assert told() == ("3", True)
+    assert told() == ("3", False)
+    (package / "inner" / "step.py").write_text(step.format(100))
+    assert told() == ("201", True)
+    (package / "inner" / "times.py").write_text("TIMES = 2\n")
+    assert told() == ("402", True)
+
+
+def test_kernels_are_kept_with_the_sources_of_all_that_they_call() -> None:
+    for each in kernels():
+        own = Path(inspect.getfile(each.py_func))
+        seen = set(sources.files(str(own)))
+        for name in each.py_func.__code__.co_names:
+            called = each.py_func.__globals__.get(name)
+            if isinstance(called, Dispatcher):
+                assert Path(inspect.getfile(called.py_func)) in seen, (each, called)
 
 
 def test_garbage_is_collected_again_after_a_compilation() -> None:

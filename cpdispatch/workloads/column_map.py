@@ -248,10 +248,12 @@ def _add_labels(
 
 def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
     one = np.ones(len(source.frame), dtype=np.int64)
-    amounts = {
-        name: np.maximum(source.amount(amount, one)[0], 0)
-        for name, amount in form.resources.items()
-    }
+    amounts = {}
+    for name, amount in form.resources.items():
+        for column in {amount.column, amount.times} - {""}:
+            if isinstance(column, str):
+                source.refuse_negative(column)
+        amounts[name] = np.maximum(source.amount(amount, one)[0], 0)
     texts = source.text(form.features) if form.features else [""] * len(source.frame)
     names = [tuple(sorted({*re.split(r"[\s,;&|]+", text)} - {""})) for text in texts]
     rows = list(zip(*(values.tolist() for values in amounts.values()), names, strict=True))
@@ -333,6 +335,14 @@ class _Source:
         values = np.where(empty | (values < 0), -1, values)
         return np.asarray(np.ceil(values - 1e-9), dtype=np.int64)
 
+    def refuse_negative(self, name: str) -> None:
+        """Refuse a column with a number below 0."""
+        import pandas as pd
+
+        found = pd.to_numeric(self.column(name), errors="coerce").to_numpy(np.float64)
+        if (found < 0).any():
+            raise self.wrong(name, int(np.argmax(found < 0)), "a node cannot have less than 0")
+
     def ids(self, name: str) -> IntArray:
         """Numbers of the jobs, -1 for each that has a name instead."""
         text = self.text(name)
@@ -354,7 +364,12 @@ class _Source:
         if isinstance(amount.times, int):
             values = self.numbers(amount.column, factor * amount.times)
         else:
-            values = self.numbers(amount.column, factor) * self.numbers(amount.times)
+            values, times = self.numbers(amount.column, factor), self.numbers(amount.times)
+            exact = values.astype(np.float64) * times
+            if (exact >= LIMIT).any():
+                problem = f"times {amount.times} it is more than can be counted"
+                raise self.wrong(amount.column, int(np.argmax(exact)), problem)
+            values = np.where((values < 0) | (times < 0), -1, values * times)
         if amount.each != "job":
             return values, even
         each = np.maximum(units, 1)

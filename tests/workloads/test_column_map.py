@@ -183,6 +183,31 @@ def test_amounts_that_are_unknown_or_rounded_are_counted(written: tuple[Path, Pa
     assert unknown not in notes
 
 
+def test_a_product_of_two_columns_is_unknown_where_one_is(written: tuple[Path, Path]) -> None:
+    written[1].write_text(MAP.replace("times = 2", 'times = "memory"'))
+    written[0].write_text(JOBS.replace(",7,1,0.5,", ",7,-1,-1,"))
+    found = column_map.read(written[0], str(written[1]))
+    assert "gpu" not in found.workload.resources  # no job asks for any
+    assert found.notes["gpu unknown or below 0: none is asked for"] == 1
+    written[0].write_text(JOBS.replace(",7,1,0.5,", f",7,{10**14},{10**14},"))
+    with pytest.raises(InputError, match=":2: field cards: times memory it is more than"):
+        column_map.read(written[0], str(written[1]))
+
+
+@pytest.mark.parametrize(
+    ("column", "row"), [("cpu_milli", "n1,-8,100,2,T4"), ("gpu", "n1,8,1,-2,T4")]
+)
+def test_a_node_with_less_than_nothing_is_refused(column: str, row: str, tmp_path: Path) -> None:
+    pods, nodes = tmp_path / "pods.csv", tmp_path / "nodes.csv"
+    pods.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time,"
+        "scheduled_time\na,1000,10,1,1000,T4,LS,0,50,0\n"
+    )
+    nodes.write_text(f"sn,cpu_milli,memory_mib,gpu,model\nn0,8000,100,0,\n{row}\n")
+    with pytest.raises(InputError, match=f":3: field {column}: a node cannot have less than 0"):
+        column_map.read(pods, "openb", nodes)
+
+
 def test_names_that_are_not_utf_8_stay_different(written: tuple[Path, Path]) -> None:
     text = JOBS.encode().replace(b",ann,", b",m\xfcller,").replace(b",bob,", b",m\xf6ller,")
     written[0].write_bytes(text)

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.scripts import ROOT, not_as_installed
+
 # nohup has it ignored, which commands inherit: then no test could end one with it.
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-ROOT = Path(__file__).resolve().parent.parent
+# Tests try what is installed, so that a file that is missing there is missed, and kernels are
+# compiled once; so do the processes that they start, though these are in the folder of the sources.
+os.environ["PYTHONSAFEPATH"] = "1"
+if (left_out := not_as_installed()) is not None:
+    pytest.exit(f"{left_out} is not as it is installed: pip install '.[test]', or -e", 4)
 
 # No test depends on the clock: a busy machine, or a first call that compiles, is no failure.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,23 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import cpdispatch
+
 ROOT = Path(__file__).resolve().parent.parent
+WITH_TESTS = f"import sys\nsys.path.append({str(ROOT)!r})\n"
+"""With these lines before it, a script finds the tests."""
+
+
+def not_as_installed() -> Path | None:
+    """A file of the package that the installed one does not have, or has in another version."""
+    installed = Path(cpdispatch.__path__[0])
+    if installed == ROOT / "cpdispatch":
+        return None
+    for file in (ROOT / "cpdispatch").rglob("*.py"):
+        other = installed / file.relative_to(ROOT / "cpdispatch")
+        if not other.is_file() or other.read_bytes() != file.read_bytes():
+            return file
+    return None
 
 
 def script(path: str) -> Any:

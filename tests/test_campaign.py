@@ -28,6 +28,7 @@ from cpdispatch.campaign.tasks import packed
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 from cpdispatch.experiment import runs
 from cpdispatch.simulator import Run
+from tests.scripts import WITH_TESTS
 
 HERE, TWO = Workers(cores=1), Workers(cores=2)
 LOG = """; MaxProcs: 4
@@ -323,11 +324,9 @@ except InterruptedRunError as error:
 def begun(folder: Path, temporary: Path) -> subprocess.Popen[bytes]:
     """A campaign in a process group of its own, with two tasks under way."""
     temporary.mkdir(exist_ok=True)
-    root = Path(__file__).parent.parent
     running = subprocess.Popen(
-        [sys.executable, "-c", CAMPAIGN, str(folder)],
-        cwd=root,
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(root)},
+        [sys.executable, "-c", WITH_TESTS + CAMPAIGN, str(folder)],
+        env={**os.environ, "TMPDIR": str(temporary)},
         start_new_session=True,
     )
     while len(list(folder.glob("began-*"))) < 2:

@@ -97,7 +97,14 @@ def test_a_kernel_is_compiled_anew_when_what_it_imports_has_changed(tmp_path: Pa
     command = [sys.executable, "-c", "from parts.steps import steps; print(steps(1))"]
 
     def told() -> tuple[str, bool]:
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
         return done.stdout.strip(), "compiling" in done.stderr
 
     assert told() == ("3", True)

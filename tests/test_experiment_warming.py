@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,8 +38,7 @@ print(*sorted(name for name, _ in loaded() - search - beside))
 
 def test_the_two_plays_call_all_kernels_of_a_replay_of_a_model() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PLAYED], cwd=Path(__file__).parents[1],
-        capture_output=True, text=True, timeout=900, check=True,
+        [sys.executable, "-c", PLAYED], capture_output=True, text=True, timeout=900, check=True,
     )  # fmt: skip
     beside, left = done.stdout.splitlines()
     assert {"climb", "follow", "go_on", "begin", "push", "leave"} <= set(beside.split())

@@ -1,15 +1,12 @@
 """One simulation by AccaSim itself, in a process of its own: it can run only one.
 
-    python -m tests.adapters.inside CASE ANSWER
-
-Both are JSON files: a system in AccaSim's form, the jobs and a dispatcher; and what AccaSim says
-that became of each job.
+Case and answer are JSON files: a system in AccaSim's form, the jobs and a dispatcher; and what
+AccaSim says that became of each job.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -80,6 +77,7 @@ def play(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {"ended": sorted(ended), "rejected": simulator.rejected_jobs}
 
 
-if __name__ == "__main__":
-    source, target = Path(sys.argv[1]), Path(sys.argv[2])
-    target.write_text(json.dumps(play(json.loads(source.read_text()), target.parent)))
+def main(case: str, answer: str) -> None:
+    """Play the case of a file, and write the answer into another."""
+    target = Path(answer)
+    target.write_text(json.dumps(play(json.loads(Path(case).read_text()), target.parent)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ def test_what_is_wrong_is_said_in_one_sentence(line: str, problem: str, tmp_path
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / name, *arguments],
         capture_output=True, text=True, cwd=tmp_path, check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"},
     )  # fmt: skip
     assert done.returncode == 2
     assert problem in done.stderr.splitlines()[-1]

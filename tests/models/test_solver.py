@@ -28,6 +28,7 @@ from cpdispatch.models.solver import (
     Solver,
     shared,
 )
+from tests.scripts import WITH_TESTS
 
 PATIENCE_S = 20.0
 """A deadline for what needs no time, on a machine that is very busy."""
@@ -165,12 +166,11 @@ def gone(pid: int) -> bool:
 def run(source: str) -> subprocess.CompletedProcess[str]:
     """What a script of a user does, which has no main guard."""
     head = (
-        "import os, signal, time\nfrom tests.models.test_solver import *\n"
+        f"{WITH_TESTS}import os, signal, time\nfrom tests.models.test_solver import *\n"
         "from cpdispatch.models.solver import Solver, shared\n"
     )
     return subprocess.run(
         [sys.executable, "-c", head + source],
-        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=120,

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,8 +33,7 @@ print(*sorted(name for _, name, _ in loaded() - search - bounds))
 
 def test_the_two_plays_call_all_kernels_that_decisions_call() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PLAYED], cwd=Path(__file__).parents[2],
-        capture_output=True, text=True, timeout=900, check=True,
+        [sys.executable, "-c", PLAYED], capture_output=True, text=True, timeout=900, check=True,
     )  # fmt: skip
     bounds, left = done.stdout.splitlines()
     assert {"climb", "latest_of", "_best_family", "_line"} <= set(bounds.split())

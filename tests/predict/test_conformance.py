@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -24,8 +25,11 @@ def test_every_predictor_conforms(name: str, rule: str) -> None:
 OPTIONS = ("class:votes=0.1", "class:window=50", "class:window=all", "class:calendar=on")
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    # This one takes long, and a window of all that ended alone could keep more than there is.
+    [pair for pair in product(OPTIONS, RULES) if pair[1] != "bounded" or "=all" in pair[0]],
+)
 def test_every_option_conforms(name: str, rule: str) -> None:
     pytest.importorskip("sklearn")
     check(lambda workload: make(name, workload), rule)

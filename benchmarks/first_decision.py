@@ -129,7 +129,7 @@ def solve(dispatcher: str) -> dict[str, float]:
 
 def adapter(dispatcher: str) -> dict[str, float]:
     """The same load in AccaSim's loop, which is in a process of its own: it can run only one."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.append(str(Path(__file__).parents[1]))
     from cpdispatch import dispatch
     from tests.adapters.inside import play
     from tests.adapters.test_accasim import case

@@ -31,7 +31,7 @@ from cpdispatch.system import NodeGroup, System, find
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.select import select
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 RICC = System("ricc", ("core", "mem"), (NodeGroup("ricc", 1024, (8, 12 * 1024)),), 1024)
 STATIC = ("easy", "easy-fcfs-spf", "easy-saf-saf", "fifo")

@@ -25,7 +25,7 @@ from cpdispatch.campaign import Task, Workers, run
 from cpdispatch.models.engine import Engine, warm_up
 from cpdispatch.models.part_search import MODELS
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from tests.models.test_exhaustive_plans import engine_of
 from tests.models.test_part import wrong

@@ -33,7 +33,7 @@ from typing import Any
 import msgspec
 import script
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from cpdispatch import dispatch
 from cpdispatch.adapters.slurm import guard

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import script
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from tests.adapters.slurm.cluster import missing, until
 from tests.adapters.slurm.jobs import mixed, submit, violations

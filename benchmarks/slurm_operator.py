@@ -24,7 +24,7 @@ from pathlib import Path
 
 import script
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from cpdispatch.adapters.slurm import guard
 from tests.adapters.slurm.cluster import Cluster, free_ports, missing, until

@@ -46,7 +46,7 @@ import msgspec
 import numpy as np
 import script
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 import cpdispatch as cpd
 from tests.adapters.slurm.cluster import Cluster, missing

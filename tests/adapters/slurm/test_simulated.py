@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
-import slurm_simulated
+from tests.scripts import script
+
+slurm_simulated = script("benchmarks/slurm_simulated.py")
 
 
 def test_a_schedule_over_the_machine_is_seen() -> None:

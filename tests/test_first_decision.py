@@ -51,7 +51,7 @@ def meets(instance):
     decide(make(), instance)
 
 meets()
-workload = fit(generate(EURORA, 100 if spec.startswith("thesis") else 60, 1, 4.0), NAMED["eurora"])
+workload = fit(generate(EURORA, 60, 1, 4.0), NAMED["eurora"])
 event, corrected = {"trigger": "event"}, {"correction": "incremental"}
 for more in [event | corrected] if spec.startswith("thesis") else [{}, event, corrected]:
     simulation, dispatcher = Simulation(workload, NAMED["eurora"], **more), make()

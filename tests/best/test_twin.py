@@ -39,7 +39,7 @@ parameters = st.builds(
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(cases(), parameters, st.booleans())
 def test_the_schedule_is_the_plain_twins(
     compiled: bool, case: tuple[Workload, System], parameters: Parameters, best_fit: bool

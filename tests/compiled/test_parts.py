@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +15,7 @@ from cpdispatch.jobs import JobTable, Workload, job_block
 from cpdispatch.simulator import simulate
 from cpdispatch.system import NAMED, NodeGroup, System
 from cpdispatch.workloads.generate import eurora_sample
+from tests.scripts import WITH_TESTS
 
 values = st.sampled_from([0, 1, 2, 5, 1 << 40])
 
@@ -49,13 +53,28 @@ def test_jobs_looked_at_in_parts_are_replayed_as_at_once(
     assert general.job_table.equals(parts.job_table)
 
 
-def test_units_beyond_four_bytes_are_counted_right() -> None:
+UNITS = """
+import sys
+sys.modules["numba"] = None
+from cpdispatch.simulator import simulate
+from tests.compiled.test_parts import many_units
+run = simulate(*many_units(), "easy")
+print(run.about["compiled"], run.job_table.column("start").to_pylist())
+"""
+"""In plain Python: to compile all kernels for other arrays takes as long as a hundred tests."""
+
+
+def many_units() -> tuple[Workload, System]:
+    """More units of a job than four bytes can count, and as many cores."""
     many = 1 << 32
     block = job_block(id=range(3), submit_s=[0, 1, 2], units=[many, many, 1], requested_s=10,
                       request=[[1, 0]] * 3)  # fmt: skip
     none = np.full(3, -1, dtype=np.int64)
     jobs = Workload("many", ("core", "mem"), JobTable(block), none + 11, none, none.copy())
-    system = System("wide", ("core", "mem"), (NodeGroup("all", 1, (many + 1, 1)),))
-    run = simulate(jobs, system, "easy")
-    assert run.about["compiled"]
-    assert run.job_table.column("start").to_pylist() == [0, 10, 2]
+    return jobs, System("wide", ("core", "mem"), (NodeGroup("all", 1, (many + 1, 1)),))
+
+
+def test_units_beyond_four_bytes_are_counted_right() -> None:
+    command = [sys.executable, "-c", WITH_TESTS + UNITS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "True [0, 10, 2]\n"

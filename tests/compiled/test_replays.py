@@ -78,14 +78,14 @@ def same(compiled: Run, general: Run) -> bool:
     return compiled.job_table.equals(general.job_table) and decisions
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(cases(pool=True), backfillings((0, 1)), rules)
 def test_on_a_pool(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
     assert same(compiled, general)
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(cases(pool=False), backfillings((0, 1)), rules)
 def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
@@ -196,7 +196,7 @@ bests = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(st.booleans().flatmap(cases), bests, timing)
 def test_of_best(case: tuple[Workload, System], best: Callable[[], Bounded], rules: Any) -> None:
     with pytest.MonkeyPatch.context() as patched:
@@ -287,7 +287,7 @@ MINE, REFUSES = numba.njit(mine), numba.njit(refuses)
     ("log", "system", "filter", "jobs", "dispatcher"),
     [
         ("KTH-SP2-1996-2", "100", "strong", None, "easy-wfp3-spf:threshold=200000"),
-        ("CTC-SP2-1996-3.1-cln", "338", "strong", None, "easy"),
+        ("CTC-SP2-1996-3.1-cln", "338", "strong", 30_000, "easy"),
         ("HPC2N-2002-2.2-cln", "seth", "all", 30_000, "easy"),
         ("HPC2N-2002-2.2-cln", "seth", "all", 30_000, "easy-saf-sqf:allocate=best-fit"),
         ("RICC-2010-2", "gaia", "all", 6_000, "easy-f2-f2"),

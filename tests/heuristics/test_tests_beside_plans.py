@@ -40,7 +40,7 @@ def plan_of(decision: Decision, but: list[int]) -> Plan:
     return {k: (s, places[k]) for k, s in starts if s != NO_START and k not in but}
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(
     instances(restarts=True), st.sampled_from([1, 2, ALL]), st.integers(1, 5), st.booleans(),
     st.sampled_from(["fcfs", "saf"]),
@@ -65,7 +65,7 @@ def test_tests_are_the_plain_twins_and_move_no_planned_start(
     assert {k: places[k] for k in tested} == twin
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(instances(restarts=True), depths, st.booleans())
 def test_a_stopped_job_goes_on_if_it_can(instance: Instance, depth: int, best_fit: bool) -> None:
     decision = Backfill(depth=depth, best_fit=best_fit).dispatch(instance)

@@ -56,7 +56,7 @@ def cases(draw: st.DrawFn, upper_bounds: bool = False) -> tuple[Workload, System
     return draw(workloads(system, upper_bounds=upper_bounds, tiers=True)), system
 
 
-@settings(max_examples=700)
+@settings(max_examples=400)
 @given(cases(), policies, policies, st.sampled_from([0, 1]), st.booleans(),
        st.sampled_from([math.inf, 5.0, 20.0]))  # fmt: skip
 def test_easy_and_strict_order_give_the_plain_twins_schedule(
@@ -73,7 +73,7 @@ def test_the_event_trigger_gives_the_plain_twins_schedule(
     same_schedule(*case, plain.Rules(primary, secondary, best_fit=best), "event")
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(cases(), policies, policies, st.sampled_from([2, 3, math.inf]), st.booleans())
 def test_deep_reservations_give_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, depth: float, best: bool

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 
-from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.access.spread import PER_NODE
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import not_a_table, other_commas, parse_toml, read_parquet, read_text
 from cpdispatch.jobs import LABELLED
@@ -27,7 +28,7 @@ from cpdispatch.workloads.imported import Columns, Imported, finish
 from cpdispatch.workloads.slurm import zone_of
 from cpdispatch.workloads.slurm.access import features
 from cpdispatch.workloads.slurm.values import time_s
-from cpdispatch.workloads.table import check_widths
+from cpdispatch.workloads.table import MEMORY_COLUMNS, RESERVED, check_widths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +134,27 @@ def load(name: str) -> ColumnMap:
         )
     if not found.resources:
         raise InputError("names no resource type", file=path, field="resources")
+    _check_resources(found.resources, "resources", path)
+    if found.nodes is not None:
+        _check_resources(found.nodes.resources, "nodes.resources", path)
     return found
+
+
+def _check_resources(resources: Mapping[str, Amount], field: str, path: Path) -> None:
+    """Refuse names that a workload has other columns of, and amounts of no column."""
+    for name, amount in resources.items():
+        where = f"{field}.{name}"
+        if name in RESERVED or name in MEMORY_COLUMNS or name.startswith(PER_NODE):
+            advice = "write mem, and the unit of the column" if "mem" in name else "choose another"
+            raise InputError(
+                "a workload has a column of this name that says something else", file=path,
+                field=where, advice=advice,
+            )  # fmt: skip
+        if not amount.column and isinstance(amount.times, str):
+            raise InputError(
+                "times another column, but which column is not said", file=path, field=where,
+                advice="name it as column",
+            )  # fmt: skip
 
 
 def read(
@@ -243,7 +264,12 @@ def _add_labels(
     for name in source.frame.columns:
         if name not in used:
             # The workload's own number has the name id.
-            columns.extra[f"{name}_" if name == "id" else name] = source.text(name)[keep].tolist()
+            free = (
+                name
+                if name != "id"
+                else next(each for each in ("id_", "id_of_the_table") if each not in source.frame)
+            )
+            columns.extra[free] = source.text(name)[keep].tolist()
 
 
 def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
@@ -265,10 +291,24 @@ def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
     order = np.argsort([kinds[row] for row in rows], kind="stable")
     frame = source.frame.iloc[order].reset_index(drop=True)
     group = [groups[kinds[rows[k]]].name for k in order]
-    frame = frame.drop(columns=[name for name in ("node", "group") if name in frame])
+    frame = frame.rename(columns={name: f"{name}_" for name in ("node", "group")})
     frame.insert(0, "node", range(len(frame)))
     frame.insert(1, "group", group)
     return System(log_name(source.path), tuple(amounts), groups, 1024), frame
+
+
+def _rounded(values: FloatArray) -> IntArray:
+    """Rounded up, but for what a product of decimal fractions is too large by."""
+    return np.asarray(np.ceil(values - 1e-9), dtype=np.int64)
+
+
+def _as_text(value: object) -> str:
+    """A value of a Parquet file as a CSV would have it."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 class _Source:
@@ -290,12 +330,17 @@ class _Source:
                         header=None if form.names else 0, names=form.names or None,
                         index_col=False, encoding_errors="backslashreplace",
                     )  # fmt: skip
+                self._check_names(content, form)
                 self.frame = self.frame[(self.frame.fillna("") != "").any(axis=1)]
                 if not form.blanks:
                     check_widths(content, len(self.frame.columns), path)
             else:
                 self.first_line = 1
-                self.frame = read_parquet(path).to_pandas()
+                # An empty cell makes floats of a column of integers, and names of 7 and 7.0 two.
+                self.frame = read_parquet(path).to_pandas(integer_object_nulls=True)
+                if any(name is not None for name in self.frame.index.names):
+                    self.frame = self.frame.reset_index()
+                self.frame.columns = self.frame.columns.astype(str)
         except InputError:
             raise
         except Exception as error:  # whatever pandas makes of a strange table
@@ -304,6 +349,15 @@ class _Source:
                 with suppress(csv.Error):  # what pandas says of it is said below
                     check_widths(content, len(next(csv.reader([header]), [])), path)
             raise not_a_table(error, path) from error
+
+    def _check_names(self, content: bytes, form: TableForm) -> None:
+        """Refuse a table of which two columns have the same name: pandas would rename one."""
+        if form.names or form.blanks:
+            return
+        header = content.split(b"\n", 1)[0].decode(errors="backslashreplace")
+        for name, times in Counter(next(csv.reader([header]), [])).items():
+            if times > 1:
+                raise InputError("a column is named twice", file=self.path, line=1, field=name)
 
     def column(self, name: str) -> pd.Series[str]:
         if name not in self.frame:
@@ -318,13 +372,27 @@ class _Source:
         column = self.column(name)
         if self.is_text:
             return column.fillna("")
-        return column.astype(object).where(column.notna(), "").astype(str)
+        return column.astype(object).where(column.notna(), "").map(_as_text)
 
     def numbers(self, name: str, factor: float = 1.0) -> IntArray:
         """A column as whole numbers, rounded; -1 for an empty cell and for less than 0."""
+        return _rounded(self.floats(name, factor))
+
+    def floats(self, name: str, factor: float = 1.0) -> FloatArray:
+        """A column as numbers; -1 for an empty cell and for less than 0.
+
+        Durations of a Parquet file are seconds, whatever the factor.
+        """
         import pandas as pd
 
-        column = self.column(name)
+        column: Any = self.column(name)
+        if column.dtype.kind == "M":
+            raise InputError(
+                "dates and times, where a number is needed", file=self.path, field=name,
+                advice='for the times of jobs write submit = "text" under [time]',
+            )  # fmt: skip
+        if column.dtype.kind == "m":
+            column, factor = column.dt.total_seconds(), 1.0
         empty = column.isna().to_numpy() | (self.text(name) == "").to_numpy()
         found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
         values = found * factor
@@ -332,8 +400,7 @@ class _Source:
             bad = ~empty & ~(np.abs(values) < LIMIT)
         if bad.any():
             raise self.wrong(name, int(np.argmax(bad)), "not a number in range")
-        values = np.where(empty | (values < 0), -1, values)
-        return np.asarray(np.ceil(values - 1e-9), dtype=np.int64)
+        return np.where(empty | (values < 0), -1.0, values)
 
     def refuse_negative(self, name: str) -> None:
         """Refuse a column with a number below 0."""
@@ -360,16 +427,17 @@ class _Source:
         factor = MEMORY_KB[amount.unit] / 1024 if amount.unit else 1.0
         even = np.zeros(len(self.frame), dtype=np.bool_)
         if not amount.column:
-            return np.full(len(self.frame), int(amount.times), dtype=np.int64), even
-        if isinstance(amount.times, int):
+            whole = np.ceil(int(amount.times) * factor - 1e-9)
+            values = np.full(len(self.frame), whole, dtype=np.int64)
+        elif isinstance(amount.times, int):
             values = self.numbers(amount.column, factor * amount.times)
         else:
-            values, times = self.numbers(amount.column, factor), self.numbers(amount.times)
-            exact = values.astype(np.float64) * times
+            value, times = self.floats(amount.column), self.floats(amount.times)
+            exact = value * times * factor
             if (exact >= LIMIT).any():
                 problem = f"times {amount.times} it is more than can be counted"
                 raise self.wrong(amount.column, int(np.argmax(exact)), problem)
-            values = np.where((values < 0) | (times < 0), -1, values * times)
+            values = _rounded(np.where((value < 0) | (times < 0), -1, exact))
         if amount.each != "job":
             return values, even
         each = np.maximum(units, 1)

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cpdispatch import cli, simulator, verify
@@ -152,7 +154,7 @@ def test_the_help_names_the_bundled_maps() -> None:
         (",30,2,", ",1e99,2,", "jobs.csv:2: field limit: not a number in range"),
         ("2026-07-01 09:00:00,2026", "1969-07-01,2026", "begun: not a time from 1970 on (found"),
         ("2026-07-01 09:00:00,2026", "yesterday,2026", "jobs.csv:2: field begun: not a time"),
-        ("colour", "cards", "field kind"),
+        ("colour", "shade", "field kind"),
         ("batch,red", "batch,red,8", "jobs.csv:2: 13 cells in a table of 12 columns"),
         ("batch,red", "batch", "jobs.csv:2: 11 cells in a table of 12 columns"),
         (",7,1,0.5,batch,red", ",7,1,0.5,batch,red\n\n,x", "jobs.csv:4: 2 cells"),
@@ -206,6 +208,117 @@ def test_a_node_with_less_than_nothing_is_refused(column: str, row: str, tmp_pat
     nodes.write_text(f"sn,cpu_milli,memory_mib,gpu,model\nn0,8000,100,0,\n{row}\n")
     with pytest.raises(InputError, match=f":3: field {column}: a node cannot have less than 0"):
         column_map.read(pods, "openb", nodes)
+
+
+def made(map: str, folder: Path, **columns: Any) -> column_map.Imported:
+    """What a map makes of a Parquet table that was written without pandas."""
+    (folder / "own.toml").write_text(map)
+    pq.write_table(pa.table(columns), folder / "jobs.parquet")
+    return column_map.read(folder / "jobs.parquet", str(folder / "own.toml"))
+
+
+OWN = """
+[columns]
+id = "id"
+submit = "at"
+runtime = "run"
+user = "who"
+[resources]
+core = {core}
+"""
+
+
+def own(core: str = '{column = "c"}', more: str = "") -> str:
+    return OWN.format(core=core) + more
+
+
+def test_an_empty_cell_of_a_parquet_file_makes_no_other_numbers_and_names(tmp_path: Path) -> None:
+    found = made(
+        own(), tmp_path, id=[11, 12, None, 14], at=[0, 1, 2, 3], run=[5] * 4, c=[1] * 4,
+        who=[1000, 1001, None, 1002], raw=[b"ab", b"\xff", b"", None],
+    )  # fmt: skip
+    table = found.workload.table
+    assert {11, 12, 14} <= set(table.id.tolist())
+    assert [table.label("user", k) for k in (0, 1)] == ["1000", "1001"]
+
+
+def test_durations_of_a_parquet_file_are_seconds_and_times_are_no_numbers(tmp_path: Path) -> None:
+    run = pa.array([60_000_000, 90_000_000], type=pa.duration("us"))
+    found = made(own(), tmp_path, id=[1, 2], at=[0, 1], run=run, c=[1, 1], who=["a", "b"])
+    assert found.workload.runtime_s.tolist() == [60, 90]
+    at = pa.array([1, 2], type=pa.timestamp("s"))
+    with pytest.raises(InputError, match=r'field at: dates and times.*submit = "text"'):
+        made(own(), tmp_path, id=[1, 2], at=at, run=run, c=[1, 1], who=["a", "b"])
+
+
+def test_an_index_of_pandas_is_a_column(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(own())
+    jobs = pd.DataFrame({"id": [7, 8], "at": [0, 1], "run": 5, "c": 1, "who": "a"}).set_index("id")
+    jobs.to_parquet(tmp_path / "jobs.parquet")
+    found = column_map.read(tmp_path / "jobs.parquet", str(tmp_path / "own.toml"))
+    assert found.workload.table.id.tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("core", "amount"),
+    [
+        ('{column = "c", times = "k"}', 2), ("{times = 8}", 8),
+        ('{times = 8, each = "job"}', 2), ('{column = "k", each = "job"}', 1),
+    ],
+)  # fmt: skip
+def test_an_amount_is_rounded_once_and_shared_by_the_units(
+    core: str, amount: int, tmp_path: Path
+) -> None:
+    form = own(core).replace('who"\n', 'who"\nunits = "k"\n')
+    found = made(form, tmp_path, id=[1], at=[0], run=[5], c=[0.5], k=[4], who=["a"])
+    assert found.workload.table.request.tolist() == [[amount]]
+
+
+def test_a_constant_amount_of_memory_has_its_unit(tmp_path: Path) -> None:
+    form = own(more='mem = {times = 8, unit = "gb"}\n')
+    found = made(form, tmp_path, id=[1], at=[0], run=[5], c=[1], who=["a"])
+    assert found.workload.table.request.tolist() == [[1, 8192]]
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ('mem_gb = {column = "c", unit = "gb"}\n', "resources.mem_gb: a workload has a column"),
+        ('begin = {column = "c"}\n', "resources.begin: a workload has a column of this name"),
+        ('node_mem = {column = "c"}\n', "resources.node_mem: a workload has a column"),
+        ('gpu = {times = "c"}\n', "resources.gpu: times another column, but which"),
+        ('[nodes]\nname = "n"\nresources.mem_mb = {column = "c"}\n', "nodes.resources.mem_mb: "),
+    ],
+)  # fmt: skip
+def test_a_resource_that_would_be_something_else_is_refused(
+    more: str, field: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as error:
+        made(own(more=more), tmp_path, id=[1], at=[0], run=[5], c=[1], who=["a"])
+    assert f"field {field}" in str(error.value)
+
+
+def test_a_table_of_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(own())
+    (tmp_path / "jobs.csv").write_text("id,at,run,who,c,c\n1,0,5,a,1,2\n")
+    with pytest.raises(InputError, match=r"jobs.csv:1: field c: a column is named twice"):
+        column_map.read(tmp_path / "jobs.csv", str(tmp_path / "own.toml"))
+
+
+def test_the_names_of_nodes_and_jobs_are_kept_whatever_they_are_called(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(
+        own(more='[nodes]\nname = "node"\nresources.core = {column = "k"}\n')
+    )
+    (tmp_path / "jobs.csv").write_text("id,id_,at,run,who,c\nx7,kept,0,5,a,1\n")
+    (tmp_path / "nodes.csv").write_text("node,k,group\nn01,4,a\nn02,8,b\n")
+    found = column_map.read(
+        tmp_path / "jobs.csv", str(tmp_path / "own.toml"), tmp_path / "nodes.csv"
+    )
+    assert found.nodes is not None
+    assert found.nodes["node_"].tolist() == ["n01", "n02"]
+    assert found.nodes["group_"].tolist() == ["a", "b"]
+    assert found.extra["id_"].tolist() == ["kept"]
+    assert found.extra["id_of_the_table"].tolist() == ["x7"]
 
 
 def test_names_that_are_not_utf_8_stay_different(written: tuple[Path, Path]) -> None:

@@ -614,6 +614,35 @@ def test_json_and_text_of_the_same_job_come_to_the_same(
 
 
 @pytest.mark.parametrize(
+    ("line", "again"),
+    [
+        ("sbatch --requeue job.sh", 1), ("sbatch job.sh --requeue", 0),
+        ("sbatch --requeue job.sh --no-requeue", 1), ("sbatch --no-requeue job.sh", 0),
+    ],
+)  # fmt: skip
+def test_what_comes_after_the_script_does_not_say_whether_a_job_is_queued_again(
+    line: str, again: int, read: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert read(record(SubmitLine=line)).workload.table.restartable.tolist() == [again]
+    path = tmp_path / "sacct.json"
+    path.write_text(json.dumps({"jobs": [as_json(wrapped=False) | {"submit_line": line}]}))
+    assert slurm.read([path]).workload.table.restartable.tolist() == [again]
+
+
+def test_parts_of_a_heterogeneous_job_are_the_same_in_json_and_text(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.json"
+    parts = [
+        as_json(wrapped) | {"job_id": 7 + k, "het": {"job_id": of, "job_offset": {"number": k}}}
+        for k, (wrapped, of) in enumerate([(False, 7), (False, {"set": True, "number": 7})])
+    ]
+    path.write_text(json.dumps({"jobs": parts}))
+    rows = [record(JobID=f"7+{k}", JobIDRaw=7 + k) for k in range(2)]
+    found = slurm.read([path, dump(tmp_path / "sacct.psv", *rows)])
+    assert found.extra["job_id"].tolist() == ["7+0", "7+1"]
+    assert "Parts of heterogeneous jobs are jobs of their own: 2 such parts." in found.told
+
+
+@pytest.mark.parametrize(
     ("changed", "says"),
     [
         ({"tres": {"allocated": [{"type": "cpu", "count": 1.5}]}}, r"not a whole .*found 1\.5"),

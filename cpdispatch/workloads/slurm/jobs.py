@@ -312,10 +312,8 @@ class _Line:
         return amount * {"c": cpus, "n": nodes}.get(each, 1)
 
     def restartable(self) -> int:
-        line = self.get("SubmitLine").split()
-        if "--no-requeue" in line:
-            return 0
-        return int("--requeue" in line or self.parsed("Restarts", count, 0) > 0)
+        again = submitted.read(self.get("SubmitLine")).requeue
+        return int(self.parsed("Restarts", count, 0) > 0 if again is None else again)
 
     def wrong(self, field: str, problem: str) -> InputError:
         return InputError(
@@ -401,7 +399,7 @@ def _json_record(row: dict[str, Any]) -> Record:
     times, array = dict_of(row, "time"), dict_of(row, "array")
     required = dict_of(row, "required")
     number = number_of(row.get("job_id"))
-    text_id, jobs = _json_id(number, array)
+    text_id, jobs = _json_id(number, array, dict_of(row, "het"))
     given: dict[str, int] = {}
     for which in ("allocated", "requested"):
         listed = dict_of(row, "tres").get(which)
@@ -422,9 +420,9 @@ def _json_record(row: dict[str, Any]) -> Record:
     node_list = text_of(row.get("nodes"))
     elapsed = number_of(times.get("elapsed"))
     state = dict_of(row, "state").get("current")
-    line = text_of(row.get("submit_line")).split()
-    again = row.get("requeue") is True or "--requeue" in line
-    restarted = (number_of(row.get("restart_cnt")) or 0) > 0
+    again = submitted.read(text_of(row.get("submit_line"))).requeue
+    if again is None:
+        again = row.get("requeue") is True or (number_of(row.get("restart_cnt")) or 0) > 0
     labels = {
         "user": "user", "group": "account", "queue": "qos", "executable": "name",
         "partition": "partition",
@@ -443,7 +441,7 @@ def _json_record(row: dict[str, Any]) -> Record:
         cpus,
         memory,
         _gpus(given, given.__getitem__),
-        int((again or restarted) and "--no-requeue" not in line),
+        int(again),
         {name: text_of(row.get(key)) for name, key in labels.items()},
         {
             "job_id": text_id, "state": _state(text_of(state)),
@@ -480,7 +478,7 @@ def _running_tasks(array: dict[str, Any]) -> int:
     return max(number_of(most.get("tasks")) or 0, 0)
 
 
-def _json_id(number: int | None, array: dict[str, Any]) -> tuple[str, int]:
+def _json_id(number: int | None, array: dict[str, Any], het: dict[str, Any]) -> tuple[str, int]:
     """A job's name as sacct writes it, and how many jobs it stands for."""
     head = number_of(array.get("job_id")) or 0
     tasks = text_of(array.get("task"))
@@ -489,4 +487,6 @@ def _json_id(number: int | None, array: dict[str, Any]) -> tuple[str, int]:
         return f"{head}_[{tasks}]", tasks_in(tasks.partition("%")[0])
     if head and task is not None:
         return f"{head}_{task}", 1
+    if whole := number_of(het.get("job_id")) or 0:
+        return f"{whole}+{number_of(het.get('job_offset')) or 0}", 1
     return "" if number is None else str(number), 1

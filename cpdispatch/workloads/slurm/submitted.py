@@ -34,6 +34,8 @@ class Submitted:
     licences: str = ""
     array_limit: int = 0
     """So many tasks of its array may run at once."""
+    requeue: bool | None = None
+    """Whether it may be queued again; None where the line does not say."""
 
 
 def read(line: str) -> Submitted:
@@ -47,6 +49,7 @@ def read(line: str) -> Submitted:
     4
     """
     said = dict(_options(line.split()))
+    again = [name == "requeue" for name in said if name in ("requeue", "no-requeue")]
     nodes = _NODES.fullmatch(said.get("nodes", ""))
     least = int(nodes[1]) if nodes else 0
     return Submitted(
@@ -58,6 +61,7 @@ def read(line: str) -> Submitted:
         exclude=said.get("exclude", ""),
         licences=said.get("licenses", ""),
         array_limit=_number(said.get("array", "").partition("%")[2]),
+        requeue=again[-1] if again else None,
     )
 
 

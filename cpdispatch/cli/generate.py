@@ -82,7 +82,8 @@ class LublinOptions:
         Of lublin. all: one set of parameters for all jobs; batch or interactive: jobs of one kind;
         both: a stream of each kind.
     request_factor
-        Of lublin, which has no requested times: they are the runtimes times this number.
+        Of lublin, which has no requested times: they are the runtimes times this number, 1
+        to 1000.
     """
 
     kind: Literal["all", "batch", "interactive", "both"] = "all"

@@ -28,6 +28,7 @@ from cpdispatch.workloads import amounts
 from cpdispatch.workloads.clock import SLOT_S, SLOTS
 
 PROCESSORS_MIN, PROCESSORS_MAX = 8, 2**30
+REQUEST_FACTOR_MAX = 1000
 LOG_RUNTIME_MAX = 12.0
 """Logarithm of the longest runtime in seconds, 162,754 s."""
 LOG_GAP_MAX = 13.0
@@ -129,8 +130,8 @@ def generate(
         Offered load, processors x runtime of all jobs over the machine's processors x the last
         arrival; the times between jobs are scaled to it. Without it they are the model's.
     request_factor : float
-        The model has no requested times: they are the runtimes times this factor, rounded up. With
-        1, the default, dispatchers know the runtimes.
+        The model has no requested times: they are the runtimes times this factor, from
+        1 to 1000, rounded up. With 1, the default, dispatchers know the runtimes.
     streams : mapping of queue name to Parameters, optional
         Parameters of your own, instead of those of ``kind``.
 
@@ -147,8 +148,10 @@ def generate(
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     amounts.check(jobs, seed, load)
-    if request_factor < 1:
-        raise UsageError(f"request factor {request_factor:g}: 1 or more is needed")
+    if not 1 <= request_factor <= REQUEST_FACTOR_MAX:
+        raise UsageError(
+            f"request factor {request_factor:g}: a number from 1 to {REQUEST_FACTOR_MAX} is needed"
+        )
     if not PROCESSORS_MIN <= processors <= PROCESSORS_MAX:
         raise UsageError(
             f"{processors} processors: the model is for {PROCESSORS_MIN} to {PROCESSORS_MAX}"

@@ -185,6 +185,7 @@ def test_a_missing_matplotlib_is_told_before_there_is_any_work(
         (["resample", "LOG", "--weeks", "0"], "weeks 0: 1 to 100000 can be made"),
         (["generate", "LOG", "--jobs", "9", "--load", "0"], "load 0: a number above 0"),
         (["generate", "LOG", "--jobs", "9", "--seed", "-1"], "--seed: a whole number from 0"),
+        (["generate", "lublin", "--jobs", "9", "--request-factor", "nan"], "request factor nan: a"),
         (["generate", "lublinn", "--jobs", "9"], "unknown model 'lublinn'; did you mean lublin?"),
         (["generate", "LOG", "--jobs", "9", "--save-model", "m.txt"], "m.txt: unknown extension"),
         (["generate", "LOG", "--jobs", "9", "--performance", "core=0"], "numbers above 0 are"),

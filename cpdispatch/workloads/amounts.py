@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cpdispatch.errors import UsageError
+from cpdispatch.workloads.clock import DAYS_MAX
 
 LOAD_MAX = 100
 
@@ -29,3 +30,18 @@ def check(jobs: int, seed: int, load: float | None, least: int = 1) -> None:
         raise UsageError(f"seed {seed}: 0 or more is needed")
     if load is not None and not 0 < load <= LOAD_MAX:
         raise UsageError(f"load {load:g}: a number above 0, {LOAD_MAX} at most, is needed")
+
+
+def check_days(jobs: int, per_day: float) -> None:
+    """Raise when so many jobs a day would be submitted over too many days.
+
+    Raises
+    ------
+    UsageError
+        When they would.
+    """
+    if jobs > DAYS_MAX * per_day:
+        raise UsageError(
+            f"{jobs} jobs at {per_day:.3g} a day would take longer than {DAYS_MAX:,} days: ask for "
+            "fewer jobs or a higher load"
+        )

@@ -25,7 +25,7 @@ from cpdispatch.arrays import FloatArray, IntArray, sealed
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.workloads import amounts
-from cpdispatch.workloads.clock import SLOT_S, SLOTS
+from cpdispatch.workloads.clock import DAY_S, SLOT_S, SLOTS
 
 PROCESSORS_MIN, PROCESSORS_MAX = 8, 2**30
 REQUEST_FACTOR_MAX = 1000
@@ -206,6 +206,7 @@ def _first(
     order = np.argsort(arrival_s, kind="stable")[:jobs]
     if load is not None:
         span_s = float(sizes[order] @ runtime_s[order]) / (processors * load)
+        amounts.check_days(jobs, jobs * DAY_S / span_s)
         arrival_s = arrivals(_factor(lambda factor: float(arrivals(factor)[order].max()), span_s))
         order = order[np.argsort(arrival_s[order], kind="stable")]
     return arrival_s[order], sizes[order], runtime_s[order], stream[order]

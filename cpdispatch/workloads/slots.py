@@ -41,7 +41,6 @@ from cpdispatch.system import LIMIT, System
 from cpdispatch.workloads import amounts
 from cpdispatch.workloads.clock import (
     DAY_S,
-    DAYS_MAX,
     SLOT_S,
     SLOTS,
     WEEK_S,
@@ -629,11 +628,7 @@ def _spanning(model: SlotModel, due: FloatArray, span_s: float | None) -> IntArr
 def _submissions(model: SlotModel, due: FloatArray, per_day: float) -> IntArray:
     """Submission times in seconds from the model's midnight, ascending, shape (jobs,)."""
     jobs = len(due)
-    if jobs / per_day > DAYS_MAX:
-        raise UsageError(
-            f"{jobs} jobs at {per_day:.3g} a day would take longer than {DAYS_MAX:,} days: ask for "
-            "fewer jobs or a higher load"
-        )
+    amounts.check_days(jobs, per_day)
     listed = due.tolist()
     days = 10 * (int(jobs / per_day) + 366)
     per_slot = per_day / SLOTS

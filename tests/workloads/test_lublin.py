@@ -136,6 +136,14 @@ def test_numbers_out_of_range_are_refused(arguments: dict[str, Any], message: st
         generate(**arguments)
 
 
+@pytest.mark.parametrize("load", [1e-9, 1e-320])
+def test_a_load_that_takes_for_ever_is_refused(load: float) -> None:
+    with pytest.raises(
+        UsageError, match=r"9 jobs at \S+ a day would take longer than 400,000 days:"
+    ):
+        generate(9, load=load)
+
+
 @pytest.mark.log
 def test_the_authors_own_sample_has_the_same_distributions(trace: Callable[[str], Path]) -> None:
     """Their program cuts arrivals to whole seconds job by job, so its clock runs 1.4 h ahead of its

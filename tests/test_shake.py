@@ -209,6 +209,30 @@ def test_a_run_without_draws_is_draw_0_beside_others(
     assert "easy easy-spf-spf of draws one run 6 draws" in text
 
 
+@pytest.mark.parametrize("folders", ["ab", "ba"])
+def test_a_run_beside_the_draws_of_the_same_leaves_these_together(
+    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(capsys, "simulate", *JOBS, "-d", "easy", "--out", tmp_path / "a")
+    command = ["simulate", *JOBS, *THREE, "--shake", 6, "--cores", 1]
+    said(capsys, *command, "--out", tmp_path / "b")
+    text = " ".join(said(capsys, "compare", *(tmp_path / name for name in folders)).split())
+    heads = {"ab": "one run 6 draws 6 draws", "ba": "6 draws one run 6 draws"}
+    assert f"easy easy easy-spf-spf of draws {heads[folders]} jobs" in text
+    assert text.count("longest wait") == 1
+    assert "easy 1" not in text
+
+
+def test_one_draw_alone_is_of_the_log_of_a_later_run_with_all_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(capsys, "simulate", *JOBS, *THREE, "--shake", 2, "--cores", 1, "--out", tmp_path / "a")
+    said(capsys, "simulate", *JOBS, "-d", "fifo", "--out", tmp_path / "b")
+    folders = [tmp_path / "a" / "easy-spf-spf" / "draw-1", tmp_path / "b", tmp_path / "a" / "easy"]
+    text = " ".join(said(capsys, "compare", *folders).split())
+    assert "easy-spf-spf fifo easy of draws one run one run 2 draws jobs" in text
+
+
 def test_few_draws_of_a_short_log_claim_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "simulate", *JOBS, *THREE, "--shake", 3, "--cores", 1)
     joined = " ".join(text.split())

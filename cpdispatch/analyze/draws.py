@@ -61,16 +61,28 @@ def runs_of(row: Row) -> list[Row]:
     return found
 
 
-def mergeable(alike: Sequence[Row]) -> bool:
-    """Whether runs of one dispatcher are so many draws with a seed each, or so many seeds."""
-    draws, seeds = ({row[key] for row in alike} for key in ("draw", "seed"))
-    return len(draws) == len(alike) or (len(draws) == 1 and len(seeds) == len(alike))
+def layers(alike: Sequence[Row]) -> list[list[Row]]:
+    """Runs of one dispatcher as lists of draws, or of seeds, none of which is twice in a list.
+
+    A run goes into the last list that lacks it: folders are named one after the other, so that
+    the draws of one command stay together beside copies of one of them.
+    """
+    key = "draw" if len({row["draw"] for row in alike}) > 1 else "seed"
+    found: list[list[Row]] = []
+    for row in alike:
+        lacking = (of for of in reversed(found) if all(row[key] != other[key] for other in of))
+        layer = next(lacking, None)
+        if layer is None:
+            found.append([row])
+        else:
+            layer.append(row)
+    return found
 
 
 def pairs(run: Row, first: Row) -> list[tuple[Row, Row]]:
     """The runs of the same submissions under both, those that differ by their seed merged."""
     here, there = _by_submissions(run), _by_submissions(first)
-    return [(_one(here[key]), _one(there[key])) for key in here if key in there]
+    return [(one(here[key]), one(there[key])) for key in here if key in there]
 
 
 def of_pairs(matched: Pairs) -> tuple[Row, Row]:
@@ -78,7 +90,7 @@ def of_pairs(matched: Pairs) -> tuple[Row, Row]:
     run, first = (
         [each for row in side for each in runs_of(row)] for side in zip(*matched, strict=True)
     )
-    return _one(run), _one(first)
+    return one(run), one(first)
 
 
 def slowdown_difference(matched: Pairs) -> Difference | None:
@@ -130,7 +142,8 @@ def _by_submissions(row: Row) -> dict[Any, list[Row]]:
     return found
 
 
-def _one(rows: Sequence[Row]) -> Row:
+def one(rows: Sequence[Row]) -> Row:
+    """The row of a single run, or that of several, merged."""
     return rows[0] if len(rows) == 1 else merged(rows)
 
 

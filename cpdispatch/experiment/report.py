@@ -49,14 +49,15 @@ def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
     for run, row in zip(summaries, _rows(summaries), strict=True):
         about = {key: value for key, value in run.about.items() if key not in _OF_ONE_RUN}
         alike.setdefault(msgspec.json.encode(about, order="sorted"), []).append(row)
-    by_log: dict[tuple[str, int], list[Row]] = {}
+    merged = [draws.one(layer) for rows in alike.values() for layer in draws.layers(rows)]
     versions: dict[tuple[str, str, str, str], list[set[str]]] = {}
-    for rows in alike.values():
-        several = len(rows) > 1 and draws.mergeable(rows)
-        for row in [draws.merged(rows)] if several else rows:
-            known = versions.setdefault(compare.setting(row), [])
-            version = _version({run["submissions"] for run in draws.runs_of(row)}, known)
-            by_log.setdefault((row["workload"], version), []).append(row)
+    for row in merged:
+        _add_version(_jobs_of(row), versions.setdefault(compare.setting(row), []))
+    by_log: dict[tuple[str, int], list[Row]] = {}
+    for row in merged:
+        known = versions[compare.setting(row)]
+        (version,) = (k for k, jobs in enumerate(known) if jobs >= _jobs_of(row))
+        by_log.setdefault((row["workload"], version), []).append(row)
     changed = {log for log, version in by_log if version}
     found = []
     for (log, _), of_log in by_log.items():
@@ -67,18 +68,25 @@ def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
     return found
 
 
-def _version(jobs: set[str], known: list[set[str]]) -> int:
-    """Which of several logs of one name these jobs, given by their checksums, are of.
+def _jobs_of(row: Row) -> set[str]:
+    """The checksums of the jobs of a row's runs."""
+    from cpdispatch.analyze import draws
+
+    return {run["submissions"] for run in draws.runs_of(row)}
+
+
+def _add_version(jobs: set[str], known: list[set[str]]) -> None:
+    """Add jobs, given by their checksums, to those of each log of one name so far.
 
     Each draw or seed may have jobs of its own: runs that have those of one in common are of one
-    log. ``known`` has the checksums of each log so far, and is brought up to date.
+    log, also if a later run is the first to have those of both.
     """
-    for version, others in enumerate(known):
-        if jobs & others:
-            others |= jobs
-            return version
-    known.append(jobs)
-    return len(known) - 1
+    of_log = [others for others in known if jobs & others]
+    if not of_log:
+        known.append(set(jobs))
+        return
+    of_log[0].update(jobs, *of_log[1:])
+    known[:] = [others for others in known if not any(others is one for one in of_log[1:])]
 
 
 def _rows(summaries: Sequence[RunSummary]) -> list[Row]:

@@ -73,12 +73,17 @@ def test_what_is_restarted_of_a_user_is_over_the_jobs_of_all_draws() -> None:
     assert "restart_cost_s" not in draws.merged(rows)["figures"]
 
 
-def test_runs_are_merged_if_they_are_draws_or_seeds_and_not_a_mixture() -> None:
-    assert draws.mergeable([row("a", 0, 1), row("a", 1, 1)])
-    assert draws.mergeable([row("a", 0, 1, seed=0), row("a", 0, 1, seed=1)])
-    assert not draws.mergeable([row("a", 0, 1, seed=0), row("a", 0, 1, seed=0)])
-    assert not draws.mergeable([row("a", 0, 1, seed=0), row("a", 0, 1, seed=1), row("a", 1, 1)])
-    assert draws.merged([row("a", 0, 1, seed=0), row("a", 0, 1, seed=1)])["seeds"] == 2
+def test_runs_are_lists_of_draws_or_of_seeds_with_none_twice() -> None:
+    of = [row("a", draw, 1) for draw in range(3)]
+    again = row("a", 0, 1)
+    assert draws.layers(of) == [of]
+    assert draws.layers([again, *of]) == [[again], of]
+    assert draws.layers([*of, again]) == [of, [again]]
+    assert draws.layers([*of[:2], *of]) == [of[:2], of]
+    seeds = [row("a", 0, 1, seed=seed) for seed in range(2)]
+    assert draws.layers(seeds) == [seeds]
+    assert draws.layers([seeds[0], *seeds]) == [seeds[:1], seeds]
+    assert draws.merged(seeds)["seeds"] == 2
 
 
 def test_pairs_are_the_runs_of_the_same_submissions() -> None:

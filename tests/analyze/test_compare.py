@@ -475,3 +475,17 @@ def test_runs_whose_restarts_take_other_times_are_told_apart() -> None:
     rows = runs(unrelated("easy", 5), unrelated("easy", 2, restart_cost_s=30))
     assert shown(rows).splitlines()[1].split() == ["restart", "0", "s", "restart", "30", "s"]
     assert rows[1]["first"] == "easy (restart 0 s)"
+
+
+def test_runs_with_other_events_are_told_apart_in_words() -> None:
+    told = {"given": ["a.csv"], "sha256": "d7bcea20" + 56 * "4", "requeue": "all"}
+    rows = runs(
+        unrelated("easy", 5),
+        unrelated("easy", 5, events=told),
+        unrelated("easy", 5, events=told | {"checkpoints": {"every_s": 10_800, "cost_s": 120}}),
+    )
+    first, second, third = (heading_of(row, rows).split("\n")[3:] for row in rows)
+    assert first == ["no events", "no checkpoints"]
+    assert second == ["events d7bcea20", "requeue all", "no checkpoints"]
+    assert third == ["events d7bcea20", "requeue all", "checkpoints every 3 h 00, 2 min each"]
+    assert heading_of(rows[0], rows[:1]) == "easy"

@@ -51,6 +51,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "restart_cost_s": about.get("restart_cost_s", 0),
         "test_s": about.get("test_s", 0),
         "events": _events(about.get("events")),
+        "rules": _rules(about),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         "decision_ms_p99": None,
@@ -65,6 +66,26 @@ def _events(told: dict[str, Any] | None) -> str:
     if told is None:
         return ""
     return " ".join([told["sha256"], told["requeue"], str(told.get("checkpoints", ""))])
+
+
+def _rules(about: dict[str, Any]) -> dict[str, str]:
+    """The rules of a run in words, where others may have other ones."""
+    return _rules_of_events(about.get("events"))
+
+
+def _rules_of_events(told: dict[str, Any] | None) -> dict[str, str]:
+    if told is None:
+        return {"events": "no events", "requeue": "", "checkpoints": "no checkpoints"}
+    made, requeue = told.get("checkpoints"), told["requeue"]
+    checkpoints = "no checkpoints"
+    if made is not None:
+        checkpoints = f"checkpoints every {duration(made['every_s'])}"
+        checkpoints += f", {duration(made['cost_s'])} each" * bool(made["cost_s"])
+    return {
+        "events": f"events {told['sha256'][:8]}",
+        "requeue": f"requeue {requeue}" * bool(requeue),
+        "checkpoints": checkpoints,
+    }
 
 
 def means(rows: Sequence[Row]) -> list[Row]:
@@ -107,8 +128,16 @@ def heading_of(run: Row, rows: Sequence[Row]) -> str:
     if len({peer.get("restart_cost_s", 0) for peer in rows}) > 1:
         lines.append(f"restart {duration(run.get('restart_cost_s', 0))}")
     if len({setting(peer) for peer in rows}) > 1:
-        lines += filter(None, setting(run))
+        lines += filter(None, setting(run)[:3])
+    rules = run.get("rules", {})
+    apart = (key for key in rules if _differs(key, rows))
+    lines += [rules[key] for key in apart if rules[key]]
     return "\n".join(lines)
+
+
+def _differs(rule: str, rows: Sequence[Row]) -> bool:
+    """Whether a rule is not the same in all runs."""
+    return len({peer.get("rules", {}).get(rule) for peer in rows}) > 1
 
 
 def _said_apart(run: Row, rows: Sequence[Row]) -> list[str]:

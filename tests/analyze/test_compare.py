@@ -489,3 +489,40 @@ def test_runs_with_other_events_are_told_apart_in_words() -> None:
     assert second == ["events d7bcea20", "requeue all", "no checkpoints"]
     assert third == ["events d7bcea20", "requeue all", "checkpoints every 3 h 00, 2 min each"]
     assert heading_of(rows[0], rows[:1]) == "easy"
+
+
+@pytest.mark.parametrize(
+    ("rule", "words", "others"),
+    [
+        ({"kill_at_limit": True}, "killed at limit", "not killed at limit"),
+        ({"correction": "refresh"}, "correction refresh", "correction minimal"),
+        ({"trigger": "event"}, "trigger event", "trigger instant"),
+        ({"power_cap": [[0, 1300]]}, "power cap 1,300 W", "no power cap"),
+        (
+            {"power_cap": [[0, 1300], [60, 900.5]]},
+            "power cap 900.5 to 1,300 W, 2 steps",
+            "no power cap",
+        ),
+        ({"switch_off_s": 600}, "switch-off 10 min", "no switch-off"),
+        (
+            {"starvation": {"threshold_s": 86400, "bound_s": 7200, "wide": 0}},
+            "starvation 24 h 00, 2 h 00",
+            "no starvation bound",
+        ),
+        ({"restartable": 5}, "all restartable", "no restarts"),
+        ({"restartable": 2}, "2 jobs restartable", "no restarts"),
+    ],
+)
+def test_runs_under_other_rules_are_told_apart(
+    rule: dict[str, Any], words: str, others: str
+) -> None:
+    rows = runs(unrelated("easy", 5, **rule), unrelated("easy", 2))
+    assert [heading_of(row, rows) for row in rows] == [f"easy\n{words}", f"easy\n{others}"]
+    assert rows[1]["first"] == f"easy ({words})"
+    same = runs(*(unrelated(name, 5, **rule) for name in ("easy", "fifo")))
+    assert [heading_of(row, same) for row in same] == ["easy", "fifo"]
+
+
+def test_idempotent_runs_need_no_word_of_restarts() -> None:
+    rows = runs(unrelated("easy", 5, idempotent=True, restartable=5), unrelated("easy", 2))
+    assert [heading_of(row, rows) for row in rows] == ["easy\nidempotent", "easy"]

@@ -51,7 +51,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "restart_cost_s": about.get("restart_cost_s", 0),
         "test_s": about.get("test_s", 0),
         "events": _events(about.get("events")),
-        "rules": _rules(about),
+        "rules": _rules(about, metrics),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         "decision_ms_p99": None,
@@ -68,9 +68,42 @@ def _events(told: dict[str, Any] | None) -> str:
     return " ".join([told["sha256"], told["requeue"], str(told.get("checkpoints", ""))])
 
 
-def _rules(about: dict[str, Any]) -> dict[str, str]:
+def _rules(about: dict[str, Any], metrics: dict[str, float]) -> dict[str, str]:
     """The rules of a run in words, where others may have other ones."""
-    return _rules_of_events(about.get("events"))
+    cap, idle_s, bound = (about.get(key) for key in ("power_cap", "switch_off_s", "starvation"))
+    return {
+        **_rules_of_events(about.get("events")),
+        "kill_at_limit": "killed at limit" if about.get("kill_at_limit") else "not killed at limit",
+        "correction": f"correction {about.get('correction', 'minimal')}",
+        "trigger": f"trigger {about.get('trigger', 'instant')}",
+        "power_cap": _power_cap(cap),
+        "switch_off": "no switch-off" if idle_s is None else f"switch-off {duration(idle_s)}",
+        "starvation": "no starvation bound" if bound is None else _starvation(bound),
+        "restartable": _restartable(about, metrics),
+    }
+
+
+def _power_cap(told: list[list[float]] | None) -> str:
+    if not told:
+        return "no power cap"
+    watts = [watts for _, watts in told]
+    if len(told) == 1:
+        return f"power cap {watts[0]:,.10g} W"
+    return f"power cap {min(watts):,.10g} to {max(watts):,.10g} W, {len(told)} steps"
+
+
+def _starvation(told: dict[str, int]) -> str:
+    wide = f", wide {told['wide']}" if told.get("wide") else ""
+    return f"starvation {duration(told['threshold_s'])}, {duration(told['bound_s'])}{wide}"
+
+
+def _restartable(about: dict[str, Any], metrics: dict[str, float]) -> str:
+    """How many jobs may be restarted."""
+    many = about.get("restartable", 0)
+    jobs = metrics.get("jobs", 0) + metrics.get("jobs_never_started", 0)
+    if not many:
+        return "no restarts"
+    return "all restartable" if many >= jobs else f"{many:,} jobs restartable"
 
 
 def _rules_of_events(told: dict[str, Any] | None) -> dict[str, str]:
@@ -130,14 +163,17 @@ def heading_of(run: Row, rows: Sequence[Row]) -> str:
     if len({setting(peer) for peer in rows}) > 1:
         lines += filter(None, setting(run)[:3])
     rules = run.get("rules", {})
-    apart = (key for key in rules if _differs(key, rows))
+    apart = (key for key in rules if _differs(key, run, rows))
     lines += [rules[key] for key in apart if rules[key]]
     return "\n".join(lines)
 
 
-def _differs(rule: str, rows: Sequence[Row]) -> bool:
-    """Whether a rule is not the same in all runs."""
-    return len({peer.get("rules", {}).get(rule) for peer in rows}) > 1
+def _differs(rule: str, run: Row, rows: Sequence[Row]) -> bool:
+    """Whether a rule is not the same in all runs; ``idempotent`` says which may be restarted."""
+    alike = rows
+    if rule == "restartable":
+        alike = [peer for peer in rows if peer.get("idempotent") == run.get("idempotent")]
+    return len({peer.get("rules", {}).get(rule) for peer in alike}) > 1
 
 
 def _said_apart(run: Row, rows: Sequence[Row]) -> list[str]:

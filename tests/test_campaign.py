@@ -536,6 +536,23 @@ def test_a_file_that_is_not_there_is_no_address(dask: Any) -> None:
         run(numbers(2), failing_not, workers=Workers(cluster="nofile.json"))
 
 
+@pytest.mark.parametrize("content", ['{"x":1}', '{"address": 3}', "[1]", "tcp://host:8786", ""])
+def test_a_file_that_no_scheduler_wrote_is_refused_at_once(
+    content: str, dask: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.json").write_text(content)
+    workers = Workers(cluster=str(tmp_path / "bad.json"))
+    with pytest.raises(
+        UsageError, match=r"bad\.json: this is no file of a Dask scheduler \(.*give"
+    ):
+        run(numbers(2), failing_not, workers=workers)
+
+
+def test_an_address_of_another_scheme_is_refused_at_once(dask: Any) -> None:
+    with pytest.raises(UsageError, match="http://x:1: the scheme http is none of tcp, tls, ucx, w"):
+        run(numbers(2), failing_not, workers=Workers(cluster="http://x:1"))
+
+
 class Fetched:
     """A future that is done, and whose result went with its worker a few times."""
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import msgspec
+
 from cpdispatch import __version__
 from cpdispatch.campaign import tasks as line_of
 from cpdispatch.campaign.tasks import (
@@ -33,10 +35,19 @@ from cpdispatch.errors import CpdispatchError, UsageError
 ANSWER_S = 10.0
 """Seconds in which a cluster must answer."""
 
+SCHEMES = ("tcp", "tls", "ucx", "ws", "wss", "inproc")
+"""What Dask's addresses begin with, if they say it."""
+
 TICK_S = 0.1
 """Seconds between two looks at what has changed."""
 
 _ADVICE = "give the cluster's workers more memory, or fewer processes a node"
+
+
+class _SchedulerFile(msgspec.Struct):
+    """What is needed of the file that a scheduler writes."""
+
+    address: str
 
 
 def on_cluster(
@@ -93,6 +104,7 @@ def _client(address: str) -> Any:
             "tcp://host:8786"
         )
     where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
+    _check_scheme(address, _in_file(address) if Path(address).is_file() else address)
     answer: list[Any] = []
 
     def call() -> None:
@@ -112,6 +124,27 @@ def _client(address: str) -> Any:
         "that this is the address that it printed (as tcp://host:8786) or the file that it wrote, "
         "and that no firewall is between"
     ) from (answer[0] if answer else None)
+
+
+def _in_file(file: str) -> str:
+    """The address in the file that a scheduler wrote."""
+    try:
+        return msgspec.json.decode(Path(file).read_bytes(), type=_SchedulerFile).address
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"--cluster {file}: this is no file of a Dask scheduler ({error}): give the file that "
+            "dask scheduler --scheduler-file wrote, or an address such as tcp://host:8786"
+        ) from error
+
+
+def _check_scheme(given: str, address: str) -> None:
+    """Raise when Dask has no such scheme."""
+    scheme, between, _ = address.partition("://")
+    if between and scheme not in SCHEMES:
+        raise UsageError(
+            f"--cluster {given}: the scheme {scheme} is none of {', '.join(SCHEMES)}: give the "
+            "address that the scheduler printed, such as tcp://host:8786"
+        )
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -251,6 +252,14 @@ def wrong_type(decision: Decision) -> tuple[str, str, str] | None:
         return "certificate", _kind(certificate), "cpdispatch.Certificate"
     if not isinstance(certificate.phases_ms, Mapping):
         return "certificate.phases_ms", _kind(certificate.phases_ms), "a mapping"
+    for phase, ms in certificate.phases_ms.items():
+        if not isinstance(phase, str):
+            return "a name in certificate.phases_ms", _kind(phase), "a text"
+        if not isinstance(ms, Real):
+            return f"certificate.phases_ms[{phase!r}]", _kind(ms), "a real number"
+    for name, number in (("value", certificate.value), ("bound", certificate.bound)):
+        if number is not None and not isinstance(number, Real):
+            return f"certificate.{name}", _kind(number), "a real number or None"
     for name, array in (
         ("start_s", decision.start_s), ("reason", decision.reason),
         ("bound_s", _NONE if bound_s is None else bound_s),

@@ -277,6 +277,22 @@ def wrong(part: str) -> str:
             wrong("certificate=Certificate('m', phases_ms=3)"),
             r"own answered with int as certificate\.phases_ms .*: a mapping is needed",
         ),
+        (
+            wrong("certificate=Certificate('m', value='12.5')"),
+            r"own answered with str as certificate\.value .* time 7 .*: a real number or None is",
+        ),
+        (
+            wrong("certificate=Certificate('m', value=np.float32(1), bound=1j)"),
+            r"own answered with complex as certificate\.bound .*: a real number or None is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', phases_ms={'plan': None})"),
+            r"NoneType as certificate\.phases_ms\['plan'\] .*: a real number is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', phases_ms={1: 2.0})"),
+            r"int as a name in certificate\.phases_ms .*: a text is needed",
+        ),
     ],
 )
 def test_what_goes_wrong_in_a_users_dispatcher_is_told_with_the_time(

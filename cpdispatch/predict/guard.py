@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from math import inf
 from time import perf_counter
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -27,6 +28,8 @@ SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
 MOST_SLOW_CALLS = 10
 """After so many slow calls a predictor is called no more."""
+
+_AnyTables: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 class Guard:
@@ -117,7 +120,12 @@ class Guard:
         if not isinstance(self.predictor, Reporting):
             return {}
         try:
-            return msgspec.convert(self._call("report", default={}), Tables)
+            answer = msgspec.convert(self._call("report", default={}), _AnyTables)
+            plain = {
+                title: [{name: _plain(value) for name, value in row.items()} for row in rows]
+                for title, rows in answer.items()
+            }
+            return msgspec.convert(plain, Tables)
         except msgspec.ValidationError as error:
             self._fault(f"report answered with no tables: {error}")
             return {}
@@ -132,7 +140,9 @@ class Guard:
 
     def _seconds(self, what: str, job: Job, value: int) -> int:
         answer = self._call(what, job, value, default=job.requested_s)
-        if not isinstance(answer, int | float | np.integer | np.floating):
+        if isinstance(answer, bool) or not isinstance(
+            answer, int | float | np.integer | np.floating
+        ):
             self._fault(f"{what} answered with no number")
         elif not 0 <= answer < inf:
             self._fault(f"{what} answered with a negative number, NaN or infinity")
@@ -166,3 +176,8 @@ class Guard:
 
     def _fault(self, kind: str) -> None:
         self.faults[f"predictor {self.predictor.name}, {kind}"] += 1
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as one of Python; anything else as it is."""
+    return value.item() if isinstance(value, np.integer | np.floating) else value

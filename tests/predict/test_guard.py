@@ -47,6 +47,8 @@ def fail() -> None:
         (lambda: None, "no number"),
         (lambda: "7", "no number"),
         (lambda: 1j, "no number"),
+        (lambda: True, "no number"),
+        (lambda: np.bool_(True), "no number"),
     ],
 )
 def test_the_requested_time_takes_the_place_of_a_faulty_answer(
@@ -164,6 +166,15 @@ def test_tables_of_a_predictor_are_kept_with_the_run() -> None:
     run = simulate(workload(ROWS), System.pool(4), predictor=Tells(lambda: tables))
     assert run.about["predictor_report"] == tables
     assert run.about["notes"] == {}
+
+
+def test_numbers_of_numpy_in_a_table_are_kept_as_those_of_python() -> None:
+    row = {"week": np.int64(1), "accuracy": np.float64(0.5), "best": np.float32(2), "worst": None}
+    guarded = Guard(Tells(lambda: {"by week": [row]}))
+    (kept,) = guarded.report()["by week"]
+    assert kept == {"week": 1, "accuracy": 0.5, "best": 2.0, "worst": None}
+    assert [type(value) for value in kept.values()] == [int, float, float, type(None)]
+    assert not guarded.faults
 
 
 @pytest.mark.parametrize("tables", [None, [1], {"a": 3}, {"a": [{"b": object()}]}, {1: []}])

@@ -797,6 +797,7 @@ def log_as_policy(log: Path) -> list[object]:
     return ["simulate", log, "-d", path]
 
 
+THESIS = ["--model", "thesis-hcp"]
 BAD = {
     "an empty log": (empty, "small.swf: .*no job"),
     "a log that is cut short": (cut_short, "small.swf.gz: the gz data is damaged or cut short"),
@@ -889,6 +890,10 @@ BAD = {
     "a reservation of no nodes": (
         changed("reservations", [{"start": 99, "duration": 5, "nodes": [], "capacity": [1, 0]}]),
         r"field reservations\[0\].nodes: a reservation needs a node or more \(found \[\]\)",
+    ),
+    "an instance whose bound a bare model breaks": (
+        lambda log: changed("starvation", {"threshold": 2, "bound": 60})(log) + THESIS,
+        "bad.json: field starvation: thesis-hcp knows no starvation bound; use hcp or pcp",
     ),
     "a log as an instance": (lambda log: ["solve", log], "it looks like a log in SWF"),
     "an instance as a log": (instance_as_log, "not a log in SWF; it looks like JSON"),

@@ -17,7 +17,7 @@ from cpdispatch.cli.output import (
 )
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import seconds
-from cpdispatch.errors import CpdispatchError, InterruptedRunError, UsageError
+from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -77,7 +77,7 @@ def solve(
                 )
             problem = None
             with refused.reading(path):
-                problem = instance.load(path)
+                problem = _asked_of(model, settings, instance.load(path), path)
             if problem is None:
                 continue
             answer = _solved(problem, path, model, settings)
@@ -92,6 +92,20 @@ def solve(
     elif problem is not None and len(files) == 1:
         console.print(_solved_table(problem, answer))
     return refused.code(DONE)
+
+
+def _asked_of(model: str, settings: Settings, problem: Instance, path: Path) -> Instance:
+    """The instance, if the model keeps what it asks for."""
+    from cpdispatch import dispatch
+
+    if problem.starvation is not None:
+        made = dispatch.make(model, settings)
+        if dispatch.keeps_starvation_bound(made) is False:
+            raise InputError(
+                f"{model} knows no starvation bound", file=path, field="starvation",
+                advice="use hcp or pcp, which keep it, or leave the bound out",
+            )  # fmt: skip
+    return problem
 
 
 def _solved(problem: Instance, path: Path, model: str, settings: Settings) -> Solution:

@@ -70,8 +70,8 @@ def read(paths: Sequence[str | os.PathLike[str]]) -> Cluster:
     Parameters
     ----------
     paths : sequence of path
-        ``sinfo --json``, ``scontrol show node``, ``scontrol show partition``, ``show licenses``, as
-        text or JSON, and ``scontrol show config`` as text; plain or packed.
+        ``sinfo --json``, ``scontrol show node`` and ``scontrol show partition`` as text or JSON,
+        ``scontrol show licenses`` and ``scontrol show config`` as text; plain or packed.
 
     Raises
     ------

@@ -20,7 +20,7 @@ _IMPORT = re.compile(r"^(?:from +([\w.]+) +import +(\([^)]*\)|[^\n]*)|import +([
 @cache
 def stamp(path: str) -> bytes:
     """A digest of what a module's file and the `files` that it imports say."""
-    digests = sorted(_read(file)[0] for file in files(path))
+    digests = sorted(_looked_at(file)[0] for file in files(path))
     return hashlib.sha256(b"".join(digests)).digest()
 
 
@@ -35,34 +35,31 @@ def files(path: str) -> set[Path]:
         file = left.pop()
         if file not in seen:
             seen.add(file)
-            left += _imported(file)
+            left += _looked_at(file)[1]
     return seen
 
 
 @cache
-def _read(file: Path) -> tuple[bytes, str]:
-    """The digest of a file, and what it says; nothing if it cannot be read, as in a notebook."""
+def _looked_at(file: Path) -> tuple[bytes, tuple[Path, ...]]:
+    """The digest of a file, and the files of its package and of cpdispatch that it imports.
+
+    One that cannot be read, as in a notebook, says nothing.
+    """
     try:
         content = file.read_bytes()
     except OSError:
         content = b""
-    return hashlib.sha256(content).digest(), content.decode(errors="replace")
-
-
-@cache
-def _imported(file: Path) -> tuple[Path, ...]:
-    """The files of modules that a file imports, of its own package and of cpdispatch."""
     folder = file.parent
     while (folder / "__init__.py").exists():
         folder = folder.parent
     found: list[Path] = []
-    for source, names, plain in _IMPORT.findall(_read(file)[1]):
+    for source, names, plain in _IMPORT.findall(content.decode(errors="replace")):
         for module in re.findall(r"[\w.]+", plain) or [source]:
             name = module.lstrip(".")
             up = len(module) - len(name)
             for root in [file.parents[up - 1]] if up else {folder, _ROOT}:
                 found += _files(root / name.replace(".", "/"), re.findall(r"\w+", names))
-    return tuple(dict.fromkeys(found))
+    return hashlib.sha256(content).digest(), tuple(dict.fromkeys(found))
 
 
 def _files(place: Path, names: list[str]) -> list[Path]:

@@ -31,6 +31,7 @@ from cpdispatch.campaign.tasks import (
     Task,
 )
 from cpdispatch.errors import CpdispatchError, UsageError
+from cpdispatch.files import parse_json, read_text
 
 ANSWER_S = 10.0
 """Seconds in which a cluster must answer."""
@@ -98,13 +99,17 @@ def _connected(address: str) -> Iterator[Any]:
 
 def _client(address: str) -> Any:
     distributed = require()
-    if not Path(address).is_file() and ":" not in address:
+    path = Path(address)
+    if not path.is_file() and ":" not in address:
         raise UsageError(
             f"--cluster {address}: there is no such file, and it is no address such as "
             "tcp://host:8786"
         )
-    where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
-    _check_scheme(address, _in_file(address) if Path(address).is_file() else address)
+    where, said = {"address": address}, address
+    if path.is_file():
+        told = parse_json(read_text(path), _SchedulerFile, "the file of a Dask scheduler", path)
+        where, said = {"scheduler_file": address}, told.address
+    _check_scheme(address, said)
     answer: list[Any] = []
 
     def call() -> None:
@@ -124,17 +129,6 @@ def _client(address: str) -> Any:
         "that this is the address that it printed (as tcp://host:8786) or the file that it wrote, "
         "and that no firewall is between"
     ) from (answer[0] if answer else None)
-
-
-def _in_file(file: str) -> str:
-    """The address in the file that a scheduler wrote."""
-    try:
-        return msgspec.json.decode(Path(file).read_bytes(), type=_SchedulerFile).address
-    except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise UsageError(
-            f"--cluster {file}: this is no file of a Dask scheduler ({error}): give the file that "
-            "dask scheduler --scheduler-file wrote, or an address such as tcp://host:8786"
-        ) from error
 
 
 def _check_scheme(given: str, address: str) -> None:

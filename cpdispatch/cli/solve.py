@@ -57,13 +57,15 @@ def solve(
     json
         Print one JSON object.
     """
-    from cpdispatch import dispatch, instance, solution
+    from cpdispatch import dispatch, solution
 
     files = _instance_files(instances)
     targets = _solution_files(files, out, folder=len(files) > 1 or files[0] not in instances)
     if objective is not None:
         model += (",objective=" if ":" in model else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit, "--limit"), seed, alone=True)
+    made = dispatch.make(model, settings)
+    keeps_bound = dispatch.keeps_starvation_bound(made) is not False
     solved: list[dict[str, Any]] = []
     console, refused = console_of_stdout(), RefusedFiles()
     kept = NOTHING_SAVED if out is None else f"the solutions so far are in {out}"
@@ -77,7 +79,7 @@ def solve(
                 )
             problem = None
             with refused.reading(path):
-                problem = _asked_of(model, settings, instance.load(path), path)
+                problem = _loaded(path, model, keeps_bound=keeps_bound)
             if problem is None:
                 continue
             answer = _solved(problem, path, model, settings)
@@ -94,17 +96,16 @@ def solve(
     return refused.code(DONE)
 
 
-def _asked_of(model: str, settings: Settings, problem: Instance, path: Path) -> Instance:
-    """The instance, if the model keeps what it asks for."""
-    from cpdispatch import dispatch
+def _loaded(path: Path, model: str, *, keeps_bound: bool) -> Instance:
+    """The instance of a file, if the model keeps what it asks for."""
+    from cpdispatch import instance
 
-    if problem.starvation is not None:
-        made = dispatch.make(model, settings)
-        if dispatch.keeps_starvation_bound(made) is False:
-            raise InputError(
-                f"{model} knows no starvation bound", file=path, field="starvation",
-                advice="use hcp or pcp, which keep it, or leave the bound out",
-            )  # fmt: skip
+    problem = instance.load(path)
+    if problem.starvation is not None and not keeps_bound:
+        raise InputError(
+            f"{model} knows no starvation bound", file=path, field="starvation",
+            advice="use hcp or pcp, which keep it, or leave the bound out",
+        )  # fmt: skip
     return problem
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from math import inf
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,8 +28,6 @@ SLOW_S = 1.0
 """A call that takes longer than this, in seconds of wall time, is a fault."""
 MOST_SLOW_CALLS = 10
 """After so many slow calls a predictor is called no more."""
-
-_AnyTables: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 class Guard:
@@ -120,13 +118,9 @@ class Guard:
         if not isinstance(self.predictor, Reporting):
             return {}
         try:
-            answer = msgspec.convert(self._call("report", default={}), _AnyTables)
-            plain = {
-                title: [{name: _plain(value) for name, value in row.items()} for row in rows]
-                for title, rows in answer.items()
-            }
-            return msgspec.convert(plain, Tables)
-        except msgspec.ValidationError as error:
+            answer = msgspec.to_builtins(self._call("report", default={}), enc_hook=_plain)
+            return msgspec.convert(answer, Tables)
+        except (msgspec.ValidationError, TypeError) as error:
             self._fault(f"report answered with no tables: {error}")
             return {}
 
@@ -179,5 +173,7 @@ class Guard:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy as one of Python; anything else as it is."""
-    return value.item() if isinstance(value, np.integer | np.floating) else value
+    """A number of NumPy as one of Python; nothing else is made another."""
+    if isinstance(value, np.integer | np.floating):
+        return value.item()
+    raise TypeError(f"a value is of the type {type(value).__name__}")

@@ -276,8 +276,8 @@ def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
     one = np.ones(len(source.frame), dtype=np.int64)
     amounts = {}
     for name, amount in form.resources.items():
-        for column in {amount.column, amount.times} - {""}:
-            if isinstance(column, str):
+        for column in (amount.column, amount.times):
+            if isinstance(column, str) and column:
                 source.refuse_negative(column)
         amounts[name] = np.maximum(source.amount(amount, one)[0], 0)
     texts = source.text(form.features) if form.features else [""] * len(source.frame)
@@ -406,7 +406,8 @@ class _Source:
         """Refuse a column with a number below 0."""
         import pandas as pd
 
-        found = pd.to_numeric(self.column(name), errors="coerce").to_numpy(np.float64)
+        cells = pd.to_numeric(self.column(name), errors="coerce")
+        found = cells.to_numpy(np.float64, na_value=np.nan)
         if (found < 0).any():
             raise self.wrong(name, int(np.argmax(found < 0)), "a node cannot have less than 0")
 
@@ -427,8 +428,7 @@ class _Source:
         factor = MEMORY_KB[amount.unit] / 1024 if amount.unit else 1.0
         even = np.zeros(len(self.frame), dtype=np.bool_)
         if not amount.column:
-            whole = np.ceil(int(amount.times) * factor - 1e-9)
-            values = np.full(len(self.frame), whole, dtype=np.int64)
+            values = _rounded(np.full(len(self.frame), int(amount.times) * factor))
         elif isinstance(amount.times, int):
             values = self.numbers(amount.column, factor * amount.times)
         else:

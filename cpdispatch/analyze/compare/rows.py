@@ -161,7 +161,8 @@ def heading_of(run: Row, rows: Sequence[Row]) -> str:
     if len({peer.get("restart_cost_s", 0) for peer in rows}) > 1:
         lines.append(f"restart {duration(run.get('restart_cost_s', 0))}")
     if len({setting(peer) for peer in rows}) > 1:
-        lines += filter(None, setting(run)[:3])
+        *where, _ = setting(run)  # the last are the events, of which the rules tell in words
+        lines += filter(None, where)
     rules = run.get("rules", {})
     apart = (key for key in rules if _differs(key, run, rows))
     lines += [rules[key] for key in apart if rules[key]]

@@ -107,7 +107,8 @@ def _client(address: str) -> Any:
         )
     where, said = {"address": address}, address
     if path.is_file():
-        told = parse_json(read_text(path), _SchedulerFile, "the file of a Dask scheduler", path)
+        what = "a file that dask scheduler --scheduler-file wrote"
+        told = parse_json(read_text(path), _SchedulerFile, what, path)
         where, said = {"scheduler_file": address}, told.address
     _check_scheme(address, said)
     answer: list[Any] = []

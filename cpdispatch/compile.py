@@ -71,8 +71,10 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
 else:
     from numba import njit
     from numba.core import event, types
-    from numba.core.caching import NullCache
+    from numba.core.caching import IndexDataCacheFile, NullCache
     from numba.core.dispatcher import Dispatcher
+
+    from cpdispatch.parts import KeptPart, PartCompiler, give_environments
 
     class _Compilation(event.Listener):
         """Says that kernels are being compiled, and collects no garbage meanwhile.
@@ -96,7 +98,7 @@ else:
             if self._under_way == 0 and self._collects:
                 gc.enable()
 
-    event.register("numba:compile", _Compilation())  # type: ignore[no-untyped-call]
+    event.register("numba:compile", _Compilation())
 
     def kernel(function: Function) -> Function:
         """Compile a function on its first call and cache the result beside the package.
@@ -134,26 +136,49 @@ else:
         options: dict[str, Any] = {
             "cache": True, "no_cfunc_wrapper": True, "_nrt": counts, **more,
         }  # fmt: skip
-        dispatcher = njit(**options)(function)
-        with suppress(AttributeError):  # of a numba to come, which may keep kernels otherwise
-            kept = dispatcher._cache._cache_file
-            kept._source_stamp = kept._source_stamp, stamp(inspect.getfile(function))
-        return cast(Function, _without_literals(dispatcher))
+        # Python calls this one, and kernels have the other in them, which needs no code for objects
+        # of Python: that was a third of all compiling.
+        whole = njit(**options)(function)
+        options |= {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
+        part = njit(**options)(function)
+        _keep(whole, function, "")
+        _keep(part, function, ".part")
+        part._cache._impl = KeptPart(function)
+        add = whole.add_overload
 
-    def _without_literals(dispatcher: Any) -> Any:
+        def add_overload(compiled: Any) -> None:
+            give_environments(compiled)
+            add(compiled)
+
+        whole.add_overload = add_overload
+        whole.get_call_template = _without_literals(part.get_call_template)
+        whole.get_overload = part.get_overload
+        whole.part = part
+        return cast(Function, whole)
+
+    def _keep(dispatcher: Any, function: Callable[..., Any], suffix: str) -> None:
+        """Keep what is compiled in files of its own, as long as the sources stay as they are."""
+        try:
+            cache = dispatcher._cache
+            stamps = cache._cache_file._source_stamp, stamp(inspect.getfile(function))
+            base = cache._impl.filename_base + suffix
+            cache._cache_file = IndexDataCacheFile(cache._cache_path, base, stamps)
+        except AttributeError:  # of a numba to come, which may keep kernels otherwise
+            dispatcher._cache = NullCache()
+
+    def _without_literals(template_of: Callable[..., Any]) -> Callable[..., Any]:
         """Type a constant argument of a call inside compiled code as any value of its type.
 
         numba compiles a kernel anew for each constant that another kernel calls it with. That took
         a tenth of all compiling and made no replay faster.
         """
-        template_of, plain = dispatcher.get_call_template, cast(Callable[..., Any], types.unliteral)
+        plain = cast(Callable[..., Any], types.unliteral)
 
         def get_call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
             named = {name: plain(each) for name, each in kws.items()}
             return template_of(tuple(plain(each) for each in args), named)
 
-        dispatcher.get_call_template = get_call_template
-        return dispatcher
+        return get_call_template
 
     @contextmanager
     def uncached(*kernels: Any) -> Iterator[None]:
@@ -162,14 +187,15 @@ else:
         A user's function becomes part of what is compiled for it: a cache that knows it would
         import the user's module whenever it is read.
         """
-        caches = [kernel._cache for kernel in kernels]
-        for kernel in kernels:
-            kernel._cache = NullCache()
+        both = [each for kernel in kernels for each in (kernel, kernel.part)]
+        caches = [each._cache for each in both]
+        for each in both:
+            each._cache = NullCache()
         try:
             yield
         finally:
-            for kernel, cache in zip(kernels, caches, strict=True):
-                kernel._cache = cache
+            for each, cache in zip(both, caches, strict=True):
+                each._cache = cache
 
     def is_kept(kernel: Any) -> bool:
         """Whether the cache has a kernel, compiled from its present source."""

@@ -62,7 +62,7 @@ def _doubled_constants(number: int) -> int:
 def test_a_kernel_is_not_compiled_anew_for_each_constant_that_it_is_called_with() -> None:
     with uncached(_doubled, _doubled_constants):
         assert _doubled_constants(5) == 6 + 4 + 10
-    assert len(cast(Any, _doubled).signatures) == 1
+    assert len(cast(Any, _doubled).part.signatures) == 1
 
 
 def test_a_kernel_is_kept_once_it_has_been_compiled(
@@ -113,6 +113,66 @@ def test_a_kernel_is_compiled_anew_when_what_it_imports_has_changed(tmp_path: Pa
     assert told() == ("201", True)
     (package / "inner" / "times.py").write_text("TIMES = 2\n")
     assert told() == ("402", True)
+
+
+PARTS = """
+from cpdispatch.compile import allocating, kernel
+
+@allocating
+def part(n):
+    if n == 7:
+        raise ValueError("seven", n)
+    print("part", n)
+    return n + 1
+
+@allocating
+def whole(n):
+    return part(n) // (n - 5)
+
+@kernel
+def of_numbers(n):
+    return of_whole(n) + 1
+
+@kernel
+def of_whole(n):
+    if n < 0:
+        raise OverflowError("below zero")
+    return n * 2
+
+def told(function, number):
+    try:
+        print(function(number))
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+CALLS = """
+import parts
+for number in (6, 7, 5):
+    parts.told(parts.whole, number)
+for number in (1, -1):
+    parts.told(parts.of_numbers, number)
+    parts.told(parts.of_whole, number)
+"""
+
+
+def test_a_kernel_prints_and_fails_in_its_callers_as_on_its_own(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(PARTS)
+    expected = "\n".join(
+        ("part 6", "7", "ValueError ('seven', 7)", "part 5",
+         "ZeroDivisionError integer division by zero", "3", "2",
+         "OverflowError below zero", "OverflowError below zero", "")
+    )  # fmt: skip
+    for kept in (False, True):
+        done = subprocess.run(
+            [sys.executable, "-c", CALLS],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
+        assert done.stdout == expected
+        assert ("compiling" in done.stderr) is not kept
 
 
 def test_kernels_are_kept_with_the_sources_of_all_that_they_call() -> None:

@@ -74,7 +74,7 @@ else:
     from numba.core.caching import IndexDataCacheFile, NullCache
     from numba.core.dispatcher import Dispatcher
 
-    from cpdispatch.parts import KeptPart, PartCompiler, give_environments
+    from cpdispatch.parts import KeptPart, PartCompiler, QuickFlags, give_environments
 
     class _Compilation(event.Listener):
         """Says that kernels are being compiled, and collects no garbage meanwhile.
@@ -141,6 +141,8 @@ else:
         whole = njit(**options)(function)
         options |= {"no_cpython_wrapper": True, "pipeline_class": PartCompiler}
         part = njit(**options)(function)
+        for each in (whole, part):
+            each._compiler._customize_flags = QuickFlags
         _keep(whole, function, "")
         _keep(part, function, ".part")
         part._cache._impl = KeptPart(function)

@@ -37,7 +37,7 @@ def announce() -> None:
             Path(file).touch()
         return
     print(
-        "cpdispatch: compiling kernels (once after installation, about a minute) ...",
+        "cpdispatch: compiling kernels (once after installation, about half a minute) ...",
         file=sys.stderr,
         flush=True,
     )

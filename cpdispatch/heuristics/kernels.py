@@ -1,4 +1,4 @@
-"""Compiled kernels: fitting and placing units on nodes, and starting jobs in an order.
+"""Compiled kernels: fitting and placing units on nodes, starting jobs in an order, and sorting.
 
 Everything here works on plain arrays. A job's request is the vector ``ask``: one integer for each
 resource type, 0 if a unit needs none. ``free`` is the free capacity, shape (nodes, resources). A
@@ -196,6 +196,16 @@ def place_next(
     placed.position[count] = job
     placed.offset[count + 1] = low + entries
     return Placed(count + 1, placed.position, placed.offset, node, units_at)
+
+
+@allocating
+def ascending(values: IntArray | FloatArray) -> IntArray:
+    """Positions of values from the least on, equal ones as they come.
+
+    numba keeps no sort of its own: each process that compiles a function with one in it would
+    compile that one, too.
+    """
+    return np.argsort(values, kind="mergesort")
 
 
 @allocating

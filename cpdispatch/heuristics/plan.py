@@ -17,6 +17,7 @@ from cpdispatch.decision import Reason
 from cpdispatch.heuristics.kernels import (
     Homes,
     Placed,
+    ascending,
     fits,
     is_home_free,
     nothing_placed,
@@ -82,7 +83,7 @@ def _recalled(
     start: IntArray,
 ) -> None:
     """Hold the promised capacity, the earliest promise first; drop promises that are impossible."""
-    by_start = np.argsort(promises.start, kind="mergesort")
+    by_start = ascending(promises.start)
     for k in range(by_start.shape[0]):
         j = by_start[k]
         if promises.start[j] == _NO_START:

@@ -19,6 +19,7 @@ from cpdispatch.arrays import BoolArray, FloatArray, IntArray, sealed
 from cpdispatch.compile import allocating, inlined, is_compiled, kernel
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.heuristics import limits
+from cpdispatch.heuristics.kernels import ascending
 from cpdispatch.jobs import Column
 
 _ID, _SUBMIT, _UNITS = int(Column.ID), int(Column.SUBMIT), int(Column.UNITS)
@@ -391,7 +392,7 @@ def by_tier(order: IntArray, tier: IntArray, late: BoolArray) -> IntArray:
     below = np.empty(order.shape[0], dtype=np.int64)
     for k in range(order.shape[0]):
         below[k] = -_LATE_TIER if late[order[k]] else -tier[order[k]]
-    return order[np.argsort(below, kind="mergesort")]
+    return order[ascending(below)]
 
 
 @allocating
@@ -425,5 +426,5 @@ def rank(
         else:
             key[j] = max(key_of(policy, weights, now, submit, p, q, requested, None), FIRST_KEY)
         ascends = ascends and (j == 0 or key[j - 1] <= key[j])
-    order = np.arange(jobs) if ascends else np.argsort(key, kind="mergesort")
+    order = np.arange(jobs) if ascends else ascending(key)
     return by_tier(order, block[_TIER], key == -np.inf)

@@ -13,9 +13,10 @@ applications", 2020, chapters 2.3, 5 and 6.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -274,10 +275,7 @@ class Thesis:
 
     def warm_up(self, instances: Sequence[Instance]) -> None:
         """Compile all that decisions on such instances call, or load it from the cache."""
-        other = replace(self, limit_s=_WARMING_S)  # a throw-away
-        for instance in instances:
-            other.dispatch(instance)
-            other._search_anyway(instance)
+        _warm_up(self.variant, self.objective, *instances)
 
     @no_collection()
     @cleared_first
@@ -401,3 +399,12 @@ def placements(problem: NodeProblem, plan: NodePlan, kept: BoolArray) -> Placeme
             for job in np.nonzero(kept)[0].tolist()
         }
     )
+
+
+@functools.cache
+def _warm_up(variant: Variant, objective: str, *instances: Instance) -> None:
+    """Have a throw-away decide and search, once for each kind of dispatcher in a process."""
+    other = Thesis(variant, _WARMING_S, objective=objective)
+    for instance in instances:
+        other.dispatch(instance)
+        other._search_anyway(instance)

@@ -17,6 +17,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.compile import allocating, inlined, kernel
+from cpdispatch.heuristics.kernels import ascending
 from cpdispatch.heuristics.profiles import profile
 from cpdispatch.heuristics.profiles.profile import FOREVER, Profile, copy_row, segment_at
 
@@ -407,14 +408,14 @@ def classes_of(lines: Timelines) -> tuple[IntArray, IntArray]:
     mark = np.empty(nodes, dtype=np.int64)
     for c in range(nodes):
         mark[c] = _mark(lines, c)
-    by_mark = np.argsort(mark, kind="mergesort")
+    by_mark = ascending(mark)
     leader = np.empty(nodes, dtype=np.int64)
     for k in range(nodes):
         c = by_mark[k]
         leader[c] = c
         if k > 0 and mark[by_mark[k - 1]] == mark[c] and _alike(lines, by_mark[k - 1], c):
             leader[c] = leader[by_mark[k - 1]]
-    member = np.argsort(leader, kind="mergesort")
+    member = ascending(leader)
     begins = np.ones(nodes, dtype=np.bool_)
     for k in range(1, nodes):
         begins[k] = leader[member[k]] != leader[member[k - 1]]

@@ -13,7 +13,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray
 from cpdispatch.compile import allocating, kernel
-from cpdispatch.heuristics.kernels import change, fits, pool_has, watts_of
+from cpdispatch.heuristics.kernels import ascending, change, fits, pool_has, watts_of
 from cpdispatch.jobs import Column
 
 _UNITS, _REQUEST = int(Column.UNITS), int(Column.REQUEST)
@@ -246,7 +246,7 @@ def expected_profile(
     for i in range(running):
         entries = slice(offset[i], offset[i + 1])
         change(left, run_block[_REQUEST:, i], node[entries], units[entries], -1)
-    by_end = np.argsort(run_end, kind="mergesort")
+    by_end = ascending(run_end)
     ended = 0
     for k in range(size):
         time = instants[k]

@@ -120,8 +120,10 @@ def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
      ("conservative", True), ("best:keep=0.2", False), ("best:width=0", True),
      ("easy-saf-wfp3:wait=0.4", True)],
 )  # fmt: skip
-@pytest.mark.parametrize("predictor", ["walltime", "last2", "confident", "eloss"])
-@pytest.mark.parametrize("moments", [1, 40])
+@pytest.mark.parametrize(
+    ("predictor", "moments"),
+    [("walltime", 1), ("last2", 40), ("confident", 1), ("eloss", 40)],
+)
 def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     dispatcher: str, pool: bool, predictor: str, moments: int,

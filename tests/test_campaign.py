@@ -523,6 +523,54 @@ def test_on_a_cluster_too_tasks_are_told_to_stop(there: Workers, tmp_path: Path)
     assert len(list(tmp_path.glob("stopped-*"))) == 2
 
 
+def half_done(number: int) -> int:
+    campaign.report(0.5)
+    time.sleep(0.5)
+    return number
+
+
+def test_a_cluster_hears_how_far_a_task_is(there: Workers) -> None:
+    heard: list[float] = []
+    found = completed(
+        [Task("one", (1,))], half_done, workers=there,
+        progress=lambda done, tasks: heard.append(done / tasks),
+    )  # fmt: skip
+    assert list(found) == [("one", 1)]
+    assert heard == sorted(heard)
+    assert set(heard) == {0.0, 0.5, 1.0}
+
+
+BLIND = """
+import sys
+
+class Blind:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "cpdispatch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blind())
+"""
+"""What keeps a worker from having the package."""
+
+
+@pytest.mark.usefixtures("dask")
+def test_a_worker_without_the_package_is_one_clear_error(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    (tmp_path / "sitecustomize.py").write_text(BLIND)
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None) as empty:
+        address = empty.scheduler_address
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as worker:
+            try:
+                with pytest.raises(UsageError, match=r"cannot import what it needs .*: inst"):
+                    run(numbers(2), failing_not, workers=Workers(cluster=address))
+            finally:
+                worker.kill()
+
+
 def test_workers_of_another_version_are_refused(
     there: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import sys
 import threading
 import uuid
@@ -41,6 +42,9 @@ SCHEMES = ("tcp", "tls", "ucx", "ws", "wss", "inproc")
 
 TICK_S = 0.1
 """Seconds between two looks at what has changed."""
+
+REPORT_S = 1.0
+"""Seconds between two messages of a worker about how far its task is."""
 
 _ADVICE = "give the cluster's workers more memory, or fewer processes a node"
 
@@ -173,6 +177,8 @@ class _Campaign:
         self._sent: dict[str, Any] = {}
         self._running: dict[Any, int] = {}
         self._finished = 0
+        self._shares: dict[int, float] = {}
+        """How much is done of the tasks that have said so, by position."""
         self._suspects: list[int] = []
         self._alone: set[int] = set()
         self._lost: Counter[int] = Counter()
@@ -185,6 +191,7 @@ class _Campaign:
         if not self._ready(stop):
             return
         self._share()
+        self._client.subscribe_topic(self._name, self._told_by)
         for position in range(len(self._tasks)):
             self._submit(position)
         while self._running or self._suspects:
@@ -192,10 +199,17 @@ class _Campaign:
                 # One of them killed its worker, the others may have been beside it.
                 self._submit(self._suspects.pop())
             yield from self._harvest(progress)
+            under_way = sum(self._shares.get(position, 0.0) for position in self._running.values())
+            progress(self._finished + under_way, len(self._tasks))
             if stop():
                 return
             self._mind_workers()
             sleep(TICK_S)
+
+    def _told_by(self, event: tuple[float, tuple[int, float]]) -> None:
+        """Note how far a worker says that its task is."""
+        _, (position, share) = event
+        self._shares[position] = share
 
     def _harvest(self, progress: Progress) -> Outcomes:
         """The tasks that are over now."""
@@ -214,7 +228,8 @@ class _Campaign:
 
     def _ready(self, stop: Stop) -> bool:
         """Wait for a first worker, which must have this version; False when told to stop."""
-        first = self._client.submit(_version, pure=False)
+        # A worker that cannot read a call goes away and says nothing: this one any Python can read.
+        first = self._client.submit(importlib.import_module, __name__, pure=False)
         while first.status == "pending":
             if stop():
                 first.cancel()
@@ -264,7 +279,7 @@ class _Campaign:
         ]
         attempt = self._lost[position] + (position in self._alone)
         future = self._client.submit(
-            _work, __version__, self._function, *arguments,
+            _work, __version__, (self._name, position), self._function, *arguments,
             key=f"{self._name}-{position}-{attempt}", pure=False,
         )  # fmt: skip
         self._running[future] = position
@@ -307,7 +322,10 @@ class _Campaign:
         return None
 
     def _gone(self) -> CpdispatchError:
-        return CpdispatchError(f"the cluster at {self._address} does not answer any more")
+        return CpdispatchError(
+            f"the cluster at {self._address} does not answer any more; with --out, what was done "
+            "is saved: add --resume to the same command to go on with another scheduler"
+        )
 
 
 def _other_version(worker: str, version: str) -> str:
@@ -320,12 +338,14 @@ def _other_version(worker: str, version: str) -> str:
 # --------------------------------------------------------------------------------- a worker's side
 
 
-def _version() -> str:
-    return __version__
+def _work(
+    version: str, place: tuple[str, int], function: Callable[..., Any], *arguments: Any
+) -> Outcome | str:
+    """Do a task on a worker; a text says why this worker is of no use.
 
-
-def _work(version: str, function: Callable[..., Any], *arguments: Any) -> Outcome | str:
-    """Do a task on a worker; a text says why this worker is of no use."""
+    ``place`` is the campaign's name, under which it hears how far the task is, and the task's
+    position there.
+    """
     distributed = require()
     worker = distributed.get_worker()
     if version != __version__:
@@ -336,4 +356,13 @@ def _work(version: str, function: Callable[..., Any], *arguments: Any) -> Outcom
         task = worker.state.tasks.get(key)
         return task is None or task.state == "cancelled"
 
-    return line_of.attempt(function, arguments, Line(unwanted))
+    topic, position = place
+    said = -math.inf
+
+    def report(share: float) -> None:
+        nonlocal said
+        if monotonic() - said >= REPORT_S:
+            said = monotonic()
+            worker.log_event(topic, (position, float(share)))
+
+    return line_of.attempt(function, arguments, Line(unwanted, report))

@@ -21,7 +21,7 @@ def halves(workload: Workload) -> dict[str, Workload]:
     Raises
     ------
     InputError
-        When the log is shorter than two weeks, so that a half would not hold one.
+        When the log is shorter than two weeks, or a half of it holds less than one.
     """
     submit = workload.table.submit_s
     span_s = int(submit[-1] - submit[0])
@@ -35,7 +35,17 @@ def halves(workload: Workload) -> dict[str, Workload]:
     middle = int(np.searchsorted(submit, submit[0] + (span_s + 1) // 2))
     # The first job is in the first half and the last in the second, whatever is between.
     parts = (np.arange(middle), np.arange(middle, len(workload)))
-    return {half: workload.take(part) for half, part in zip(HALVES, parts, strict=True)}
+    found = {half: workload.take(part) for half, part in zip(HALVES, parts, strict=True)}
+    for number, half in zip(("first", "second"), found.values(), strict=True):
+        if resample.weeks_covered(half) == 0:
+            days = np.ptp(half.table.submit_s) / DAY_S
+            raise InputError(
+                f"the jobs of its {number} half are submitted within {days:.1f} days: a week to "
+                "learn on and a week to test on are needed",
+                file=workload.name,
+                advice="use a log, or a part of one (--from, --to), with jobs all the time",
+            )
+    return found
 
 
 def consecutive(workload: Workload) -> list[Workload]:

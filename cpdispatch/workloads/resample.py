@@ -119,11 +119,17 @@ def resample(workload: Workload, weeks: int, seed: int = 0, presence: Presence =
     })  # fmt: skip
 
 
+def weeks_covered(workload: Workload) -> int:
+    """How many weeks a log covers; of the last one, six days are enough."""
+    local_s = wall_s(workload) - midnight_s(workload)
+    return (int(local_s.max()) + DAY_S) // WEEK_S
+
+
 def _weeks_of(workload: Workload) -> tuple[IntArray, int]:
     """The week of each job, shape (jobs,), and how many weeks the log covers."""
     local_s = wall_s(workload) - midnight_s(workload)
     week = local_s // WEEK_S
-    count = (int(local_s.max()) + DAY_S) // WEEK_S
+    count = weeks_covered(workload)
     if count == 0:
         raise InputError(
             f"the log spans {np.ptp(local_s) / DAY_S:.1f} days, shorter than a week",

@@ -6,6 +6,7 @@ import pytest
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import Column
 from cpdispatch.learn.weeks import at_least, consecutive, halves, made_up, rebased
+from cpdispatch.workloads.clock import DAY_S
 from tests.learn.cases import WEEK_S, bursts, workload
 
 
@@ -19,6 +20,14 @@ def test_a_log_is_split_at_its_temporal_midpoint() -> None:
 def test_a_log_shorter_than_two_weeks_cannot_be_split() -> None:
     log = workload([0, 2 * WEEK_S - 1], 1, 5, [5, 5])
     with pytest.raises(InputError, match=r"case: the log spans 14\.0 days: a week to learn on"):
+        halves(log)
+
+
+@pytest.mark.parametrize(("half", "busy_s"), [("second", 0), ("first", 19 * WEEK_S)])
+def test_a_log_with_a_hole_says_which_half_has_too_few_days(half: str, busy_s: int) -> None:
+    first_s = [0, 20 * WEEK_S, *(busy_s + day * DAY_S for day in range(15))]
+    log = workload(sorted(first_s), 1, 5, [5] * 17)
+    with pytest.raises(InputError, match=rf"its {half} half are submitted within \d+\.\d days: a"):
         halves(log)
 
 

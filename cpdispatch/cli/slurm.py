@@ -665,6 +665,8 @@ def _tell(row: dict[str, Any], dry: bool) -> None:
         print(f"  {job}: its test run is over, goes on")
     for job, why in row["left"].items():
         print(f"  {job}: left to Slurm: {why}")
+    for job, said in row["kept"].items():
+        print(f"  {job}: held by others ({said}): it stays so until they release it")
     for job, said in row["refused"].items():
         print(f"  {job}: refused: {said}")
     for what in row["unread"]:

@@ -21,7 +21,7 @@ WHOLE = -1
 NO_LIMIT = -1
 LIMITLESS_S = 365 * 86_400
 """What a job without a time limit is taken to last."""
-HELD_BY_USER = "JobHeldUser"
+HELD_BY_USER, HELD_BY_ADMIN = "JobHeldUser", "JobHeldAdmin"
 PENDING, COMPLETING = "PENDING", "COMPLETING"
 _ON_NODES = frozenset((
     "RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED",
@@ -113,6 +113,8 @@ class Job:
         Whether Slurm may queue it again: a batch job that was not submitted with ``--no-requeue``.
     restarts : int
         How often Slurm has queued it again.
+    remark : str
+        What Slurm says of its state beside the reason, as where it was queued again held.
     """
 
     key: str
@@ -151,6 +153,7 @@ class Job:
     eligible_s: int = 0
     restartable: bool = False
     restarts: int = 0
+    remark: str = ""
 
     @property
     def pending(self) -> bool:
@@ -369,6 +372,7 @@ def job_of(row: dict[str, Any]) -> Job:
         max(number_of(row.get("eligible_time")) or 0, 0),
         _true(row, "requeue") and _true(row, "batch_flag"),
         max(number_of(row.get("restart_cnt")) or 0, 0),
+        text_of(row.get("state_description")),
     )
 
 

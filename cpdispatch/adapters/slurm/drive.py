@@ -18,7 +18,15 @@ import numpy as np
 
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import DeniedError, RefusedError, SlurmError
-from cpdispatch.adapters.slurm.cluster import Cluster, Job, Source, names_in, read
+from cpdispatch.adapters.slurm.cluster import (
+    HELD_BY_ADMIN,
+    HELD_BY_USER,
+    Cluster,
+    Job,
+    Source,
+    names_in,
+    read,
+)
 from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.journal import Entry, Journal
 from cpdispatch.adapters.slurm.picture import Claim, Picture, Tests, take
@@ -46,6 +54,10 @@ _MAY_START = frozenset(
     ("None", "", "Resources", "Priority", "Dependency", "JobHeldAdmin", "JobHeldUser")
 )
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
+_IMPOSSIBLE = "BadConstraints"
+"""The reason with which Slurm holds a job that fits none of its nodes."""
+_NOT_LAUNCHED = "launch failed requeued held"
+"""What Slurm says of a job that it holds because its start failed: on the next node it may, too."""
 _GONE = frozenset((2017, 2084))
 """Slurm's errors for a job that is no more: unknown, or finished."""
 _DENIED = frozenset((2002, 2010))
@@ -89,6 +101,8 @@ class Cycle:
         Jobs whose test was over, and that run until they end.
     left : dict
         Why each job was left to Slurm's own scheduler.
+    kept : dict
+        What Slurm says of each job of which it shows now that somebody else holds it.
     refused : dict
         What Slurm said to a release, or to the end of a test.
     unread : tuple of str
@@ -122,6 +136,7 @@ class Cycle:
     stopped: list[str] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     dispatcher: str = ""
@@ -223,17 +238,21 @@ class Driver:
             done.left = {job.key: why for job, why in left}
             return done
         # Only now: where cycles fail, new jobs are Slurm's before long.
-        guard.beat(self._folder, self._rules.partition)
+        kept = {key for key, _ in self._journal.of("kept")}
+        guard.beat(
+            self._folder, self._rules.partition,
+            (job.own for job in cluster.jobs if job.key in kept),
+        )  # fmt: skip
         over = picture.over(decision)
         self._write_down(starts, tests, left, over, done)
-        kept = {
+        busy = {
             share.node
             for job, goes_on in over
             if not goes_on and not stop() and not self._stopped(job, done)
             for share in job.shares
         }
         # A job on the nodes of one that is still being stopped stays held: the next cycle finds it.
-        starts = [(job, nodes) for job, nodes in starts if kept.isdisjoint(nodes)]
+        starts = [(job, nodes) for job, nodes in starts if busy.isdisjoint(nodes)]
         first = ({"priority": FIRST},) if self._others_wait(cluster) else ()
         try:
             self._release(starts, first, left, stop, done)
@@ -326,7 +345,9 @@ class Driver:
             known = entry is not None and self._rules.hold_by == "submitters"
             if not job.held or not (known or self._rules.ours(job)):
                 return False
-            return entry is None or entry.not_before_s <= now_s
+            return entry is None or (
+                entry.state not in ("kept", "left") and entry.not_before_s <= now_s
+            )
 
         return wanted
 
@@ -354,7 +375,7 @@ class Driver:
             return Entry(state, nodes, job.required, now_s)
         return Entry(
             state, nodes, before.required, now_s, before.tries,
-            outlived_s=before.outlived_s, submit_s=before.submit_s,
+            outlived_s=before.outlived_s, submit_s=before.submit_s, admin=before.admin,
         )  # fmt: skip
 
     # --------------------------------------------------------------------------- test runs
@@ -501,6 +522,8 @@ class Driver:
             if promised and nodes and nodes != _names_in(job.wished) and self._is_ours(job):
                 entry = Entry("released", nodes, job.wished, cluster.now_s)
                 self._journal.jobs.setdefault(job.key, entry)
+            if job.held and job.key not in self._journal.jobs and self._is_ours(job):
+                self._find_held(job, done)
         claims = []
         for key, entry in list(self._journal.jobs.items()):
             # Slurm's clock may have been set back.
@@ -512,15 +535,22 @@ class Driver:
             if not job.pending:
                 if entry.state == "released":
                     self._started(job, entry, done)
+                elif entry.state == "kept" and job.running:
+                    entry.state = "started"
                 if entry.test_s and job.running and cluster.now_s - job.start_s >= entry.test_s:
                     entry.outlived_s = entry.test_s
                 if job.ended:
                     del self._journal.jobs[key]
-            elif entry.state == "stopped" and job.held:
-                entry.state, entry.test_s = "queued", 0
-            elif entry.state in ("started", "stopped") or (
-                entry.state == "released" and not job.held
-            ):
+            elif job.held and job.reason == _IMPOSSIBLE and entry.state in ("released", "left"):
+                # Slurm finds no nodes for it, and will say so again.
+                if entry.state == "released" and not self._rules.dry:
+                    self._retract(job, entry, done)
+            elif job.held and entry.state != "kept":
+                if self._by_others(job, entry):
+                    self._keep(job, entry, done)
+                else:
+                    entry.state, entry.test_s = "queued", 0
+            elif not job.held and entry.state not in ("left", "queued"):
                 requeued = entry.state != "released"
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
                 late |= job.reason not in _MAY_START
@@ -528,12 +558,47 @@ class Driver:
                     self._retract(job, entry, done)
                 elif entry.state == "released":
                     claims.append(Claim(job, tuple(entry.nodes)))
-            elif entry.state in ("released", "left") and job.held:
-                # It was never released, or somebody holds it again.
-                entry.state = "queued"
         if not self._rules.dry:
             self._journal.save()
+            self._journal.lost = False
         return claims
+
+    # -------------------------------------------------------------------------- whose hold it is
+
+    def _by_others(self, job: Job, entry: Entry | None) -> bool:
+        """Whether somebody else than the plugin, the submitter or the driver holds a job."""
+        if _NOT_LAUNCHED in (job.remark, job.reason.replace("_", " ")):
+            return True
+        if entry is None:  # held as it was submitted, or, without a journal, as a driver left it
+            return not self._journal.lost and (job.reason != HELD_BY_USER or bool(job.remark))
+        if entry.state in ("stopped", "retracted"):  # by the driver
+            return False
+        if entry.state == "released":
+            nodes = _names_in(job.required)
+            if nodes == sorted(entry.nodes) and nodes != _names_in(entry.required):
+                return True  # it was released: the names of its nodes came with that
+        ran = entry.state == "started" or (entry.state == "left" and bool(job.remark))
+        return ran or (job.reason == HELD_BY_ADMIN and not entry.admin)
+
+    def _find_held(self, job: Job, done: Cycle) -> None:
+        """Note who holds a job that the journal does not know, if it was not the plugin."""
+        entry = Entry("queued", required=job.wished, decided_s=done.now_s, admin=True)
+        if self._by_others(job, None):
+            self._journal.jobs[job.key] = entry
+            self._keep(job, entry, done)
+        elif job.remark or job.reason != HELD_BY_USER:
+            self._journal.jobs[job.key] = entry
+
+    def _keep(self, job: Job, entry: Entry, done: Cycle) -> None:
+        """Leave a job to whoever holds it; it loses the nodes that were chosen for it."""
+        entry.state, entry.test_s, entry.admin = "kept", 0, False
+        done.kept[job.key] = job.remark or job.reason
+        if self._rules.dry or _names_in(job.required) == _names_in(entry.required):
+            return
+        try:
+            self._slurm.update(job.address, {"nodelist": entry.required})
+        except RefusedError as error:
+            done.refused[job.key] = str(error)
 
     def _is_ours(self, job: Job) -> bool:
         return self._rules.hold_by == "plugin" and self._rules.ours(job)
@@ -555,8 +620,9 @@ class Driver:
             done.elsewhere[job.key] = entry.nodes
 
     def _retract(self, job: Job, entry: Entry, done: Cycle) -> None:
-        """Hold a job again that did not start, or was queued again after it had."""
-        entry.test_s = 0
+        """Hold a job again that did not start, or was queued again or released by others."""
+        before, entry.state, entry.test_s, entry.admin = entry.state, "retracted", 0, True
+        self._journal.save()
         try:
             self._slurm.update(job.address, {"hold": True})
             self._slurm.update(job.address, {"nodelist": entry.required})
@@ -564,6 +630,7 @@ class Driver:
             self._note(error)
             # It has started, or ended, meanwhile: the next cycle sees what it is.
             done.refused[job.key] = str(error)
+            entry.state = before
             self._let_run(job)
             return
         self._may_change = True
@@ -617,6 +684,10 @@ class Driver:
             if job.key in before and not job.held:
                 continue
             changes = self._unbound(job, entry)
+            if job.held and (
+                entry.state == "kept" if entry is not None else self._by_others(job, None)
+            ):
+                changes.pop("hold", None)
             if not changes:
                 continue
             try:

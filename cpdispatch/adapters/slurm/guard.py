@@ -6,7 +6,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,10 +96,14 @@ def ask_to_stop(folder: Path) -> bool:
         os.close(handle)
 
 
-def beat(folder: Path, partition: str) -> None:
-    """Give a sign of life: from now on new jobs of this partition, or all, are held."""
+def beat(folder: Path, partition: str, kept: Iterable[int] = ()) -> None:
+    """Give a sign of life: from now on new jobs of this partition, or all, are held.
+
+    The ``kept`` jobs, by their own numbers, may be released by their users: the driver holds none.
+    """
+    numbers = "".join(f"{number} " for number in kept)
     with replacing(folder / ALIVE) as temporary:
-        temporary.write_text(f"{int(time.time())}\n{partition}\n")
+        temporary.write_text(f"{int(time.time())}\n{partition}\n {numbers}\n")
 
 
 def fall_silent(folder: Path) -> None:

@@ -6,17 +6,19 @@ local MARK = "@MARK@"
 local STALE_S = @STALE@
 local DRIVER = @USER@
 
--- Whether the driver has given a sign of life lately, and the one partition that it is for.
+-- Whether the driver has given a sign of life lately, the one partition that it is for, and the
+-- jobs that others hold, with a space before and after each.
 local function driving()
    local file = io.open(ALIVE, "r")
    if file == nil then
-      return false, ""
+      return false, "", ""
    end
    local seconds = tonumber(file:read("*l") or "")
    local partition = file:read("*l") or ""
+   local kept = file:read("*l") or ""
    file:close()
    -- One from the future is as little worth as an old one: the clock was set back.
-   return seconds ~= nil and math.abs(os.time() - seconds) <= STALE_S, partition
+   return seconds ~= nil and math.abs(os.time() - seconds) <= STALE_S, partition, kept
 end
 
 local function default_partition(part_list)
@@ -47,7 +49,11 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
    if modify_uid == 0 or modify_uid == DRIVER or asked == nil or asked == slurm.NO_VAL then
       return slurm.SUCCESS
    end
-   if string.match(job_rec.admin_comment or "", "^%S*") == MARK and job_rec.priority == 0 and driving() then
+   local alive, _, kept = driving()
+   if not alive or string.find(kept, " " .. job_rec.job_id .. " ", 1, true) then
+      return slurm.SUCCESS
+   end
+   if string.match(job_rec.admin_comment or "", "^%S*") == MARK and job_rec.priority == 0 then
       slurm.log_info("job %u: held and released by cpdispatch alone", job_rec.job_id)
       return slurm.ERROR
    end

@@ -17,10 +17,11 @@ NAME = "journal.json"
 class Entry(msgspec.Struct, omit_defaults=True):
     """What was decided about a job."""
 
-    state: Literal["released", "started", "stopped", "left", "queued"]
+    state: Literal["released", "started", "stopped", "left", "queued", "retracted", "kept"]
     """``released``: to these nodes, or about to be; ``started``: Slurm was seen to run it;
     ``stopped``: its test run is over, and it is queued again, or about to be; ``left``: released to
-    Slurm's own scheduler; ``queued``: back in the queue.
+    Slurm's own scheduler; ``queued``: back in the queue; ``retracted``: held again, or about to be,
+    and then queued; ``kept``: held by somebody else until that one releases it.
     """
     nodes: list[str] = []
     """Of the last decision."""
@@ -36,6 +37,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """How long it may run before the dispatcher is asked whether it goes on; 0 until it ends."""
     outlived_s: int = 0
     """The length of the test run that it has outlived; 0 where it had none. It has one at most."""
+    admin: bool = False
+    """Whether the driver has held it: to Slurm that is a hold by an administrator."""
     submit_s: int = 0
     """When it was submitted, where it was queued again after a test run: Slurm then says another
     time.
@@ -50,6 +53,13 @@ class _File(msgspec.Struct):
 class Journal:
     """The entries by the keys of their jobs, as the file has them after each `save`.
 
+    Attributes
+    ----------
+    jobs : dict
+        The entries by the keys of their jobs.
+    lost : bool
+        Whether there was no file: jobs may have been released and held that it knows nothing of.
+
     Raises
     ------
     InputError
@@ -60,7 +70,8 @@ class Journal:
         self._path = folder / NAME
         self._kept = b""
         self.jobs: dict[str, Entry] = {}
-        if self._path.exists():
+        self.lost = not self._path.exists()
+        if not self.lost:
             content = self._path.read_bytes()
             self.jobs = parse_json(content, _File, "a journal", self._path, FORMAT).jobs
         sweep(folder, NAME)

@@ -17,6 +17,7 @@ _COUNTED = {
     "stopped": "Jobs that were stopped when their test run was over, and queued again.",
     "went_on": "Jobs whose test run was over, and that run until they end.",
     "left": "Jobs that were left to Slurm's own scheduler.",
+    "kept": "Jobs that others than the driver hold until they release them.",
     "refused": "Changes that Slurm refused.",
 }
 _PREFIX = "cpdispatch_slurm"

@@ -78,6 +78,7 @@ class Recorded:
                     raise RefusedError("Invalid node name specified", _BAD_NODES)
                 row["required_nodes"] = changes["nodelist"]
             if "hold" in changes:
+                row["state_description"] = ""
                 row["priority"] = 0 if changes["hold"] else 4_000_000
                 row["state_reason"] = "JobHeldAdmin" if changes["hold"] else "None"
             if "priority" in changes:
@@ -92,6 +93,7 @@ class Recorded:
         now = self.data["now_s"]
         row.update(
             job_state="PENDING", state_reason="JobHeldUser", priority=0, submit_time=now,
+            state_description="job requeued in held state",
             restart_cnt=row["restart_cnt"] + 1, start_time=now + 121, eligible_time=now + 121,
             job_resources={}, gres_detail=[],
         )  # fmt: skip

@@ -423,6 +423,51 @@ def test_a_node_that_dies_a_job_that_is_cancelled_and_a_partition_alone() -> Non
         made.stop(made.drivers[-1])
 
 
+def test_what_others_hold_stays_held_until_they_release_it() -> None:
+    with site(nodes=4, gpus=0) as made:
+        # A prolog that fails where the job's name says so: Slurm drains the node.
+        prolog = made.slurm.folder / "prolog.sh"
+        prolog.write_text(f"#!/bin/sh\ntest ! -e {made.slurm.folder}/bad-$SLURM_JOB_ID\n")
+        prolog.chmod(0o755)
+        with made.slurm.conf.open("a") as conf:
+            conf.write(f"Prolog={prolog}\n")
+        made.slurm.run("scontrol", "reconfigure")
+        driver = made.drive()
+        made.wait(made.alive, "the driver does not live")
+
+        def told(what: str, job: int) -> bool:
+            return any(str(job) in row[what] for row in made.rows())
+
+        def now(job: int) -> dict[str, Any]:
+            return next(row for row in made.client.jobs() if row["job_id"] == job)
+
+        sent_back = made.slurm.submit("--mem=100", "--time=10", seconds=300)
+        made.wait(lambda: now(sent_back)["job_state"] == "RUNNING", "nothing runs")
+        made.slurm.run("scontrol", "requeuehold", str(sent_back))
+        full = made.slurm.submit("--nodes=4", "--exclusive", "--mem=100", "--time=1", seconds=3)
+        waits = made.slurm.submit("--nodes=4", "--exclusive", "--mem=100", "--time=9")
+        made.wait(lambda: now(full)["job_state"] == "RUNNING", "nothing else runs")
+        made.slurm.run("scontrol", "hold", str(waits))
+        impossible = made.slurm.submit("--nodes=1", "--mem=64000000", "--time=1")
+        for job, what in ((sent_back, "kept"), (waits, "kept"), (impossible, "left")):
+            made.wait(functools.partial(told, what, job), f"{job} is not {what}")
+        bad = made.slurm.submit("--mem=100", "--time=1", "--begin=now+8")
+        (made.slurm.folder / f"bad-{bad}").touch()
+        made.wait(lambda: told("kept", bad), "a job that cannot be launched is not kept")
+        for _ in range(10):
+            made.wait_for_cycle()
+        assert [now(job)["priority"] for job in (sent_back, waits, bad)] == [0, 0, 0]
+        assert [now(job)["required_nodes"] for job in (sent_back, waits, bad)] == [""] * 3
+        assert sum(str(impossible) in row["left"] for row in made.rows()) == 1
+        assert made.slurm.states().count("drain") + made.slurm.states().count("drng") == 1
+        made.slurm.run("scontrol", "release", str(sent_back))
+        made.wait(lambda: told("retracted", sent_back), "what is released is not driven again")
+        made.wait(lambda: now(sent_back)["job_state"] == "RUNNING", "it does not run again")
+        said = made.stop(driver)
+        assert f"{waits}: held by others (JobHeldAdmin): it stays so until they release it" in said
+        assert [now(job)["priority"] for job in (waits, bad)] == [0, 0]
+
+
 def test_a_job_that_is_left_to_slurm_keeps_no_other_waiting() -> None:
     # Between two rounds of Slurm's backfilling a job without room blocks those of less priority.
     with site(backfill_s=600) as made:

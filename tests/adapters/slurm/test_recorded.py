@@ -418,6 +418,114 @@ def test_a_job_that_a_limit_keeps_from_starting_is_taken_back_at_once(
     assert np.diff(waits_s).tolist() == [21, 41, 81, 161]  # it is seen a second later
 
 
+REQUEUED = "job requeued in held state"
+NOT_LAUNCHED = "launch failed requeued held"
+
+
+def queued_again(slurm: Recorded, job: str, reason: str, remark: str) -> None:
+    """Slurm has stopped a job, and holds it."""
+    row = slurm.row(job)
+    if row["job_state"] == "RUNNING":
+        slurm._hold(row, -1)
+    slurm.began.pop(job, None)
+    row.update(
+        job_state="PENDING", priority=0, state_reason=reason, state_description=remark,
+        job_resources={}, gres_detail=[], restart_cnt=row["restart_cnt"] + 1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["a new driver", "the same"])
+@pytest.mark.parametrize("seen", [True, False], ids=["seen to run", "not seen to run"])
+@pytest.mark.parametrize(
+    ("reason", "remark"),
+    [("JobHeldAdmin", NOT_LAUNCHED), ("JobHeldUser", REQUEUED), ("JobHeldAdmin", "")],
+)
+def test_a_job_that_others_hold_stays_so_until_they_release_it(
+    slurm: Recorded, tmp_path: Path, reason: str, remark: str, seen: bool, again: bool
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "9" in made.cycle().released
+    slurm.step()
+    if seen:
+        assert "9" in made.cycle().started
+    queued_again(slurm, "9", reason, remark)
+    if again:
+        made = driver(slurm, tmp_path)
+    assert made.cycle().kept == {"9": remark or reason}
+    for _ in range(9):
+        slurm.step()
+        done = made.cycle()
+        assert not done.kept
+        assert "9" not in done.released
+        assert job_of(slurm.row("9")).held
+    assert slurm.row("9")["required_nodes"] == ""
+    slurm.update("9", {"hold": False})
+    assert made.cycle().retracted == ["9"]  # it comes in its turn, as before
+    drive(slurm, tmp_path)
+    assert slurm.row("9")["job_state"] == "COMPLETED"
+
+
+def test_a_job_that_an_administrator_holds_while_it_waits_is_not_released(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path)
+    waiting = next(job for job in MINE[:2] if job not in made.cycle().released)
+    slurm.update(waiting, {"hold": True})
+    assert made.cycle().kept == {waiting: "JobHeldAdmin"}
+    drive(slurm, tmp_path)
+    assert job_of(slurm.row(waiting)).held
+    assert waiting not in slurm.began
+    assert driver(slurm, tmp_path).hand_back() == ["13"]
+    assert job_of(slurm.row(waiting)).held
+
+
+def test_a_driver_that_is_killed_while_it_holds_a_job_again_takes_the_hold_for_its_own(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Mortal(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            super().update(job, changes)
+            if changes == {"hold": True}:
+                raise Killed
+
+    made = driver(slurm, tmp_path)
+    assert "5" in made.cycle().released
+    slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
+    slurm.__class__ = Mortal
+    with pytest.raises(Killed):
+        made.cycle()
+    slurm.__class__ = Recorded
+    done = driver(slurm, tmp_path).cycle()
+    assert not done.kept
+    assert "5" in done.released
+
+
+def test_a_job_for_which_slurm_finds_no_nodes_is_left_to_it_once(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "12" in made.cycle().left
+    slurm.row("12").update(priority=0, state_reason="BadConstraints")
+    for _ in range(5):
+        slurm.step()
+        done = made.cycle()
+        assert not done.left
+        assert not done.kept
+
+
+def test_a_released_job_for_which_slurm_finds_no_nodes_is_taken_back_and_waits_a_while(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "5" in made.cycle().released
+    slurm.row("5").update(priority=0, state_reason="BadConstraints")
+    done = made.cycle()
+    assert done.retracted == ["5"]
+    assert "5" not in done.released
+    slurm.step(11)
+    assert "5" in made.cycle().released
+
+
 @pytest.mark.parametrize("jump_s", [-40, 4000])
 def test_a_jump_of_slurms_clock_loses_no_job(slurm: Recorded, tmp_path: Path, jump_s: int) -> None:
     made = driver(slurm, tmp_path, patience_s=5)

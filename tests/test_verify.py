@@ -79,6 +79,19 @@ def test_a_capacity_violation_names_job_node_resource_time_found_and_allowed() -
     ]
 
 
+@pytest.mark.parametrize("number", [-1, 7, 99])
+def test_a_reason_that_does_not_exist_is_reported(number: int) -> None:
+    job = {"id": 4, "submit": 0, "duration": 9, "units": 1, "unit": [1, 0]}
+    problem = instance(queue=[job])
+    decision = Decision(
+        np.array([NO_START]), np.array([number], dtype=np.int8), Placements.of({}),
+        Certificate("mine"),
+    )  # fmt: skip
+    (found,) = verify.decision(problem, decision)
+    assert found.kind == Kind.REASON
+    assert f"job 4 has the reason {number}" in str(found)
+
+
 def test_capacity_given_back_at_an_instant_can_be_taken_at_that_instant() -> None:
     on = instance()
     assert verify.solution(on, solution(on, SolvedJob(7, 120, {0: 2}))) == []

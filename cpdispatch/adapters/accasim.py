@@ -361,6 +361,10 @@ class Bridge:
     def _column(self, system: System, job: Event) -> IntArray:
         """A job's column of the block, see `cpdispatch.jobs.Column`."""
         request = [job.requested_resources.get(kind, 0) for kind in system.resources]
+        for kind, amount in job.requested_resources.items():
+            if amount and kind not in system.resources:
+                has = f"the system has no {kind}: it has {', '.join(system.resources)}"
+                raise _wrong(job, "requested_resources", job.requested_resources, has)
         _need(job, "requested_nodes", job.requested_nodes, 1)
         _need(job, "requested_resources", min(request), 0)
         _need(job, "requested_resources", max(request) * job.requested_nodes, 0)

@@ -29,6 +29,8 @@ from cpdispatch.verify.restarts import killed, left_s, wrong_bounds
 from cpdispatch.verify.starvation import starving
 from cpdispatch.verify.violation import Kind, Violation, jobs_text, place_text
 
+_FIRST, _LAST = int(min(Reason)), int(max(Reason))
+
 
 def decision(instance: Instance, decision: Decision) -> list[Violation]:
     """What is wrong with a dispatcher's answer.
@@ -148,8 +150,14 @@ def _misshapen(jobs: int, decision: Decision) -> str:
 
 
 def _contradicted(instance: Instance, decision: Decision) -> list[Violation]:
-    """Reasons of waiting jobs that start now, and of starting ones that do not."""
+    """Reasons that do not exist, of waiting jobs that start now, of starting ones that do not."""
     reason, found = decision.reason, []
+    for position in ((reason < _FIRST) | (reason > _LAST)).nonzero()[0].tolist():
+        text = (
+            f"job {instance.queue.id[position]} has the reason {reason[position]}: those that "
+            f"there are have the numbers {_FIRST} to {_LAST}"
+        )
+        found.append(Violation(Kind.REASON, text))
     starts, told = decision.start_s == instance.now, np.zeros(len(reason), dtype=np.bool_)
     for of_start in OF_STARTS:
         told |= reason == of_start

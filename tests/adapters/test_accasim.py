@@ -367,6 +367,15 @@ def test_a_job_with_unknown_numbers_is_named_with_the_field(
 
 
 @needs_accasim
+def test_a_job_that_asks_for_what_the_system_does_not_have_is_named() -> None:
+    cluster = Cluster("easy")
+    cluster.submit("13", 20, 1)
+    cluster.events["13"].requested_resources["fpga"] = 2
+    with pytest.raises(InputError, match=r"job 13: field requested_resources: the system has no f"):
+        cluster.call(20)
+
+
+@needs_accasim
 def test_the_sites_priority_of_a_job_is_heeded_where_its_reader_gave_one() -> None:
     cluster = Cluster("easy:primary=priority")
     for id, priority in (("1", 0), ("2", 5), ("3", 9)):

@@ -152,15 +152,16 @@ def _misshapen(jobs: int, decision: Decision) -> str:
 def _contradicted(instance: Instance, decision: Decision) -> list[Violation]:
     """Reasons that do not exist, of waiting jobs that start now, of starting ones that do not."""
     reason, found = decision.reason, []
-    for position in ((reason < _FIRST) | (reason > _LAST)).nonzero()[0].tolist():
+    starts, told = decision.start_s == instance.now, np.zeros(len(reason), dtype=np.bool_)
+    for of_start in OF_STARTS:
+        told |= reason == of_start
+    none = (reason < _FIRST) | (reason > _LAST)
+    for position in (none & ~starts).nonzero()[0].tolist():
         text = (
             f"job {instance.queue.id[position]} has the reason {reason[position]}: those that "
             f"there are have the numbers {_FIRST} to {_LAST}"
         )
         found.append(Violation(Kind.REASON, text))
-    starts, told = decision.start_s == instance.now, np.zeros(len(reason), dtype=np.bool_)
-    for of_start in OF_STARTS:
-        told |= reason == of_start
     for position in (starts != told).nonzero()[0].tolist():
         does = "starts now" if starts[position] else "does not start now"
         text = (

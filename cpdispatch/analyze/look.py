@@ -31,7 +31,7 @@ _LOOK = {
     "grid.linewidth": 0.5, "lines.linewidth": 1.1, "xtick.major.width": 0.6,
     "ytick.major.width": 0.6, "svg.hashsalt": "cpdispatch", "xtick.minor.visible": False,
     "ytick.minor.visible": False, "legend.frameon": False,
-    "savefig.dpi": 300,
+    "savefig.dpi": 300, "text.parse_math": False,
 }  # fmt: skip
 
 
@@ -52,3 +52,8 @@ def save(path: str | os.PathLike[str], figure: Any, title: str = "") -> None:
 def figure(width_in: float, height_in: float) -> Any:
     """An empty figure: pyplot would keep every one and ask for a display."""
     return needed("matplotlib.figure", "plot").Figure((width_in, height_in), layout="constrained")
+
+
+def literal(name: str) -> str:
+    """A name as it is: no dollar sign in it begins a formula."""
+    return name.replace("$", r"\$")

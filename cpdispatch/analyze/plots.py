@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, FORMATS, INK, save
+from cpdispatch.analyze.look import COLOURS, FORMATS, INK, literal, save
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError
 
@@ -96,7 +96,7 @@ def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> N
     for axis in axes[1:3]:
         axis.axhline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     handles = [
-        _handle(number, f"{workload.name} ({len(workload.work_core_s):,} jobs)")
+        _handle(number, f"{literal(workload.name)} ({len(workload.work_core_s):,} jobs)")
         for number, workload in enumerate(plotted)
     ]
     figure.legend(

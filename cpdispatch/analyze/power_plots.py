@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, GREY, INK, save
+from cpdispatch.analyze.look import COLOURS, GREY, INK, literal, save
 from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.power import KINDS, Shape
 from cpdispatch.arrays import FloatArray
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 OF_KIND = dict(zip(KINDS, (*COLOURS[:4], GREY), strict=True))
 EACH = 3
 """So many profiles of each kind are drawn."""
+NAME_MAX = 28
+"""Characters of a job's name in a title; a longer name is cut."""
 
 
 def kinds(
@@ -64,7 +66,8 @@ def kinds(
 
 def _profile(axis: Axes, job: str, means: FloatArray, shape: Shape) -> None:
     axis.plot(np.arange(len(means)), means, color=OF_KIND[shape.kind], linewidth=1)
-    repeats = f", every {shape.period_min:.3g} min" if shape.kind == "periodic" else ""
-    axis.set_title(f"{job}{repeats}", fontsize=8, color=INK, loc="left")
+    repeats = f"\nevery {shape.period_min:.3g} min" if shape.kind == "periodic" else ""
+    shown = job if len(job) <= NAME_MAX else f"{job[: NAME_MAX - 1]}…"
+    axis.set_title(f"{literal(shown)}{repeats}", fontsize=8, color=INK, loc="left")
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(colors=INK, labelsize=8)

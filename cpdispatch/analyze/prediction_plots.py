@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, GREY, INK, save
+from cpdispatch.analyze.look import COLOURS, GREY, INK, literal, save
 from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.predictions import RATIOS, WITHIN
 from cpdispatch.arrays import FloatArray
@@ -53,7 +53,7 @@ def ratios(
     for name, share in shares.items():
         bound = name in BOUNDS
         axis.step(
-            RATIOS, np.asarray(share) * 100, where="post", color=of[name], label=name,
+            RATIOS, np.asarray(share) * 100, where="post", color=of[name], label=literal(name),
             linewidth=1.4 if bound else 1.8, linestyle="--" if bound else "-",
             zorder=2 if bound else 3,
         )  # fmt: skip
@@ -102,7 +102,7 @@ def bars(
         axis.set_xticks([])
         axis.set_title(panel, fontsize=10, loc="left", color=INK)
         axis.spines["bottom"].set_visible(False)
-    axes[0].set_yticks(places, names)
+    axes[0].set_yticks(places, [literal(name) for name in names])
     axes[0].invert_yaxis()
     _finish(figure, axes, title)
     save(path, figure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cpdispatch.cli.options import Flag, Json
 from cpdispatch.cli.output import DONE, RefusedFiles
@@ -56,9 +56,14 @@ def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Js
         summaries.append(RunSummary.of(run))
         if plot is not None:
             kept.setdefault(kind_of(run.about), run)
-    written, lacking = draw(plot, summaries, kept) if plot is not None else ([], [])
-    beside = {"pictures": [str(path) for path in written]} if plot is not None else {}
-    print_runs(summaries, json, {"errors": refused.errors} | beside, waits=waits)
-    if plot is not None and not json:
-        print_pictures(plot, written, lacking)
+    beside: dict[str, Any] = {"errors": refused.errors}
+    if plot is None or not json:
+        print_runs(summaries, json, beside, waits=waits)
+    if plot is not None:
+        written, lacking = draw(plot, summaries, kept)
+        if json:
+            beside["pictures"] = [str(path) for path in written]
+            print_runs(summaries, json, beside, waits=waits)
+        else:
+            print_pictures(plot, written, lacking)
     return refused.code(DONE)

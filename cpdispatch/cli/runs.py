@@ -76,7 +76,8 @@ def print_runs(
     console = console_of_stdout()
     for title, rows in experiment.tables(summaries):
         if title:
-            console.print(f"[bold]{title}[/]\n")
+            console.print(Text(title, style="bold"))
+            console.print()
         for number, table in enumerate(compare.tables(rows, console.width)):
             if number:
                 console.print()
@@ -90,7 +91,7 @@ def print_runs(
         if sentence or warnings or tests:
             console.print()
         if sentence:
-            console.print(sentence)
+            console.print(Text(sentence))
         for told in tests:
             console.print(Text(told["text"]), soft_wrap=True)
         for difference in compare.differences(rows):
@@ -99,7 +100,7 @@ def print_runs(
         for warning in warnings:
             console.print(Text(warning["text"], style="yellow"), soft_wrap=True)
         for line in (*compare.legend(rows), *compare.advice(rows)):
-            console.print(line, style="dim")
+            console.print(Text(line), style="dim")
         for draws in sorted({row["draws"] for row in rows if "draws" in row}):
             console.print(
                 f"{draws} draws: the log with submissions up to {SHIFT_S - 1} s later and other "
@@ -109,16 +110,19 @@ def print_runs(
         for seeds in sorted({row["seeds"] for row in rows if row.get("seeds", 1) > 1}):
             console.print(f"Each figure is the mean of {seeds} runs, one a seed.", style="dim")
         for line in compare.notes(rows):
-            console.print(line, style="dim")
+            console.print(Text(line), style="dim")
         if title:
             console.print()
 
 
 def kind_of(about: Mapping[str, Any]) -> Kind:
     """What runs have in common that differ by their draw or seed alone."""
+    from cpdispatch.analyze import compare
+
+    rules = compare.row({**about, "notes": {}}, {})["rules"]
     return (
         *(about.get(key) for key in _OF_KIND), about["workload"], about["system"]["name"],
-        about.get("dependencies"), str(about.get("events")),
+        about.get("dependencies"), str(about.get("events")), *rules.values(),
     )  # fmt: skip
 
 
@@ -152,8 +156,9 @@ def side_by_side(
     check(shown, most or RUNS_MAX)
     if len(tables) > 1 or len(rows) != len(kept):
         raise UsageError(
-            "these runs cannot be compared: draws or seeds of one dispatcher are there "
-            "twice or have other jobs; name the folders of one simulate command"
+            "these runs cannot be drawn side by side: some are of other jobs (another filter, "
+            "another number of jobs, other draws), or are one draw twice; name the folders of one "
+            "simulate command"
         )
     return shown, rows
 
@@ -304,6 +309,7 @@ def first_of_each(plans: Iterable[RunPlan]) -> dict[Kind, Run]:
 def print_pictures(folder: Path, written: Sequence[Path], lacking: Sequence[str]) -> None:
     """Say what was drawn, and what there was nothing for."""
     console = console_of_stdout()
-    console.print(f"{folder}: {len(written)} pictures", highlight=False, soft_wrap=True)
+    said = f"{folder}: {len(written)} pictures"
+    console.print(said, highlight=False, soft_wrap=True, markup=False)
     for line in lacking:
-        console.print(line, style="dim", highlight=False, soft_wrap=True)
+        console.print(line, style="dim", highlight=False, soft_wrap=True, markup=False)

@@ -62,7 +62,7 @@ def tables(summaries: Sequence[RunSummary]) -> list[tuple[str, list[Row]]]:
     found = []
     for (log, _), of_log in by_log.items():
         jobs = of_log[0]["submissions"]
-        title = f"{log} on {of_log[0]['system']}" + f", jobs {jobs[:8]}" * (log in changed)
+        title = f"{log} on {of_log[0]['system']}" + f", jobs {str(jobs)[:8]}" * (log in changed)
         same = [{**row, "of_log": jobs} for row in of_log]
         found.append((title * (len(by_log) > 1), compare.related(same)))
     return found

@@ -380,4 +380,4 @@ def own_predictor(dispatcher: str) -> str:
 
 def safe(name: str) -> str:
     """A name as a file's."""
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name).lstrip(".") or "_"

@@ -162,6 +162,7 @@ function drawWaits() {
   for (const run of runs) {
     for (const [kind, values] of [["wait", run.wait], ["slowdown", run.slow]]) {
       const classes = sortedValues(run, values), sorted = classes[0], points = Math.min(sorted.length, 600), x = [], y = [];
+      if (points) { x.push(Math.max(sorted[0], 1)); y.push(0); }
       for (let k = 0; k < points; k++) {
         const place = points === 1 ? 0 : Math.round(k * (sorted.length - 1) / (points - 1));
         x.push(Math.max(sorted[place], 1));
@@ -293,11 +294,14 @@ function fact(run, k) {
   if (run.wait[k] < 0) return [["started", of(reason) === reason ? "never" : of(reason)]];
   const found = [["submitted", clock(columns.submit[k])], ["started", `${clock(run.start[k])}, ${of(reason)}`], ["ended", clock(run.end[k])],
     ["wait", shownDuration(run.wait[k])], ["runtime", shownDuration(run.runtime[k])], ["bounded slowdown", run.slow[k].toFixed(2)]];
-  const now = columns.submit[k], free = total(), wants = asked(k);
+  const now = columns.submit[k], free = total(), wants = asked(k), { start, end, job } = run.bars;
+  // Whatever ran then, attempts that were lost later included; bars are in the order of their starts.
+  for (let bar = 0; bar < start.length && start[bar] <= now; bar++) {
+    if (job[bar] !== k && end[bar] > now && (start[bar] < now || job[bar] < k)) asked(job[bar]).forEach((held, r) => { free[r] -= held; });
+  }
   let before = 0, passed = 0;
   for (let j = 0; j < columns.id.length; j++) {
     if (j === k || run.wait[j] < 0) continue;
-    if (run.start[j] <= now && run.end[j] > now && (run.start[j] < now || j < k)) about.resources.forEach((name, r) => { free[r] -= columns.units[j] * columns[`request_${name}`][j]; });
     if (columns.submit[j] <= now && run.start[j] > now && j < k) before++;
     if (j > k && run.start[j] < run.start[k]) passed++;
   }

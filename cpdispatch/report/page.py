@@ -152,6 +152,11 @@ def verdict(rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
     named = compare.name_of(best, beside_best)
     if len(counted) == 1:
         return f"The mean bounded slowdown under {named} is {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
+    low, high = best[key], max(row[key] for row in counted)
+    if high - low < 0.0005 * high:
+        names = [compare.name_of(row, beside_best) for row in counted]
+        same = f"{', '.join(names[:-1])} and {names[-1]} have the same mean bounded slowdown"
+        return f"{same}, {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
     told, apart = [], True
     for row in counted:
         over: Difference | None = row["difference"]
@@ -228,6 +233,9 @@ def _data(shown: Sequence[Shown]) -> tuple[Columns, dict[str, Any]]:
         "width": widths.astype(np.int64),
     }
     if user is not None:
+        used = np.unique(user[user >= 0])  # no job has what stands for an unknown user
+        users = [users[k] for k in used.tolist()]
+        user = np.where(user < 0, -1, np.searchsorted(used, user))
         columns["user"] = user.astype(np.int64)
     for kind, name in enumerate(system.resources):
         columns[f"request_{name}"] = schedule.request[:, kind]

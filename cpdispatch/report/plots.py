@@ -85,7 +85,7 @@ def _over_time(runs: Sequence[int], label: str, name: str, *, share: bool = Fals
     plot = _figure("", label, y_range=y_range, x_range=Range1d(start=0, end=1, name="time"))
     plot.xaxis.ticker = FixedTicker(ticks=[], name="times")
     plot.xaxis.name = "times"
-    plot.yaxis.formatter = NumeralTickFormatter(format="0%" if share else "0,0")
+    plot.yaxis.formatter = NumeralTickFormatter(format="0%" if share else "0,0.[0]")
     for run in runs:
         plot.step(
             "x", "y", mode="after", source=_source(f"{name}-{run}", x=[], y=[]), line_width=1.6,
@@ -185,7 +185,9 @@ def _logarithmic(label: str, *axes: Any) -> None:
         if "wait" in label and "jobs" not in label:
             axis.ticker = FixedTicker(ticks=list(TIMES))
             axis.major_label_overrides = TIMES
-        axis.formatter = NumeralTickFormatter(format="0a")  # 10k: 10,000 is too wide for a phone
+        axis.formatter = NumeralTickFormatter(
+            format="0.[0]a"
+        )  # 10k: 10,000 is too wide for a phone
 
 
 def known(of: Shown, name: str) -> tuple[FloatArray, FloatArray]:

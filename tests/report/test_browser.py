@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cpdispatch import cli
 from cpdispatch.analyze import metrics
 from cpdispatch.simulator import Run
 
@@ -207,6 +208,40 @@ def test_a_life_says_when_there_was_room_first(shown: Any, saf: Run) -> None:
         rooms += 1
     assert none > 10
     assert rooms > 10
+
+
+def test_what_was_free_at_a_submission_is_beside_attempts_that_were_lost(
+    chromium: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "small.csv"
+    rows = "".join(f"{k},{k * 5},{20 + k * 37 % 50},100,{1 + k % 5},1\n" for k in range(1, 61))
+    log.write_text(f"id,submit,runtime,requested,units,core\n{rows}")
+    given = ["--system", "8", "--restartable", "all", "-d", "easy:test=10,tests=turn"]
+    assert cli.run(["simulate", str(log), *given, "--out", str(tmp_path / "runs")]) == 0
+    page = tmp_path / "page.html"
+    assert cli.run(["report", str(tmp_path / "runs"), "--out", str(page)]) == 0
+    run = Run.load(tmp_path / "runs")
+    ids = run.jobs["id"].tolist()
+    units = dict(zip(ids, run.jobs["units"], strict=True))
+    spans = [(job.id, job.start, job.end) for job in run.jobs.itertuples()]
+    lost = run.jobs[run.jobs["lost_start"] >= 0]
+    spans += [(job.id, job.lost_start, job.lost_end) for job in lost.itertuples()]
+    tab = chromium.new_page()
+    tab.goto(page.as_uri())
+    tab.wait_for_selector("html[data-drawn]")
+    beside_lost = 0
+    for row, job in enumerate(run.jobs.itertuples()):
+        now = job.submit
+        held = [
+            k for k, (id, start, end) in enumerate(spans)
+            if start <= now < end and id != job.id and (start < now or id < job.id)
+        ]  # fmt: skip
+        beside_lost += any(k >= len(ids) for k in held)
+        free = 8 - sum(units[spans[k][0]] for k in held)
+        said = tab.evaluate(f"new Map(fact(runs[0], {row})).get('at its submission')")
+        assert said.startswith(f"core: {free} free, {job.units} asked for")
+    assert beside_lost > 5
+    tab.close()
 
 
 def test_light_and_dark_follow_the_system_and_the_switch(shown: Any) -> None:

@@ -135,6 +135,31 @@ def test_runs_that_differ_by_chance_cannot_be_told_apart() -> None:
     assert "more than noise" not in said
 
 
+def test_runs_with_the_same_mean_have_no_winner() -> None:
+    about = {"idempotent": False, "predictor": "walltime", "workload": "log", "system": "8"}
+    one, two = (
+        {"dispatcher": name, "bounded_slowdown_mean": 1.0, "difference": None, **about}
+        for name in ("a", "b")
+    )
+    assert verdict([one, two], [one, two]).startswith(
+        "a and b have the same mean bounded slowdown, 1.00. "
+    )
+
+
+@pytest.mark.parametrize("users", [[-1, -1, -1], [-1, 7, 3]])
+def test_nobody_is_no_user(tmp_path: Path, users: list[int]) -> None:
+    log = tmp_path / "small.csv"
+    rows = "".join(f"{k},{k},9,9,1,1,{user}\n" for k, user in enumerate(users, start=1))
+    log.write_text(f"id,submit,runtime,requested,units,core,user\n{rows}")
+    command = ["simulate", str(log), "--system", "8", "--out", str(tmp_path / "runs")]
+    assert cli.run(command) == 0
+    assert cli.run(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")]) == 0
+    about, columns, _ = inside(tmp_path / "page.html")
+    named = [about["users"][code] if code >= 0 else "-1" for code in columns["user"].tolist()]
+    assert named == [str(user) for user in users]
+    assert "-1" not in about["users"]
+
+
 def test_what_a_run_lacks_is_said_and_not_drawn(page: Path, folder: Path, tmp_path: Path) -> None:
     about, _, _ = inside(page)
     assert about["plots"]["decisions"]["item"] is not None

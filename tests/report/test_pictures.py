@@ -72,6 +72,51 @@ def test_compare_draws_what_runs_have_and_says_what_is_lacking(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_names_are_drawn_and_printed_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log, named = Path("sm[a]ll.csv"), ["a$_{x$.toml", "b[red]$x^2$.toml"]
+    log.write_text(LOG)
+    for name in named:
+        Path(name).write_text('dispatcher = "sjf"\n')
+    given = [part for name in named for part in ("-d", name)]
+    assert simulate(log, "-d", "easy", *given, "--plot", "plot") == 0
+    out = capsys.readouterr().out
+    assert names(Path("plot")) == COMPARED
+    for name in named:
+        assert name in out
+        assert f"<!-- {name} -->" in Path("plot", "wait_ecdf.svg").read_text()
+
+
+def test_a_dispatcher_in_this_folder_has_no_hidden_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.csv").write_text(LOG)
+    Path("mine.toml").write_text('dispatcher = "sjf"\n')
+    assert simulate(Path("small.csv"), "-d", "easy", "-d", "./mine.toml", "--out", "runs") == 0
+    assert {path.name for path in Path("runs").iterdir()} == {"easy", "_mine.toml"}
+
+
+def test_runs_of_other_rules_are_drawn_and_those_of_other_jobs_compared_all_the_same(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, easy = runs.parent / "small.csv", runs / "easy"
+    assert simulate(log, "--kill-at-limit", "--out", tmp_path / "killed") == 0
+    assert simulate(log, "--jobs", 30, "--out", tmp_path / "less") == 0
+    capsys.readouterr()
+    plot = tmp_path / "plot"
+    assert cli.run(["compare", str(easy), str(tmp_path / "killed"), "--plot", str(plot)]) == 0
+    assert names(plot) == COMPARED
+    assert "<!-- easy (killed at limit) -->" in (plot / "wait_ecdf.svg").read_text()
+    capsys.readouterr()
+    assert cli.run(["compare", str(easy), str(tmp_path / "less"), "--plot", str(plot)]) == 2
+    said = capsys.readouterr()
+    assert said.out.count("mean bounded slowdown") >= 2
+    assert "some are of other jobs" in said.err
+
+
 def test_measured_decisions_are_drawn(folder: Path, tmp_path: Path) -> None:
     assert cli.run(["compare", str(folder), "--plot", str(tmp_path)]) == 0
     assert names(tmp_path) == COMPARED | {"decisions", "steps"}

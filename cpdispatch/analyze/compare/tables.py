@@ -128,7 +128,8 @@ def _waits_table(run: Row, rows: Sequence[Row]) -> Table:
         *((f"user {figures['user']}", figures) for figures in each),
     ]
     shown = Table(
-        title=f"Waits under {name_of(run, rows)} instead of {run['first']}", title_justify="left",
+        title=Text(f"Waits under {name_of(run, rows)} instead of {run['first']}"),
+        title_justify="left",
         title_style="bold", box=None, pad_edge=False, padding=(0, 0, 0, 2), header_style="bold",
     )  # fmt: skip
     shown.add_column("")
@@ -245,7 +246,8 @@ def _table(corner: str, figures: Sequence[_Figure], columns: Sequence[_Column]) 
     shown.add_column(Text(corner, style="dim"), vertical="bottom", no_wrap=True)
     lines: list[list[str | Text]] = [[Text(figure.heading, style="dim")] for figure in figures]
     for column in columns:
-        shown.add_column(column.head, justify="right", vertical="bottom", no_wrap=True)
+        head = Text(column.head) if isinstance(column.head, str) else column.head
+        shown.add_column(head, justify="right", vertical="bottom", no_wrap=True)
         for line, cell in zip(lines, column.cells, strict=True):
             line.append(cell)
         if any(column.times):

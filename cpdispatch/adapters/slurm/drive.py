@@ -7,6 +7,8 @@ the journal knows of, or has not released it. Slurm starts a job once, whoever a
 
 from __future__ import annotations
 
+import copy
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -20,12 +22,12 @@ from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import DeniedError, RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import (
     HELD_BY_ADMIN,
-    HELD_BY_USER,
     Cluster,
     Job,
     Source,
     names_in,
     read,
+    tasks_apart,
 )
 from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.journal import Entry, Journal
@@ -56,6 +58,8 @@ _MAY_START = frozenset(
 """Why Slurm has not started a job that it may start soon; any other reason is a limit, or worse."""
 _IMPOSSIBLE = "BadConstraints"
 """The reason with which Slurm holds a job that fits none of its nodes."""
+_REQUEUED_HELD = "job requeued in held state"
+"""What Slurm says of a job that was queued again held: after a test run, or by others."""
 _NOT_LAUNCHED = "launch failed requeued held"
 """What Slurm says of a job that it holds because its start failed: on the next node it may, too."""
 _GONE = frozenset((2017, 2084))
@@ -570,15 +574,22 @@ class Driver:
         if _NOT_LAUNCHED in (job.remark, job.reason.replace("_", " ")):
             return True
         if entry is None:  # held as it was submitted, or, without a journal, as a driver left it
-            return not self._journal.lost and (job.reason != HELD_BY_USER or bool(job.remark))
+            return not self._journal.lost and self._looks_foreign(job)
         if entry.state in ("stopped", "retracted"):  # by the driver
             return False
         if entry.state == "released":
             nodes = _names_in(job.required)
             if nodes == sorted(entry.nodes) and nodes != _names_in(entry.required):
                 return True  # it was released: the names of its nodes came with that
-        ran = entry.state == "started" or (entry.state == "left" and bool(job.remark))
-        return ran or (job.reason == HELD_BY_ADMIN and not entry.admin)
+        if entry.state == "started" or (entry.state == "left" and job.remark == _REQUEUED_HELD):
+            return True  # it ran
+        # A journal of an earlier version tells of the driver's own holds by the tries alone.
+        return job.reason == HELD_BY_ADMIN and not (entry.admin or entry.tries)
+
+    @staticmethod
+    def _looks_foreign(job: Job) -> bool:
+        """Whether a job is held otherwise than the plugin and submitters hold jobs."""
+        return job.reason == HELD_BY_ADMIN or job.remark == _REQUEUED_HELD
 
     def _find_held(self, job: Job, done: Cycle) -> None:
         """Note who holds a job that the journal does not know, if it was not the plugin."""
@@ -586,7 +597,7 @@ class Driver:
         if self._by_others(job, None):
             self._journal.jobs[job.key] = entry
             self._keep(job, entry, done)
-        elif job.remark or job.reason != HELD_BY_USER:
+        elif self._looks_foreign(job):
             self._journal.jobs[job.key] = entry
 
     def _keep(self, job: Job, entry: Entry, done: Cycle) -> None:
@@ -622,6 +633,9 @@ class Driver:
     def _retract(self, job: Job, entry: Entry, done: Cycle) -> None:
         """Hold a job again that did not start, or was queued again or released by others."""
         before, entry.state, entry.test_s, entry.admin = entry.state, "retracted", 0, True
+        # Slurm may make a record of its own for each task of an array when it changes them.
+        apart = [task.key for task in tasks_apart(job, sys.maxsize)] if job.tasks else []
+        self._journal.jobs |= {key: copy.copy(entry) for key in apart}
         self._journal.save()
         try:
             self._slurm.update(job.address, {"hold": True})
@@ -631,11 +645,14 @@ class Driver:
             # It has started, or ended, meanwhile: the next cycle sees what it is.
             done.refused[job.key] = str(error)
             entry.state = before
+            for key in apart:
+                del self._journal.jobs[key]
             self._let_run(job)
             return
         self._may_change = True
         done.retracted.append(job.key)
-        self._put_back(entry, done.now_s)
+        for key in (job.key, *apart):
+            self._put_back(self._journal.jobs[key], done.now_s)
 
     def _let_run(self, job: Job) -> None:
         """Undo a hold that came when the job had just started: it would bind its next run."""

@@ -448,8 +448,12 @@ def test_what_others_hold_stays_held_until_they_release_it() -> None:
         waits = made.slurm.submit("--nodes=4", "--exclusive", "--mem=100", "--time=9")
         made.wait(lambda: now(full)["job_state"] == "RUNNING", "nothing else runs")
         made.slurm.run("scontrol", "hold", str(waits))
+        array = made.slurm.submit("--array=0-2", "--nodes=1", "--exclusive", "--mem=100")
+        made.slurm.run("scontrol", "hold", str(array))
         impossible = made.slurm.submit("--nodes=1", "--mem=64000000", "--time=1")
-        for job, what in ((sent_back, "kept"), (waits, "kept"), (impossible, "left")):
+        for job, what in (
+            (sent_back, "kept"), (waits, "kept"), (array, "kept"), (impossible, "left"),
+        ):  # fmt: skip
             made.wait(functools.partial(told, what, job), f"{job} is not {what}")
         bad = made.slurm.submit("--mem=100", "--time=1", "--begin=now+8")
         (made.slurm.folder / f"bad-{bad}").touch()
@@ -463,6 +467,10 @@ def test_what_others_hold_stays_held_until_they_release_it() -> None:
         made.slurm.run("scontrol", "release", str(sent_back))
         made.wait(lambda: told("retracted", sent_back), "what is released is not driven again")
         made.wait(lambda: now(sent_back)["job_state"] == "RUNNING", "it does not run again")
+        made.slurm.run("scontrol", "release", str(array))
+        tasks = {f"{array}_{task}" for task in range(3)}
+        made.wait(lambda: tasks <= set(made.slurm.ran()), "the tasks of an array do not run")
+        assert tasks <= set(made.decided())
         said = made.stop(driver)
         assert f"{waits}: held by others (JobHeldAdmin): it stays so until they release it" in said
         assert [now(job)["priority"] for job in (waits, bad)] == [0, 0]

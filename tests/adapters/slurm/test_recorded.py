@@ -479,6 +479,49 @@ def test_a_job_that_an_administrator_holds_while_it_waits_is_not_released(
     assert job_of(slurm.row(waiting)).held
 
 
+def test_an_array_that_an_administrator_holds_is_not_released(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    slurm.row("7")["partition"] = "nowhere"
+    made = driver(slurm, tmp_path)
+    made.cycle()
+    slurm.row("7").update(partition=slurm.row("9")["partition"], state_reason="JobHeldAdmin")
+    assert made.cycle().kept == {"7": "JobHeldAdmin"}
+    for _ in range(3):
+        slurm.step()
+        assert not any(key.startswith("7_") for key in made.cycle().released)
+    row = slurm.row("7")
+    row.update(priority=4_000_000, state_reason="None")
+    assert made.cycle().retracted == ["7"]
+    drive(slurm, tmp_path)
+    assert {f"7_{task}" for task in range(6)} <= set(slurm.began)
+
+
+@pytest.mark.parametrize("reason", ["Dependency", "DependencyNeverSatisfied", "BeginTime"])
+def test_a_job_that_waits_for_something_else_is_not_taken_for_one_that_others_hold(
+    slurm: Recorded, tmp_path: Path, reason: str
+) -> None:
+    made = driver(slurm, tmp_path)
+    waiting = next(job for job in MINE[:2] if job not in made.cycle().released)
+    slurm.row(waiting)["state_reason"] = reason
+    assert not made.cycle().kept
+
+
+def test_holds_of_a_driver_of_an_earlier_version_are_its_own(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path, patience_s=2)
+    assert "5" in made.cycle().released
+    slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
+    assert made.cycle().retracted == ["5"]
+    path = tmp_path / NAME
+    path.write_text(path.read_text().replace(',"admin":true', ""))
+    slurm.step(11)
+    done = driver(slurm, tmp_path).cycle()
+    assert not done.kept
+    assert "5" in done.released
+
+
 def test_a_driver_that_is_killed_while_it_holds_a_job_again_takes_the_hold_for_its_own(
     slurm: Recorded, tmp_path: Path
 ) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import msgspec
 import pytest
 
 from cpdispatch import cli, instance, solution, verify
-from cpdispatch.cli import signals
+from cpdispatch.cli import options, signals
 from cpdispatch.cli.options import ReplayOptions
 from cpdispatch.simulator import Run
 
@@ -670,11 +672,14 @@ def test_an_interrupted_campaign_goes_on_from_its_checkpoints(tmp_path: Path) ->
     os.killpg(running.pid, signal.SIGINT)
     text, err = running.communicate()
     assert (running.returncode, text) == (130, "")
-    assert err.splitlines()[-1] == (
-        f"cpdispatch: interrupted: 0 of 2 tasks are done; what was done is saved in {out}: add "
-        "--resume to the same command to go on from there"
+    # On a busy machine one of them may be done by now.
+    told = re.fullmatch(
+        rf"cpdispatch: interrupted: ([01]) of 2 tasks are done; what was done is saved in {out}: "
+        "add --resume to the same command to go on from there",
+        err.splitlines()[-1],
     )
-    assert len(list(out.rglob("checkpoint.pickle"))) == 2
+    assert told
+    assert len(list(out.rglob("checkpoint.pickle"))) == 2 - int(told[1])
     done = subprocess.run([*command, "--resume"], capture_output=True, check=True)
     whole = subprocess.run([*CPDISPATCH, *slow], capture_output=True, check=True)
     resumed, plain = (msgspec.json.decode(p.stdout)["runs"] for p in (done, whole))
@@ -1287,3 +1292,29 @@ def test_another_run_in_the_folder_is_told_by_the_name_of_what_differs(
     ):
         _, _, err = said(capsys, "simulate", log, "-d", "easy", *out, "--resume", *more)
         assert says in err
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_comes_in_a_call_from_c_ends_the_command_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[int] = []
+
+    def lost(*_: object) -> int:
+        called.append(1)
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0
+
+    read = options.LogOptions.read
+
+    def reading(self: options.LogOptions, *how: Any) -> object:
+        values = (ctypes.c_int * 2)(2, 1)
+        compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lost)
+        ctypes.CDLL(None).qsort(values, 2, ctypes.sizeof(ctypes.c_int), compare)
+        return read(self, *how)
+
+    monkeypatch.setattr(options.LogOptions, "read", reading)
+    code = cli.run(["simulate", "--jobs", "20", "-d", "easy"])
+    assert called
+    assert code == 128 + signal.SIGINT
+    assert "interrupted" in capsys.readouterr().err

@@ -27,7 +27,7 @@ from cpdispatch.cli.power import app as power
 from cpdispatch.cli.predict import predict
 from cpdispatch.cli.report import report
 from cpdispatch.cli.resample import resample
-from cpdispatch.cli.signals import SignalledError, end, on_signals
+from cpdispatch.cli.signals import SignalledError, ended_by_signals
 from cpdispatch.cli.simulate import simulate
 from cpdispatch.cli.slurm import app as slurm
 from cpdispatch.cli.solve import solve
@@ -62,7 +62,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     code = DONE
     try:
-        with on_signals(end), renamed_names_told():
+        with ended_by_signals(), renamed_names_told():
             code = app(
                 arguments, exit_on_error=False, print_error=False, result_action="return_value"
             )

@@ -67,6 +67,8 @@ def stoppable(kept: str) -> Iterator[Callable[[], bool]]:
     kept : str
         Where the results are when the command has stopped, and how it goes on.
     """
+    if _came:
+        raise SignalledError(_came[0])
     wished: list[tuple[int, float]] = []
 
     def wish(number: int, frame: object) -> None:
@@ -83,6 +85,18 @@ def stoppable(kept: str) -> Iterator[Callable[[], bool]]:
             raise SignalledError(number, f"{error}; {kept}") from error
 
 
-def end(number: int, frame: object) -> NoReturn:
-    """Handle a signal by ending the command at once."""
+_came: list[int] = []
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Have a command end at once when a signal comes, but where it is `stoppable`."""
+    _came.clear()
+    with on_signals(_end):
+        yield
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    # What is raised in a call that comes from C, as while kernels are loaded, is lost.
+    _came.append(number)
     raise SignalledError(number)

@@ -82,7 +82,11 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
             f"{len(shown[0].run.job_table):,} jobs, {_resources(shown[0].run.system)}, under "
             f"{' and '.join(of.name for of in shown)}."
         ),
-        "VERDICT": f"<p>{escape(verdict(rows, beside_best))}</p>{words.longer(rows)}",
+        "VERDICT": "".join((
+            f"<p>{escape(verdict(rows, beside_best))}</p>", words.longer(rows),
+            *(f"<p>{escape(told['text'])}</p>" for told in compare.test_runs(rows)),
+            *(f"<p>{escape(told['text'])}</p>" for told in compare.failures(rows)),
+        )),
         "FIGURES": words.figures_table(rows),
         "PAYERS": "".join(words.payers(shown[0], of, row) for of, row in
                           zip(shown[1:], rows[1:], strict=True))

@@ -284,6 +284,8 @@ def test_lost_attempts_and_groups_of_nodes_are_in_the_page(tmp_path: Path) -> No
     attempts = run.attempt_table.to_pylist()
     assert attempts
     about, columns, _ = inside(out)
+    summary = out.read_text(encoding="utf-8").split("In short</h2>")[1].split("</section>")[0]
+    assert f"{run.metrics['node_failures']:,.0f}" in summary
     assert [group["nodes"] for group in about["groups"]] == [3, 1]
     begin = about["begin"]
     ids = columns["id"][columns["0/attempt_job"]]

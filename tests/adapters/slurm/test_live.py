@@ -467,10 +467,10 @@ def test_what_others_hold_stays_held_until_they_release_it() -> None:
         made.slurm.run("scontrol", "release", str(sent_back))
         made.wait(lambda: told("retracted", sent_back), "what is released is not driven again")
         made.wait(lambda: now(sent_back)["job_state"] == "RUNNING", "it does not run again")
+        # Where there is room, Slurm may start what is released before the driver sees it.
         made.slurm.run("scontrol", "release", str(array))
         tasks = {f"{array}_{task}" for task in range(3)}
         made.wait(lambda: tasks <= set(made.slurm.ran()), "the tasks of an array do not run")
-        assert tasks <= set(made.decided())
         said = made.stop(driver)
         assert f"{waits}: held by others (JobHeldAdmin): it stays so until they release it" in said
         assert [now(job)["priority"] for job in (waits, bad)] == [0, 0]

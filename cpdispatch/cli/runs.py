@@ -119,7 +119,7 @@ def kind_of(about: Mapping[str, Any]) -> Kind:
     """What runs have in common that differ by their draw or seed alone."""
     from cpdispatch.analyze import compare
 
-    rules = compare.row({**about, "notes": {}}, {})["rules"]
+    rules = compare.rules_of(about, {})
     return (
         *(about.get(key) for key in _OF_KIND), about["workload"], about["system"]["name"],
         about.get("dependencies"), str(about.get("events")), *rules.values(),

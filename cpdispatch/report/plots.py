@@ -185,9 +185,8 @@ def _logarithmic(label: str, *axes: Any) -> None:
         if "wait" in label and "jobs" not in label:
             axis.ticker = FixedTicker(ticks=list(TIMES))
             axis.major_label_overrides = TIMES
-        axis.formatter = NumeralTickFormatter(
-            format="0.[0]a"
-        )  # 10k: 10,000 is too wide for a phone
+        # 10k: 10,000 is too wide for a phone.
+        axis.formatter = NumeralTickFormatter(format="0.[0]a")
 
 
 def known(of: Shown, name: str) -> tuple[FloatArray, FloatArray]:

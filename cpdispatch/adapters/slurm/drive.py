@@ -528,7 +528,8 @@ class Driver:
                 self._journal.jobs.setdefault(job.key, entry)
             if job.held and job.key not in self._journal.jobs and self._is_ours(job):
                 self._find_held(job, done)
-        claims = []
+        claims: list[Claim] = []
+        retracted: list[tuple[Job, Entry]] = []
         for key, entry in list(self._journal.jobs.items()):
             # Slurm's clock may have been set back.
             entry.decided_s = min(entry.decided_s, cluster.now_s)
@@ -537,7 +538,7 @@ class Driver:
                 continue
             job = known[key]
             if not job.pending:
-                if entry.state == "released":
+                if entry.state in ("released", "retracted"):
                     self._started(job, entry, done)
                 elif entry.state == "kept" and job.running:
                     entry.state = "started"
@@ -547,8 +548,8 @@ class Driver:
                     del self._journal.jobs[key]
             elif job.held and job.reason == _IMPOSSIBLE and entry.state in ("released", "left"):
                 # Slurm finds no nodes for it, and will say so again.
-                if entry.state == "released" and not self._rules.dry:
-                    self._retract(job, entry, done)
+                if entry.state == "released":
+                    retracted.append((job, entry))
             elif job.held and entry.state != "kept":
                 if self._by_others(job, entry):
                     self._keep(job, entry, done)
@@ -559,10 +560,11 @@ class Driver:
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
                 late |= job.reason not in _MAY_START
                 if (requeued or late) and not self._rules.dry:
-                    self._retract(job, entry, done)
+                    retracted.append((job, entry))
                 elif entry.state == "released":
                     claims.append(Claim(job, tuple(entry.nodes)))
         if not self._rules.dry:
+            self._retract(retracted, done)
             self._journal.save()
             self._journal.lost = False
         return claims
@@ -630,29 +632,35 @@ class Driver:
         if nodes != sorted(entry.nodes):
             done.elsewhere[job.key] = entry.nodes
 
-    def _retract(self, job: Job, entry: Entry, done: Cycle) -> None:
-        """Hold a job again that did not start, or was queued again or released by others."""
-        before, entry.state, entry.test_s, entry.admin = entry.state, "retracted", 0, True
+    def _retract(self, jobs: Sequence[tuple[Job, Entry]], done: Cycle) -> None:
+        """Hold jobs again that did not start, or were queued again or released by others."""
+        before = [entry.state for _, entry in jobs]
         # Slurm may make a record of its own for each task of an array when it changes them.
-        apart = [task.key for task in tasks_apart(job, sys.maxsize)] if job.tasks else []
-        self._journal.jobs |= {key: copy.copy(entry) for key in apart}
-        self._journal.save()
-        try:
-            self._slurm.update(job.address, {"hold": True})
-            self._slurm.update(job.address, {"nodelist": entry.required})
-        except RefusedError as error:
-            self._note(error)
-            # It has started, or ended, meanwhile: the next cycle sees what it is.
-            done.refused[job.key] = str(error)
-            entry.state = before
-            for key in apart:
-                del self._journal.jobs[key]
-            self._let_run(job)
-            return
-        self._may_change = True
-        done.retracted.append(job.key)
-        for key in (job.key, *apart):
-            self._put_back(self._journal.jobs[key], done.now_s)
+        apart = [
+            [task.key for task in tasks_apart(job, sys.maxsize)] if job.tasks else []
+            for job, _ in jobs
+        ]
+        for (_, entry), tasks in zip(jobs, apart, strict=True):
+            entry.state, entry.test_s, entry.admin = "retracted", 0, True
+            self._journal.jobs |= {key: copy.copy(entry) for key in tasks}
+        self._journal.save()  # before the first of them is held
+        for (job, entry), state, tasks in zip(jobs, before, apart, strict=True):
+            try:
+                self._slurm.update(job.address, {"hold": True})
+                self._slurm.update(job.address, {"nodelist": entry.required})
+            except RefusedError as error:
+                self._note(error)
+                # It has started, or ended, meanwhile: the next cycle sees what it is.
+                done.refused[job.key] = str(error)
+                entry.state = state
+                for key in tasks:
+                    del self._journal.jobs[key]
+                self._let_run(job)
+                continue
+            self._may_change = True
+            done.retracted.append(job.key)
+            for key in (job.key, *tasks):
+                self._put_back(self._journal.jobs[key], done.now_s)
 
     def _let_run(self, job: Job) -> None:
         """Undo a hold that came when the job had just started: it would bind its next run."""

@@ -16,6 +16,7 @@ from cpdispatch.analyze.compare.rows import (
     name_of,
     notes,
     row,
+    rules_of,
     setting,
 )
 from cpdispatch.analyze.compare.sentences import (
@@ -31,6 +32,6 @@ from cpdispatch.analyze.compare.tables import legend, tables, waits_tables
 __all__ = [
     "GROWTH", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice", "differences",
     "duration", "failures", "legend", "losers", "means", "name_of", "notes", "related",
-    "restarted_often", "row", "setting", "tables", "test_runs", "verdict", "waits_tables",
+    "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict", "waits_tables",
     "warnings",
 ]  # fmt: skip

@@ -51,7 +51,7 @@ def row(about: dict[str, Any], metrics: dict[str, float]) -> Row:
         "restart_cost_s": about.get("restart_cost_s", 0),
         "test_s": about.get("test_s", 0),
         "events": _events(about.get("events")),
-        "rules": _rules(about, metrics),
+        "rules": rules_of(about, metrics),
         "dropped": {k: n for k, n in about["notes"].items() if k.startswith("dropped")},
         "repaired": {k: n for k, n in about["notes"].items() if not k.startswith("dropped")},
         "decision_ms_p99": None,
@@ -68,7 +68,7 @@ def _events(told: dict[str, Any] | None) -> str:
     return " ".join([told["sha256"], told["requeue"], str(told.get("checkpoints", ""))])
 
 
-def _rules(about: dict[str, Any], metrics: dict[str, float]) -> dict[str, str]:
+def rules_of(about: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str, str]:
     """The rules of a run in words, where others may have other ones."""
     cap, idle_s, bound = (about.get(key) for key in ("power_cap", "switch_off_s", "starvation"))
     return {
@@ -97,7 +97,7 @@ def _starvation(told: dict[str, int]) -> str:
     return f"starvation {duration(told['threshold_s'])}, {duration(told['bound_s'])}{wide}"
 
 
-def _restartable(about: dict[str, Any], metrics: dict[str, float]) -> str:
+def _restartable(about: Mapping[str, Any], metrics: Mapping[str, float]) -> str:
     """How many jobs may be restarted."""
     many = about.get("restartable", 0)
     jobs = metrics.get("jobs", 0) + metrics.get("jobs_never_started", 0)

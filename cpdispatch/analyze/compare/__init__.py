@@ -32,6 +32,6 @@ from cpdispatch.analyze.compare.tables import legend, tables, waits_tables
 __all__ = [
     "GROWTH", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice", "differences",
     "duration", "failures", "legend", "losers", "means", "name_of", "notes", "related",
-    "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict", "waits_tables",
-    "warnings",
+    "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict",
+    "waits_tables", "warnings",
 ]  # fmt: skip

@@ -328,6 +328,9 @@ def after_waiting(found: Explanation) -> Iterator[str]:
 
 def sooner(found: Explanation, times: Times) -> Iterator[Table | str]:
     """What would have let the job start sooner."""
+    if not found.fewer:
+        yield "No other request: no lack of room held it back."
+        return
     yield from fewer_units(found, times)
     yield from shorter_request(found, times)
 

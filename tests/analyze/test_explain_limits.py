@@ -95,6 +95,11 @@ def test_jobs_of_a_higher_priority_are_counted() -> None:
 def test_the_commands_say_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_of(limits=(Limit(1, per="user"),), user=["ann", "ann"]).save(tmp_path / "run")
     assert cli.run(["explain", str(tmp_path / "run"), "--job", "2"]) == 0
-    assert "at most 1 job per user (ann)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "at most 1 job per user (ann)" in said
+    # There was room all the time.
+    assert "No other request: no lack of room held it back." in said
+    assert "A shorter request" not in said
+    assert "Fewer units" not in said
     assert cli.run(["status", str(tmp_path / "run"), "--at", "5"]) == 0
     assert "at most 1 job per user (ann)" in capsys.readouterr().out

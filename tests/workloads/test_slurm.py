@@ -321,9 +321,18 @@ def test_columns_may_come_in_any_order_and_lines_may_end_in_a_bar(tmp_path: Path
 
 
 def test_a_command_over_several_lines_is_one_record(read: Callable[..., Any]) -> None:
-    found = read(record(SubmitLine="sbatch --requeue --wrap a\nb\nc"), record(JobID=8, JobIDRaw=8))
-    assert found.read == 2
-    assert found.workload.table.restartable.tolist() == [1, 0]
+    wrapped = record(SubmitLine="sbatch --requeue --wrap a\n./b.sh\n\nc")
+    found = read(wrapped, record(JobID=8, JobIDRaw=8, JobName="a\nb\nc"), wrapped | {"JobID": "9"})
+    assert (found.read, found.notes[jobs.STEPS]) == (3, 0)
+    assert found.extra["job_id"].tolist() == ["7", "8", "9"]
+    assert found.workload.table.restartable.tolist() == [1, 0, 1]
+
+
+def test_a_list_of_tasks_that_was_cut_is_no_step(read: Callable[..., Any]) -> None:
+    waits = record(JobID="8_[1,3,5-7,...]", State="PENDING", Start="Unknown", End="Unknown")
+    found = read(record(), waits, record(JobID="9_1.batch"), record(JobID="10+1.0"))
+    assert found.left_out == {replayable.PENDING: 5}
+    assert found.notes == {jobs.STEPS: 2, replayable.CUT: 1}
 
 
 def test_names_that_are_not_utf_8_stay_different(tmp_path: Path) -> None:
@@ -604,7 +613,10 @@ def test_json_and_text_of_the_same_job_come_to_the_same(
     path = tmp_path / "sacct.json"
     tasks = as_json(wrapped) | {"array": {"job_id": 7, "task": "1-3%2", "task_id": None}}
     tasks |= {"state": {"current": "PENDING"}, "job_id": 9, "steps": []}
-    path.write_text(json.dumps({"jobs": [as_json(wrapped), tasks]}))
+    ran = as_json(wrapped)
+    # So Slurm writes energy that was not measured.
+    ran["tres"]["allocated"].append({"type": "energy", "name": "", "count": 2**64 - 2})
+    path.write_text(json.dumps({"jobs": [ran, tasks]}))
     found, text = slurm.read([path]), read(record())
     assert np.array_equal(found.workload.table.block, text.workload.table.block)
     assert found.workload.table.labels == text.workload.table.labels
@@ -680,6 +692,7 @@ def test_a_bad_number_of_a_json_record_is_an_error_and_no_other_job(
         ({"AllocTRES": "cpu=1,mem=x"}, ["sacct.psv:2", "field AllocTRES", "mem"]),
         ({"AllocTRES": "cpu=1", "ReqMem": "4 GB"}, ["sacct.psv:2", "field ReqMem", "'4 GB'"]),
         ({"JobID": "8_[5-1]"}, ["sacct.psv:2", "field JobID", "array"]),
+        ({"JobID": "error: no database."}, ["sacct.psv:2", "field JobID", "number of a job"]),
         ({"JobName": "a|b"}, ["sacct.psv:2", "24 cells", "23 columns"]),
     ],
 )  # fmt: skip

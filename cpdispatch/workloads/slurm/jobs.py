@@ -41,6 +41,7 @@ ENDED = frozenset((
     "PREEMPTED", "BOOT_FAIL", "REQUEUED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
 ))  # fmt: skip
 _NO_NODES = "None assigned"
+_JOB = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?", re.ASCII)
 
 NOTHING_SAID = Submitted()
 NEEDED = ("JobID", "Submit", "Start", "End", "State")
@@ -166,45 +167,56 @@ def _from_text(content: bytes, path: Path, zone: ZoneInfo, found: Records) -> No
         )
     for line, cells in _cells(lines, header, mark, len(names), path):
         values = dict(zip(names, cells, strict=True))
-        if "." in values["JobID"]:
+        row = _Line(values, path, line, zone)
+        # A list of tasks that Slurm cut short has dots, too.
+        job = _JOB.match(row.get("JobID"))
+        rest = row.get("JobID")[job.end() :] if job else ""
+        if job is None or rest[:1] not in ("", "."):
+            raise row.wrong("JobID", "not the number of a job")
+        if rest:
             found.notes[STEPS] += 1
             continue
-        found.records.append(_Line(values, path, line, zone).record())
+        found.records.append(row.record())
 
 
 def _cells(
     lines: Iterable[str], header: str, mark: str, width: int, path: Path
 ) -> Iterator[tuple[int, list[str]]]:
     """The cells of each record with its line; a name or a command may go over several lines."""
-    begin, held = 0, ""
+    begin, held, found = 0, list[str](), 0
     bars = header.count(mark)
-    for number, line in enumerate(lines, start=2):
-        text = f"{held}\n{line}" if held else line
-        if not held:
-            begin = number
-            # Files that were put together have the header again.
-            if not line.strip() or line.rstrip("\r") == header:
-                continue
-        found = text.count(mark)
-        if found < bars:
-            held = text
-            continue
-        cells = text.rstrip("\r").split(mark)[:width] if bars == found else []
-        if not cells:
-            raise InputError(
-                f"{found + 1} cells, and the first line names {width} columns", file=path,
-                line=begin, value=text,
-                advice=f"a cell holds the {mark} that separates cells, or a line is cut short: "
-                "make the dump with --delimiter=@@, or without columns such as SubmitLine",
-            )  # fmt: skip
-        held = ""
-        yield begin, cells
-    if held.strip():
+
+    def cells() -> list[str]:
+        text = "\n".join(held).rstrip("\r")
+        if found == bars:
+            return text.split(mark)[:width]
         raise InputError(
-            f"the file ends within a record: {held.count(mark) + 1} cells, and the first line "
-            f"names {width} columns",
-            file=path, line=begin, value=held, advice="make the dump again",
+            f"{found + 1} cells, and the first line names {width} columns", file=path, line=begin,
+            value=text,
+            advice=f"a cell holds the {mark} that separates cells, or a line is cut short: "
+            "make the dump with --delimiter=@@, or without columns such as SubmitLine",
         )  # fmt: skip
+
+    for number, line in enumerate(lines, start=2):
+        marks = line.count(mark)
+        # A line without a mark goes on with the last cell of the record before.
+        if held and (found < bars or not marks):
+            held.append(line)
+            found += marks
+            continue
+        if held:
+            yield begin, cells()
+        # Files that were put together have the header again.
+        new = bool(line.strip()) and line.rstrip("\r") != header
+        begin, held, found = number, [line] if new else [], marks
+    if held and found < bars:
+        raise InputError(
+            f"the file ends within a record: {found + 1} cells, and the first line names {width} "
+            "columns",
+            file=path, line=begin, value="\n".join(held), advice="make the dump again",
+        )  # fmt: skip
+    if held:
+        yield begin, cells()
 
 
 @dataclass(slots=True)
@@ -410,7 +422,7 @@ def _json_record(row: dict[str, Any]) -> Record:
             if kind in _COUNTED:
                 given[key] = natural_of(part.get("count"), f"tres.{which}, {key}")
             else:
-                given[key] = max(number_of(part.get("count")) or 0, 0)
+                given[key] = _beside(part.get("count"))
     cpus = given.get("cpu") or max(number_of(required.get("CPUs")) or 0, 0)
     nodes = given.get("node") or max(number_of(row.get("allocation_nodes")) or 0, 0)
     each = {"memory_per_cpu": cpus, "memory_per_node": nodes, "memory": 1}
@@ -462,6 +474,14 @@ def _json_record(row: dict[str, Any]) -> Record:
 
 _COUNTED = ("cpu", "node", "mem", "gres")
 """Kinds of resources whose numbers a job is made of."""
+
+
+def _beside(value: Any) -> int:
+    """A number of another kind; 0 for one out of range, as of energy that was not measured."""
+    try:
+        return max(number_of(value) or 0, 0)
+    except ValueError:
+        return 0
 
 
 def _priority(value: Any) -> int:

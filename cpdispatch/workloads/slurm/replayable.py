@@ -25,6 +25,7 @@ ATTEMPT = "earlier attempt of a job that was queued again"
 TWICE = "the same record stands twice"
 LIMITLESS = "no time limit: the longest limit or runtime of the records stands in"
 UNEVEN = "CPUs or GPUs cannot be split evenly over the nodes: rounded up"
+CUT = "lists of tasks of arrays that Slurm cut short: only the tasks that they name are counted"
 FOLDED = "attempts of a job that was queued again: the last one is kept, submitted with the first"
 
 START, ATTEMPTS, NODE_LIST, JOB_ID = "start", "attempts", "node_list", "job_id"
@@ -56,6 +57,7 @@ def columns_of(
     """
     left_out: Counter[str] = Counter()
     notes: Counter[str] = Counter(found.notes)
+    notes[CUT] += sum("..." in record.job_id for record in found.records)
     kept: list[Record] = []
     for record in _last_attempts(found.records, left_out, notes):
         reason = _unusable(record)

@@ -232,6 +232,25 @@ def test_the_command_line_says_how_units_are_spread(
     assert len(run.jobs["nodes"][0]) >= max(value, 1)
 
 
+def test_a_job_of_whole_nodes_that_are_not_alike_has_as_many_as_it_had(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.write_text(
+        "NodeName=n1 CPUTot=16 RealMemory=64000 Gres=gpu:4 Partitions=main,whole\n"
+        "NodeName=n2 CPUTot=33 RealMemory=99000 Partitions=main,whole\n"
+        "PartitionName=whole OverSubscribe=EXCLUSIVE MaxTime=UNLIMITED\n"
+    )
+    has = {"AllocTRES": "cpu=49,gres/gpu=4,mem=99000M,node=2", "NNodes": 2, "NodeList": "n[1-2]"}
+    lines = [{"Partition": "whole"}, {"SubmitLine": "sbatch --exclusive a.sh"}, {}]
+    rows = [record(JobID=k, JobIDRaw=k, **has, **line) for k, line in enumerate(lines, start=1)]
+    found = slurm.read([dump(tmp_path / "sacct.psv", *rows)], [site])
+    assert found.workload.table.units.tolist() == [2, 2]
+    assert found.workload.table.request.tolist() == [[16, 0, 49_500]] * 2
+    assert found.left_out == {"asks for more than the system has": 1}
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert verify.run(run.jobs, run.system) == []
+    assert [sorted(nodes) for nodes in run.jobs["nodes"]] == [[0, 1], [0, 1]]
+
+
 def test_the_command_line_names_nodes_and_asks_for_whole_ones(
     read: Callable[..., Any], there: Callable[..., tuple[Path, ...]]
 ) -> None:
@@ -369,16 +388,22 @@ def test_every_job_is_kept_or_counted_out_by_its_reason(read: Callable[..., Any]
         record(JobID=18, JobIDRaw=18, State="COMPLETING", End="Unknown"),
         record(JobID=19, JobIDRaw=19, State="EXPLODED"),
         record(JobID=7, JobIDRaw=7),
+        record(JobID=20, JobIDRaw=20, State="NODE_FAIL"),
+        record(JobID=20, JobIDRaw=20, State="PENDING", Start="Unknown", End="Unknown") | {
+            "Submit": "2026-11-20T10:00:00"
+        },
+        record(JobID=21, JobIDRaw=21, State="RESIZING"),
     )  # fmt: skip
     assert found.left_out == {
-        replayable.TWICE: 1, replayable.PENDING: 5, replayable.RUNNING: 2,
+        replayable.ATTEMPT: 1, replayable.RESIZED: 1, replayable.TWICE: 1,
+        replayable.PENDING: 6, replayable.RUNNING: 2,
         replayable.CANCELLED: 2, replayable.NOT_STARTED: 1, replayable.NO_STATE: 1,
         replayable.NO_SUBMIT: 1, replayable.NO_RUNTIME: 1, replayable.NO_SIZE: 1,
     }  # fmt: skip
     assert found.notes == {jobs.STEPS: 3}
     assert found.workload.table.id.tolist() == [7, 9, 13]
     assert found.extra["job_id"].tolist() == ["7", "8_6", "13"]
-    assert found.read == 18
+    assert found.read == 21
 
 
 def test_a_job_that_was_queued_again_is_its_last_attempt_submitted_with_the_first(
@@ -560,12 +585,15 @@ def test_sinfo_in_json_of_later_releases_is_read(tmp_path: Path) -> None:
             "priority": {"job_factor": 1, "tier": 5},
         }
     }  # fmt: skip
+    row["partition"]["maximums"]["oversubscribe"] = {"jobs": 1, "flags": []}
+    other["partition"]["maximums"]["oversubscribe"] = {"jobs": 0, "flags": []}
     path = tmp_path / "sinfo.json"
     path.write_text(json.dumps({"sinfo": [row, other]}))
     cluster = nodes.read([path])
     assert cluster.limits_s == {"main": 3600, "gpu": -1}
     assert cluster.tiers == {"gpu": 5}
-    assert [p.tier for p in nodes.system_of(cluster, "s", path)[0].partitions] == [1, 5]
+    partitions = nodes.system_of(cluster, "s", path)[0].partitions
+    assert [(p.tier, p.exclusive) for p in partitions] == [(1, False), (5, True)]
     other["partition"]["priority"]["tier"] = 65_534
     path.write_text(json.dumps({"sinfo": [other]}))
     with pytest.raises(InputError, match="a priority tier of 65534, beyond 0 to 65533"):

@@ -76,7 +76,7 @@ def made(
     InputError
         When no job is left, or no node has anything.
     """
-    columns, left_out, notes = replayable.columns_of(found, cluster.limits_s)
+    columns, left_out, notes = replayable.columns_of(found, cluster)
     found.records.clear()
     terms.spread(columns, notes)
     name = log_name(file)

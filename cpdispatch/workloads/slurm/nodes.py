@@ -326,6 +326,9 @@ def _json_partition(row: dict[str, Any], cluster: Cluster) -> None:
         if not 0 <= tier <= TIER_MAX:
             raise ValueError(f"a priority tier of {tier}, beyond 0 to {TIER_MAX}")
         cluster.tiers[name] = tier
+    # 0 is how Slurm counts the jobs on a node of OverSubscribe=EXCLUSIVE.
+    if number_of(dict_of(dict_of(row, "maximums"), "oversubscribe").get("jobs")) == 0:
+        cluster.exclusive.add(name)
 
 
 # ------------------------------------------------------------------------------------- the system

@@ -11,7 +11,9 @@ from typing import Any
 from cpdispatch.system import System
 from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm.jobs import ENDED, Record, Records
+from cpdispatch.workloads.slurm.nodes import Cluster
 from cpdispatch.workloads.slurm.terms import licences_of
+from cpdispatch.workloads.slurm.values import nodes_in
 
 PENDING = "still pending when the records were taken"
 RUNNING = "still running when the records were taken"
@@ -21,6 +23,7 @@ NO_STATE = "in a state that Slurm does not have"
 NO_SUBMIT = "submit time unknown"
 NO_RUNTIME = "runtime unknown"
 NO_SIZE = "number of CPUs unknown"
+RESIZED = "part of a job before it was resized"
 ATTEMPT = "earlier attempt of a job that was queued again"
 TWICE = "the same record stands twice"
 LIMITLESS = "no time limit: the longest limit or runtime of the records stands in"
@@ -41,30 +44,25 @@ HELD_S = 60
 """A job was held back that was not eligible so long after its submission, seconds."""
 
 
-def columns_of(
-    found: Records, limits_s: Mapping[str, int]
-) -> tuple[Columns, Counter[str], Counter[str]]:
+def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str], Counter[str]]:
     """The jobs that ran, as columns; those that are left out, and what was repaired, by reason.
 
     A unit of a job is what it has on each of its nodes. Where CPUs and GPUs cannot be divided by
     the nodes, a job has as few units as divide them and are no fewer than the nodes; if there are
-    none, what a unit asks for is rounded up.
-
-    Parameters
-    ----------
-    limits_s : mapping of str to int
-        The time limit of each partition, -1 where there is none.
+    none, what a unit asks for is rounded up. A job of whole nodes has a unit on each of them, which
+    asks for no more than the least of them has.
     """
     left_out: Counter[str] = Counter()
     notes: Counter[str] = Counter(found.notes)
     notes[CUT] += sum("..." in record.job_id for record in found.records)
     kept: list[Record] = []
-    for record in _last_attempts(found.records, left_out, notes):
+    for record in _last_attempts(found.records, left_out):
         reason = _unusable(record)
         if reason:
             left_out[reason] += record.jobs
         else:
             kept.append(record)
+            notes[FOLDED] += record.again
     longest_s = max((max(r.limit_s, r.runtime_s) for r in kept), default=1)
     array_limits: dict[str, int] = {}
     for record in found.records:
@@ -73,15 +71,22 @@ def columns_of(
     columns = Columns()
     kinds = sorted({kind for record in kept for kind in record.gpus})
     columns.request = {"core": [], **{kind: [] for kind in kinds}, "mem": []}
+    least: dict[str, dict[str, int]] = {}
     for record in kept:
         limit_s = record.limit_s
         if limit_s <= 0:
-            limit_s = limits_s.get(record.labels["partition"], -1)
+            limit_s = cluster.limits_s.get(record.labels["partition"], -1)
         if limit_s <= 0:
             limit_s = longest_s
             notes[LIMITLESS] += 1
+        has = {"core": record.cpus, **record.gpus, "mem": record.memory_mb}
         counts = [record.cpus, *record.gpus.values()]
-        units = _units(max(record.nodes, 1), counts)
+        units, most = max(record.nodes, 1), dict[str, int]()
+        if _whole(record, cluster):
+            text = record.extra["node_list"]
+            most = least[text] = least.get(text) or _least(text, cluster)
+        else:
+            units = _units(units, counts)
         if any(many % units for many in counts):
             notes[UNEVEN] += 1
         columns.id.append(record.number)
@@ -90,10 +95,9 @@ def columns_of(
         columns.runtime_s.append(record.runtime_s)
         columns.requested_s.append(max(limit_s, 1))
         columns.units.append(units)
-        columns.request["core"].append(-(-record.cpus // units))
-        columns.request["mem"].append(-(-record.memory_mb // units))
-        for kind in kinds:
-            columns.request[kind].append(-(-record.gpus.get(kind, 0) // units))
+        for kind, asked in columns.request.items():
+            each = -(-has.get(kind, 0) // units)
+            asked.append(min(each, most.get(kind, each)))
         for name, text in record.labels.items():
             columns.labels.setdefault(name, []).append(text or None)
         columns.labels.setdefault("restartable", []).append(record.restartable)
@@ -104,6 +108,23 @@ def columns_of(
         columns.extra.setdefault(START, []).append(record.start_s)
         columns.extra.setdefault(ATTEMPTS, []).append(_attempts_text(record.before))
     return columns, left_out, notes
+
+
+def _whole(record: Record, cluster: Cluster) -> bool:
+    """Whether a job has whole nodes, where nodes are known."""
+    exclusive = record.submitted.exclusive or record.labels["partition"] in cluster.exclusive
+    return bool(cluster.nodes) and (exclusive or cluster.linear)
+
+
+def _least(text: str, cluster: Cluster) -> dict[str, int]:
+    """What each node in a list has at least; empty where one of them is not known."""
+    try:
+        nodes = [cluster.nodes[name] for name in nodes_in(text)]
+    except (ValueError, KeyError):
+        return {}
+    has = [{**node.gpus, "core": node.cpus, "mem": node.memory_mb} for node in nodes]
+    kinds = {kind for one in has for kind in one}
+    return {kind: min(one.get(kind, 0) for one in has) for kind in kinds}
 
 
 def _attempts_text(attempts: Sequence[Record]) -> str:
@@ -155,7 +176,7 @@ def _terms(record: Record, units: int, array_limits: Mapping[str, int]) -> dict[
 
 def ended(found: Records) -> list[Record]:
     """The jobs that ran to an end and whose size is known; of attempts, the last one."""
-    lasts = _last_attempts(found.records, Counter(), Counter())
+    lasts = _last_attempts(found.records, Counter())
     return [record for record in lasts if not _unusable(record)]
 
 
@@ -173,6 +194,8 @@ def _unusable(record: Record) -> str:
     """Why a record is no job that can be replayed; empty if it is one."""
     if record.state in _WAITING:
         return PENDING
+    if record.state == "RESIZING" and record.end_s >= 0:
+        return RESIZED
     if record.state not in ENDED:
         return RUNNING if record.state in _RUNNING else NO_STATE
     if record.start_s < 0:
@@ -184,9 +207,7 @@ def _unusable(record: Record) -> str:
     return NO_SIZE if record.cpus <= 0 else ""
 
 
-def _last_attempts(
-    records: Sequence[Record], left_out: Counter[str], notes: Counter[str]
-) -> Iterator[Record]:
+def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterator[Record]:
     """The records without those that stand twice and without earlier attempts of the same job."""
     of_job: dict[str, list[Record]] = {}
     for position, record in enumerate(records):
@@ -222,7 +243,6 @@ def _last_attempts(
                 before.append(record)
                 continue
             if first_s >= 0:
-                notes[FOLDED] += 1
                 record.submit_s, record.restartable, first_s = first_s, 1, -1
                 record.again, record.before, before = True, before, []
             yield record

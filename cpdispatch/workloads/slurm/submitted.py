@@ -10,12 +10,14 @@ _SHORT = {
     "N": "nodes", "w": "nodelist", "x": "exclude", "a": "array", "L": "licenses", "H": "hold",
 }  # fmt: skip
 _WITHOUT_VALUE = frozenset((
-    "contiguous", "disable-status", "exclusive", "get-user-env", "hold", "ignore-pbs",
-    "kill-on-bad-exit", "label", "no-kill", "no-requeue", "overcommit", "overlap",
-    "oversubscribe", "parsable", "propagate", "pty", "quiet", "reboot", "requeue", "spread-job",
-    "test-only", "unbuffered", "use-min-nodes", "verbose", "wait", "wait-all-nodes",
+    "bell", "contiguous", "disable-status", "exact", "exclusive", "get-user-env", "hold",
+    "ignore-pbs", "immediate", "kill-command", "kill-on-bad-exit", "label", "multi-prog", "nice",
+    "no-allocate", "no-bell", "no-kill", "no-requeue", "no-shell", "overcommit", "overlap",
+    "oversubscribe", "parsable", "preserve-env", "propagate", "pty", "quiet", "reboot", "requeue",
+    "resv-ports", "spread-job", "stepmgr", "test-only", "unbuffered", "use-min-nodes", "verbose",
+    "wait", "whole", "x11",
 ))  # fmt: skip
-_LETTERS_WITHOUT_VALUE = "HhIklOQsuVvWXZ"
+_LETTERS_WITHOUT_VALUE = "EHhIKklOQsuVvWXZ"
 _NODES = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
 
 

@@ -313,8 +313,8 @@ def _moments(column: pd.Series, file: Path) -> FloatArray:
     import pandas as pd
 
     wanted = "not a time: neither seconds nor a date and time"
-    numbers = pd.to_numeric(column, errors="coerce").notna()
-    if numbers.mean() > 0.5:
+    dates = column.dtype.kind == "M"
+    if not dates and pd.to_numeric(column, errors="coerce").notna().mean() > 0.5:
         found_s = _numbers(column, file, wanted)
         if (late := np.abs(found_s) >= YEAR_10000_S).any():
             raise _wrong(

@@ -229,6 +229,8 @@ def read(
     for name, values in amounts.items():
         notes[f"{name} unknown or below 0: none is asked for"] = int((keep & (values < 0)).sum())
         notes[f"{name} rounded up to the same for each unit"] = int((keep & uneven[name]).sum())
+    below = sum(value < 0 for value in columns.labels.get("priority", ()))
+    notes["priority unknown or below 0: it counts as 0"] = below
     if machine is not None and "features" in names:
         asked = source.text(names["features"])[keep].tolist()
         columns.labels["features"] = features(asked, machine, notes)

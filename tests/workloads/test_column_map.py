@@ -51,6 +51,18 @@ x,2026-07-01 10:00:00+00:00,2026-07-01 10:00:00Z,2026-07-01 10:00:05Z,,1,bob,1,0
 """
 
 
+def test_priorities_that_a_workload_cannot_have_are_counted(tmp_path: Path) -> None:
+    jobs, form = tmp_path / "jobs.csv", tmp_path / "map.toml"
+    jobs.write_text("t,r,p,c\n" + "".join(f"0,60,{p},1\n" for p in ("7", "-5", "")))
+    form.write_text(
+        '[columns]\nsubmit = "t"\nruntime = "r"\npriority = "p"\n'
+        '[resources]\ncore = {column = "c"}\n'
+    )
+    found = column_map.read(jobs, str(form))
+    assert found.workload.table.priority.tolist() == [7, 0, 0]
+    assert found.notes["priority unknown or below 0: it counts as 0"] == 2
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[Path, Path]:
     jobs, form = tmp_path / "jobs.csv", tmp_path / "map.toml"

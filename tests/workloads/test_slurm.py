@@ -444,6 +444,22 @@ def test_of_dumps_that_overlap_the_record_that_knows_the_end_is_kept(tmp_path: P
         assert found.left_out == {replayable.TWICE: 2}
 
 
+def test_of_dumps_that_overlap_each_task_of_an_array_is_counted_once(tmp_path: Path) -> None:
+    waits = {"State": "PENDING", "Start": "Unknown", "End": "Unknown"}
+    again = record(JobID="8_[1-9]", **waits) | {"Submit": "2027-11-20T08:00:00"}
+    first = dump(tmp_path / "a.psv", record(JobID="8_[1-9%2]", **waits), again)
+    gone = record(JobID="8_[4-9%2]", State="CANCELLED by 1", Start="Unknown")
+    tasks = [record(JobID=f"8_{k}", JobIDRaw=8 + k) for k in (1, 2)]
+    second = dump(tmp_path / "b.psv", gone, *tasks, record(JobID="8_[3-9%2]", **waits))
+    for order in ([first, second], [second, first], [first, second, first]):
+        found = slurm.read(order)
+        assert found.left_out[replayable.CANCELLED] == 6
+        # Task 3, and an array of the same number a year later.
+        assert found.left_out[replayable.PENDING] == 1 + 9
+        assert found.left_out[replayable.TWICE] == 15 + 18 * (len(order) == 3)
+        assert len(found.workload) == 2
+
+
 @pytest.mark.parametrize("text", ["UNLIMITED", "Partition_Limit", ""])
 def test_a_job_without_a_limit_has_that_of_its_partition_or_the_longest(
     text: str, read: Callable[..., Any], tmp_path: Path
@@ -722,6 +738,7 @@ def test_a_bad_number_of_a_json_record_is_an_error_and_no_other_job(
         ({"AllocTRES": "cpu=1,mem=x"}, ["sacct.psv:2", "field AllocTRES", "mem"]),
         ({"AllocTRES": "cpu=1", "ReqMem": "4 GB"}, ["sacct.psv:2", "field ReqMem", "'4 GB'"]),
         ({"JobID": "8_[5-1]"}, ["sacct.psv:2", "field JobID", "array"]),
+        ({"JobID": "8_[a%b]"}, ["sacct.psv:2", "field JobID", "array"]),
         ({"JobID": "error: no database."}, ["sacct.psv:2", "field JobID", "number of a job"]),
         ({"JobName": "a|b"}, ["sacct.psv:2", "24 cells", "23 columns"]),
     ],

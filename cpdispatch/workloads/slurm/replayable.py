@@ -13,7 +13,7 @@ from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm.jobs import ENDED, Record, Records
 from cpdispatch.workloads.slurm.nodes import Cluster
 from cpdispatch.workloads.slurm.terms import licences_of
-from cpdispatch.workloads.slurm.values import nodes_in
+from cpdispatch.workloads.slurm.values import nodes_in, task_ranges
 
 PENDING = "still pending when the records were taken"
 RUNNING = "still running when the records were taken"
@@ -55,6 +55,7 @@ def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str],
     left_out: Counter[str] = Counter()
     notes: Counter[str] = Counter(found.notes)
     notes[CUT] += sum("..." in record.job_id for record in found.records)
+    _count_tasks_once(found.records, left_out)
     kept: list[Record] = []
     for record in _last_attempts(found.records, left_out):
         reason = _unusable(record)
@@ -205,6 +206,25 @@ def _unusable(record: Record) -> str:
     if record.runtime_s < 0:
         return NO_RUNTIME
     return NO_SIZE if record.cpus <= 0 else ""
+
+
+def _count_tasks_once(records: Sequence[Record], left_out: Counter[str]) -> None:
+    """Leave out tasks of lists such as ``12_[1-5]`` that another dump has a record of."""
+    lists = [record for record in records if "_[" in record.job_id]
+    seen: dict[tuple[str, int], set[int]] = {(of.array, of.submit_s): set() for of in lists}
+    for record in records if lists else ():
+        told = seen.get((record.array, record.submit_s))
+        task = record.job_id.partition("_")[2]
+        if told is not None and task.isdigit():
+            told.add(int(task))
+    # What became of a task is known better than that it waited; lists grow shorter.
+    for record in sorted(lists, key=lambda of: (of.state in _WAITING, of.jobs)):
+        text = record.job_id.partition("_[")[2].partition("]")[0].partition("%")[0]
+        tasks = {task for some in task_ranges(text) for task in some}
+        told = seen[record.array, record.submit_s]
+        left_out[TWICE] += len(tasks & told)
+        record.jobs = len(tasks - told)
+        told |= tasks
 
 
 def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterator[Record]:

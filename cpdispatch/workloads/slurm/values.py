@@ -175,7 +175,7 @@ def tasks_of(job_id: str) -> int:
     >>> tasks_of("12"), tasks_of("12_3"), tasks_of("12_[1,4-10:2%3]")
     (1, 1, 5)
     """
-    found = re.fullmatch(r"\d+_\[([^\]%]*)(?:%\d+)?\]", job_id, re.ASCII)
+    found = re.fullmatch(r"\d+_\[([^\]%]*)(?:%[^\]]*)?\]", job_id, re.ASCII)
     return 1 if found is None else tasks_in(found[1])
 
 

@@ -590,6 +590,27 @@ def test_features_are_read_from_left_to_right(text: str, means: str | None) -> N
     assert access.features_of(text) == means
 
 
+def test_partitions_whose_jobs_share_cpus_are_told(tmp_path: Path) -> None:
+    site, parts = tmp_path / "site", tmp_path / "parts.json"
+    nodes_of = "NodeName=n1 CPUTot=16 RealMemory=64000 Partitions=main,a,b,c\n"
+    site.write_text(
+        f"{nodes_of}PartitionName=a OverSubscribe=FORCE:4\nPartitionName=b OverSubscribe=FORCE:1\n"
+        "PartitionName=c OverSubscribe=YES:4\n"
+    )
+    rows = [record(JobID=k, JobIDRaw=k, Partition=name) for k, name in enumerate("abc", start=1)]
+    path = dump(tmp_path / "sacct.psv", *rows)
+    says = "share some (OverSubscribe=FORCE): a."
+    assert any(text.endswith(says) for text in slurm.read([path], [site]).told)
+    sharing = [("a", 4, ["force"]), ("b", 1, ["force"]), ("c", 4, [])]
+    partitions = [
+        {"name": name, "maximums": {"oversubscribe": {"jobs": jobs, "flags": flags}}}
+        for name, jobs, flags in sharing
+    ]
+    parts.write_text(json.dumps({"partitions": partitions}))
+    site.write_text(nodes_of)
+    assert any(text.endswith(says) for text in slurm.read([path], [site, parts]).told)
+
+
 def test_sinfo_in_json_of_later_releases_is_read(tmp_path: Path) -> None:
     row = {
         "nodes": {"nodes": ["n01", "n02"]}, "cpus": {"maximum": 16}, "memory": {"maximum": 64000},

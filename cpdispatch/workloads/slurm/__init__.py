@@ -91,7 +91,7 @@ def made(
     else:
         for name in (*SPREADS, *WITHOUT_NODES):
             columns.labels.pop(name, None)
-    told = replayable.used(columns, machine)
+    told = replayable.used(columns, machine, cluster.shared)
     if machine is not None and not cluster.memory and any(columns.request["mem"]):
         columns.request["mem"] = [0] * len(columns.id)
         told.append("Memory is not given to jobs by this cluster (SelectTypeParameters).")

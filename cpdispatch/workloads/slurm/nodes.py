@@ -56,6 +56,8 @@ class Cluster:
     """The priority tier of each partition."""
     exclusive: set[str] = field(default_factory=set)
     """The partitions whose jobs take whole nodes."""
+    shared: set[str] = field(default_factory=set)
+    """The partitions whose jobs have CPUs together with others."""
     licences: dict[str, int] = field(default_factory=dict)
     """How many of each there are."""
     linear: bool = False
@@ -109,8 +111,11 @@ def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
             name = values["PartitionName"]
             cluster.limits_s[name] = _limit_s(values.get("MaxTime", "UNLIMITED"), path, line)
             cluster.tiers[name] = _tier(values.get("PriorityTier", ""), path, line)
-            if values.get("OverSubscribe") == "EXCLUSIVE":
+            sharing = values.get("OverSubscribe", "")
+            if sharing == "EXCLUSIVE":
                 cluster.exclusive.add(name)
+            elif sharing.startswith("FORCE") and sharing != "FORCE:1":
+                cluster.shared.add(name)
         elif "LicenseName" in values:
             known = True
             total = values.get("Total", "")
@@ -326,9 +331,13 @@ def _json_partition(row: dict[str, Any], cluster: Cluster) -> None:
         if not 0 <= tier <= TIER_MAX:
             raise ValueError(f"a priority tier of {tier}, beyond 0 to {TIER_MAX}")
         cluster.tiers[name] = tier
+    sharing = dict_of(dict_of(row, "maximums"), "oversubscribe")
+    jobs = number_of(sharing.get("jobs"))
     # 0 is how Slurm counts the jobs on a node of OverSubscribe=EXCLUSIVE.
-    if number_of(dict_of(dict_of(row, "maximums"), "oversubscribe").get("jobs")) == 0:
+    if jobs == 0:
         cluster.exclusive.add(name)
+    elif jobs is not None and jobs > 1 and "FORCE" in text_of(sharing.get("flags")).upper():
+        cluster.shared.add(name)
 
 
 # ------------------------------------------------------------------------------------- the system

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any
 
@@ -274,7 +274,7 @@ def _drop(left_out: Counter[str], record: Record) -> bool:
     return True
 
 
-def used(columns: Columns, system: System | None) -> list[str]:
+def used(columns: Columns, system: System | None, shared: Collection[str] = ()) -> list[str]:
     """What these jobs say that no dispatcher heeds, as sentences."""
     told = []
     partitions = {name for name in columns.labels.get("partition", ()) if name}
@@ -282,6 +282,11 @@ def used(columns: Columns, system: System | None) -> list[str]:
         told.append(
             f"Partitions are labels: {len(partitions)} are named, and jobs are not kept to the "
             "nodes of theirs."
+        )
+    if together := sorted(partitions & set(shared)):
+        told.append(
+            "Jobs have CPUs of their own, though Slurm lets those of these partitions share some "
+            f"(OverSubscribe=FORCE): {', '.join(together)}."
         )
     named = {"reservation": "Reservations"}
     if system is None:

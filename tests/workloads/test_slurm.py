@@ -98,6 +98,13 @@ def test_the_tasks_of_an_array_are_counted(pieces: list[tuple[int, int, int]]) -
     assert values.tasks_of(f"12_[{','.join(text)}%4]") == wanted
 
 
+def test_types_of_gpus_may_begin_with_a_digit() -> None:
+    assert values.gpus_of_gres("gpu:4K,gpu:1g") == {"gpu": 4097, "gpu_1g": 1}
+    for wrong in ("gpu:1234567890", "gpu:007:2", "gpu::4"):
+        with pytest.raises(ValueError, match="not a list of generic resources"):
+            values.gpus_of_gres(wrong)
+
+
 @given(st.text(max_size=30))
 def test_any_other_text_is_read_or_refused_as_a_value(text: str) -> None:
     for parse in (

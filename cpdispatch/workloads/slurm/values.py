@@ -25,7 +25,9 @@ _DURATION = re.compile(
     re.ASCII,
 )
 _SIZE = re.compile(r"(\d{1,15})(\.\d{1,6})?([KMGTPE]?)B?([nc]?)", re.ASCII)
-_GRES = re.compile(r"([A-Za-z][\w.-]*)(?::([A-Za-z_][\w.-]*))?(?::(\d{1,9})([KMG]?))?", re.ASCII)
+_GRES = re.compile(
+    r"([A-Za-z][\w.-]*)(?::(\d*[A-Za-z_][\w.-]*))??(?::(\d{1,9})([KMG]?))?", re.ASCII
+)
 _ARRAY = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 _TASKS_MAX = 10_000_000
 
@@ -128,18 +130,18 @@ def gpus_of_gres(text: str) -> dict[str, int]:
     Parameters
     ----------
     text : str
-        As ``gpu:a100:4(S:0-1),gpu:v100:2`` or ``gpu:4``. Other generic resources are left out.
+        As ``gpu:a100:4(S:0-1),gpu:1g.5gb:2`` or ``gpu:4``. Other generic resources are left out.
 
     Examples
     --------
-    >>> gpus_of_gres("gpu:a100:4(S:0-1),shard:8,gpu:2")
-    {'gpu': 6, 'gpu_a100': 4}
+    >>> gpus_of_gres("gpu:a100:4(S:0-1),shard:8,gpu:2,gpu:1g.5gb,bandwidth:lustre:no_consume:4G")
+    {'gpu': 7, 'gpu_a100': 4, 'gpu_1g_5gb': 1}
     """
     gpus: dict[str, int] = {}
     if text in NOTHING:
         return gpus
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
-        found = _GRES.fullmatch(part.removeprefix("gres/"))
+        found = _GRES.fullmatch(part.removeprefix("gres/").replace(":no_consume", ""))
         if found is None:
             raise ValueError("not a list of generic resources")
         name, kind, number, factor = found.groups()

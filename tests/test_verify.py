@@ -518,11 +518,24 @@ def test_a_job_that_the_dispatcher_refused_may_be_left_out() -> None:
     assert verify.run(table([{}, OUT | {"reason": "rejected"}]), SYSTEM) == []
 
 
-@pytest.mark.parametrize("reason", ["rejected", "never_fits"])
-def test_a_job_that_ran_has_no_reason_of_one_that_never_did(reason: str) -> None:
+@pytest.mark.parametrize("reason", ["rejected", "never_fits", "waits", "reserved", "strated"])
+def test_a_job_that_ran_has_a_reason_of_those_that_start(reason: str) -> None:
     assert texts(verify.run(table([{}, {"reason": reason, "nodes": [1]}]), SYSTEM)) == [
         f"reason: job 1 starts at 0 and has the reason {reason}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({"request_core": -3}, "asks for -3 core, 0 gpu a unit"),
+        ({"request_core": 0}, "asks for 0 core, 0 gpu a unit"),
+        ({"units": 0, "nodes": None, "node_units": None}, "asks for 0 units"),
+    ],
+)
+def test_a_job_asks_for_something(row: dict[str, Any], text: str) -> None:
+    """Else it would give other jobs room on its nodes."""
+    assert texts(verify.run(table([{"request_core": 4}, row]), SYSTEM)) == [f"units: job 1 {text}"]
 
 
 SEQUENCE = {"preceding": -1, "think_s": -1}

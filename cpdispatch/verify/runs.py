@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
+from cpdispatch.decision import OF_STARTS
 from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
@@ -25,6 +26,8 @@ from cpdispatch.verify.waits import WaitRules, waits
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_OF_STARTS = [reason.name.lower() for reason in OF_STARTS]
 
 
 def run(
@@ -158,6 +161,8 @@ def _schedule(
         requested_s=_numbers(jobs["requested_s"]),
         runtime_s=_numbers(jobs["runtime_s"]),
         killed=jobs["killed"].to_numpy(dtype=np.bool_),
+        reason=cast("Sequence[str]", jobs["reason"].array),
+        told=jobs["reason"].isin(_OF_STARTS).to_numpy(dtype=np.bool_),
         never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
         rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
         request=np.stack([_numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1),

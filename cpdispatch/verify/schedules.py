@@ -39,16 +39,16 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     """What is wrong with a whole schedule given as flat arrays, see `run`.
 
     A job starts no earlier than it was submitted; it runs for its runtime, or was killed at its
-    requested time; no reason says that it never ran; its units are all placed, on nodes that exist;
-    at every instant every node holds no more of any resource than it has; and a job that never
-    started fits no empty system. Where the run honoured dependencies, a job starts after the end,
-    and the think time, of the one that it comes after, if that one stands before it in the table
-    and ran. Where jobs could be restarted, an attempt that was killed is one at a job that may be,
-    lies between its submission and its start, is shorter than its runtime, and holds its nodes as
-    any job does; where killing takes time, until that is over, and the job runs so much longer
-    afterwards. Where events happened to the system, no node is used while it is down or maintained,
-    and no job starts on one that is drained or not in the system, or is expected to run into
-    maintenance that was known. A node that lacks a part of its capacity holds no more than the
+    requested time; its reason is one of jobs that start; its units are all placed, on nodes that
+    exist; at every instant every node holds no more of any resource than it has; and a job that
+    never started fits no empty system. Where the run honoured dependencies, a job starts after the
+    end, and the think time, of the one that it comes after, if that one stands before it in the
+    table and ran. Where jobs could be restarted, an attempt that was killed is one at a job that
+    may be, lies between its submission and its start, is shorter than its runtime, and holds its
+    nodes as any job does; where killing takes time, until that is over, and the job runs so much
+    longer afterwards. Where events happened to the system, no node is used while it is down or
+    maintained, and no job starts on one that is drained or not in the system, or is expected to run
+    into maintenance that was known. A node that lacks a part of its capacity holds no more than the
     rest; a job that was stopped for that had no room beside those that started before it. A job
     that ran on a node that failed, or whose maintenance began, was stopped at that very time: it
     was queued again if it could be, or else ended. Where nodes of a killed job were being cleared,
@@ -56,6 +56,7 @@ def schedule(table: Schedule, system: System) -> list[Violation]:
     """
     found = Findings()
     _lives(table, found)
+    _requests(table, system, found)
     _left_out(table, system, found)
     if table.preceding is not None and table.think_s is not None:
         _in_sequence(table, table.preceding, table.think_s, found)
@@ -96,11 +97,8 @@ def _lives(table: Schedule, found: Findings) -> None:
     )
     found.add(
         Kind.REASON,
-        (ran & (t.rejected | t.never_fits)).nonzero()[0],
-        lambda k: (
-            f"job {t.id[k]} starts at {t.start_s[k]} and has the reason "
-            + ("rejected" if t.rejected[k] else "never_fits")
-        ),
+        (ran & ~t.told).nonzero()[0],
+        lambda k: f"job {t.id[k]} starts at {t.start_s[k]} and has the reason {t.reason[k]}",
     )
     lasted = t.end_s - t.start_s
     if t.lost is not None:
@@ -303,6 +301,31 @@ def _in_sequence(table: Schedule, preceding: IntArray, think_s: IntArray, found:
         lambda k: (
             f"job {t.id[k]} starts at {t.start_s[k]}, and job {preceding[k]}, after which it "
             "comes, never started"
+        ),
+    )
+
+
+def _requests(table: Schedule, system: System, found: Findings) -> None:
+    """What each job asks for: at least one unit of something.
+
+    A number below 0 says how many units may share a node, of a type of which no node has any.
+    """
+    t = table
+    found.add(
+        Kind.UNITS,
+        (t.units <= 0).nonzero()[0],
+        lambda k: f"job {t.id[k]} asks for {t.units[k]} units",
+    )
+    below = (t.request < 0) & (system.total > 0)
+    found.add(
+        Kind.UNITS,
+        np.flatnonzero(np.any(below, axis=1) | (t.request.max(axis=1) <= 0)),
+        lambda k: (
+            f"job {t.id[k]} asks for "
+            + ", ".join(
+                f"{n} {name}" for name, n in zip(system.resources, t.request[k], strict=True)
+            )
+            + " a unit"
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cpdispatch.arrays import BoolArray, IntArray
@@ -21,6 +21,10 @@ class Schedule:
         ``start_s`` and ``end_s`` are -1 for a job that was never started.
     killed : bool array, shape (jobs,)
         Whether the job was cut at its requested time.
+    reason : sequence of str
+        Why each job started, or why it did not.
+    told : bool array, shape (jobs,)
+        Whether that is a reason of jobs that start.
     never_fits : bool array, shape (jobs,)
         Whether the job was left out because it asks for more than the whole system has.
     rejected : bool array, shape (jobs,)
@@ -51,6 +55,8 @@ class Schedule:
     requested_s: IntArray
     runtime_s: IntArray
     killed: BoolArray
+    reason: Sequence[str]
+    told: BoolArray
     never_fits: BoolArray
     rejected: BoolArray
     request: IntArray

@@ -34,7 +34,9 @@ class Kind(StrEnum):
     PLACEMENT = "placement"
     """A job that starts has no nodes, or one that does not start has some."""
     UNITS = "units"
-    """The units on the nodes are not the job's units, or a count is not positive."""
+    """The units on the nodes are not the job's units, a count is not positive, or a job asks for
+    nothing.
+    """
     NODE = "node"
     """A node does not exist, or a job names it twice."""
     DOWN = "down"

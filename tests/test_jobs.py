@@ -14,6 +14,7 @@ from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System
+from cpdispatch.workloads import from_table
 from tests.simulator.cases import workload
 from tests.strategies import systems, workloads
 
@@ -57,6 +58,18 @@ def test_columns_apart_say_what_a_block_says(jobs: Workload) -> None:
     some = np.arange(len(jobs))[::-2]
     assert list(other.table.take(some)) == list(jobs.table.take(some))
     assert fingerprint(other, dependencies=True) == fingerprint(jobs, dependencies=True)
+
+
+def test_jobs_of_other_names_or_terms_have_another_fingerprint() -> None:
+    plain: dict[str, object] = {"id": [1, 2], "submit": 0, "runtime": 5, "units": 1, "core": 1}
+    others = [
+        {}, {"user": ["a", "b"]}, {"user": ["a", "c"]}, {"begin": [-1, 9]}, {"begin": [9, -1]},
+        {"licences": ["x:1", ""]}, {"licences": ["x:2", ""]}, {"array": ["x", "x"]},
+        {"array": ["x", "x"], "array_limit": 1},
+    ]  # fmt: skip
+    found = [fingerprint(from_table(plain | more)) for more in others]
+    assert len(set(found)) == len(others)
+    assert fingerprint(from_table(plain | {"begin": [-1, -1], "licences": ""})) == found[0]
 
 
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=5))

@@ -7,7 +7,7 @@ import os
 import pickle
 import platform
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -33,7 +33,7 @@ from cpdispatch.files import read_bytes, sweep, writing
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.instance import Instance, Starvation
-from cpdispatch.jobs import Column, Workload
+from cpdispatch.jobs import TERMS, Column, Workload
 from cpdispatch.predict import Predictor
 from cpdispatch.predict.confident import Confident
 from cpdispatch.predict.profile import SameProfile
@@ -109,7 +109,7 @@ class Watch:
     checkpoint_s: float = CHECKPOINT_S
     resume: bool = False
     status: Path | None = None
-    stop: Callable[[], bool] = lambda: False
+    stop: Callable[[], bool] = bool  # never; unlike a lambda, it can be pickled
 
 
 UNWATCHED = Watch()
@@ -640,7 +640,8 @@ class Fingerprint:
 
     A workload may be added in several parts.
 
-    Each column has a digest of its own, and the fingerprint is the digest of these.
+    Each column has a digest of its own, and the fingerprint is the digest of these, and of names,
+    begin times, licences and arrays where there are some.
     """
 
     def __init__(self, workload: Workload, dependencies: bool = False) -> None:
@@ -650,6 +651,7 @@ class Fingerprint:
             hashlib.sha256() for _ in range(len(workload.table.columns) + 1 + 2 * dependencies)
         ]
         self._restartable = self._priority = self._tier = False
+        self._terms: list[bytes] = []
 
     def add(self, workload: Workload) -> None:
         """Take in the jobs of a workload, or of its next part."""
@@ -658,6 +660,7 @@ class Fingerprint:
             columns += [workload.preceding, workload.think_s]
         for digest, column in zip(self._digests, columns, strict=True):
             digest.update(np.ascontiguousarray(column).data)
+        self._terms += _terms(workload)
         self._restartable |= bool(workload.table.restartable.any())
         self._priority |= bool(workload.table.priority.any())
         self._tier |= bool((workload.table.tier != USUAL_TIER).any())
@@ -673,7 +676,25 @@ class Fingerprint:
         whole = hashlib.sha256(self._resources)
         for digest in digests:
             whole.update(digest.digest())
+        for part in self._terms:
+            whole.update(part)
         return whole.hexdigest()
+
+
+def _terms(workload: Workload) -> Iterator[bytes]:
+    """What else tells jobs from others, each with its name; nothing where there is none of it."""
+    for name, labels in sorted(workload.table.labels.items()):
+        yield repr((name, labels)).encode()
+    columns = {"array_limit": workload.array_limit()}
+    for name in TERMS:
+        columns[name], texts = workload.term(name)
+        if any(texts):
+            yield repr((name, texts)).encode()
+    if workload.begin_s is not None:
+        columns["begin"] = workload.begin_s + 1
+    for name, column in columns.items():
+        if column.any():
+            yield name.encode() + hashlib.sha256(np.ascontiguousarray(column).data).digest()
 
 
 def fingerprint(workload: Workload, dependencies: bool = False) -> str:

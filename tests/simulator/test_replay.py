@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -67,6 +68,12 @@ def test_a_run_that_was_stopped_and_resumed_is_the_run_that_was_not(
     assert not (tmp_path / CHECKPOINT).exists()
     again = simulate(sample, EURORA, dispatcher, watch=Watch(folder=tmp_path, resume=True))
     assert same(whole, again)
+
+
+def test_what_goes_on_beside_a_replay_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    watch = Watch(folder=tmp_path)
+    assert pickle.loads(pickle.dumps(watch)) == watch
+    assert not watch.stop()
 
 
 @pytest.mark.parametrize("decisions", [20, 200])

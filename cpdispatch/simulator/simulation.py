@@ -367,10 +367,11 @@ class Simulation:
         Raises
         ------
         DecisionError
-            When the decision is not feasible; nothing of it is applied.
+            When the decision is not feasible; nothing of it is applied, and the instance may be
+            answered by another one.
         """
         ms = (perf_counter() - self._asked_at) * 1e3
-        instance, self._asked = self._asked, None
+        instance = self._asked
         if instance is None:
             raise UsageError("apply() was called without an instance from advance()")
         if not isinstance(decision, Decision):
@@ -387,6 +388,7 @@ class Simulation:
         started = self._apply_plainly(instance, decision) if self._is_plain else None
         if started is None:
             started = self._apply_checked(instance, decision, dispatcher)
+        self._asked = None
         self.records.note(self.now, queued, running, started, ms, decision.certificate)
         if self._switching is not None:
             self._switch(self._switching)

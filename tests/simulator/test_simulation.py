@@ -150,6 +150,10 @@ def test_an_infeasible_decision_is_refused_and_nothing_of_it_is_applied() -> Non
     with pytest.raises(DecisionError, match=r"infeasible decision at time 0: .*capacity"):
         sim.apply(starting(instance, [0, 1], {0: 3}))
     assert sim.records.start_s.tolist() == [-1, -1]
+    with pytest.raises(UsageError, match="before the last instance was answered"):
+        sim.advance()
+    sim.apply(starting(instance, [0], {0: 3}))
+    assert sim.records.start_s.tolist() == [0, -1]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Watch, live, simulate
 from cpdispatch.simulator.compiled import CompiledSimulation
 from cpdispatch.simulator.live import STATUS, Live
-from cpdispatch.simulator.replay import finished, so_far
+from cpdispatch.simulator.replay import CHECKPOINT, finished, so_far
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import NAMED, Limit, System
 from cpdispatch.workloads import prepare
@@ -225,6 +225,23 @@ def test_a_process_that_is_gone_is_told_and_not_waited_for(
     code, out, _ = said(capsys, "watch", running)
     assert code == 0
     assert "stopped: simulate --resume goes on from its checkpoint" in out
+    assert "30 s so far\n" in out
+
+
+def test_runs_that_were_interrupted_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They left no status, and the folder was said to hold no simulation."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / CHECKPOINT).touch()
+    text = "2 stopped: simulate --resume goes on from checkpoints\n"
+    assert said(capsys, "watch", tmp_path) == (0, text, "")
+    write(tmp_path / "b" / STATUS)
+    found = json.loads(said(capsys, "watch", tmp_path, "--json")[1])
+    assert (list(found["running"]), found["stopped"]) == (
+        [str(tmp_path / "b")], [str(tmp_path / "a")],
+    )  # fmt: skip
 
 
 def test_silence_is_told(running: Path) -> None:

@@ -51,28 +51,29 @@ def watch(folder: Path, *, once: Flag = False, json: Json = False) -> int:
         Print one JSON object, once.
     """
     found = look(folder)
-    if not found and not saved(folder):
+    if not found and not saved(folder) and not stopped(folder):
         raise InputError(
             "holds no simulation",
             file=folder,
             advice="name the folder that simulate was given as --out, once it has started",
         )
     if json:
-        finished = [str(path) for path in saved(folder)]
-        print_json({"running": found, "finished": finished})
+        over = {"finished": saved(folder), "stopped": stopped(folder)}
+        paths = {what: [str(path) for path in of] for what, of in over.items()}
+        print_json({"running": found, **paths})
         return DONE
     console = console_of_stdout()
     if once or not found or not console.is_terminal:
-        console.print(view(found, len(saved(folder))))
+        console.print(view(found, folder))
     if once or not found:
         return DONE
     if console.is_terminal:
-        with live_view(lambda: view(look(folder), len(saved(folder))), stderr=False):
+        with live_view(lambda: view(look(folder), folder), stderr=False):
             _wait(folder, lambda found: None)
     else:
         beat = Heartbeat()
         _wait(folder, lambda found: beat.say(lambda: "\n".join(map(line, found.values()))))
-    console.print(view(look(folder), len(saved(folder))))
+    console.print(view(look(folder), folder))
     return DONE
 
 
@@ -104,6 +105,15 @@ def saved(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"**/{ABOUT}"))
 
 
+def stopped(folder: Path) -> list[Path]:
+    """The runs in a folder that ended before they were finished, and said so."""
+    from cpdispatch.simulator.live import STATUS
+    from cpdispatch.simulator.replay import CHECKPOINT
+
+    paths = sorted(path.parent for path in folder.glob(f"**/{CHECKPOINT}"))
+    return [path for path in paths if not (path / STATUS).exists()]
+
+
 def gone(told: Live) -> bool:
     """Whether the process of a simulation has ended without saying so, on this machine."""
     if told.host != socket.gethostname():
@@ -128,8 +138,11 @@ def line(told: Live) -> str:
     )
 
 
-def view(found: Mapping[str, Live], finished: int) -> RenderableType:
-    """What simulations are at, for people: one in full, or a line for each of several."""
+def view(found: Mapping[str, Live], folder: Path | None = None) -> RenderableType:
+    """What simulations are at, for people: one in full, or a line for each of several.
+
+    With a folder, how many in it are over.
+    """
     from rich.console import Group
     from rich.text import Text
 
@@ -138,8 +151,10 @@ def view(found: Mapping[str, Live], finished: int) -> RenderableType:
         parts += whole(next(iter(found.values())))
     elif found:
         parts.append(lines(found))
-    if finished:
+    if folder is not None and (finished := len(saved(folder))):
         parts.append(Text(f"{finished:,} finished: cpdispatch compare shows what came out"))
+    if folder is not None and (before := len(stopped(folder))):
+        parts.append(Text(f"{before:,} stopped: simulate --resume goes on from checkpoints"))
     if not parts:
         parts.append(Text("starting"))
     return Group(*parts)
@@ -151,7 +166,7 @@ def whole(told: Live) -> Iterator[RenderableType]:
 
     from cpdispatch.analyze.compare import duration
 
-    left = "" if told.left_s is None else f", {duration(told.left_s)} left"
+    left = "" if told.left_s is None or gone(told) else f", {duration(told.left_s)} left"
     speed = told.share * told.jobs / told.seconds if told.seconds else 0.0
     yield Text(f"{told.dispatcher} ({told.workload} on {told.system})", style="bold")
     yield Text(f"{bar(told.share)} {told.share:.0%}, {duration(told.seconds)} so far{left}")
@@ -241,7 +256,7 @@ def watched(folder: Path) -> Iterator[Callable[[str], Callable[[float], None]]]:
     from rich.console import Console
 
     if Console(stderr=True).is_terminal:
-        with live_view(lambda: view(look(folder), 0), stderr=True):
+        with live_view(lambda: view(look(folder)), stderr=True):
             yield lambda name: lambda share: None
         return
     beat = Heartbeat()

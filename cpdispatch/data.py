@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -116,8 +115,8 @@ def make(given: str | AdditionalData, seed: int = 0) -> AdditionalData:
                 raise unknown("additional data", given, [*DATA, "module:attribute"])
             return DATA[given]()
         what = f"additional data {given}"
-        found = own.made(own.attribute(module, attribute, what), "value", what, seed)
-        made: AdditionalData = copy.deepcopy(found)
+        found = own.attribute(module, attribute, what)
+        made: AdditionalData = own.made(found, "value", what, seed)
     else:
         what = f"additional data {type(given).__name__}"
         made = given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import os
@@ -48,7 +49,9 @@ def attribute(module: str, name: str, what: str) -> Any:
 
 
 def made(found: Any, method: str, what: str, seed: int) -> Any:
-    """The object that is meant: itself, or what a class or a function makes.
+    """The object that is meant: a copy of it, or what a class or a function makes.
+
+    So nothing that it remembers of one run is there in the next.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
     Raises
     ------
     UsageError
-        When it cannot be made, or has no such method.
+        When it cannot be made or copied, or has no such method.
     """
     if isinstance(found, type) or not hasattr(found, method):
         if not callable(found):
@@ -75,6 +78,14 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
         except Exception as error:
             raise UsageError(
                 f"{what}: it cannot be made: {type(error).__name__}: {error}"
+            ) from error
+    else:
+        try:
+            found = copy.deepcopy(found)
+        except Exception as error:
+            raise UsageError(
+                f"{what}: it cannot be copied: {type(error).__name__}: {error}; name its class, "
+                "or a function that makes it"
             ) from error
     if not callable(getattr(found, method, None)):
         raise UsageError(f"{what}: it has no method {method}")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,15 @@ def test_what_makes_a_users_own_dispatcher_is_told_the_seed_if_it_takes_one() ->
 
 def test_a_dispatcher_of_the_users_own_is_imported_as_a_class_or_an_object() -> None:
     assert isinstance(dispatch.make("tests.test_dispatch:Own"), Own)
-    assert dispatch.make("tests.test_dispatch:ready") is ready
+    one, other = (dispatch.make("tests.test_dispatch:ready") for _ in range(2))
+    assert isinstance(one, Own)
+    assert len({id(one), id(other), id(ready)}) == 3, "runs would share what it remembers"
+
+
+def test_an_object_that_cannot_be_copied_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready, "lock", threading.Lock(), raising=False)
+    with pytest.raises(UsageError, match=r"ready: it cannot be copied: TypeError.*name its class"):
+        dispatch.make("tests.test_dispatch:ready")
 
 
 def test_a_users_module_is_found_in_the_working_folder(

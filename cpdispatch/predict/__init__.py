@@ -9,7 +9,6 @@ time when it fails (`cpdispatch.predict.guard`).
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -247,9 +246,7 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
         return made
     if colon and "=" not in attribute:
         what = f"predictor {name}"
-        found = copy.deepcopy(
-            own.made(own.attribute(module, attribute, what), "predict", what, seed)
-        )
+        found = own.made(own.attribute(module, attribute, what), "predict", what, seed)
         if not callable(getattr(found, "learn", None)):
             raise UsageError(f"{what}: it has no method learn")
         if not hasattr(found, "name"):

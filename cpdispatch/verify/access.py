@@ -51,7 +51,10 @@ def access(jobs: pd.DataFrame, system: System, stay: Stay) -> list[Violation]:
         named = [name for name in named if name != "partition"]
     if not named:
         return _tiers(jobs, np.full(len(jobs), USUAL_TIER))
-    columns = {name: _texts(jobs[name]) for name in named}
+    columns = {
+        name: _texts(jobs[name].astype(bool) if name == "exclusive" else jobs[name])
+        for name in named
+    }
     requested_s = jobs["requested_s"].to_numpy(dtype=np.int64)
     ids = jobs["id"].to_numpy(dtype=np.int64)
     rules: dict[tuple[object, ...], int] = {}
@@ -119,7 +122,9 @@ def _of(stay: Stay, which: BoolArray) -> Stay:
 
 def _texts(column: pd.Series) -> list[str]:
     """A column as texts; what is unknown, or a flag that is not set, is ""."""
-    return ["" if v is None or v != v or v in (-1, 0, False) else str(v) for v in column.tolist()]
+    # Not 0: a partition may have that number.
+    unset = (v is None or v is False or v != v or v == -1 for v in column.tolist())
+    return ["" if no else str(v) for no, v in zip(unset, column.tolist(), strict=True)]
 
 
 def _may_use(said: dict[str, str], requested_s: int, system: System) -> tuple[BoolArray, bool, int]:

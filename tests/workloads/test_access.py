@@ -62,6 +62,13 @@ def test_a_partition_a_feature_or_a_list_keeps_a_job_to_nodes() -> None:
     ]  # fmt: skip
 
 
+def test_a_partition_may_have_the_number_0() -> None:
+    parts = (Partition("0", (0, 1, 2, 3), tier=2), Partition("1", (4, 5)))
+    run = simulate(*prepare(jobs(partition=[0, 1]), replace(SIX, partitions=parts)), "easy")
+    assert run.jobs["tier"].tolist() == [2, 1]
+    assert run.verify() == []
+
+
 def test_a_job_longer_than_the_limit_of_a_partition_uses_others_of_its_own_or_none() -> None:
     workload = jobs(partition=["gpu", "gpu", "gpu,batch"], requested=[100, 101, 101])
     assert nodes_of(workload) == ["3-5", "", "0-3"]

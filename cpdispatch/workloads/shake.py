@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Column, JobTable, Workload
+from cpdispatch.parameters import whole
 
 SHIFT_S = 60
 """Submissions are later by fewer seconds than these."""
@@ -34,7 +34,7 @@ def shaken(workload: Workload, draw: int) -> Workload:
     Raises
     ------
     UsageError
-        When the draw is negative.
+        When the draw is no whole number, or negative.
 
     References
     ----------
@@ -51,9 +51,7 @@ def shaken(workload: Workload, draw: int) -> Workload:
     >>> shaken(workload, 0) is workload
     True
     """
-    if draw < 0:
-        raise UsageError(f"draw {draw}: 0 (the log as it is) or more is needed")
-    if draw == 0:
+    if whole("draw", draw) == 0:
         return workload
     later_s = np.random.default_rng(draw).integers(0, SHIFT_S, len(workload))
     columns = list(workload.table.columns)

@@ -55,8 +55,9 @@ def test_draw_0_is_the_log_as_it_is_and_others_share_its_memory() -> None:
     other = shaken(workload, 3)
     assert np.shares_memory(other.table.requested_s, workload.table.requested_s)
     assert not np.shares_memory(other.table.submit_s, workload.table.submit_s)
-    with pytest.raises(UsageError, match="draw -1: 0"):
-        shaken(workload, -1)
+    for draw in (-1, 1.5):
+        with pytest.raises(UsageError, match=rf"draw {draw}: a whole number, 0 or more"):
+            shaken(workload, draw)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -532,6 +532,23 @@ def test_runs_of_two_logs_of_one_name_are_not_compared(
     assert "lowest mean bounded slowdown" not in text
 
 
+def test_draws_of_two_commands_in_one_folder_are_not_mixed(
+    queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for jobs in (3, 4):
+        out = tmp_path / "out" / str(jobs)
+        said(
+            capsys, "simulate", queue, "-d", "easy", "--jobs", jobs, "--shake", 3, "--cores", 1,
+            "--out", out,
+        )  # fmt: skip
+    code, text, _ = said(capsys, "compare", tmp_path / "out")
+    assert code == 0
+    assert [line.split() for line in text.splitlines() if line.startswith("jobs ")][::2] == [
+        ["jobs", "3"],
+        ["jobs", "4"],
+    ]
+
+
 def test_runs_that_an_earlier_version_saved_are_measured_against_easy(
     queue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

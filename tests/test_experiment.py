@@ -66,6 +66,15 @@ def test_multiples_over_seeds_are_those_of_the_means() -> None:
     )
 
 
+def test_draws_whose_jobs_differ_are_merged_with_as_many_restartable_jobs_as_each_has() -> None:
+    draws = [
+        replace(run, about=run.about | {"restarts": True, "restartable": 5 + run.about["seed"]})
+        for run in EASY
+    ]
+    ((_, (row,)),) = tables(draws)
+    assert row["seeds"] == 2
+
+
 def test_a_class_that_has_no_jobs_in_one_run_has_the_mean_of_the_others() -> None:
     rare = told("easy", 0, (0, math.nan), {}), told("easy", 1, (4, 60.0), {})
     for runs in (rare, rare[::-1]):

@@ -27,7 +27,12 @@ _OF_KIND = ("dispatcher", "predictor", "idempotent", "restart_cost_s", "test_s")
 
 
 def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path, Run]]:
-    """The runs of the folders, each once; those inside one in the order that `place` says."""
+    """The runs of the folders, each once; those inside one in the order that `place` says.
+
+    Draws that are beside each other stay together, also where another command's runs, in the same
+    folder, have the same places.
+    """
+    from cpdispatch.simulator.replay import DRAW
     from cpdispatch.simulator.run import ABOUT, Run, about_of
 
     def place(path: Path) -> tuple[float, bool, Path]:
@@ -38,11 +43,17 @@ def load_runs(folders: list[Path], refused: RefusedFiles) -> Iterator[tuple[Path
             about = {}
         return about.get("place", float("inf")), about.get("dispatcher") != "easy", path
 
+    def in_order(paths: list[Path]) -> list[Path]:
+        beside: dict[Path, list[Path]] = {}
+        for path in sorted(paths, key=place):
+            beside.setdefault(path.parent if DRAW.fullmatch(path.name) else path, []).append(path)
+        return [path for draws in beside.values() for path in draws]
+
     seen: set[Path] = set()
     for folder in folders:
         inner = [path.parent for path in folder.glob(f"**/{ABOUT}")]
         alone = (folder / ABOUT).exists() or not inner
-        for path in [folder] if alone else sorted(inner, key=place):
+        for path in [folder] if alone else in_order(inner):
             if path.resolve() in seen:
                 continue
             seen.add(path.resolve())

@@ -13,7 +13,9 @@ Row = dict[str, Any]
 _OF_ONE_RUN = (
     "seed", "draw", "seconds", "workload_sha256", "notes", "python", "metrics", "classes",
     "widths", "predictor_seconds", "predictor_report", "place", "memory_mib_peak", "began_s",
+    "restartable",
 )  # fmt: skip
+"""What runs may differ in that are merged; jobs of each draw, so as many restartable ones."""
 
 
 def report_of(summaries: Sequence[RunSummary]) -> dict[str, Any]:

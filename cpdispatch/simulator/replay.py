@@ -611,15 +611,16 @@ def forget_other_draws(folders: Iterable[Path]) -> None:
         Of the runs to be made. Those of draws and seeds are named ``draw-3`` and ``seed-3``.
     """
     kept = {folder.absolute() for folder in folders}
-    for parent in {folder.parent for folder in kept if _DRAW.fullmatch(folder.name)}:
+    for parent in {folder.parent for folder in kept if DRAW.fullmatch(folder.name)}:
         for other in parent.iterdir() if parent.is_dir() else ():
-            if _DRAW.fullmatch(other.name) and other not in kept and other.is_dir():
+            if DRAW.fullmatch(other.name) and other not in kept and other.is_dir():
                 forget(other)
                 if not any(other.iterdir()):
                     other.rmdir()
 
 
-_DRAW = re.compile(r"(draw|seed)-\d+")
+DRAW = re.compile(r"(draw|seed)-\d+")
+"""What the folder of a draw, or of a seed, is called."""
 
 
 def forget(folder: Path) -> None:

@@ -761,6 +761,13 @@ def same_name(log: Path) -> list[object]:
     return ["simulate", log, other]
 
 
+def same_folder(log: Path) -> list[object]:
+    others = [log.with_name(name) for name in ("my log.swf", "my_log.swf")]
+    for other in others:
+        other.write_text(LOG)
+    return ["simulate", *others]
+
+
 def twice(log: Path) -> list[object]:
     files = [log.parent / folder / "same.json" for folder in ("a", "b")]
     for file in files:
@@ -886,6 +893,10 @@ BAD = {
     ),
     "less than no cores": (lambda log: ["simulate", log, "--cores", "-2"], "--cores -2: 1 or more"),
     "two logs of one name": (same_name, "two logs are named small"),
+    "two logs of one folder": (
+        same_folder,
+        "the results of the logs my log and my_log would have the same folder, my_log",
+    ),
     "an unknown dispatcher beside another": (
         lambda log: ["simulate", log, "-d", "easy", "-d", "esy", "--out", log.parent / "out"],
         "did you mean easy",

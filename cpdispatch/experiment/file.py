@@ -16,7 +16,15 @@ from cpdispatch.durations import seconds
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.experiment import samples
 from cpdispatch.experiment.report import report_of, tables
-from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, own_predictor, safe
+from cpdispatch.experiment.runs import (
+    SAME_LOG,
+    Experiment,
+    RunPlan,
+    RunSummary,
+    check_apart,
+    own_predictor,
+    safe,
+)
 from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import parse_toml, write_bytes
 from cpdispatch.structure import converted
@@ -103,19 +111,12 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
 
     groups = samples.of(form.logs, file, form.seed, form.draws)
     names = [log[0].name for of in groups for log in (of.logs[:1] if of.of_seed else of.logs)]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(
-                f"two logs are named {name}: their results would have the same name",
-                file=file, field="logs", advice="put each into an experiment of its own",
-            )  # fmt: skip
+    with samples.named(file, "logs"):
+        check_apart("logs", names, f"{SAME_LOG}; put each into an experiment of its own")
+    with samples.named(file, "predictors"):
+        twice = "the same predictor is named twice: {!r}; leave one of them out"
+        check_apart("predictors", form.predictors, twice)
     limit_s, found = seconds(form.limit), []
-    for number, name in enumerate(form.predictors):
-        if name in form.predictors[:number]:
-            raise InputError(
-                "the same predictor is named twice", file=file, field="predictors", value=name,
-                advice="leave one of them out",
-            )  # fmt: skip
     for key, given in (("dispatchers", form.dispatchers), ("predictors", form.predictors)):
         for number, name in enumerate(given, start=1):
             with samples.named(file, f"{key}, the {number}."):

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from cpdispatch.system import System
 
 
+SAME_LOG = "two logs are named {}: their results would have the same name"
+
+
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """How a run is made, and where it is kept."""
@@ -152,15 +155,10 @@ class Experiment:
 
         events, power_cap = rules.get("events"), rules.get("power_cap")
         switch_off_s = rules.get("switch_off_s")
-        for name in self.dispatchers:
-            if self.dispatchers.count(name) > 1:
-                raise UsageError(f"the same dispatcher is named twice: {name}; leave one of them")
-        names = [workload.name for workload, _ in self.logs]
-        for name in names:
-            if names.count(name) > 1 and not self.of_seed:
-                raise UsageError(
-                    f"two logs are named {name}: their results would have the same name"
-                )
+        twice = "the same dispatcher is named twice: {}; leave one of them"
+        check_apart("dispatchers", self.dispatchers, twice)
+        logs = [] if self.of_seed else [workload.name for workload, _ in self.logs]
+        check_apart("logs", logs, SAME_LOG)
         kept = {}
         for dispatcher in self.dispatchers:
             made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=dispatch.not_at_all)
@@ -376,6 +374,19 @@ def own_predictor(dispatcher: str) -> str:
     from cpdispatch import dispatch
 
     return dispatch.predictor_of(dispatch.make(dispatcher, warm=dispatch.not_at_all))
+
+
+def check_apart(kind: str, names: Sequence[str], same: str) -> None:
+    """Raise where two names are the same, which ``same`` tells, or would have the same folder."""
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise UsageError(same.format(name))
+        for other in names[:number]:
+            if safe(other) == safe(name):
+                raise UsageError(
+                    f"the results of the {kind} {other} and {name} would have the same folder, "
+                    f"{safe(name)}: rename one of the two"
+                )
 
 
 def safe(name: str) -> str:

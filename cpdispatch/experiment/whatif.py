@@ -13,7 +13,7 @@ from typing import Any
 from cpdispatch.campaign import CampaignError, Workers
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment.report import tables
-from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, safe
+from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, check_apart, safe
 from cpdispatch.jobs import Workload
 from cpdispatch.system import Limit, System, find
 from cpdispatch.workloads import own_machine, prepare
@@ -146,10 +146,8 @@ def alternatives(log: Workload, given: Sequence[str], jobs: int | None = None) -
         raise UsageError(
             "name another system, for example --system +20%: one alone is what simulate is for"
         )
-    names = [each.name for each in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"two systems are called {name}: leave one out, or rename it")
+    twice = "two systems are called {}: leave one out, or rename it"
+    check_apart("systems", [each.name for each in found], twice)
     return found
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
@@ -101,6 +102,16 @@ def telling(number: int) -> int:
     return number
 
 
+def grown(number: int) -> int:
+    """Makes loky think that this process has grown too much, so that another takes its place."""
+    from joblib.externals.loky import process_executor  # type: ignore[import-untyped]
+
+    if number == 2:  # loky looks from the second task of a process on
+        process_executor._MEMORY_LEAK_CHECK_DELAY = -1.0
+        process_executor._MAX_MEMORY_LEAK_SIZE = -(10**12)
+    return number
+
+
 def threads() -> str | None:
     return os.environ.get("OMP_NUM_THREADS")
 
@@ -144,6 +155,13 @@ def test_a_worker_computes_with_one_thread() -> None:
 def test_a_task_whose_worker_is_killed_is_done_again(tmp_path: Path) -> None:
     tasks = [Task(str(n), (str(tmp_path / str(n % 2)), n)) for n in range(6)]
     assert run(tasks, killed_once, workers=TWO) == {str(n): n for n in range(6)}
+
+
+def test_a_worker_that_has_grown_is_replaced_without_a_word() -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        found = run(numbers(5), grown, workers=TWO)
+    assert list(found.values()) == list(range(5))
+    assert warned == []
 
 
 def test_a_task_that_kills_every_worker_is_named_and_the_others_are_done() -> None:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
@@ -312,9 +313,14 @@ def _unreached() -> Iterator[None]:
 
 
 def _hire(desk: Path) -> Any:
-    """A new worker."""
+    """A new worker.
+
+    Loky replaces a worker that has grown by 300 MB, as one does that has loaded a few libraries,
+    and warns that a job may be lost; it is not.
+    """
     from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
 
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
     return ProcessPoolExecutor(
         max_workers=1,
         timeout=None,

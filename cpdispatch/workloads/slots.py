@@ -27,7 +27,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isfinite, log2
+from math import isfinite, log2, sqrt
 from typing import Literal
 
 import msgspec
@@ -607,13 +607,15 @@ def _spanning(model: SlotModel, due: FloatArray, span_s: float | None) -> IntArr
     """Submission times from the first to the last of which it takes so long, shape (jobs,).
 
     Nights, weekends and months make the span of a few jobs depend on the rate in leaps, so the
-    rate is approached and the nearest span is kept.
+    rate is approached and the nearest span is kept. Where the quotient of the spans would lead to
+    and fro, the next rate lies halfway between those that are known to be too low and too high.
     """
     per_day = model.jobs_per_day
     if span_s is None or len(due) == 1:
         return _submissions(model, due, per_day)
     per_day = len(due) * DAY_S / max(span_s, 1.0)
     best, error = np.empty(0, dtype=np.int64), np.inf
+    low, high, last = 0.0, np.inf, np.inf
     for _ in range(SPAN_TRIES):
         submit_s = _submissions(model, due, per_day)
         off = max(float(np.ptp(submit_s)), 1.0) / max(span_s, 1.0)
@@ -621,7 +623,10 @@ def _spanning(model: SlotModel, due: FloatArray, span_s: float | None) -> IntArr
             best, error = submit_s, abs(np.log(off))
         if error < SPAN_ERROR:
             break
-        per_day *= min(max(off, 0.25), 4.0)
+        low, high = (max(low, per_day), high) if off > 1 else (low, min(high, per_day))
+        to_and_fro = 0 < low < high < np.inf and abs(np.log(off)) > last / 2
+        last = abs(np.log(off))
+        per_day = sqrt(low * high) if to_and_fro else per_day * min(max(off, 0.25), 4.0)
     return best
 
 

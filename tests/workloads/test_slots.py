@@ -141,7 +141,7 @@ def test_jobs_with_a_gpu_take_less_time_than_those_without() -> None:
 
 
 @pytest.mark.parametrize("load", [0.2, 0.8, 1.2])
-@pytest.mark.parametrize("jobs", [200, 5000])
+@pytest.mark.parametrize("jobs", [50, 200, 5000])
 def test_the_offered_load_is_what_was_asked_for(load: float, jobs: int) -> None:
     for system, limits in ((System.pool(256), Limits()), (EURORA, GPUS)):
         made = generate(model(), system, jobs, load=load, limits=limits)

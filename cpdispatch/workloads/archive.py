@@ -91,7 +91,8 @@ def get(
     Raises
     ------
     UsageError
-        When there is no such log, the folder cannot be written, or an extra is missing.
+        When there is no such log, ``base`` is no address, the folder cannot be written, or an extra
+        is missing.
     InputError
         When the server does not answer, does not have the file, or has another one.
     """
@@ -100,8 +101,12 @@ def get(
         raise UsageError(
             f"unknown log {name!r}{nearest(name, known.logs)} (one of {', '.join(known.logs)})"
         )
-    pooch = needed("pooch", "archive")
     log, base = known.logs[name], base or known.base
+    if not base.lower().startswith(("http://", "https://")):
+        raise UsageError(
+            f"--from {base}: an address that begins with https:// or http:// is needed"
+        )
+    pooch = needed("pooch", "archive")
     address = base.rstrip("/") + "/" + log.path
     folder = folder_of_logs() if folder is None else folder
     path, noted = folder / log.file, folder / f"{log.file}.sha256"

@@ -151,6 +151,14 @@ def test_the_checksum_of_the_first_download_is_kept(server: Server, tmp_path: Pa
         archive.get("new", tmp_path)
 
 
+@pytest.mark.parametrize("base", ["file:///mirror", "/mirror", "example.org"])
+def test_a_mirror_that_is_no_web_address_is_refused_at_once(base: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    with pytest.raises(UsageError, match=f"--from {base}: an address that begins with https://"):
+        archive.get("kth", tmp_path, base, said.append)
+    assert said == []
+
+
 def test_an_unknown_log_and_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown log 'kht'; did you mean kth"):
         archive.get("kht", tmp_path)

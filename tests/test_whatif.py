@@ -16,7 +16,7 @@ from cpdispatch import cli, verify
 from cpdispatch.analyze.compare import duration
 from cpdispatch.cli.output import table_of
 from cpdispatch.errors import UsageError
-from cpdispatch.experiment import whatif
+from cpdispatch.experiment import RunSummary, whatif
 from cpdispatch.experiment.runs import safe
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import Limit, NodeGroup, Partition, System
@@ -135,6 +135,25 @@ def test_draws_have_a_spread(log: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [row["runs"] for row in rows] == [3, 3]
     assert all(row["wait_s_mean_spread"] > 0 for row in rows)
     assert " ± " in said(capsys, log, "--system", "8", "--system", "10", "--shake", 3)[1]
+
+
+def test_no_figure_is_folded(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = (log, "--system", "8", "--system", "jobs=2", "--shake", 2, "-d", "easy-spf-spf")
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = said(capsys, *arguments)[1].splitlines()
+    monkeypatch.setenv("COLUMNS", "50")
+    narrow = said(capsys, *arguments)[1].splitlines()
+    assert [line.split() for line in narrow[:5]] == [line.split() for line in wide[:5]]
+
+
+def test_what_the_first_system_lacks_has_no_ratio(log: Path) -> None:
+    found = whatif.alternatives(read(log), ["8", "6"])
+    other = found[1]
+    run = simulate(other.workload, other.system, "easy")
+    (row,) = whatif.rows_of(found, [[], [RunSummary.of(run)]])
+    assert (row["system"], row["wait_ratio"], row["slowdown_ratio"]) == ("6", None, None)
 
 
 def test_a_page_and_a_table_are_two_files(

@@ -12,6 +12,7 @@ from cpdispatch.cli.output import (
     DONE,
     STARTING,
     console_of_stdout,
+    print_in_whole_lines,
     print_json,
     progress_bars,
     status,
@@ -171,7 +172,7 @@ def _tell(
 def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Path]) -> None:
     """Print the rows for people, and which files were written."""
     console = console_of_stdout()
-    console.print(_table(log, resource, rows))
+    print_in_whole_lines(console, _table(log, resource, rows))
     console.print("slowdown: mean bounded slowdown", style="dim")
     for name, count in _never_started(rows).items():
         console.print(

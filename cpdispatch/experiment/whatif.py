@@ -206,7 +206,7 @@ def rows_of(
         ``system``, ``nodes``, ``capacity`` (of the first resource type), ``dispatcher``,
         ``predictor``, ``runs``, the `FIGURES`, each mean with its ``_spread`` over draws (None for
         one run), and ``wait_ratio`` and ``slowdown_ratio`` to the same dispatcher on the first
-        system (None where that is 0).
+        system (None where that is 0, or has failed).
     """
     rows: list[dict[str, Any]] = []
     first: dict[tuple[str, str], dict[str, Any]] = {}
@@ -222,7 +222,9 @@ def rows_of(
             for name in FIGURES:
                 made[name] = row.get(name)
                 made[f"{name}_spread"] = figures.get(name, {}).get("spread")
-            against = first.setdefault(key, made)
+            if each is found[0]:
+                first[key] = made
+            against = first.get(key, {})
             made["wait_ratio"] = _ratio(made, against, "wait_s_mean")
             made["slowdown_ratio"] = _ratio(made, against, "bounded_slowdown_mean")
             rows.append(made)
@@ -230,7 +232,7 @@ def rows_of(
 
 
 def _ratio(row: dict[str, Any], first: dict[str, Any], name: str) -> float | None:
-    here, there = row[name], first[name]
+    here, there = row[name], first.get(name)
     return here / there if here is not None and there else None
 
 

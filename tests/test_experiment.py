@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cpdispatch.campaign import Workers
+from cpdispatch import predict, toys
+from cpdispatch.campaign import Workers, local
 from cpdispatch.experiment import Experiment, RunPlan, RunSummary, report_of, tables, warming
 from cpdispatch.experiment import runs as making
 from cpdispatch.system import NAMED
@@ -162,3 +164,20 @@ def test_kernels_of_the_engine_are_compiled_before_workers_of_this_machine_begin
     plans = experiment.plans(RunPlan(dispatchers[0]))
     experiment.run(plans, workers, lambda done, tasks: None, lambda: False)
     assert what == (["kernels"] if compiled else []) + ["workers"]
+
+
+def test_finished_runs_are_read_here_and_nothing_is_compiled_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = eurora_sample(20), NAMED["eurora"]
+    experiment = Experiment([log], ["easy", "prb"], [0], draws=2)
+    plans = experiment.plans(RunPlan("", folder=tmp_path))
+    for _, plan in plans:
+        making.make_run(log, plan, None)
+    for module, name in ((toys, "simulated"), (predict, "warm_up"), (local, "in_workers")):
+        monkeypatch.setattr(module, name, lambda *given: pytest.fail("nothing is to be run"))
+    found, failure = experiment.run(plans, Workers(), lambda done, tasks: None, lambda: False)
+    assert failure is None
+    assert [(of.about["dispatcher"], of.about["draw"]) for of in found] == [
+        (plan.dispatcher, plan.draw) for _, plan in plans
+    ]

@@ -236,13 +236,16 @@ class Experiment:
         """
         from cpdispatch.dispatch import has_engine, is_model
         from cpdispatch.simulator.replay import finished
+        from cpdispatch.simulator.run import ABOUT
         from cpdispatch.workloads.shake import shaken
 
         shared = {str(number): log for number, log in enumerate(self.logs)}
         of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
         summaries: dict[str, RunSummary] = {}
         failure = None
-        if not workers.cluster and any(has_engine(plan.dispatcher) for _, plan in plans):
+        if all(plan.folder is not None and (plan.folder / ABOUT).exists() for _, plan in plans):
+            workers = Workers(cores=1)  # reading them takes less time than workers to begin
+        elif not workers.cluster and any(has_engine(plan.dispatcher) for _, plan in plans):
             from cpdispatch.experiment.warming import compile_kernels
 
             compile_kernels()  # now, on all cores: else each worker compiles them

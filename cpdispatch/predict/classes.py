@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cpdispatch.arrays import BoolArray, FloatArray, IntArray
 from cpdispatch.compile import kernel
-from cpdispatch.extra import needed
+from cpdispatch.extra import check, needed
 from cpdispatch.jobs import UNKNOWN, Job, Workload
 from cpdispatch.predict.actual import Actual
 from cpdispatch.workloads.clock import wall_s
@@ -302,11 +302,16 @@ class Classes:
         """
         runtimes_s = Actual.of(workload).runtime_s if clairvoyant else None
         if not clairvoyant:
-            needed("sklearn.ensemble")
+            check("sklearn")
         return cls(
             seed, votes, None if window is None else max(min(window, len(workload)), 1),
             int((wall_s(workload) - workload.table.submit_s)[0]) if calendar else None, runtimes_s,
         )  # fmt: skip
+
+    def warm_up(self) -> None:
+        """Import what the forest calls."""
+        if self.runtimes_s is None:
+            needed("sklearn.ensemble")
 
     @property
     def features(self) -> tuple[str, ...]:

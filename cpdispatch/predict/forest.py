@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.errors import UsageError
-from cpdispatch.extra import needed
+from cpdispatch.extra import check
 from cpdispatch.jobs import Job
 from cpdispatch.predict.recent import Recent
 from cpdispatch.predict.trees import Trees, grow, leaves, quantile
@@ -145,8 +145,10 @@ class Forest:
     def __post_init__(self) -> None:
         if not 0 < self.level < 1:
             raise UsageError(f"the level of an upper quantile is between 0 and 1, not {self.level}")
-        # Imports and compiles, before any clock runs.
-        needed("sklearn.ensemble")
+        check("sklearn")
+
+    def warm_up(self) -> None:
+        """Import and compile what the forest calls."""
         some = np.zeros((2, FEATURES), dtype=np.float32)
         trees = grow(some, np.zeros(2, dtype=np.int64), self.seed)
         quantile(trees, leaves(trees, some[0]), self.level, -1)

@@ -208,8 +208,9 @@ def simulate(
     loop_only = any(value for rule, value in general.items() if rule not in kernels_have)
     loop_only = loop_only or bool(system.maintenance) or begins_later(workload)
     compiled = compiled and watch.seen is None and not loop_only
+    done = watch.resume and watch.folder is not None and (watch.folder / ABOUT).exists()
     begun, known = _begun(
-        workload, system, dispatcher, predictor, rules, general, settings, compiled
+        workload, system, dispatcher, predictor, rules, general, settings, compiled, warm=not done
     )  # fmt: skip
     replay, about = begun, begun.about
     if watch.resume and watch.folder is not None:
@@ -219,6 +220,7 @@ def simulate(
         replay = found
     if replay is begun:  # that of a checkpoint goes on with what its dispatcher remembers
         check_fresh(begun.dispatcher)
+    predict.warm_up(known)
     replay.go(watch)
     return _run(replay, about, known)
 
@@ -232,11 +234,14 @@ def _begun(
     general: dict[str, Any],
     settings: Settings,
     compiled: bool,
+    *,
+    warm: bool = True,
 ) -> tuple[_Replay, Predictor]:
     """A replay before its first event, and its predictor.
 
     ``general`` are the rules that only the general loop has, ``restart_cost_s`` apart. It is
-    ``compiled`` where that is allowed and gives the same schedule.
+    ``compiled`` where that is allowed and gives the same schedule. Without ``warm``, no kernel of
+    its dispatcher is compiled: no decision will be made.
     """
 
     @cache
@@ -269,7 +274,9 @@ def _begun(
 
     made = (
         dispatch.make(
-            dispatcher, settings, warm=lambda made: () if by_kernels(made) else toy_instances(made)
+            dispatcher,
+            settings,
+            warm=lambda made: toy_instances(made) if warm and not by_kernels(made) else (),
         )
         if isinstance(dispatcher, str)
         else own.checked(dispatcher, "dispatcher", "dispatch")

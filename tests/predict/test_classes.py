@@ -288,7 +288,7 @@ def test_the_clairvoyant_classifier_takes_each_job_for_what_it_is_by_the_divider
 def test_the_clairvoyant_classifier_needs_no_library_and_kills_no_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     log = workload([(n * 7, 1, 500, 1 + n * 37 % 90) for n in range(80)])
     known = predict.make("class:clairvoyant=on", log)
     assert known.name == "class:clairvoyant=on"
@@ -391,7 +391,7 @@ def test_fewer_votes_come_from_the_name() -> None:
 
 
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(UsageError, match=r"needs sklearn.*cpdispatch\[learn\]"):
         predict.make("class", workload([(0, 1, 5, 5)]))
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("sklearn")
 
+from cpdispatch import predict
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Job
 from cpdispatch.predict import Cautious, Refreshing, Restarting, Watching
@@ -21,7 +22,7 @@ from cpdispatch.predict import forest as module
 from cpdispatch.predict.forest import FEWEST, Errors, Forest
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
-from cpdispatch.workloads import read
+from cpdispatch.workloads import lublin, read
 from cpdispatch.workloads.fit import fit
 
 JOB = Job(
@@ -207,9 +208,22 @@ def test_a_level_that_is_none_is_refused(level: float) -> None:
 
 
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(UsageError, match=r"needs sklearn, .* pip install 'cpdispatch\[learn\]'"):
         Forest()
+
+
+def test_nothing_is_imported_or_compiled_until_a_replay_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grown: list[int] = []
+    monkeypatch.setattr(module, "grow", lambda some, runtimes, seed: grown.append(seed))
+    monkeypatch.setattr(module, "leaves", lambda trees, some: None)
+    monkeypatch.setattr(module, "quantile", lambda *given: 0)
+    made = predict.make("mixture", lublin.generate(2, 0), 5)
+    assert grown == []
+    predict.warm_up(made)
+    assert grown == [5]
 
 
 class Watched(Forest):

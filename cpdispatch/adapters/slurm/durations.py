@@ -166,6 +166,7 @@ class Durations:
             raise UsageError(
                 f"--predict {self.name}: runtimes of a live cluster are not known: name another"
             )
+        predict.warm_up(predictor)
         self._guard = Guard(predictor)
         self._labels = {name: {} for name in LABELLED}
 

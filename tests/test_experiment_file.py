@@ -104,6 +104,38 @@ def test_another_log_in_the_same_place_is_refused_and_replaced(
     assert ran(path, "--overwrite") == 0
 
 
+def test_results_of_one_draw_have_the_columns_of_several(path: Path) -> None:
+    form = FORM.replace('"", "last2"', '""').replace('"4"', '"4"\nrestartable = "all"')
+    found = []
+    for draws in (1, 2):
+        path.write_text(form.replace("draws = 2", f"draws = {draws}"))
+        assert ran(path) == 0
+        found.append(results(path)[1])
+    assert list(found[0]) == list(found[1])
+    assert float(found[0]["users.wait_s_mean_mean"]) >= 0
+
+
+def test_results_of_runs_that_are_refused_stay(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path.parent / "other.csv").write_text(LOG)
+    form = 'dispatchers = ["easy"]\n' + "".join(
+        f'[[logs]]\nfile = "{name}.csv"\nsystem = "4"\njobs = 30\n' for name in ("small", "other")
+    )
+    path.write_text(form)
+    assert ran(path, "--json") == 0
+    before = (path.parent / "out" / "results.csv").read_bytes()
+    path.write_text(form.replace("30", "20", 1))
+    capsys.readouterr()
+    assert ran(path, "--json") == 2
+    said = capsys.readouterr()
+    assert "results.csv and what is beside it stay as they are" in said.err
+    printed = json.loads(said.out)
+    assert [run["workload"] for run in printed["runs"]] == ["other"]
+    assert printed["files"] == []
+    assert (path.parent / "out" / "results.csv").read_bytes() == before
+
+
 def test_a_single_run_has_no_spread(path: Path) -> None:
     path.write_text(FORM.replace("draws = 2", "").replace('"", "last2"', '""'))
     assert ran(path) == 0

@@ -50,7 +50,7 @@ def merged(alike: Sequence[Row]) -> Row:
         "weeks": _pooled([row["weeks"] for row in alike]),
         "runs": list(alike),
         "figures": {
-            key: spread(values) for key, values in _figures(alike) if not all(map(isnan, values))
+            key: spread(values) for key, values in figures(alike) if not all(map(isnan, values))
         },
     }
 
@@ -179,7 +179,7 @@ def waits_of_users(alike: Sequence[Waits]) -> dict[str, tuple[float, float, floa
     return {user: (*mean, longest[user]) for user, mean in means.items()}
 
 
-def _figures(alike: Sequence[Row]) -> Iterator[tuple[str, list[float]]]:
+def figures(alike: Sequence[Row]) -> Iterator[tuple[str, list[float]]]:
     """Each figure with its values in the rows that have it."""
     for key, value in alike[0].items():
         if _is_number(value) and key not in ("seed", "draw", "restart_cost_s", "test_s"):

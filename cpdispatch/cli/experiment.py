@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,7 @@ def experiment(
     with status(STARTING):
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import file as files
+        from cpdispatch.simulator.run import ABOUT
 
     form = files.load(file)
     kinds = len(form.dispatchers) * max(len(form.predictors), 1)
@@ -102,11 +104,18 @@ def experiment(
             summaries += found
             if failure is not None:
                 failed.append(failure)
-    if summaries:
-        written = files.save(summaries, out)
-        first = (
-            first_of_each(plan for part in parts for _, plan in part.plans) if plot or page else {}
+    plans = [plan for part in parts for _, plan in part.plans]
+    there = sum(plan.folder is not None and (plan.folder / ABOUT).exists() for plan in plans)
+    if summaries and len(summaries) < there and (out / files.TABLE).exists():
+        print_runs(summaries, json, {"files": [], "failed": failed[0].problems})
+        print(
+            f"cpdispatch: {out / files.TABLE} and what is beside it stay as they are: they have "
+            "runs that were refused",
+            file=sys.stderr,
         )
+    elif summaries:
+        written = files.save(summaries, out)
+        first = first_of_each(plans) if plot or page else {}
         drawn, lacking = draw(out / _PICTURES, summaries, first) if plot else ([], [])
         pages = _pages(out, summaries, first) if page else []
         beside = {"files": [str(path) for path in (*written, *pages, *drawn)]}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from cpdispatch.analyze import draws
+from cpdispatch.analyze.compare.rows import OF_USERS
 from cpdispatch.durations import seconds
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.experiment import samples
@@ -29,9 +31,12 @@ from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import parse_toml, write_bytes
 from cpdispatch.structure import converted
 
+TABLE = "results.csv"
 _ABOUT = ("workload", "system", "dispatcher", "predictor")
 _LEFT_OUT = ("seconds", "decision_ms_mean", "decision_ms_p99", "first", "place", "seed", "draw")
 """Figures that the machine's load makes, or none of a schedule."""
+_RELATED = ("_first", "_times")
+"""How figures end that `compare.related` adds to a row."""
 
 
 class RulesForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -172,7 +177,7 @@ def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:
         cells = [of_row.get(key, {}).get(kind, "") for key in figures for kind in kinds]
         table.writerow([*(row[key] for key in _ABOUT), runs, *cells])
     written = {
-        "results.csv": text.getvalue().encode(),
+        TABLE: text.getvalue().encode(),
         "results.json": msgspec.json.encode(report_of(summaries)) + b"\n",
     }
     for name, content in written.items():
@@ -180,19 +185,15 @@ def save(summaries: Sequence[RunSummary], folder: Path) -> list[Path]:
     return [folder / name for name in written]
 
 
-def _figures(row: dict[str, object]) -> dict[str, dict[str, float]]:
+def _figures(row: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Mean, spread, least and largest value of each figure of a row; one run has no spread."""
-    merged = row.get("figures")
-    if isinstance(merged, dict):
-        return {key: of for key, of in merged.items() if key not in _LEFT_OUT}
-    return {key: {"mean": v, "min": v, "max": v} for key, v in _plain(row) if v == v}
-
-
-def _plain(row: dict[str, object], before: str = "") -> Iterator[tuple[str, float]]:
-    for key, value in row.items():
-        if before + key in _LEFT_OUT:
-            continue
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield before + key, value
-        elif (key in ("classes", "widths") or before) and isinstance(value, dict):
-            yield from _plain(value, f"{before}{key}.")
+    if "figures" in row:
+        return {key: of for key, of in row["figures"].items() if key not in _LEFT_OUT}
+    found = {key: value for key, (value,) in draws.figures([row]) if value == value}
+    if row["users"] is not None:
+        found[OF_USERS] = row["users"]["wait_s_mean"]
+    return {
+        key: {"mean": value, "min": value, "max": value}
+        for key, value in found.items()
+        if key not in _LEFT_OUT and not key.endswith(_RELATED)
+    }

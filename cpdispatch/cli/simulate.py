@@ -110,6 +110,7 @@ def simulate(
     experiment = Experiment(logs, names, numbers, of_seed=not traces, draws=shake)
     of_runs = rules.of_runs() | happens.of_runs() | {"restart_cost_s": restarts.cost_s()}
     _check_restart_options(of_runs, restarts.restart_cost, logs)
+    _check_gates(of_runs, logs)
     limit_s = seconds(rules.limit, "--limit")
     plan = _with_folders(output.plan(limit_s, of_runs), watch, plot, where.cluster)
     with status("checking names"):
@@ -196,6 +197,20 @@ def _check_restart_options(
             raise UsageError(
                 f"{excluded} and {option} cannot be combined: {why}leave one of them out"
             )
+
+
+def _check_gates(of_runs: Mapping[str, Any], logs: Sequence[tuple[Workload, System]]) -> None:
+    """Raise where jobs wait for more than free nodes, and an option excludes that."""
+    from cpdispatch.simulator.checks import gates_of
+
+    for option, given in (
+        ("--dependencies", of_runs["dependencies"]),
+        ("--idempotent", of_runs["idempotent"]),
+        ("--restart-cost", of_runs["restart_cost_s"]),
+    ):
+        gates = next(filter(None, (gates_of(*log) for log in logs)), "") if given else ""
+        if gates:
+            raise UsageError(f"{gates}, which exclude {option}: leave it out")
 
 
 def _print_and_draw(

@@ -151,7 +151,12 @@ class Experiment:
         """
         from cpdispatch import dispatch, predict
         from cpdispatch.data import made as additional
-        from cpdispatch.simulator.checks import check_power_cap, check_switching, check_tests
+        from cpdispatch.simulator.checks import (
+            check_gated,
+            check_power_cap,
+            check_switching,
+            check_tests,
+        )
 
         events, power_cap = rules.get("events"), rules.get("power_cap")
         switch_off_s = rules.get("switch_off_s")
@@ -177,6 +182,8 @@ class Experiment:
         for workload, system in self.logs:
             if events is not None:
                 events.check(system)
+            if any(map(rules.get, ("dependencies", "idempotent", "restart_cost_s"))):
+                check_gated(workload, system)
             if power_cap is not None:
                 check_power_cap(power_cap, workload, system, rules.get("kill_at_limit", False))
             if switch_off_s is not None:

@@ -180,12 +180,24 @@ def check_gated(workload: Workload, system: System) -> None:
     ------
     UsageError
     """
-    if gated(workload, system) or begins_later(workload):
+    if gates := gates_of(workload, system):
         raise UsageError(
-            f"system {system.name} has limits, or jobs have licences, arrays with limits or "
-            "begin times, which exclude dependencies, idempotent and restart_cost_s: leave "
-            "these out, or the limits"
+            f"{gates}, which exclude dependencies, idempotent and restart_cost_s: leave these out"
         )
+
+
+def gates_of(workload: Workload, system: System) -> str:
+    """What jobs wait for beside free nodes, in words; empty where there is nothing."""
+    whose = f"jobs of {workload.name} have"
+    for there, what in (
+        (bool(system.limits), f"system {system.name} has limits"),
+        (any(terms.licences for terms in workload.terms), f"{whose} licences"),
+        (gated(workload, system), f"{whose} limits of arrays"),
+        (begins_later(workload), f"{whose} begin times"),
+    ):
+        if there:
+            return what
+    return ""
 
 
 def check_fresh(dispatcher: Dispatcher) -> None:

@@ -612,3 +612,31 @@ def test_begin_times_are_read_from_tables_and_written_back(tmp_path):
         again = table.read(tmp_path / name)
         assert again.begin_s is not None
         assert again.begin_s.tolist() == [-1, 500]
+
+
+@pytest.mark.parametrize(
+    ("columns", "limits", "says"),
+    [
+        ("", "limits = [{most = 2}]", "system s has limits, which exclude {}: leave it out"),
+        ("licences", "", "jobs of log have licences, which exclude {}"),
+        ("array_limit", "", "jobs of log have limits of arrays, which exclude {}"),
+        ("begin", "", "jobs of log have begin times, which exclude {}"),
+    ],
+)
+def test_options_that_gates_exclude_are_named_once(
+    columns: str, limits: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.toml").write_text(
+        'name = "s"\nresources = ["core"]\nlicences = {x = 3}\n' + limits
+        + '\ngroups = [{name = "n", nodes = 1, capacity = [4]}]\n'
+    )  # fmt: skip
+    of = {"licences": "x", "array_limit": "1", "begin": "50"}.get(columns, "")
+    array = "a" if columns == "array_limit" else ""
+    (tmp_path / "log.csv").write_text(
+        f"id,submit,runtime,units,core,array,{columns or 'queue'}\n"
+        f"1,0,60,1,1,{array},{of}\n2,5,60,1,1,{array},{of}\n"
+    )
+    base = ["simulate", str(tmp_path / "log.csv"), "--system", str(tmp_path / "s.toml")]
+    for option in (["--idempotent"], ["--dependencies"], ["--restart-cost", "5s"]):
+        assert cli.run([*base, "-d", "easy", "-d", "sjf", "--restartable", "all", *option]) == 2
+        assert says.format(option[0]) in capsys.readouterr().err

@@ -23,6 +23,8 @@ TIMEOUT_S = (10.0, 30.0)
 ATTEMPTS = 4
 """In a row without a single byte more."""
 _PART = 1 << 12
+_PASSING = 408, 429
+"""What a server answers that is slow or busy, beside its own errors, which are 500 and above."""
 
 
 class Log(msgspec.Struct, forbid_unknown_fields=True):
@@ -149,11 +151,13 @@ def _download(address: str, to: Path, part: Path, say: Callable[[str], None]) ->
                 break
             problem: object = "the answer ended early"
         except requests.exceptions.HTTPError as error:
-            part.unlink(missing_ok=True)
-            raise InputError(
-                f"the server refuses: {error}", file=address,
-                advice="the archive may have moved: name its address with --from",
-            ) from error  # fmt: skip
+            status = error.response.status_code
+            if status < 500 and status not in _PASSING:
+                raise InputError(
+                    f"the server refuses: {error}", file=address,
+                    advice="the archive may have moved: name its address with --from",
+                ) from error  # fmt: skip
+            problem = f"HTTP status {status}"
         except (requests.exceptions.RequestException, ConnectionError) as error:
             problem = type(error).__name__
         now = part.stat().st_size if part.exists() else 0

@@ -41,8 +41,8 @@ class Answers(BaseHTTPRequestHandler):
         given = self.headers["Range"]
         self.server.asked.append((self.path, given))
         mode = self.server.mode
-        if mode == "missing":
-            self.send_error(404)
+        if mode == "missing" or (mode == "busy" and len(self.server.asked) == 1):
+            self.send_error(404 if mode == "missing" else 503)
             return
         begin = int(given[6:-1]) if given and mode != "no ranges" else 0
         body = CONTENT.replace(b"9", b"8") if mode == "corrupt" else CONTENT
@@ -126,6 +126,20 @@ def test_a_later_call_goes_on_where_one_ended(server: Server, tmp_path: Path) ->
     server.asked.clear()
     assert archive.get("small", tmp_path).read_bytes() == CONTENT
     assert server.asked == [("/logs/l/small.swf", f"bytes={HALF}-")]
+
+
+def test_a_part_stays_where_a_server_refuses_and_a_busy_one_is_asked_again(
+    server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / ".small.swf.part").write_bytes(CONTENT[:HALF])
+    server.mode, said = "missing", list[str]()
+    with pytest.raises(InputError, match="the server refuses: 404"):
+        archive.get("small", tmp_path)
+    server.mode = "busy"
+    server.asked.clear()
+    assert archive.get("small", tmp_path, say=said.append).read_bytes() == CONTENT
+    assert [given for _, given in server.asked] == [f"bytes={HALF}-"] * 2
+    assert f"HTTP status 503 after {HALF:,} bytes; trying to go on" in said[0]
 
 
 def test_a_dead_server_and_a_missing_file_are_named(server: Server, tmp_path: Path) -> None:

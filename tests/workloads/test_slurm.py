@@ -252,12 +252,52 @@ def test_a_job_of_whole_nodes_that_are_not_alike_has_as_many_as_it_had(tmp_path:
     lines = [{"Partition": "whole"}, {"SubmitLine": "sbatch --exclusive a.sh"}, {}]
     rows = [record(JobID=k, JobIDRaw=k, **has, **line) for k, line in enumerate(lines, start=1)]
     found = slurm.read([dump(tmp_path / "sacct.psv", *rows)], [site])
-    assert found.workload.table.units.tolist() == [2, 2]
-    assert found.workload.table.request.tolist() == [[16, 0, 49_500]] * 2
-    assert found.left_out == {"asks for more than the system has": 1}
+    assert found.workload.table.units.tolist() == [2, 2, 2]
+    assert found.workload.table.request.tolist() == [[16, 49_500]] * 3
+    assert not found.left_out
+    assert found.notes[replayable.UNLIKE] == 1
     run = simulator.simulate(*prepare(found.workload, found.system), "easy")
     assert verify.run(run.jobs, run.system) == []
-    assert [sorted(nodes) for nodes in run.jobs["nodes"]] == [[0, 1], [0, 1]]
+    assert [sorted(nodes) for nodes in run.jobs["nodes"]] == [[0, 1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("tres", "units", "core", "more"),
+    [
+        ("cpu=48,mem=48000M,node=2", 3, 16, ""),  # 24 fit on one of its nodes alone
+        ("cpu=32,mem=48000M,node=2", 2, 16, ""),
+        ("cpu=47,mem=48000M,node=2", 2, 24, "NodeName=n3 CPUTot=33 RealMemory=99000\n"),
+    ],
+)
+def test_shares_of_nodes_that_are_not_alike_fit_on_them(
+    tres: str, units: int, core: int, more: str, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    site.write_text(
+        f"NodeName=n1 CPUTot=16 RealMemory=64000\nNodeName=n2 CPUTot=33 RealMemory=99000\n{more}"
+    )
+    row = record(AllocTRES=tres, NNodes=2, NodeList="n[1-2]")
+    found = slurm.read([dump(tmp_path / "sacct.psv", row)], [site])
+    assert found.workload.table.units.tolist() == [units]
+    assert found.workload.table.request[0, 0] == core
+    assert replayable.UNLIKE not in found.notes
+    assert prepare(found.workload, found.system)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_dump_that_knows_of_a_cancellation_wins_over_one_that_does_not(
+    order: int, tmp_path: Path
+) -> None:
+    never = {"Start": "Unknown", "End": "Unknown", "ElapsedRaw": "0", "NodeList": "None assigned"}
+    dumps = [
+        dump(tmp_path / "1.psv", record(JobID=1, JobIDRaw=1), record(State="PENDING", **never)),
+        dump(
+            tmp_path / "2.psv",
+            record(State="CANCELLED by 7", **never | {"End": "2026-11-20T10:00:00"}),
+        ),
+    ]
+    found = slurm.read(dumps[::order])
+    assert found.left_out == {replayable.CANCELLED: 1, replayable.TWICE: 1}
 
 
 def test_the_command_line_names_nodes_and_asks_for_whole_ones(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any
 
 from cpdispatch.system import System
 from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm.jobs import ENDED, Record, Records
-from cpdispatch.workloads.slurm.nodes import Cluster
+from cpdispatch.workloads.slurm.nodes import Cluster, Node
 from cpdispatch.workloads.slurm.terms import licences_of
 from cpdispatch.workloads.slurm.values import nodes_in, task_ranges
 
@@ -27,6 +27,7 @@ RESIZED = "part of a job before it was resized"
 ATTEMPT = "earlier attempt of a job that was queued again"
 TWICE = "the same record stands twice"
 LIMITLESS = "no time limit: the longest limit or runtime of the records stands in"
+UNLIKE = "shares of nodes that are not alike: on each, no more than the least of them has"
 UNEVEN = "CPUs or GPUs cannot be split evenly over the nodes: rounded up"
 CUT = "lists of tasks of arrays that Slurm cut short: only the tasks that they name are counted"
 FOLDED = "attempts of a job that was queued again: the last one is kept, submitted with the first"
@@ -50,7 +51,8 @@ def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str],
     A unit of a job is what it has on each of its nodes. Where CPUs and GPUs cannot be divided by
     the nodes, a job has as few units as divide them and are no fewer than the nodes; if there are
     none, what a unit asks for is rounded up. A job of whole nodes has a unit on each of them, which
-    asks for no more than the least of them has.
+    asks for no more than the least of them has. So has one that shares nodes that are not alike,
+    if nothing else fits.
     """
     left_out: Counter[str] = Counter()
     notes: Counter[str] = Counter(found.notes)
@@ -72,7 +74,7 @@ def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str],
     columns = Columns()
     kinds = sorted({kind for record in kept for kind in record.gpus})
     columns.request = {"core": [], **{kind: [] for kind in kinds}, "mem": []}
-    least: dict[str, dict[str, int]] = {}
+    room = _Room(cluster)
     for record in kept:
         limit_s = record.limit_s
         if limit_s <= 0:
@@ -84,10 +86,12 @@ def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str],
         counts = [record.cpus, *record.gpus.values()]
         units, most = max(record.nodes, 1), dict[str, int]()
         if _whole(record, cluster):
-            text = record.extra["node_list"]
-            most = least[text] = least.get(text) or _least(text, cluster)
+            most = room.least(record)
+        elif fitting := room.units(record, has):
+            units = fitting
         else:
-            units = _units(units, counts)
+            most = room.least(record)
+            notes[UNLIKE] += 1
         if any(many % units for many in counts):
             notes[UNEVEN] += 1
         columns.id.append(record.number)
@@ -117,15 +121,60 @@ def _whole(record: Record, cluster: Cluster) -> bool:
     return bool(cluster.nodes) and (exclusive or cluster.linear)
 
 
-def _least(text: str, cluster: Cluster) -> dict[str, int]:
-    """What each node in a list has at least; empty where one of them is not known."""
-    try:
-        nodes = [cluster.nodes[name] for name in nodes_in(text)]
-    except (ValueError, KeyError):
-        return {}
-    has = [{**node.gpus, "core": node.cpus, "mem": node.memory_mb} for node in nodes]
-    kinds = {kind for one in has for kind in one}
-    return {kind: min(one.get(kind, 0) for one in has) for kind in kinds}
+class _Room:
+    """What the nodes have on which jobs ran."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._least: dict[str, dict[str, int]] = {}
+
+    def least(self, record: Record) -> dict[str, int]:
+        """What each of a job's nodes has at least; empty where one of them is not known."""
+        text = record.extra["node_list"]
+        if text not in self._least:
+            has = self._of(record)
+            kinds = {kind for one in has for kind in one}
+            least = {kind: min(one.get(kind, 0) for one in has) for kind in kinds}
+            self._least[text] = least
+        return self._least[text]
+
+    def units(self, record: Record, has: Mapping[str, int]) -> int:
+        """Of how many equal parts a job is that shares nodes.
+
+        It is 0 where these parts fit neither on its nodes nor elsewhere.
+        """
+        nodes, counts = max(record.nodes, 1), [record.cpus, *record.gpus.values()]
+        usual = next(_parts(nodes, counts), nodes)
+        if nodes == 1 or not self._cluster.nodes or not (least := self.least(record)):
+            return usual
+        asked = {kind: many for kind, many in has.items() if many}
+        if not self._cluster.memory:
+            asked.pop("mem", None)
+        if usual == nodes and all(-(-n // nodes) <= least.get(k, 0) for k, n in asked.items()):
+            return usual
+        own, partition = self._of(record), record.labels["partition"]
+        for units in _parts(nodes, counts):
+            if _held(own, asked, units) >= units:
+                return units
+        there = [node for node in self._cluster.nodes.values() if partition in node.partitions]
+        others = map(_has, there or self._cluster.nodes.values())
+        return usual if _held(others, asked, usual) >= usual else 0
+
+    def _of(self, record: Record) -> list[dict[str, int]]:
+        try:
+            return [_has(self._cluster.nodes[name]) for name in nodes_in(record.extra["node_list"])]
+        except (ValueError, KeyError):
+            return []
+
+
+def _has(node: Node) -> dict[str, int]:
+    return {**node.gpus, "core": node.cpus, "mem": node.memory_mb}
+
+
+def _held(nodes: Iterable[Mapping[str, int]], asked: Mapping[str, int], units: int) -> int:
+    """How many of a job's equal parts fit on nodes."""
+    each = {kind: -(-many // units) for kind, many in asked.items()}
+    return sum(min(one.get(kind, 0) // many for kind, many in each.items()) for one in nodes)
 
 
 def _attempts_text(attempts: Sequence[Record]) -> str:
@@ -181,14 +230,14 @@ def ended(found: Records) -> list[Record]:
     return [record for record in lasts if not _unusable(record)]
 
 
-def _units(nodes: int, counts: Sequence[int]) -> int:
-    """How many equal parts a job has: as few as divide the counts and are no fewer than nodes.
+def _parts(nodes: int, counts: Sequence[int]) -> Iterator[int]:
+    """Numbers of equal parts that divide the counts and are no fewer than nodes, few ones first.
 
     More than 16 parts a node are no answer: then each node has one, and the counts are rounded up.
     """
     common = gcd(*counts)
     parts = range(nodes, min(common, 16 * nodes, nodes + 100_000) + 1)
-    return next((units for units in parts if common % units == 0), nodes)
+    return (units for units in parts if common % units == 0)
 
 
 def _unusable(record: Record) -> str:
@@ -246,7 +295,7 @@ def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterato
             else:
                 left_out[TWICE] += record.jobs
                 # Where dumps overlap, the later one knows the end.
-                if record.ended and not other.ended:
+                if _known(record) > _known(other):
                     by_begin[key] = record
         first_s, before = -1, list[Record]()
         left = [
@@ -266,6 +315,11 @@ def _last_attempts(records: Sequence[Record], left_out: Counter[str]) -> Iterato
                 record.submit_s, record.restartable, first_s = first_s, 1, -1
                 record.again, record.before, before = True, before, []
             yield record
+
+
+def _known(record: Record) -> tuple[bool, bool, bool]:
+    """How much a record knows of what became of its job: more is greater."""
+    return record.ended, record.state in ENDED, record.state not in _WAITING
 
 
 def _drop(left_out: Counter[str], record: Record) -> bool:

@@ -243,28 +243,38 @@ def time_s(text: str, zone: ZoneInfo) -> int:
 
 
 def nodes_in(text: str) -> list[str]:
-    """Names in a list of nodes such as ``n[01-03,7],gpu1``.
+    """Names in a list of nodes such as ``n[01-03,7],gpu1`` or ``r[1-2]n[1-2]``.
 
     Examples
     --------
     >>> nodes_in("n[01-03,7],gpu1")
     ['n01', 'n02', 'n03', 'n7', 'gpu1']
+    >>> nodes_in("r[1-2]n[1-2]")
+    ['r1n1', 'r1n2', 'r2n1', 'r2n2']
     """
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
-        prefix, bracket, rest = part.partition("[")
-        inside, _, tail = rest.partition("]")
-        if not bracket:
-            names.append(prefix)
-            continue
-        if "[" in tail:
-            raise ValueError("not a list of nodes")
-        for piece in inside.split(","):
-            first, dash, last = piece.partition("-")
-            if not first.isdigit() or (dash and not last.isdigit()):
-                raise ValueError("not a list of nodes")
-            numbers = range(int(first), int(last or first) + 1)
-            if len(names) + len(numbers) > _TASKS_MAX:
-                raise ValueError("more nodes than a cluster has")
-            names += [f"{prefix}{number:0{len(first)}}{tail}" for number in numbers]
+        # What is outside and inside of brackets, in turn.
+        pieces = re.split(r"\[([^\]]*)\]", part)
+        made = [pieces[0]]
+        for inside, tail in zip(pieces[1::2], pieces[2::2], strict=True):
+            numbers = _numbers(inside, _TASKS_MAX // len(made) if made else 0)
+            made = [f"{name}{number}{tail}" for name in made for number in numbers]
+        if len(names) + len(made) > _TASKS_MAX:
+            raise ValueError("more nodes than a cluster has")
+        names += made
     return names
+
+
+def _numbers(text: str, most: int) -> list[str]:
+    """The numbers in a list such as ``01-03,7``, as they are written."""
+    found: list[str] = []
+    for piece in text.split(","):
+        first, dash, last = piece.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ValueError("not a list of nodes")
+        numbers = range(int(first), int(last or first) + 1)
+        if len(found) + len(numbers) > most:
+            raise ValueError("more nodes than a cluster has")
+        found += [f"{number:0{len(first)}}" for number in numbers]
+    return found

@@ -353,3 +353,22 @@ def test_the_example_runs(tmp_path: Path) -> None:
     file = ROOT / "examples" / "experiment.toml"
     parts = files.parts(files.load(file), file, tmp_path)
     assert sum(len(part.plans) for part in parts) == 18
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ('file = "small.csv"\nsystem = "4"', "3 draws: the log with submissions up to 59 s later"),
+        ('model = "lublin"\njobs = 30', "3 draws: the jobs of each are made with a seed"),
+    ],
+)
+def test_draws_are_called_so_also_where_their_jobs_are_made(
+    log: str, says: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = FORM.replace("draws = 2", "draws = 3").replace('"", "last2"', '""')
+    path.write_text(form.replace('file = "small.csv"\nsystem = "4"', log))
+    assert ran(path) == 0
+    said = capsys.readouterr().out
+    assert "of 3 draws " in said
+    assert says in said
+    assert "seeds " not in said.replace("other seeds", "")

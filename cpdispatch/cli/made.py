@@ -77,13 +77,17 @@ def save_and_print(
     console = console_of_stdout()
     load = "" if summary["load"] is None else f", load {summary['load']:.3f}"
     console.print(
-        f"[bold]{out}[/]: {len(made):,} jobs in {summary['days']:.1f} days{load}, "
+        f"[bold]{out}[/]: {_jobs(len(made))} in {summary['days']:.1f} days{load}, "
         f"{summary['serial']:.1%} serial",
         soft_wrap=True,
     )
     for rule, count in summary["notes"].items():
-        console.print(f"{rule}: {count:,} {'job' if count == 1 else 'jobs'}", style="dim")
+        console.print(f"{rule}: {_jobs(count)}", style="dim")
     return DONE
+
+
+def _jobs(many: int) -> str:
+    return f"{many:,} {'job' if many == 1 else 'jobs'}"
 
 
 def _figures(made: Workload, system: System | None) -> dict[str, Any]:
@@ -91,10 +95,10 @@ def _figures(made: Workload, system: System | None) -> dict[str, Any]:
     import numpy as np
 
     table = made.table
-    span_s = max(int(np.ptp(table.submit_s)), 1)
+    span_s = int(np.ptp(table.submit_s))
     asked = (table.units * made.runtime_s) @ table.request
     load = None
-    if system is not None:
+    if system is not None and span_s:  # jobs that come at once offer no load
         total = np.array([
             system.total[k] if (k := system.resource(name)) >= 0 else 0 for name in made.resources
         ])  # fmt: skip

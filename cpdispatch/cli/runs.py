@@ -112,12 +112,17 @@ def print_runs(
             console.print(Text(warning["text"], style="yellow"), soft_wrap=True)
         for line in (*compare.legend(rows), *compare.advice(rows)):
             console.print(Text(line), style="dim")
-        for draws in sorted({row["draws"] for row in rows if "draws" in row}):
-            console.print(
-                f"{draws} draws: the log with submissions up to {SHIFT_S - 1} s later and other "
-                "seeds; the first one as it is.",
-                style="dim",
+        # A row has the mean of the draws' numbers, which are all 0 where jobs are made anew.
+        for draws, shaken in sorted(
+            {(row["draws"], row["draw"] > 0) for row in rows if "draws" in row}
+        ):
+            what = (
+                f"the log with submissions up to {SHIFT_S - 1} s later and other seeds; the first "
+                "one as it is."
+                if shaken
+                else "the jobs of each are made with a seed of its own."
             )
+            console.print(f"{draws} draws: {what}", style="dim")
         for seeds in sorted({row["seeds"] for row in rows if row.get("seeds", 1) > 1}):
             console.print(f"Each figure is the mean of {seeds} runs, one a seed.", style="dim")
         for line in compare.notes(rows):

@@ -121,7 +121,8 @@ class Gates:
         np.minimum.at(least, array[limited], most[limited])
         of_value: list[list[int]] = []
         for many, name in zip(least.tolist(), names, strict=True):
-            self._names += [f"at most {many} tasks of array {name}"] * (many < LIMIT)
+            tasks = "task" if many == 1 else "tasks"
+            self._names += [f"at most {many} {tasks} of array {name}"] * (many < LIMIT)
             of_value.append([] if many == LIMIT else [len(self._left)])
             self._left += [many] * (many < LIMIT)
         self._add(array, of_value, np.ones(len(array), dtype=np.int64), 1)

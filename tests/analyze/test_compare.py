@@ -526,3 +526,25 @@ def test_runs_under_other_rules_are_told_apart(
 def test_idempotent_runs_need_no_word_of_restarts() -> None:
     rows = runs(unrelated("easy", 5, idempotent=True, restartable=5), unrelated("easy", 2))
     assert [heading_of(row, rows) for row in rows] == ["easy\nidempotent", "easy"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ((9.4, 3.5, 2.5), "Nodes fail 9 times under easy. Jobs are stopped 6 times: queued again "
+         "4 times, ended as failed 2 times."),
+        ((3, 3.6, 3.6), "Jobs are stopped 7 times: queued again 3 times, ended as failed 4 times."),
+        ((0.3, 0.3, 0), "Nodes fail less than once under easy. Jobs are stopped less than once: "
+         "queued again 0 times, ended as failed 0 times."),
+        ((1, 1, 0), "Nodes fail once under easy. Jobs are stopped once: queued again once, ended "
+         "as failed 0 times."),
+        ((2, 0, 0), "Nodes fail 2 times under easy. No job runs on one of them then."),
+    ],
+)  # fmt: skip
+def test_how_often_jobs_are_stopped_adds_up_also_in_the_mean(
+    figures: tuple[float, float, float], says: str
+) -> None:
+    counted = dict(zip(("node_failures", "requeues", "failed"), figures, strict=True))
+    run = unrelated("easy", 2.0) | counted | {"wasted_processor_s": 3600.0, "wasted_share": 0.1}
+    (told,) = compare.failures([run])
+    assert says in told["text"]

@@ -40,7 +40,7 @@ def waited(run: Run, job: int) -> list[tuple[int, int, str, tuple[str, ...]]]:
          "at most 1 core for user ann"),
         ((Limit(1),), {"user": ["ann", "bob"]}, "at most 1 job"),
         ((), {"licences": ["matlab", "matlab"]}, "1 licences matlab"),
-        ((), {"array": ["7", "7"], "array_limit": [1, 1]}, "at most 1 tasks of array 7"),
+        ((), {"array": ["7", "7"], "array_limit": [1, 1]}, "at most 1 task of array 7"),
         ((), {"begin": [-1, 10]}, "its begin time"),
     ],
 )  # fmt: skip

@@ -255,3 +255,12 @@ def test_every_option_of_the_commands_has_its_line_of_help(
         assert code == 0
         for option in ("--out", "--seed", "--plot", "--json"):
             assert option in out
+
+
+def test_jobs_that_come_at_once_have_no_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--jobs", 1, "--load", 0.9, "--out", tmp_path / "new.csv"]
+    text = said(capsys, "generate", "lublin", *options)[1]
+    assert ": 1 job in 0.0 days, " in text
+    assert "load" not in text

@@ -176,7 +176,7 @@ def test_priorities_arrays_and_begin_times_of_the_records_are_heeded(tmp_path: P
     assert workload.begin_s is not None
     assert (workload.begin_s - workload.table.submit_s).tolist()[2] == 1800
     assert (workload.begin_s[:2] == -1).all()
-    assert any(text.startswith("1 jobs were held") for text in found.told)
+    assert any(text.startswith("1 job was held") for text in found.told)
 
 
 def test_licences_of_the_records_are_those_of_the_cluster_or_the_largest_use(

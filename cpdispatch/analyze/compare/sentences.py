@@ -204,16 +204,21 @@ def failures(rows: Sequence[Row]) -> list[Row]:
 
 def _times_text(count: float) -> str:
     """How often something happens, in words; a mean over draws has a fraction."""
-    return "once" if count == 1 else f"{count:,.0f} times"
+    many = round(count)
+    if count and not many:
+        return "less than once"
+    return "once" if many == 1 else f"{many:,} times"
 
 
 def _failures_text(told: Row) -> str:
     """What failures of nodes cost, in a few sentences for those who decide."""
-    fails, again, ended = told["node_failures"], told["requeues"], told["failed"]
-    said = f"Nodes fail {_times_text(fails)} under {told['dispatcher']}."
-    if not again and not ended:
+    lost = told["requeues"] + told["failed"]
+    ended = round(told["failed"])
+    again = round(lost) - ended  # so that what is told adds up, also of means
+    said = f"Nodes fail {_times_text(told['node_failures'])} under {told['dispatcher']}."
+    if not lost:
         return f"{said} No job runs on one of them then."
-    said += f" Jobs are stopped {_times_text(again + ended)}: queued again {_times_text(again)}, "
+    said += f" Jobs are stopped {_times_text(lost)}: queued again {_times_text(again)}, "
     said += f"ended as failed {_times_text(ended)}."
     hours, share = told["wasted_processor_s"] / 3600, told["wasted_share"]
     work = f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"

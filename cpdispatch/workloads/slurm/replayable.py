@@ -348,15 +348,18 @@ def used(columns: Columns, system: System | None, shared: Collection[str] = ()) 
     for name, what in named.items():
         jobs = sum(bool(text) for text in columns.extra.get(name, ()))
         if jobs:
-            told.append(f"{what} are not heeded: {jobs:,} jobs ask for some.")
+            ask = "job asks" if jobs == 1 else "jobs ask"
+            told.append(f"{what} are not heeded: {jobs:,} {ask} for some.")
     het = sum("+" in text for text in columns.extra.get("job_id", ()))
     if het:
-        told.append(f"Parts of heterogeneous jobs are jobs of their own: {het:,} such parts.")
+        parts = "part" if het == 1 else "parts"
+        told.append(f"Parts of heterogeneous jobs are jobs of their own: {het:,} such {parts}.")
     held = sum(bool(begin_s) for begin_s in columns.labels.get("begin", ()))
     if held:
+        were, they = ("job was", "it") if held == 1 else ("jobs were", "they")
         told.append(
-            f"{held:,} jobs were held, had a begin time or came after others: they may start when "
-            "they became eligible."
+            f"{held:,} {were} held, had a begin time or came after others: {they} may start when "
+            f"{they} became eligible."
         )
     others = {
         name

@@ -33,10 +33,10 @@ def merged(alike: Sequence[Row]) -> Row:
     dict
         The mean of each figure; that of a user's wait, or a week's bounded slowdown, is over all
         of the jobs in all of the runs. ``draws``, or ``seeds`` where the jobs of all are the same:
-        how many runs; ``runs``: their
-        rows; ``figures``: ``mean``, ``spread`` (the standard deviation), ``min`` and ``max`` of
-        each. A figure in a dictionary of the row has that one's keys before its own, with dots.
-        A user's longest wait is the mean of the longest waits in the runs.
+        how many runs; ``runs``: their rows; ``figures``: ``mean``, ``spread`` (the standard
+        deviation), ``min`` and ``max`` of each. A figure in a dictionary of the row has that one's
+        keys before its own, with dots. A user's longest wait is the mean of the longest waits in
+        the runs.
     """
     several_draws = len({(row["draw"], row["submissions"]) for row in alike}) > 1
     return {

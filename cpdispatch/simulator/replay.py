@@ -220,7 +220,8 @@ def simulate(
         replay = found
     if replay is begun:  # that of a checkpoint goes on with what its dispatcher remembers
         check_fresh(begun.dispatcher)
-    predict.warm_up(known)
+    if isinstance(replay.simulation, CompiledSimulation):  # a `Simulation` has done so
+        predict.warm_up(known)
     replay.go(watch)
     return _run(replay, about, known)
 

@@ -20,7 +20,7 @@ from cpdispatch.jobs import Job
 from cpdispatch.predict import Cautious, Refreshing, Restarting, Watching
 from cpdispatch.predict import forest as module
 from cpdispatch.predict.forest import FEWEST, Errors, Forest
-from cpdispatch.simulator import simulate
+from cpdispatch.simulator import Simulation, simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import lublin, read
 from cpdispatch.workloads.fit import fit
@@ -260,3 +260,15 @@ def test_on_a_log_the_upper_quantile_holds_and_the_median_beats_the_users_last_t
     errors = [np.abs(run.jobs["expected_s"] - log.runtime_s).mean() for run in runs]
     assert errors[0] < 0.95 * errors[1]
     assert (upper_s >= median_s).all()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_it_calls_is_compiled_before_a_replay_begins(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload, system = fit(lublin.generate(10, 0, processors=8), System.pool(8)), System.pool(8)
+    warm: list[Forest] = []
+    monkeypatch.setattr(Forest, "warm_up", lambda forest: warm.append(forest))
+    simulate(workload, system, "easy", predictor="forest", compiled=compiled)
+    Simulation(workload, system, predictor="forest")
+    assert len(warm) == 2

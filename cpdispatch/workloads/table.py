@@ -520,9 +520,10 @@ class _Reader:
         elif name in self.reserved:
             advice = "correct it, or leave it empty if it is unknown"
         else:
+            asked = "a job asks of a node" if name.startswith(PER_NODE) else "each unit asks for"
             advice = (
-                f"the column {name} is taken for a resource type, whose cells say what each unit "
-                "asks for: write 0 for nothing, or remove the column"
+                f"the column {name} is taken for a resource type, whose cells say what {asked}: "
+                "write 0 for nothing, or remove the column"
             )
         found = value if isinstance(value, str) else str(value)
         return InputError(

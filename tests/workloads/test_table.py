@@ -206,6 +206,12 @@ def test_an_unknown_column_of_text_is_named(log: Callable[..., Path]) -> None:
         table.read(log(text))
 
 
+def test_an_empty_amount_of_a_node_is_said_to_be_of_the_node(log: Callable[..., Path]) -> None:
+    text = "id,submit,runtime,units,core,node_mem_gb\n1,0,5,1,1,\n"
+    with pytest.raises(InputError, match=r":2: field node_mem_gb: .*asks of a node: write 0 for"):
+        table.read(log(text))
+
+
 def test_memory_beyond_counting_is_refused_in_every_unit(log: Callable[..., Path]) -> None:
     text = "id,submit,runtime,units,mem_gb\n1,0,5,1,1000000000\n"
     with pytest.raises(InputError, match=r":2: field mem_gb"):

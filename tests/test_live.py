@@ -278,6 +278,41 @@ def test_a_damaged_file_is_an_error(running: Path) -> None:
         live.read(running / STATUS)
 
 
+@pytest.mark.parametrize("how", [["--once"], []])
+def test_watch_names_a_damaged_file_once_and_shows_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    how: list[str],
+) -> None:  # fmt: skip
+    """It ended at the first damaged file and showed nothing."""
+    looks = iter([None, None])
+
+    def slept(_: float) -> None:
+        if next(looks, 0) == 0:
+            (tmp_path / "a" / STATUS).unlink()
+
+    monkeypatch.setattr(watch.time, "sleep", slept)
+    write(tmp_path / "a" / STATUS)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / STATUS).write_text("{bad")
+    code, out, err = said(capsys, "watch", tmp_path, *how)
+    assert code == 2
+    assert "easy (case on 4)" in out
+    assert [str(tmp_path / "b" / STATUS) in line for line in err.splitlines()].count(True) == 1
+    if how:
+        code, out, _ = said(capsys, "watch", tmp_path, "--json")
+        found = json.loads(out)
+        assert (code, list(found["running"])) == (2, [str(tmp_path / "a")])
+        assert [each["file"] for each in found["errors"]] == [str(tmp_path / "b" / STATUS)]
+
+
+def test_watch_of_a_damaged_file_alone_says_no_more_than_that(
+    running: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (running / STATUS).write_text("{bad")
+    code, out, err = said(capsys, "watch", running, "--once")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
 def test_simulate_says_something_every_half_minute_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

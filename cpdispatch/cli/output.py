@@ -157,7 +157,7 @@ def leave(output: int) -> None:
 
 
 class RefusedFiles:
-    """Files that cannot be read: each is reported on standard error at once."""
+    """Files that cannot be read: each is reported on standard error at once, and only once."""
 
     def __init__(self) -> None:
         self.errors: list[dict[str, str]] = []
@@ -168,8 +168,10 @@ class RefusedFiles:
         try:
             yield
         except InputError as error:
-            print(f"cpdispatch: {error}", file=sys.stderr)
-            self.errors.append({"file": str(path), "error": str(error)})
+            found = {"file": str(path), "error": str(error)}
+            if found not in self.errors:
+                print(f"cpdispatch: {error}", file=sys.stderr)
+                self.errors.append(found)
 
     def code(self, otherwise: int) -> int:
         """The exit code: that of bad input when there was any."""

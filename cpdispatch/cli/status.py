@@ -57,8 +57,8 @@ def status(
     """
     from cpdispatch.analyze.moment import moment
 
-    begun = unfinished(run)
     refused, found, outside = RefusedFiles(), [], None
+    begun = unfinished(run, refused)
     for folder, known, until_s in _runs(run, begun, refused):
         times = Times.of(known)
         try:
@@ -93,11 +93,12 @@ def status(
     return refused.code(DONE)
 
 
-def unfinished(folder: Path) -> list[Path]:
+def unfinished(folder: Path, refused: RefusedFiles) -> list[Path]:
     """The runs in a folder that were begun and are not finished."""
     from cpdispatch.simulator.replay import CHECKPOINT
 
-    begun = {path.parent for path in folder.glob(f"**/{CHECKPOINT}")} | set(map(Path, look(folder)))
+    begun = {path.parent for path in folder.glob(f"**/{CHECKPOINT}")}
+    begun |= set(map(Path, look(folder, refused)))
     return sorted(begun - set(saved_in(folder)))
 
 

@@ -14,6 +14,7 @@ from cpdispatch.cli.options import Flag, Json
 from cpdispatch.cli.output import (
     DONE,
     Heartbeat,
+    RefusedFiles,
     console_of_stdout,
     leave_lost_terminal,
     print_json,
@@ -39,7 +40,8 @@ def watch(folder: Path, *, once: Flag = False, json: Json = False) -> int:
     """Show the progress of the simulations in a folder, until all of them are over.
 
     A simulation with --out writes its progress about once a second. If the output is not a
-    terminal, there is a line every half minute.
+    terminal, there is a line every half minute. A file that cannot be read is reported on standard
+    error. The other simulations are shown.
 
     Parameters
     ----------
@@ -50,8 +52,10 @@ def watch(folder: Path, *, once: Flag = False, json: Json = False) -> int:
     json
         Print one JSON object, once.
     """
-    found = look(folder)
-    if not found and not saved(folder) and not stopped(folder):
+    refused = RefusedFiles()
+    found = look(folder, refused)
+    any_here = bool(found or saved(folder) or stopped(folder))
+    if not (any_here or refused.errors):
         raise InputError(
             "holds no simulation",
             file=folder,
@@ -60,41 +64,44 @@ def watch(folder: Path, *, once: Flag = False, json: Json = False) -> int:
     if json:
         over = {"finished": saved(folder), "stopped": stopped(folder)}
         paths = {what: [str(path) for path in of] for what, of in over.items()}
-        print_json({"running": found, **paths})
-        return DONE
+        print_json({"running": found, **paths, "errors": refused.errors})
+        return refused.code(DONE)
     console = console_of_stdout()
+    if not any_here:
+        return refused.code(DONE)
     if once or not found or not console.is_terminal:
         console.print(view(found, folder))
     if once or not found:
-        return DONE
+        return refused.code(DONE)
     if console.is_terminal:
-        with live_view(lambda: view(look(folder), folder), stderr=False):
-            _wait(folder, lambda found: None)
+        with live_view(lambda: view(look(folder, refused), folder), stderr=False):
+            _wait(folder, lambda found: None, refused)
     else:
         beat = Heartbeat()
-        _wait(folder, lambda found: beat.say(lambda: "\n".join(map(line, found.values()))))
-    console.print(view(look(folder), folder))
-    return DONE
+        _wait(folder, lambda found: beat.say(lambda: "\n".join(map(line, found.values()))), refused)
+    console.print(view(look(folder, refused), folder))
+    return refused.code(DONE)
 
 
-def _wait(folder: Path, see: Callable[[Mapping[str, Live]], None]) -> None:
+def _wait(folder: Path, see: Callable[[Mapping[str, Live]], None], refused: RefusedFiles) -> None:
     """Wait until all simulations in a folder are over or gone."""
-    found = look(folder)
+    found = look(folder, refused)
     while not all(map(gone, found.values())):
         see(found)
         time.sleep(EVERY_S)
-        found = look(folder)
+        found = look(folder, refused)
 
 
-def look(folder: Path) -> dict[str, Live]:
+def look(folder: Path, refused: RefusedFiles) -> dict[str, Live]:
     """What the simulations in a folder that are not over say, by folder."""
     from cpdispatch.simulator.live import STATUS, read
 
     found = {}
     for path in sorted(folder.glob(f"**/{STATUS}")):
-        told = read(path)
-        if told is not None and not told.over:
-            found[str(path.parent)] = told
+        with refused.reading(path):
+            told = read(path)
+            if told is not None and not told.over:
+                found[str(path.parent)] = told
     return found
 
 
@@ -255,15 +262,16 @@ def watched(folder: Path) -> Iterator[Callable[[str], Callable[[float], None]]]:
     """
     from rich.console import Console
 
+    refused = RefusedFiles()
     if Console(stderr=True).is_terminal:
-        with live_view(lambda: view(look(folder)), stderr=True):
+        with live_view(lambda: view(look(folder, refused)), stderr=True):
             yield lambda name: lambda share: None
         return
     beat = Heartbeat()
 
     def show(name: str) -> Callable[[float], None]:
         return lambda share: beat.say(
-            lambda: "\n".join(map(line, look(folder).values())) or f"{name}: {share:.0%}"
+            lambda: "\n".join(map(line, look(folder, refused).values())) or f"{name}: {share:.0%}"
         )
 
     yield show

@@ -114,6 +114,22 @@ def goes_by_priority(dispatcher: Dispatcher) -> bool:
     return by_order or str(getattr(inner, "objective", "")).startswith("priority_")
 
 
+def rule_of(dispatcher: Dispatcher) -> dict[str, dict[str, bool]]:
+    """What a run tells of a queue rule that starts jobs in an order: nothing of any other.
+
+    ``first_come``: whether the turn of jobs is by submission. ``keeps_promises``: whether a start
+    that a job is promised is kept in later decisions.
+    """
+    from cpdispatch.heuristics.backfill import Backfill
+    from cpdispatch.heuristics.policies import Policy
+
+    rule = getattr(dispatcher, "inner", dispatcher)
+    if type(rule) is not Backfill:
+        return {}
+    first_come = rule.primary.policy == Policy.FCFS
+    return {"rule": {"first_come": first_come, "keeps_promises": rule.depth > 1}}
+
+
 def faults_of(dispatcher: Dispatcher) -> dict[str, int]:
     """What went wrong inside a dispatcher so far, and how often; empty where it does not say."""
     return {

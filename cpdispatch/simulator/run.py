@@ -50,7 +50,7 @@ from cpdispatch.system import (
     from_file,
     system_as_dict,
 )
-from cpdispatch.verify import Service
+from cpdispatch.verify import Service, Told
 from cpdispatch.verify.limits import limited
 from cpdispatch.verify.service import Lacks, Spans, downtimes, drains, lacks
 from cpdispatch.workloads import swf
@@ -161,12 +161,32 @@ class Run:
             dependencies=self.about.get("dependencies", False),
             restarts=self.restarts,
             restart_cost_s=self.about.get("restart_cost_s", 0),
-            decisions=self.decisions if self.about.get("wait") else None,
+            decisions=self.decisions,
             wait=self.about.get("wait"),
             service=self._service(),
             power_cap=self.about.get(POWER_CAP),
             switched=None if self.switched_table is None else _frame(self.switched_table),
             switch_off_s=self.about.get("switch_off_s"),
+            told=self._told(),
+            promised=None if self.promise_table is None else _frame(self.promise_table),
+        )
+
+    def _told(self) -> Told:
+        """What the checker needs to know of how the run was made."""
+        about = self.about
+        rule: dict[str, Any] = about.get("rule") or {}
+        switched = about.get("switch_off_s") is not None
+        known = self.happened is None and not switched and not about.get("data")
+        told = [about.get(name) or [] for name in (POWER_CAP, ENERGY_PRICE)]
+        return Told(
+            by_event=about.get("trigger") == "event",
+            idempotent=bool(about.get("idempotent")),
+            test_s=about.get("test_s", 0),
+            changes_s=[int(time) for steps in told for time, _ in steps] if known else None,
+            recorded="recorded" in about,
+            ours=bool(about.get("compiled") or rule or about.get("wait")),
+            first_come=bool(rule.get("first_come")) and not about.get("wait"),
+            keeps_promises=bool(rule.get("keeps_promises")),
         )
 
     def _energy(self) -> dict[str, float]:
@@ -471,6 +491,13 @@ class _Wait(msgspec.Struct):
     first_after: int | None
 
 
+class _Rule(msgspec.Struct):
+    """What is certain of a queue rule, see `cpdispatch.dispatch.rule_of`."""
+
+    first_come: bool
+    keeps_promises: bool
+
+
 class _Checkpoints(msgspec.Struct):
     """Checkpoints that jobs wrote, see `cpdispatch.events.Checkpoints`."""
 
@@ -513,6 +540,7 @@ class _About(msgspec.Struct):
     wait: _Wait | None = None
     events: _Events | None = None
     promises: bool = False
+    rule: _Rule | None = None
     switch_off_s: int | None = None
     power_cap: _Told | None = None
     energy_price: _Told | None = None

@@ -119,7 +119,7 @@ def simulate(
     about = about_run(first, windows.system, names | rules | general, settings) | {
         "workload_sha256": str(windows.fingerprint), "notes": notes,
         "restartable": 0, "restarts": False, "compiled": True, "promises": False,
-        "seconds": windows.seconds, "place": place, "draw": 0,
+        "seconds": windows.seconds, "place": place, "draw": 0, **dispatch.rule_of(made),
     }  # fmt: skip
     return _figures(folder, about)
 

@@ -6,6 +6,7 @@ types and NumPy, no solver, kernel, model, heuristic or simulator. Every functio
 """
 
 from cpdispatch.verify.decisions import decision
+from cpdispatch.verify.dispatches import Told
 from cpdispatch.verify.objectives import OBJECTIVES, TAU_S, objective_value
 from cpdispatch.verify.runs import run
 from cpdispatch.verify.schedules import schedule
@@ -15,6 +16,6 @@ from cpdispatch.verify.tables import Attempts, Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
 __all__ = [
-    "OBJECTIVES", "TAU_S", "Attempts", "Kind", "Schedule", "Service", "Violation", "decision",
-    "objective_value", "run", "schedule", "solution",
+    "OBJECTIVES", "TAU_S", "Attempts", "Kind", "Schedule", "Service", "Told", "Violation",
+    "decision", "objective_value", "run", "schedule", "solution",
 ]  # fmt: skip

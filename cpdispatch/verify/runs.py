@@ -14,13 +14,17 @@ from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
+from cpdispatch.verify.dispatches import Dispatches, Flow, Told, dispatches, flow
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
 from cpdispatch.verify.power import drawn, drawn_on, energy, power
+from cpdispatch.verify.promises import promises
+from cpdispatch.verify.reasons import alone, by_submission, called_late, late_ones
 from cpdispatch.verify.schedules import schedule
 from cpdispatch.verify.service import Outages, Service
 from cpdispatch.verify.spread import spread
 from cpdispatch.verify.tables import Attempts, Schedule
+from cpdispatch.verify.tested import RESULTS, tested
 from cpdispatch.verify.violation import Violation
 from cpdispatch.verify.waits import WaitRules, waits
 
@@ -35,7 +39,7 @@ def run(
     restart_cost_s: int = 0, decisions: pd.DataFrame | None = None,
     wait: Mapping[str, Any] | None = None, service: Service | None = None,
     power_cap: Sequence[Sequence[float]] | None = None, switched: pd.DataFrame | None = None,
-    switch_off_s: int | None = None,
+    switch_off_s: int | None = None, told: Told | None = None, promised: pd.DataFrame | None = None,
 ) -> list[Violation]:  # fmt: skip
     """What is wrong with a whole simulated schedule.
 
@@ -61,7 +65,9 @@ def run(
     restart_cost_s : int
         How long the nodes of a killed job stayed busy, and so much longer it ran again.
     decisions : DataFrame, optional
-        One row a dispatch: ``time`` and ``easy_wait``, seconds. Needed to check waits.
+        One row a dispatch: ``time`` and ``easy_wait``, seconds. Needed to check waits. With
+        ``told`` also ``queue``, ``running`` and ``started``, see
+        `cpdispatch.verify.dispatches.dispatches`.
     wait : mapping, optional
         By what waits were bounded, as the run tells it: ``in_turn_after``, ``wide`` and
         ``first_after``. Waits are checked in a schedule that is feasible, see
@@ -79,6 +85,11 @@ def run(
         -1 for what did not happen. Waits are not checked then.
     switch_off_s : int, optional
         How long a node has to be idle before it is switched off.
+    told : Told, optional
+        How the run was made. Where its schedule is feasible, what else its tables say is then held
+        against it: dispatches, promises, results of test runs, and reasons.
+    promised : DataFrame, optional
+        One row for each job that was promised a later start: ``id``, ``at``, ``start``, seconds.
 
     Returns
     -------
@@ -104,9 +115,118 @@ def run(
         first_s = int(table.submit_s.min(initial=0))
         found += off(table.id, _stay(table), system, columns, switch_off_s or 0, first_s)
     plain = switched is None and service is None and power_cap is None
-    if plain and not found and wait is not None and not limited(jobs, system):
-        return _waits(table, system, decisions, WaitRules(**wait))
+    rules, sound = None if wait is None else WaitRules(**wait), not found
+    if plain and sound and rules is not None and not limited(jobs, system):
+        found = _waits(table, system, decisions, rules)
+    if told is not None and sound:
+        capped = power_cap is not None
+        of = _Tables(jobs, table, system, told, decisions, capped, plain=plain)
+        found += of.dispatches() + of.promises(promised) + of.tests() + of.reasons(rules)
     return found
+
+
+class _Tables:
+    """What the tables of a run say beside its schedule, which is feasible.
+
+    Parameters
+    ----------
+    capped : bool
+        Whether there was a power cap.
+    plain : bool
+        Whether nothing happened to the system, and there was none.
+    """
+
+    def __init__(
+        self, jobs: pd.DataFrame, table: Schedule, system: System, told: Told,
+        decisions: pd.DataFrame | None, capped: bool, *, plain: bool,
+    ) -> None:  # fmt: skip
+        self._jobs, self._table, self._system, self._told = jobs, table, system, told
+        self._plain = plain
+        terms = any(name in jobs.columns for name in ("licences", "array_limit"))
+        self._gated = bool(system.limits) or terms
+        self._came_s = table.submit_s
+        if "begin" in jobs.columns:
+            self._came_s = np.maximum(table.submit_s, _numbers(jobs["begin"]))
+        self._results = {}
+        if "test" in jobs.columns:
+            self._results = {name: _is(jobs["test"], name) for name in RESULTS}
+        went_on = self._results.get("went_on", np.zeros(len(jobs), dtype=np.bool_))
+        self._tested = bool(self._results) or (
+            table.lost is not None and bool((table.lost.start_s >= 0).any())
+        )
+        self._flow: Flow = flow(table, self._came_s, _spell(table), told, went_on, capped)
+        self._decisions = None if told.recorded else decisions
+
+    def dispatches(self) -> list[Violation]:
+        """Whether the table of dispatches agrees with the table of jobs."""
+        if self._decisions is None:
+            return []
+        names = ("time", "queue", "running", "started")
+        for name in names:
+            if name not in self._decisions.columns:
+                raise InputError("the table of dispatches lacks this column", field=name)
+        made = Dispatches(*(_numbers(self._decisions[name]) for name in names))
+        return dispatches(self._table, made, self._flow, self._told, self._gated)
+
+    def promises(self, promised: pd.DataFrame | None) -> list[Violation]:
+        """Whether promises could be made, and were kept where that is certain.
+
+        It is where nothing took the place of a job that was promised it: nothing happened to the
+        system, no job waited for another, was tested or ran longer than it was expected to.
+        """
+        if promised is None:
+            return []
+        t, decisions = self._table, self._decisions
+        kept = self._told.keeps_promises and self._plain and t.preceding is None
+        if kept and not self._tested and "expected_s" in self._jobs.columns:
+            expected_s = np.maximum(_numbers(self._jobs["expected_s"]), 1)
+            kept = bool((t.end_s - t.start_s <= expected_s).all())
+        else:
+            kept = False
+        columns = [_numbers(promised[name]) for name in ("id", "at", "start")]
+        decided_s = None if decisions is None else _numbers(decisions["time"])
+        return promises(t, columns, self._came_s, decided_s, kept)
+
+    def tests(self) -> list[Violation]:
+        """Whether the results of test runs agree with the attempts."""
+        if not self._results or self._table.lost is None:
+            return []
+        return tested(self._table, self._results, self._told)
+
+    def reasons(self, rules: WaitRules | None) -> list[Violation]:
+        """Whether jobs can have started for the reasons that are given."""
+        t, of, told, decisions = self._table, self._flow, self._told, self._decisions
+        if decisions is None or not told.ours:
+            return []
+        in_turn, backfilled, late = (
+            _is(self._jobs["reason"], name) & (t.start_s >= 0)
+            for name in ("started", "backfilled", "late")
+        )
+        time_s, found = _numbers(decisions["time"]), []
+        if (time_s[1:] < time_s[:-1]).any():
+            return []
+        if rules is None:
+            found += called_late(t, late)
+        elif self._plain and "easy_wait" in decisions.columns:
+            easy_wait_s = _seconds(decisions["easy_wait"])
+            found += late_ones(t, self._system, late, in_turn, time_s, easy_wait_s, rules)
+        if self._tested:
+            return found
+        starts = np.searchsorted(of.start_s, t.start_s, side="right")
+        starts -= np.searchsorted(of.start_s, t.start_s)
+        waiting = of.queued(t.start_s) + of.most(t.start_s) - starts
+        several_s = time_s[1:][time_s[1:] == time_s[:-1]]
+        # What waited after the first decision of a second may have started in the next one.
+        found += alone(t, backfilled & ~np.isin(t.start_s, several_s), waiting)
+        simple = self._plain and not limited(self._jobs, self._system) and t.preceding is None
+        if told.first_come and simple and not told.by_event and "tier" not in self._jobs.columns:
+            found += by_submission(t, backfilled, in_turn, several_s)
+        return found
+
+
+def _is(column: pd.Series[Any], name: str) -> BoolArray:
+    """On which rows a column of names has this one."""
+    return np.asarray((column == name).to_numpy(dtype=np.bool_, na_value=False), dtype=np.bool_)
 
 
 def _of_watts(

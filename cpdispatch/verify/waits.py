@@ -85,7 +85,7 @@ def _passed_over(
     row = np.flatnonzero(able)[np.argsort(table.submit_s[able], kind="stable")]
     submit_s, start_s = table.submit_s[row], table.start_s[row]
     start_s = np.where(start_s < 0, np.iinfo(np.int64).max, start_s)
-    kept = 1000 - rules.wide * _share(table, system)[row] // 1000
+    kept = 1000 - rules.wide * share(table, system)[row] // 1000
     last = np.searchsorted(submit_s, time_s, side="right").tolist()
     free, first, found = _Free(table, system), 0, []
     for now, longest, end in zip(time_s.tolist(), longest_s.tolist(), last, strict=True):
@@ -116,7 +116,7 @@ def _passed_over(
     return found
 
 
-def _share(table: Schedule, system: System) -> IntArray:
+def share(table: Schedule, system: System) -> IntArray:
     """What each job asks for of what the system has, in thousandths: the most of all types."""
     total = np.maximum(system.total, 1)
     share: IntArray = (table.request * table.units[:, None] * 1000 // total).max(axis=1, initial=0)

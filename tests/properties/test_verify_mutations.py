@@ -564,4 +564,5 @@ def test_every_kind_of_violation_has_an_injection() -> None:
     # The last ones are in files of their own.
     elsewhere = {Kind.POOL, Kind.RUNNING_JOB, Kind.MORE, Kind.DEPENDENCY, Kind.STARVATION}
     elsewhere |= {Kind.LATE, Kind.RESTART, Kind.ACCESS, Kind.LIMIT, Kind.SPREAD, Kind.ENERGY}
+    elsewhere |= {Kind.DECISION, Kind.PROMISE, Kind.TEST}
     assert injected | set(SPOILED_INSTANCE) | elsewhere == set(Kind)

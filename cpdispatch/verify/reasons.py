@@ -1,0 +1,125 @@
+"""Why jobs of a run started, where that can be said from when they did."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpdispatch.arrays import BoolArray, FloatArray, IntArray
+from cpdispatch.system import System
+from cpdispatch.verify.tables import Findings, Schedule
+from cpdispatch.verify.violation import Kind, Violation
+from cpdispatch.verify.waits import WaitRules, share
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def late_ones(
+    table: Schedule, system: System, late: BoolArray, in_turn: BoolArray,
+    time_s: IntArray, easy_wait_s: FloatArray, rules: WaitRules,
+) -> list[Violation]:  # fmt: skip
+    """Jobs that are called late and had not waited too long, or started in their turn and had.
+
+    Parameters
+    ----------
+    late, in_turn : bool array, shape (jobs,)
+        Which jobs started for being late, and which in their turn.
+    time_s, easy_wait_s
+        See `cpdispatch.verify.waits.waits`.
+    """
+    t, found = table, Findings()
+    head = np.append(True, time_s[1:] != time_s[:-1])[: len(time_s)].nonzero()[0]
+    row = (late | in_turn).nonzero()[0]
+    at = np.searchsorted(time_s[head], t.start_s[row])
+    there = at < len(head)
+    there[there] = time_s[head][at[there]] == t.start_s[row][there]
+    row, at = row[there], at[there]
+    waited_s = t.start_s[row] - t.submit_s[row]
+    kept = 1000 - rules.wide * share(t, system)[row] // 1000
+    if not len(row):
+        return []
+    # A decision that did not look at waits finds no job late.
+    unknown = np.isnan(easy_wait_s)
+    least_s = np.minimum.reduceat(np.where(unknown, 2.0**60, easy_wait_s), head)[at]
+    most_s = np.maximum.reduceat(np.where(unknown, 2.0**60, easy_wait_s), head)[at]
+    allowed_s, at_most_s = (
+        (of.astype(np.int64) * rules.in_turn_after // 1000) * kept // 1000
+        for of in (np.minimum(least_s, 2.0**42), np.minimum(most_s, 2.0**42))
+    )
+    found.add(
+        Kind.REASON,
+        (late[row] & (waited_s <= allowed_s)).nonzero()[0],
+        lambda k: (
+            f"job {t.id[row[k]]} starts at {t.start_s[row[k]]} for being late after "
+            f"{waited_s[k]} s: it is late after more than {allowed_s[k]} s"
+        ),
+    )
+    found.add(
+        Kind.REASON,
+        (in_turn[row] & (waited_s > at_most_s)).nonzero()[0],
+        lambda k: (
+            f"job {t.id[row[k]]} starts at {t.start_s[row[k]]} in its turn after "
+            f"{waited_s[k]} s: it is late after more than {at_most_s[k]} s"
+        ),
+    )
+    return found.all()
+
+
+def called_late(table: Schedule, late: BoolArray) -> list[Violation]:
+    """Jobs that are called late where waits were not bounded."""
+    t, found = table, Findings()
+    found.add(
+        Kind.REASON,
+        late.nonzero()[0],
+        lambda k: f"job {t.id[k]} starts at {t.start_s[k]} for being late, and no wait was bounded",
+    )
+    return found.all()
+
+
+def alone(table: Schedule, backfilled: BoolArray, waiting: IntArray) -> list[Violation]:
+    """Backfilled jobs when no other waited.
+
+    ``waiting`` is how many jobs at most waited after each job had started, shape (jobs,).
+    """
+    t, found = table, Findings()
+    found.add(
+        Kind.REASON,
+        (backfilled & (waiting <= 0)).nonzero()[0],
+        lambda k: f"job {t.id[k]} is backfilled at {t.start_s[k]}, when no other job waits",
+    )
+    return found.all()
+
+
+def by_submission(
+    table: Schedule, backfilled: BoolArray, in_turn: BoolArray, several_s: IntArray
+) -> list[Violation]:
+    """Reasons of jobs whose turn is by submission, those of one second by their rows.
+
+    One that is backfilled leaves one behind that was submitted before, one that starts in its turn
+    does not. ``several_s`` are the times with several decisions.
+    """
+    t, found = table, Findings()
+    able = ~(t.never_fits | t.rejected)
+    row = np.flatnonzero(able)[np.argsort(t.submit_s[able], kind="stable")]
+    start_s = np.where(t.start_s[row] < 0, _NEVER, t.start_s[row])
+    last_s = np.append(-1, np.maximum.accumulate(start_s)[:-1])[: len(row)]
+    before_s = np.empty(len(t.id), dtype=np.int64)
+    before_s[row] = last_s
+    ahead = before_s > t.start_s
+    found.add(
+        Kind.REASON,
+        (in_turn & able & ahead).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} starts at {t.start_s[k]} in its turn, ahead of one that was "
+            "submitted before and still waits"
+        ),
+    )
+    behind = ~ahead & ~((before_s == t.start_s) & np.isin(t.start_s, several_s))
+    found.add(
+        Kind.REASON,
+        (backfilled & able & behind).nonzero()[0],
+        lambda k: (
+            f"job {t.id[k]} is backfilled at {t.start_s[k]}, when no job waits that was "
+            "submitted before"
+        ),
+    )
+    return found.all()

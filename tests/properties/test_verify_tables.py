@@ -1,0 +1,214 @@
+"""Each way of spoiling what a saved run says beside its schedule is reported by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpdispatch.simulator import Run, simulate
+from cpdispatch.system import Limit, System
+from cpdispatch.verify import Kind
+from cpdispatch.workloads.restarts import mark
+from tests.simulator.cases import workload
+from tests.simulator.test_events import poked
+
+POOL = System.pool(4)
+ROWS = [
+    (0, 3, 900, 600), (60, 4, 1800, 1200), (120, 2, 3600, 60), (180, 1, 500, 500), (190, 1, 50, 50),
+]  # fmt: skip
+"""The last two are backfilled: they end before the second one can start."""
+LATE = [(0, 4, 1000, 1000), (10, 4, 100, 100), (20, 1, 900, 900), *[(30, 1, 9, 9)] * 8]
+TESTS = [(k, 1 + k % 3, 40 + 5 * k, 3 + 7 * k % 60) for k in range(40)]
+
+
+def made(name: str) -> Run:
+    if name == "plain":
+        return simulate(workload(ROWS), POOL, "easy")
+    if name == "general":
+        return simulate(workload(ROWS), POOL, "conservative", compiled=False)
+    if name == "late":
+        return simulate(workload(LATE), POOL, "easy-sqf-sqf:wait=0.1")
+    log, cost_s = mark(workload(TESTS), 0.8), 2 * name.endswith("cost")
+    return simulate(log, POOL, "easy:test=4,tests=turn", restart_cost_s=cost_s)
+
+
+NAMES = ["plain", "general", "late", "tests", "tests at a cost"]
+RUNS: dict[str, Run] = {}
+"""Each is made once."""
+
+
+def run_of(name: str) -> Run:
+    if name not in RUNS:
+        RUNS[name] = made(name)
+        assert RUNS[name].verify() == []
+    return RUNS[name]
+
+
+def kinds(run: Run) -> set[Kind]:
+    return {violation.kind for violation in run.verify()}
+
+
+def row_at(run: Run, time_s: int) -> int:
+    return int(run.decision_table.column("time").to_pylist().index(time_s))
+
+
+def without(table: Any, row: int) -> Any:
+    return pa.concat_tables([table.slice(0, row), table.slice(row + 1)])
+
+
+# ------------------------------------------------------------------------------- dispatches
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_each_number_of_a_dispatch_that_is_another_is_reported(
+    name: str, data: st.DataObject
+) -> None:
+    run = run_of(name)
+    column = data.draw(st.sampled_from(["time", "queue", "running", "started"]))
+    row = data.draw(st.integers(0, run.decision_table.num_rows - 1))
+    by = data.draw(st.sampled_from([-1, 1, 7]))
+    value = run.decision_table.column(column).to_pylist()[row] + by
+    spoiled = replace(run, decision_table=poked(run.decision_table, column, row, value))
+    assert Kind.DECISION in kinds(spoiled)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dispatch_that_is_left_out_twice_there_or_moved_is_reported(name: str) -> None:
+    run = run_of(name)
+    table = run.decision_table
+    for row in range(table.num_rows):
+        assert Kind.DECISION in kinds(replace(run, decision_table=without(table, row)))
+        more = pa.concat_tables([table.slice(0, row + 1), table.slice(row)])
+        again = table.column("started").to_pylist()[row] > 0
+        assert not again or Kind.DECISION in kinds(replace(run, decision_table=more))
+    order = np.arange(table.num_rows)[::-1]
+    assert Kind.DECISION in kinds(replace(run, decision_table=table.take(order)))
+
+
+def test_dispatches_under_limits_are_judged_by_the_most_that_could_be_queued() -> None:
+    system = replace(POOL, limits=(Limit(2),))
+    run = simulate(workload(ROWS), system, "easy")
+    assert run.verify() == []
+    table = run.decision_table
+    for column, value in (("queue", 9), ("running", 3), ("started", 2)):
+        assert Kind.DECISION in kinds(replace(run, decision_table=poked(table, column, 1, value)))
+
+
+def test_jobs_of_no_runtime_and_several_decisions_of_a_second_are_true() -> None:
+    rows = sorted([(0, 4, 0, 5), (0, 4, 0, 0), (7, 4, 0, 0), (7, 5, 3, 3), (7, 1, 3, 3)] * 3)
+    for trigger in ("instant", "event"):
+        for rule in ("easy", "easy-spf-spf", "fifo", "reject"):
+            for compiled in (True, False):
+                run = simulate(workload(rows), POOL, rule, trigger=trigger, compiled=compiled)
+                assert run.verify() == []
+
+
+# -------------------------------------------------------------------------------- promises
+
+
+def test_promises_are_held_against_the_jobs() -> None:
+    run = run_of("general")
+    table: Any = run.promise_table
+    assert table.to_pylist()[0] == {"id": 2, "at": 60, "start": 900}
+    assert run.jobs["start"][1] == 680
+    for column, value, kind in (
+        ("id", 77, Kind.UNKNOWN_JOB), ("id", 3, Kind.PROMISE), ("at", 61, Kind.PROMISE),
+        ("at", 0, Kind.PROMISE), ("at", 680, Kind.PROMISE), ("start", 60, Kind.PROMISE),
+        ("start", 679, Kind.PROMISE),
+    ):  # fmt: skip
+        assert kind in kinds(replace(run, promise_table=poked(table, column, 0, value))), value
+
+
+def test_a_promise_may_be_broken_where_it_is_not_certain_to_be_kept() -> None:
+    """EASY makes its one reservation anew; and a job that runs on takes the place of others."""
+    run = simulate(workload(ROWS), POOL, "easy", compiled=False)
+    assert run.verify() == []
+    table: Any = run.promise_table
+    assert replace(run, promise_table=poked(table, "start", 0, 100)).verify() == []
+    rows = [(0, 3, 100, 600), *ROWS[1:]]
+    run = simulate(workload(rows), POOL, "conservative", compiled=False)
+    assert run.promise_table.to_pylist()[0]["start"] < run.jobs["start"][1]  # type: ignore[union-attr]
+    assert run.verify() == []
+
+
+# -------------------------------------------------------------------------------- test runs
+
+
+@pytest.mark.parametrize("name", ["tests", "tests at a cost"])
+def test_results_of_test_runs_are_held_against_the_attempts(name: str) -> None:
+    run = run_of(name)
+    results = run.jobs["test"].tolist()
+    assert set(results) == {"none", "ended", "went_on", "killed"}
+    short = (run.jobs["end"] - run.jobs["start"] <= 4).tolist()
+    for row, result in enumerate(results):
+        for other in ("none", "ended", "went_on", "killed", "beauty"):
+            # The attempts alone do not tell whether a job that was not killed was tested.
+            alike = {"none", "ended"} if short[row] else {"none", "went_on"}
+            if other == result or {result, other} == alike:
+                continue
+            spoiled = replace(run, job_table=poked(run.job_table, "test", row, other))
+            assert Kind.TEST in kinds(spoiled), (row, result, other)
+    row = results.index("went_on")
+    spoiled = replace(run, job_table=poked(run.job_table, "test", row, "none"))
+    assert Kind.DECISION in kinds(spoiled)  # nothing happened when its test was over
+
+
+# ---------------------------------------------------------------------------------- reasons
+
+
+def swapped(name: str, row: int, reason: str) -> set[Kind]:
+    run = run_of(name)
+    assert run.job_table.column("reason").to_pylist()[row] != reason
+    return kinds(replace(run, job_table=poked(run.job_table, "reason", row, reason)))
+
+
+def test_reasons_are_held_against_who_waited() -> None:
+    for name in ("plain", "general"):
+        reasons = run_of(name).jobs["reason"].tolist()
+        assert reasons == ["started", "started", "started", "backfilled", "backfilled"]
+        for row, reason in enumerate(reasons):
+            other = {"started": "backfilled", "backfilled": "started"}[reason]
+            assert swapped(name, row, other) == {Kind.REASON}
+            assert swapped(name, row, "late") == {Kind.REASON}
+
+
+def test_a_late_job_has_waited_longer_than_the_threshold_and_no_other_starts_in_its_turn() -> None:
+    reasons = run_of("late").jobs["reason"].tolist()
+    assert {"started", "late"} <= set(reasons)
+    for row, reason in enumerate(reasons):
+        if reason in ("started", "late"):
+            other = {"started": "late", "late": "started"}[reason]
+            assert swapped("late", row, other) == {Kind.REASON}
+
+
+def test_a_job_is_not_backfilled_where_no_other_waits() -> None:
+    run = simulate(workload([(0, 1, 9, 9), (3, 1, 9, 9)]), POOL, "easy-spf-spf")
+    spoiled = replace(run, job_table=poked(run.job_table, "reason", 1, "backfilled"))
+    assert kinds(spoiled) == {Kind.REASON}
+
+
+def test_reasons_of_a_dispatcher_of_ones_own_are_its_own() -> None:
+    run = run_of("plain")
+    about = {name: value for name, value in run.about.items() if name != "rule"}
+    about["compiled"] = False
+    table = poked(run.job_table, "reason", 0, "late")
+    assert replace(run, about=about, job_table=table).verify() == []
+
+
+def test_a_run_of_an_earlier_version_is_judged_by_what_it_tells(tmp_path: Path) -> None:
+    run = run_of("general")
+    about = {name: value for name, value in run.about.items() if name != "rule"}
+    replace(run, about=about).save(tmp_path)
+    loaded = Run.load(tmp_path)
+    assert loaded.verify() == []
+    table: Any = loaded.promise_table
+    assert replace(loaded, promise_table=poked(table, "start", 0, 100)).verify() == []

@@ -114,11 +114,12 @@ def goes_by_priority(dispatcher: Dispatcher) -> bool:
     return by_order or str(getattr(inner, "objective", "")).startswith("priority_")
 
 
-def rule_of(dispatcher: Dispatcher) -> dict[str, dict[str, bool]]:
+def rule_of(dispatcher: Dispatcher, tiers: bool) -> dict[str, dict[str, bool]]:
     """What a run tells of a queue rule that starts jobs in an order: nothing of any other.
 
     ``first_come``: whether the turn of jobs is by submission. ``keeps_promises``: whether a start
-    that a job is promised is kept in later decisions.
+    that a job is promised is kept in later decisions. ``tiers`` is whether some jobs come first
+    because of their tier.
     """
     from cpdispatch.heuristics.backfill import Backfill
     from cpdispatch.heuristics.policies import Policy
@@ -126,7 +127,7 @@ def rule_of(dispatcher: Dispatcher) -> dict[str, dict[str, bool]]:
     rule = getattr(dispatcher, "inner", dispatcher)
     if type(rule) is not Backfill:
         return {}
-    first_come = rule.primary.policy == Policy.FCFS
+    first_come = rule.primary.policy == Policy.FCFS and not tiers
     return {"rule": {"first_come": first_come, "keeps_promises": rule.depth > 1}}
 
 

@@ -370,7 +370,7 @@ def _run(replay: _Replay, about: dict[str, Any], predictor: Predictor) -> Run:
         notes |= without_priority(dispatcher, len(table))
     by_kernel = isinstance(simulation, CompiledSimulation)
     told = {"notes": notes, "compiled": by_kernel, "seconds": replay.seconds}
-    told |= dispatch.rule_of(dispatcher)
+    told |= dispatch.rule_of(dispatcher, bool((table.tier != USUAL_TIER).any()))
     about = about | of_predictor | told
     return run_of(simulation, about)
 

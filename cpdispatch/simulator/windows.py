@@ -45,7 +45,7 @@ from cpdispatch.simulator.run import (
     job_table,
     write_schedule,
 )
-from cpdispatch.system import System, system_as_dict
+from cpdispatch.system import USUAL_TIER, System, system_as_dict
 from cpdispatch.workloads import swf
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def simulate(
     about = about_run(first, windows.system, names | rules | general, settings) | {
         "workload_sha256": str(windows.fingerprint), "notes": notes,
         "restartable": 0, "restarts": False, "compiled": True, "promises": False,
-        "seconds": windows.seconds, "place": place, "draw": 0, **dispatch.rule_of(made),
+        "seconds": windows.seconds, "place": place, "draw": 0,
+        **dispatch.rule_of(made, windows.tiered),
     }  # fmt: skip
     return _figures(folder, about)
 
@@ -218,8 +219,8 @@ class _Windows:
         self._times: list[IntArray] = []
         self._counts: list[NDArray[np.int32]] = []
         self.notes: dict[str, int] = {}
-        self.jobs, self.prioritised = 0, False
-        """How many jobs have been read, and whether one of them had a priority."""
+        self.jobs, self.prioritised, self.tiered = 0, False, False
+        """How many jobs have been read, and whether one had a priority, or a tier of its own."""
         self.seconds = 0.0
         """How long the replay took so far, without reading and writing."""
         self.first, self.system = next(self._parts)
@@ -259,6 +260,7 @@ class _Windows:
             self.fingerprint.add(workload)
             self.jobs += len(workload)
             self.prioritised |= bool(workload.table.priority.any())
+            self.tiered |= bool((workload.table.tier != USUAL_TIER).any())
             for note, count in workload.notes.items():
                 self.notes[note] = self.notes.get(note, 0) + count
             yield _Part(workload, system)

@@ -185,7 +185,9 @@ class _Tables:
             kept = False
         columns = [_numbers(promised[name]) for name in ("id", "at", "start")]
         decided_s = None if decisions is None else _numbers(decisions["time"])
-        return promises(t, columns, self._came_s, decided_s, kept)
+        # A driver has promised before the accounting calls a job eligible.
+        came_s = t.submit_s if self._told.recorded else self._came_s
+        return promises(t, columns, came_s, decided_s, kept)
 
     def tests(self) -> list[Violation]:
         """Whether the results of test runs agree with the attempts."""

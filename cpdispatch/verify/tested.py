@@ -31,7 +31,7 @@ def tested(table: Schedule, results: dict[str, BoolArray], told: Told) -> list[V
     )
     found.add(
         Kind.TEST,
-        (~none & ~lost.restartable).nonzero()[0],
+        (~none & ~lost.restartable & (not told.recorded)).nonzero()[0],
         lambda k: f"job {t.id[k]} was tested and may not be restarted",
     )
     found.add(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cpdispatch.jobs import Column, JobTable
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import Limit, System
 from cpdispatch.verify import Kind
@@ -212,3 +213,12 @@ def test_a_run_of_an_earlier_version_is_judged_by_what_it_tells(tmp_path: Path) 
     assert loaded.verify() == []
     table: Any = loaded.promise_table
     assert replace(loaded, promise_table=poked(table, "start", 0, 100)).verify() == []
+
+
+def test_turns_are_not_by_submission_where_jobs_have_tiers() -> None:
+    log = workload([(0, 4, 5, 5), (1, 4, 5, 5), (2, 4, 5, 5)])
+    block = log.table.block.copy()
+    block[Column.TIER] = [1, 1, 9]
+    run = simulate(replace(log, table=JobTable(block, log.table.labels)), POOL, "easy")
+    assert run.jobs["start"].tolist() == [0, 10, 5]
+    assert run.verify() == []

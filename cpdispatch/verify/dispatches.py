@@ -211,7 +211,9 @@ def _times(
             _lacking(of.stop_s[0], made.time_s),
             lambda at: f"a test run is over at {at}, and no decision is then",
         )
-    due_s = _lacking(_lacking(np.sort(by_jobs), made.time_s), of.start_s)
+    # One that left without a start may never have come: it fits no system.
+    certain_s = np.sort(np.concatenate((of.came_s, of.end_s)))
+    due_s = _lacking(_lacking(certain_s, made.time_s), of.start_s)
     found.add(
         Kind.DECISION,
         due_s[of.queued(due_s) > 0],

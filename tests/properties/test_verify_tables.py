@@ -222,3 +222,11 @@ def test_turns_are_not_by_submission_where_jobs_have_tiers() -> None:
     run = simulate(replace(log, table=JobTable(block, log.table.labels)), POOL, "easy")
     assert run.jobs["start"].tolist() == [0, 10, 5]
     assert run.verify() == []
+
+
+def test_under_a_cap_no_decision_is_due_when_a_job_comes_that_fits_no_system() -> None:
+    system = replace(POOL, watts={"core": 1})
+    log = workload([(0, 4, 9, 9), (1, 4, 9, 9), (2, 5, 9, 9)])
+    run = simulate(log, system, "easy", power_cap=4, kill_at_limit=True)
+    assert run.jobs["reason"].tolist() == ["started", "started", "never_fits"]
+    assert run.verify() == []

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cpdispatch import verify
 from cpdispatch.analyze.explain import Explanation, Fewer, Shorter, as_dict
 from cpdispatch.analyze.moment import moment
 from cpdispatch.errors import UsageError
@@ -200,13 +201,13 @@ def test_a_request_that_would_have_fit_can_be_put_into_the_schedule(
         for each in found.fewer:
             if each.units:
                 moved = put(run, plain, job, each.at_s, found.needs_s, each.units)
-                assert moved.verify() == []
+                assert verify.run(moved.jobs, system) == []
             if each.units < job.units:
                 one_more = put(run, plain, job, each.at_s, found.needs_s, each.units + 1)
-                assert Kind.UNITS in {v.kind for v in one_more.verify()}
+                assert Kind.UNITS in {v.kind for v in verify.run(one_more.jobs, system)}
         for each_s in found.shorter:
             moved = put(run, plain, job, each_s.at_s, each_s.fits_s, job.units)
-            assert moved.verify() == []
+            assert verify.run(moved.jobs, system) == []
 
 
 def put(run: Run, plain: Plain, job: Job, at_s: int, lasts_s: int, units: int) -> Run:

@@ -94,7 +94,7 @@ def test_the_schedule_is_the_plain_twins(
     assert outcome(run) == {row: of for row, of in twin.items() if of[0] >= 0}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.booleans().flatmap(cases), dispatchers,
     st.sampled_from(["walltime", "last2", "profile", "confident"]),
@@ -151,7 +151,7 @@ def fresh(rule: Backfill | Bounded, bound: WaitBound) -> Backfill | Bounded:
     return replace(rule)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     careful_cases, st.sampled_from(["walltime", "last2", "profile"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),

@@ -126,7 +126,7 @@ def check(instance: Instance, one: Engine, decision: Decision) -> None:
 # -------------------------------------------------------------------------------------- the twin
 
 
-@fewer
+@settings(max_examples=max(1, EXAMPLES // 6))  # the exhaustive twin takes a second and more
 @given(crowded(), st.sampled_from(["slowdown", "bounded_slowdown"]))
 def test_the_twin_with_precedence_is_the_exhaustive_twin_where_no_job_comes_after_another(
     instance: Instance, objective: str

@@ -94,7 +94,7 @@ def test_the_originals_take_all_jobs_and_their_variants_those_that_fit_now(famil
 
 @every_variant
 def test_the_originals_plan_any_number_of_jobs_and_their_variants_a_hundred(name: str) -> None:
-    jobs = 120
+    jobs = 103
     instance = queued(
         *(job(k, 5, 1, 1, 0) for k in range(jobs)),
         groups=[{"name": "a", "nodes": 1, "capacity": [2, 0]}],

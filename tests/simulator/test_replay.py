@@ -121,20 +121,21 @@ def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
     assert same(again, simulate(sample, EURORA, "easy"))
 
 
+@pytest.mark.parametrize("second", [False, True])
 @pytest.mark.parametrize(
-    ("dispatcher", "pool"),
-    [("easy", False), ("easy:allocate=best-fit,depth=3", False), ("easy-lexp-saf", True),
-     ("conservative", True), ("best:keep=0.2", False), ("best:width=0", True),
-     ("easy-saf-wfp3:wait=0.4", True)],
+    ("dispatcher", "pool", "predictors"),
+    [("easy", False, ("walltime", "eloss")), ("easy-lexp-saf", True, ("last2", "confident")),
+     ("easy:allocate=best-fit,depth=3", False, ("last2", "confident")),
+     ("conservative", True, ("walltime", "eloss")),
+     ("best:keep=0.2", False, ("confident", "eloss")),
+     ("best:width=0", True, ("walltime", "last2")),
+     ("easy-saf-wfp3:wait=0.4", True, ("confident", "last2"))],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    ("predictor", "moments"),
-    [("walltime", 1), ("last2", 40), ("confident", 1), ("eloss", 40)],
-)
 def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    dispatcher: str, pool: bool, predictor: str, moments: int,
+    dispatcher: str, pool: bool, predictors: tuple[str, str], second: bool,
 ) -> None:  # fmt: skip
+    predictor, moments = predictors[second], 40 if second else 1
     monkeypatch.setattr("cpdispatch.simulator.replay._EVERY", 11)
     monkeypatch.setattr("cpdispatch.simulator.replay._MOMENT_S", 1e9)
     monkeypatch.setattr(_Replay, "_some_compiled", lambda self, simulation: simulation.go(11))

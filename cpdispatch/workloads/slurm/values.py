@@ -253,6 +253,8 @@ def nodes_in(text: str) -> list[str]:
     ['r1n1', 'r1n2', 'r2n1', 'r2n2']
     """
     names: list[str] = []
+    if text.count("[") != text.count("]"):  # as in a list that was cut short
+        raise ValueError("not a list of nodes")
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
         # What is outside and inside of brackets, in turn.
         pieces = re.split(r"\[([^\]]*)\]", part)

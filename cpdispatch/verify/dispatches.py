@@ -74,6 +74,12 @@ class Flow:
         return _until(self.unsure_s, time_s) + _within(self.stop_s, time_s)
 
 
+def several(time_s: IntArray) -> IntArray:
+    """The times, of ascending ones, at which there were several decisions."""
+    found: IntArray = time_s[1:][time_s[1:] == time_s[:-1]]
+    return found
+
+
 def _before(times_s: IntArray, at_s: IntArray) -> IntArray:
     """How many of these ascending times lie before each time."""
     return np.searchsorted(times_s, at_s, side="left")

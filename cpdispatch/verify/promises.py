@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpdispatch.arrays import IntArray
+from cpdispatch.verify.dispatches import several
 from cpdispatch.verify.tables import Findings, Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -52,7 +53,7 @@ def promises(
     started_s = np.where(t.start_s < 0, np.iinfo(np.int64).max, t.start_s)[row]
     amiss = known & ((at_s < came_s[row]) | (at_s > started_s))
     if decided_s is not None:  # a later decision of the same second may have started it
-        amiss |= known & (at_s == started_s) & ~np.isin(at_s, _several(decided_s))
+        amiss |= known & (at_s == started_s) & ~np.isin(at_s, several(np.sort(decided_s)))
     found.add(
         Kind.PROMISE,
         amiss.nonzero()[0],
@@ -77,10 +78,3 @@ def promises(
             ),
         )
     return found.all()
-
-
-def _several(time_s: IntArray) -> IntArray:
-    """The times at which there were several decisions."""
-    by_time = np.sort(time_s)
-    found: IntArray = by_time[1:][by_time[1:] == by_time[:-1]]
-    return found

@@ -14,7 +14,7 @@ from cpdispatch.errors import InputError
 from cpdispatch.instance import NO_NODES
 from cpdispatch.system import System
 from cpdispatch.verify.access import Stay, access
-from cpdispatch.verify.dispatches import Dispatches, Flow, Told, dispatches, flow
+from cpdispatch.verify.dispatches import Dispatches, Flow, Told, dispatches, flow, several
 from cpdispatch.verify.limits import Spell, beyond, limited, limits
 from cpdispatch.verify.off import off
 from cpdispatch.verify.power import drawn, drawn_on, energy, power
@@ -178,11 +178,10 @@ class _Tables:
             return []
         t, decisions = self._table, self._decisions
         kept = self._told.keeps_promises and self._plain and t.preceding is None
-        if kept and not self._tested and "expected_s" in self._jobs.columns:
+        kept &= not self._tested and "expected_s" in self._jobs.columns
+        if kept:
             expected_s = np.maximum(_numbers(self._jobs["expected_s"]), 1)
             kept = bool((t.end_s - t.start_s <= expected_s).all())
-        else:
-            kept = False
         columns = [_numbers(promised[name]) for name in ("id", "at", "start")]
         decided_s = None if decisions is None else _numbers(decisions["time"])
         # A driver has promised before the accounting calls a job eligible.
@@ -217,7 +216,7 @@ class _Tables:
         starts = np.searchsorted(of.start_s, t.start_s, side="right")
         starts -= np.searchsorted(of.start_s, t.start_s)
         waiting = of.queued(t.start_s) + of.most(t.start_s) - starts
-        several_s = time_s[1:][time_s[1:] == time_s[:-1]]
+        several_s = several(time_s)
         # What waited after the first decision of a second may have started in the next one.
         found += alone(t, backfilled & ~np.isin(t.start_s, several_s), waiting)
         simple = self._plain and not limited(self._jobs, self._system) and t.preceding is None
@@ -284,7 +283,7 @@ def _schedule(
         runtime_s=_numbers(jobs["runtime_s"]),
         killed=jobs["killed"].to_numpy(dtype=np.bool_),
         reason=cast("Sequence[str]", jobs["reason"].array),
-        told=jobs["reason"].isin(_OF_STARTS).to_numpy(dtype=np.bool_),
+        of_start=jobs["reason"].isin(_OF_STARTS).to_numpy(dtype=np.bool_),
         never_fits=(jobs["reason"] == "never_fits").to_numpy(dtype=np.bool_, na_value=False),
         rejected=(jobs["reason"] == "rejected").to_numpy(dtype=np.bool_, na_value=False),
         request=np.stack([_numbers(jobs[f"request_{name}"]) for name in system.resources], axis=1),

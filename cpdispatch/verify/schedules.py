@@ -97,7 +97,7 @@ def _lives(table: Schedule, found: Findings) -> None:
     )
     found.add(
         Kind.REASON,
-        (ran & ~t.told).nonzero()[0],
+        (ran & ~t.of_start).nonzero()[0],
         lambda k: f"job {t.id[k]} starts at {t.start_s[k]} and has the reason {t.reason[k]}",
     )
     lasted = t.end_s - t.start_s

@@ -23,7 +23,7 @@ class Schedule:
         Whether the job was cut at its requested time.
     reason : sequence of str
         Why each job started, or why it did not.
-    told : bool array, shape (jobs,)
+    of_start : bool array, shape (jobs,)
         Whether that is a reason of jobs that start.
     never_fits : bool array, shape (jobs,)
         Whether the job was left out because it asks for more than the whole system has.
@@ -56,7 +56,7 @@ class Schedule:
     runtime_s: IntArray
     killed: BoolArray
     reason: Sequence[str]
-    told: BoolArray
+    of_start: BoolArray
     never_fits: BoolArray
     rejected: BoolArray
     request: IntArray

@@ -58,8 +58,22 @@ def tested(table: Schedule, results: dict[str, BoolArray], told: Told) -> list[V
         ((ended & ~ran & ~tried) | (went_on & ~ran & ~before)).nonzero()[0],
         lambda k: f"job {t.id[k]} was tested and never started",
     )
-    if told.recorded or not told.test_s:
-        return found.all()
+    if told.test_s and not told.recorded:
+        _lengths(table, results, told, before, found)
+    return found.all()
+
+
+def _lengths(
+    table: Schedule, results: dict[str, BoolArray], told: Told, before: BoolArray, found: Findings
+) -> None:
+    """Whether tests were as long as they are known to have been.
+
+    ``before`` is whether an attempt of each job was lost, or stopped by a failure.
+    """
+    t, lost, o = table, table.lost, table.outages
+    assert lost is not None
+    _, ended, went_on, killed = (results[name] for name in RESULTS)
+    tried, ran = lost.start_s >= 0, t.start_s >= 0
     ran_s, lasted_s = t.end_s - t.start_s, lost.end_s - lost.start_s
     found.add(
         Kind.TEST,
@@ -95,4 +109,3 @@ def tested(table: Schedule, results: dict[str, BoolArray], told: Told) -> list[V
                 f"began {of_test_s[k]} s before"
             ),
         )
-    return found.all()

@@ -157,7 +157,7 @@ def violations(client: Client, first: int = 0) -> list[str]:
         units=np.ones(len(rows), dtype=np.int64),
         requested_s=np.array([row["time_limit"] * 60 for row, _, _ in rows]),
         runtime_s=end_s - start_s, killed=no,
-        reason=["started"] * len(rows), told=~no, never_fits=no, rejected=no,
+        reason=["started"] * len(rows), of_start=~no, never_fits=no, rejected=no,
         request=np.array([share for _, share, _ in rows]),
         offset=np.arange(len(rows) + 1),
         node=np.array([node for _, _, node in rows]),

@@ -328,9 +328,10 @@ class _Line:
         return int(self.parsed("Restarts", count, 0) > 0 if again is None else again)
 
     def wrong(self, field: str, problem: str) -> InputError:
+        empty = "" if field == "JobID" else ", or leave it empty if the value is unknown"
         return InputError(
             problem, file=self.path, line=self.line, field=field, value=self.get(field),
-            advice="correct the cell, or leave it empty if the value is unknown",
+            advice=f"correct the cell{empty}",
         )  # fmt: skip
 
 

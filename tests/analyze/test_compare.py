@@ -421,6 +421,17 @@ def test_few_and_many_kills_read_well(
     assert ("work is lost" in text) == (killed > 0)
 
 
+def test_work_that_is_lost_without_test_runs_is_not_laid_to_them() -> None:
+    failing = {"node_failures": 9, "requeues": 4, "failed": 0, "wasted_processor_s": 7200.0}
+    easy = unrelated("easy", 90) | failing | {"wasted_share": 0.427}
+    tested = with_kills(70, 110, 0.439) | failing
+    (text,) = told_of(easy, tested)
+    assert "later. 43.9% of the work is lost, 42.7% without test runs. No class" in text
+    without, beside = (told["text"] for told in compare.failures(runs(easy, tested)))
+    assert without.endswith("2 processor hours are lost, 42.7% of the work.")
+    assert beside.endswith("43.9% of the work, those of test runs among them.")
+
+
 def test_who_waits_longer_with_test_runs_is_told_beside_the_same_dispatcher_without() -> None:
     first = with_waits(unrelated("first", 50), medium=1)
     easy = with_waits(unrelated("easy", 90), medium=7200, longest_s=9000)

@@ -62,8 +62,9 @@ def related(rows: Sequence[Row]) -> list[Row]:
         out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
         have `PAIRS_MIN` draws or more. ``restarted_often`` is of `restarted_often`. For a run with
         test runs beside one without them, ``without_tests``, else None: that one's ``dispatcher``
-        and ``bounded_slowdown_mean``; the ``difference`` from it; and ``longer``: which waits have
-        grown, each with ``who`` and ``times``, which is None where nobody waited.
+        and ``bounded_slowdown_mean``; its ``wasted_share``, 0 where nothing was lost; the
+        ``difference`` from it; and ``longer``: which waits have grown, each with ``who`` and
+        ``times``, which is None where nobody waited.
     """
     found = []
     for run in rows:
@@ -114,6 +115,7 @@ def _beside_untested(run: Row, without: Row, rows: Sequence[Row]) -> Row:
     return {
         "dispatcher": name_of(without, rows),
         SLOWDOWN: without[SLOWDOWN],
+        "wasted_share": without.get("wasted_share", 0.0),
         "difference": beside["difference"],
         "longer": [{"who": of.who, "times": of.times} for of in growths(beside, without)],
     }

@@ -119,8 +119,9 @@ def test_runs(rows: Sequence[Row]) -> list[Row]:
     list of dict
         ``workload``, ``dispatcher``, ``without`` (the other one's name), ``test_s`` (the length of
         a test), ``bounded_slowdown_mean`` and the same with ``_without``, ``killed_share`` (of the
-        jobs, in their tests), ``wasted_share`` (of the work), ``longer`` and ``restarted_often`` as
-        in `related`, and ``text``.
+        jobs, in their tests), ``wasted_share`` (of the work, by whatever stopped jobs, such as
+        nodes that failed) and the same with ``_without``, ``longer`` and ``restarted_often`` as in
+        `related`, and ``text``.
     """
     found = []
     for run in rows:
@@ -136,6 +137,7 @@ def test_runs(rows: Sequence[Row]) -> list[Row]:
             f"{SLOWDOWN}_without": without[SLOWDOWN],
             "killed_share": run["tests_killed"] / run["jobs"],
             "wasted_share": run["wasted_share"],
+            "wasted_share_without": without["wasted_share"],
             "longer": without["longer"],
             "restarted_often": run["restarted_often"],
         }
@@ -154,11 +156,13 @@ def _tests_text(told: Row, over: Difference | None) -> str:
         f"With test runs of {duration(told['test_s'])} ({told['dispatcher']}) the mean bounded "
         f"slowdown {f'stays at {now}' if now == before else moves}."
     ]
-    share, lost = told["killed_share"], told["wasted_share"]
+    share, lost_before = told["killed_share"], told["wasted_share_without"]
     if share:
         jobs = f"1 job in {1 / share:,.0f} is" if share <= RARE else f"{share:.0%} of the jobs are"
         said.append(f"{jobs} stopped once, in the test run, and started again later.")
-        said.append(f"{f'{lost:.1%}' if lost >= 0.0005 else 'Less than 0.1%'} of the work is lost.")
+        lost = _share_text(told["wasted_share"])
+        other = f", {_share_text(lost_before)} without test runs" if lost_before else ""
+        said.append(f"{lost[0].upper()}{lost[1:]} of the work is lost{other}.")
     else:
         said.append("No job is stopped in its test run.")
     classes = {jobs_of(name) for name in LENGTHS}
@@ -179,6 +183,10 @@ def _tests_text(told: Row, over: Difference | None) -> str:
     return " ".join(said)
 
 
+def _share_text(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
+
+
 def _factor(times: float | None) -> str:
     return "from 0" if times is None else as_times(times)
 
@@ -190,7 +198,8 @@ def failures(rows: Sequence[Row]) -> list[Row]:
     -------
     list of dict
         ``workload``, ``dispatcher``, ``node_failures``, ``requeues`` (attempts that were lost),
-        ``failed`` (jobs that ended so), ``wasted_processor_s``, ``wasted_share`` and ``text``.
+        ``failed`` (jobs that ended so), ``tests_killed`` (jobs that were stopped in their test
+        runs), ``wasted_processor_s`` and ``wasted_share`` (of both), and ``text``.
     """
     figures = ("node_failures", "requeues", "failed", "wasted_processor_s", "wasted_share")
     found = []
@@ -198,6 +207,7 @@ def failures(rows: Sequence[Row]) -> list[Row]:
         if run.get("node_failures"):
             told = {"workload": run["workload"], "dispatcher": name_of(run, rows)}
             told |= {name: run[name] for name in figures}
+            told["tests_killed"] = run.get("tests_killed", 0)
             found.append(told | {"text": _failures_text(told)})
     return found
 
@@ -220,9 +230,9 @@ def _failures_text(told: Row) -> str:
         return f"{said} No job runs on one of them then."
     said += f" Jobs are stopped {_times_text(lost)}: queued again {_times_text(again)}, "
     said += f"ended as failed {_times_text(ended)}."
-    hours, share = told["wasted_processor_s"] / 3600, told["wasted_share"]
-    work = f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
-    return f"{said} {hours:,.0f} processor hours are lost, {work} of the work."
+    hours, work = told["wasted_processor_s"] / 3600, _share_text(told["wasted_share"])
+    tested = ", those of test runs among them" if told["tests_killed"] else ""
+    return f"{said} {hours:,.0f} processor hours are lost, {work} of the work{tested}."
 
 
 def verdict(rows: Sequence[Row]) -> str:

@@ -445,9 +445,9 @@ class WorkOptions:
         return f"what was done is saved in {self.out}: the same command goes on from there"
 
     def save_and_print(
-        self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool
+        self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool, verdict: str = ""
     ) -> int:
-        """Save what was found, and print it."""
+        """Save what was found, and print it; the verdict after the tables."""
         if self.out is not None:
             from cpdispatch.learn.results import save
 
@@ -458,6 +458,8 @@ class WorkOptions:
         console = console_of_stdout()
         for table in tables:
             console.print(table)
+        if verdict:
+            console.print(verdict, soft_wrap=True)
         if self.out is not None:
             console.print(f"Tables, pictures and policy file: [bold]{self.out}[/]", soft_wrap=True)
         return DONE

@@ -74,7 +74,7 @@ def tune(
     workload, machine = log_or_lublin(trace, log, seed)
     with work.place() as place:
         found = find_best(workload, machine, tuning, place)
-    return work.save_and_print(found, [_pairs_table(found)], json)
+    return work.save_and_print(found, [_pairs_table(found)], json, found.verdict)
 
 
 def _hours(threshold_s: int) -> str:

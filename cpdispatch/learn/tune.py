@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,9 @@ class Tuned:
     deciles : DataFrame
         One row a half, threshold, measure and decile, of the picked pair of orders: the decile over
         the weeks of the week's measure relative to EASY-FCFS-FCFS in the same week.
+    better : int
+        In how many of the test weeks the picked candidate has less of the objective's measure than
+        EASY-FCFS-FCFS.
     """
 
     tuning: Tuning
@@ -132,6 +136,25 @@ class Tuned:
     picked: Candidate
     pairs: pd.DataFrame
     deciles: pd.DataFrame
+    better: int
+
+    @property
+    def verdict(self) -> str:
+        """What the picked candidate brings on the test weeks, in two sentences at most."""
+        if self.picked == BASELINE:
+            return f"EASY-{BASELINE} is best on the training weeks."
+        name = OBJECTIVES[self.tuning.objective]
+        share, weeks = self.summary[TEST][f"{name}_relative"], self.tuning.weeks
+        times = f"{share:.2f} times" if isfinite(share) else "more than"  # EASY's is 0
+        said = (
+            f"On test weeks, EASY-{self.picked} has {times} the {_WORDS[name]} of EASY-{BASELINE}, "
+            f"and less of it in {self.better:,} of {weeks:,}."
+        )
+        if share < 1 and 2 * self.better > weeks:
+            return said
+        return (
+            f"{said} What is best on the training weeks brings nothing here: keep EASY-{BASELINE}."
+        )
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -153,6 +176,7 @@ class Tuned:
             "primary": self.picked.primary,
             "backfill": self.picked.backfill,
             "threshold_s": _shown(self.picked.threshold_s),
+            "better_weeks": self.better,
             **{
                 row["half"]: {name: float(row[name]) for name in (*MEASURES, *_RELATIVE)}
                 for row in chosen.to_dict("records")
@@ -161,6 +185,8 @@ class Tuned:
 
 
 _RELATIVE = tuple(f"{name}_relative" for name in MEASURES)
+_WORDS = {"wait_s_mean": "mean wait", "bounded_slowdown_mean": "mean bounded slowdown"}
+"""What the measure of an objective is called."""
 
 
 def _shown(threshold_s: int) -> int:
@@ -215,12 +241,14 @@ def tune(
     learned = len(weeks[TRAIN])
     by_half = {TRAIN: measured[:learned], TEST: measured[learned:]}
     best = best_of(tuning, by_half[TRAIN].mean(axis=0))
+    of_weeks = by_half[TEST][:, :, MEASURES.index(OBJECTIVES[tuning.objective])]
     return Tuned(
         tuning,
         workload.name,
         candidates[best],
         _pairs(candidates, by_half),
         _deciles(tuning, candidates, best, by_half),
+        int((of_weeks[:, best] < of_weeks[:, 0]).sum()),
     )
 
 

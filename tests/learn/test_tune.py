@@ -72,6 +72,36 @@ def test_the_table_has_every_pair_with_every_threshold_on_both_halves() -> None:
     assert (base.filter(like="relative") == 1).all(axis=None)
 
 
+def test_the_verdict_says_what_the_picked_orders_bring_on_test_weeks() -> None:
+    found = tune(bursts(4), ONE, SMALL, HERE)
+    weeks = made_up(halves(bursts(4))["test"], 3, 1)
+    waits = [
+        [Meter(week, ONE).measure(of.dispatcher)[0] for week in weeks]
+        for of in (found.picked, BASELINE)
+    ]
+    share = np.sum(waits[0]) / np.sum(waits[1])
+    better = sum(mine < easy for mine, easy in zip(*waits, strict=True))
+    assert (found.better, found.summary["better_weeks"]) == (better, better)
+    assert found.verdict == (
+        f"On test weeks, EASY-{found.picked} has {share:.2f} times the mean wait of "
+        f"EASY-FCFS-FCFS, and less of it in {better} of 3."
+    )
+
+
+@pytest.mark.parametrize(("share", "better"), [(1.03, 3), (0.9, 1), (1.0, 0)])
+def test_what_brings_nothing_on_test_weeks_is_not_recommended(share: float, better: int) -> None:
+    found = tune(bursts(4), ONE, SMALL, HERE)
+    pairs = found.pairs.assign(wait_s_mean_relative=share)
+    told = replace(found, pairs=pairs, better=better).verdict
+    assert told.endswith(
+        f"of it in {better} of 3. What is best on the training weeks brings nothing here: keep "
+        "EASY-FCFS-FCFS."
+    )
+    assert (
+        replace(found, picked=BASELINE).verdict == "EASY-FCFS-FCFS is best on the training weeks."
+    )
+
+
 def test_each_half_is_told_of_weeks_of_its_own() -> None:
     log = bursts(4)
     found = tune(log, ONE, SMALL, HERE)

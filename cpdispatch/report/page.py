@@ -80,7 +80,7 @@ def page_of(shown: Sequence[Shown], rows: Sequence[Row], beside_best: Sequence[R
         "TITLE": title,
         "LEAD": escape(
             f"{len(shown[0].run.job_table):,} jobs, {_resources(shown[0].run.system)}, under "
-            f"{' and '.join(of.name for of in shown)}."
+            f"{words.listed([of.name for of in shown])}."
         ),
         "VERDICT": "".join((
             f"<p>{escape(verdict(rows, beside_best))}</p>", words.longer(rows),
@@ -159,7 +159,7 @@ def verdict(rows: Sequence[Row], beside_best: Sequence[Row]) -> str:
     low, high = best[key], max(row[key] for row in counted)
     if high - low < 0.0005 * high:
         names = [compare.name_of(row, beside_best) for row in counted]
-        same = f"{', '.join(names[:-1])} and {names[-1]} have the same mean bounded slowdown"
+        same = f"{words.listed(names)} have the same mean bounded slowdown"
         return f"{same}, {best[key]:,.2f}. {BOUNDED_SLOWDOWN}"
     told, apart = [], True
     for row in counted:

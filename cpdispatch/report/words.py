@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +32,22 @@ def figures_table(rows: Sequence[Row]) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in ("", *names))
     lines = [
         f'<tr><th scope="row">{escape(heading)}</th>'
-        + "".join(f"<td>{show(row[key]) if key in row else '-'}</td>" for row in rows)
+        + "".join(f"<td>{_figure(row, key, show)}</td>" for row in rows)
         + "</tr>"
         for key, heading, show in FIGURES
     ]
-    return table_of("Figures of the runs", head, lines)
+    of_what = compare.of_what(rows).replace("\n", " ")
+    return table_of("Figures of the runs" + f": {of_what}" * bool(of_what), head, lines)
+
+
+def _figure(row: Row, key: str, show: Callable[[float], str]) -> str:
+    return escape(show(row[key]) + compare.deviation(row, key, show)) if key in row else "-"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: a, b and c."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def longer(rows: Sequence[Row]) -> str:

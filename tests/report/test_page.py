@@ -264,6 +264,8 @@ def test_a_page_over_draws_says_so(tmp_path: Path) -> None:
     about, _, text = inside(out)
     assert about["names"] == ["easy", "easy-saf-saf"]
     assert "6 draws" in text
+    assert "Figures of the runs: mean ± st. deviation of 6 draws" in text
+    assert re.search(r"mean bounded slowdown [\d.]+ ± [\d.]+ [\d.]+ ± [\d.]+ ", text)
     assert "The other pictures are of the first one" in text
 
 

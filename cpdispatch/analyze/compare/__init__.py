@@ -27,11 +27,11 @@ from cpdispatch.analyze.compare.sentences import (
     verdict,
     warnings,
 )
-from cpdispatch.analyze.compare.tables import legend, tables, waits_tables
+from cpdispatch.analyze.compare.tables import deviation, legend, of_what, tables, waits_tables
 
 __all__ = [
-    "GROWTH", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice", "differences",
-    "duration", "failures", "legend", "losers", "means", "name_of", "notes", "related",
+    "GROWTH", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice", "deviation", "differences",
+    "duration", "failures", "legend", "losers", "means", "name_of", "notes", "of_what", "related",
     "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict",
     "waits_tables", "warnings",
 ]  # fmt: skip

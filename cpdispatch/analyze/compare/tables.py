@@ -97,7 +97,7 @@ def tables(rows: Sequence[Row], width: int) -> list[Table]:
     """
     figures = [f for f in _FIGURES if _is_shown(f.key, rows)]
     columns = [_column(run, figures, rows) for run in rows]
-    corner = _corner(rows)
+    corner = of_what(rows)
     names = max(map(len, [*(figure.heading for figure in figures), *corner.split("\n")]))
     groups: list[list[_Column]] = []
     left = 0
@@ -223,8 +223,8 @@ def _runs(run: Row) -> int:
     return int(run.get("draws") or run.get("seeds") or 1)
 
 
-def _corner(rows: Sequence[Row]) -> str:
-    """What stands above the names of the figures: of what they are the mean."""
+def of_what(rows: Sequence[Row]) -> str:
+    """Of what figures are the mean, in two lines; empty where each is of one run."""
     kinds = {kind for run in rows for kind in ("draws", "seeds") if kind in run}
     if not kinds:
         return ""
@@ -268,6 +268,12 @@ def _value(run: Row, key: str) -> float | None:
     return None if value is None or isnan(value) else value
 
 
+def deviation(run: Row, key: str, show: Callable[[float], str]) -> str:
+    """A figure's standard deviation over the draws, to stand behind it; empty for one run."""
+    spread = run["figures"].get(key, {}).get("spread", 0) if "figures" in run else 0
+    return f" ± {show(spread)}" if spread else ""
+
+
 def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:
     if figure.key == OF_USERS and run["first"] is None:
         return Text()
@@ -276,8 +282,7 @@ def _cell(figure: _Figure, run: Row, rows: Sequence[Row]) -> Text:
         return Text("-", style="dim")
     text = figure.show(value)
     peers = peers_of(run, rows)
-    deviation = run["figures"].get(figure.key, {}).get("spread", 0) if "figures" in run else 0
-    around = f" ± {figure.show(deviation)}" if deviation else ""
+    around = deviation(run, figure.key, figure.show)
     if not figure.better or len(peers) < 2:
         return Text(text + around)
     values = [v for peer in peers if (v := _value(peer, figure.key)) is not None]

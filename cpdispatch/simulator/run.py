@@ -508,8 +508,17 @@ class _Checkpoints(msgspec.Struct):
 class _Events(msgspec.Struct):
     """What happened to the system, see `cpdispatch.events.Events.told`."""
 
+    sha256: str
     requeue: str
     checkpoints: _Checkpoints | None = None
+
+
+class _Bound(msgspec.Struct):
+    """The starvation bound of every decision, see `cpdispatch.instance.Starvation`."""
+
+    threshold_s: int
+    bound_s: int
+    wide: int = 0
 
 
 _Told = Annotated[list[tuple[int, float]], msgspec.Meta(min_length=1)]
@@ -541,9 +550,11 @@ class _About(msgspec.Struct):
     events: _Events | None = None
     promises: bool = False
     rule: _Rule | None = None
+    starvation: _Bound | None = None
     switch_off_s: int | None = None
     power_cap: _Told | None = None
     energy_price: _Told | None = None
+    memory_mib_peak: float | None = None
 
 
 SWITCHES = ("node", "off", "wake", "on")

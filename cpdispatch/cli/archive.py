@@ -9,7 +9,14 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from cpdispatch.cli.options import Json
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
+from cpdispatch.cli.output import (
+    DONE,
+    RefusedFiles,
+    console_of_stdout,
+    print_json,
+    status,
+    table_of,
+)
 
 app = App(name="archive", help="List and fetch public logs of real machines.")
 
@@ -69,16 +76,19 @@ def get(
 
     if not names:
         raise UsageError("name one log or more; cpdispatch archive list shows them")
-    known, paths = archive.archive().logs, {}
-    for name in names:
-        with status(f"fetching {name}"):
-            paths[name] = archive.get(
+    logs = {name: archive.find(name) for name in names}
+    paths: dict[str, str] = {}
+    refused = RefusedFiles()
+    for name, log in logs.items():
+        with refused.reading(Path(log.file)), status(f"fetching {name}"):
+            path = archive.get(
                 name, to, from_, lambda text: print(f"cpdispatch: {text}", file=sys.stderr)
             )
-        if not json:
-            system = known[name].system and f" --system {known[name].system}"
-            print(paths[name])
-            print(f"next: cpdispatch simulate {paths[name]}{system} -d easy -d best")
+            paths[name] = str(path)
+        if name in paths and not json:
+            system = log.system and f" --system {log.system}"
+            print(path)
+            print(f"next: cpdispatch simulate {path}{system} -d easy -d best")
     if json:
-        print_json({"files": {name: str(path) for name, path in paths.items()}})
-    return DONE
+        print_json({"files": paths, "errors": refused.errors})
+    return refused.code(DONE)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from cpdispatch.errors import InputError, UsageError, nearest
+from cpdispatch.errors import InputError, UsageError, unknown
 from cpdispatch.extra import needed
 from cpdispatch.files import parse_toml, write_bytes
 
@@ -60,6 +60,14 @@ def archive() -> Archive:
     return msgspec.convert(parse_toml(LIST, "a list of logs"), Archive)
 
 
+def find(name: str) -> Log:
+    """The log of this name, or `UsageError`."""
+    known = archive().logs
+    if name not in known:
+        raise unknown("log", name, known)
+    return known[name]
+
+
 def folder_of_logs() -> Path:
     """Where logs are kept: `CPDISPATCH_LOGS`, or a folder in the user's cache."""
     if named := os.environ.get(CACHE):
@@ -98,12 +106,7 @@ def get(
     InputError
         When the server does not answer, does not have the file, or has another one.
     """
-    known = archive()
-    if name not in known.logs:
-        raise UsageError(
-            f"unknown log {name!r}{nearest(name, known.logs)} (one of {', '.join(known.logs)})"
-        )
-    log, base = known.logs[name], base or known.base
+    log, base = find(name), base or archive().base
     if not base.lower().startswith(("http://", "https://")):
         raise UsageError(
             f"--from {base}: an address that begins with https:// or http:// is needed"

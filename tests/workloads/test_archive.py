@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 import threading
 import time
@@ -41,15 +42,15 @@ class Answers(BaseHTTPRequestHandler):
         given = self.headers["Range"]
         self.server.asked.append((self.path, given))
         mode = self.server.mode
-        if mode == "missing" or (mode == "busy" and len(self.server.asked) == 1):
-            self.send_error(404 if mode == "missing" else 503)
+        first = len(self.server.asked) == 1
+        if mode == "missing" or (mode in ("first missing", "busy") and first):
+            self.send_error(503 if mode == "busy" else 404)
             return
         begin = int(given[6:-1]) if given and mode != "no ranges" else 0
         body = CONTENT.replace(b"9", b"8") if mode == "corrupt" else CONTENT
         self.send_response(206 if begin else 200)
         self.send_header("Content-Length", str(len(body) - begin))
         self.end_headers()
-        first = len(self.server.asked) == 1
         if mode == "dumb" or (mode in ("breaks", "no ranges", "slow") and first):
             self.wfile.write(body[begin:HALF])
             self.wfile.flush()
@@ -194,6 +195,23 @@ def test_the_list_is_whole_and_the_commands_speak(
         str(path), f"next: cpdispatch simulate {path} -d easy -d best"
     ]  # fmt: skip
     assert cli.run(["archive", "get"]) == 2
+
+
+def test_one_log_that_cannot_be_fetched_does_not_keep_the_others_away(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.mode = "first missing"
+    names = ("new", "small")
+    assert cli.run(["archive", "get", *names, "--to", str(tmp_path), "--json"]) == 2
+    told, said = capsys.readouterr()
+    found = json.loads(told)
+    assert found["files"] == {"small": str(tmp_path / "small.swf")}
+    assert [error["file"] for error in found["errors"]] == ["new.swf"]
+    assert said.count("new.swf: the server refuses: 404") == 1
+    server.asked.clear()
+    assert cli.run(["archive", "get", "small", "smal", "--to", str(tmp_path / "none")]) == 2
+    assert "unknown log 'smal'; did you mean small" in capsys.readouterr().err
+    assert server.asked == []
 
 
 def test_checksums_are_those_of_the_logs_at_hand(trace: Any) -> None:

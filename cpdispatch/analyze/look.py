@@ -38,7 +38,26 @@ _LOOK = {
 def draw(path: Path, made: Callable[[], Any], title: str = "") -> None:
     """Write the figure that a function makes, see `save`; the same figure is the same bytes."""
     with needed("matplotlib", "plot").rc_context(_LOOK):
-        save(path, made(), title)
+        figure = made()
+        _plain_ticks(figure)
+        save(path, figure, title)
+
+
+def _plain_ticks(figure: Any) -> None:
+    """Have logarithmic axes say numbers: powers of ten would be formulas, which `_LOOK` has not."""
+    ticker = needed("matplotlib.ticker", "plot")
+
+    class Plain(ticker.LogFormatter):  # type: ignore[misc, name-defined]
+        def __call__(self, value: float, place: int | None = None) -> str:
+            return f"{value:,.10g}" if super().__call__(value, place) else ""
+
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        for found, change in (
+            (axis.get_major_formatter(), axis.set_major_formatter),
+            (axis.get_minor_formatter(), axis.set_minor_formatter),
+        ):
+            if isinstance(found, ticker.LogFormatterMathtext):
+                change(Plain(labelOnlyBase=found.labelOnlyBase))
 
 
 def save(path: str | os.PathLike[str], figure: Any, title: str = "") -> None:

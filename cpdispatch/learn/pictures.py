@@ -97,6 +97,7 @@ def lives(mixed: Mixed) -> Any:
         )  # fmt: skip
     axes.axhline(1, color=INK, linewidth=0.8)
     axes.set(xlabel="week of the test half", ylabel="times that of EASY-FCFS", yscale="log")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_title(f"{mixed.log}: {_WORDS[OBJECTIVES[mixed.mixing.objective]]} of each week")
     axes.legend(ncols=5)
     return drawn
@@ -173,7 +174,7 @@ def deviations(regressed: Regressed) -> Any:
     score = rows["score"].to_numpy(dtype=np.float64)
     edges = np.unique(np.quantile(score, np.linspace(0, 1, _PARTS + 1)))
     part = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, max(len(edges) - 2, 0))
-    drawn = figure(1.9 * len(regressed.fits), 2.3)
+    drawn = figure(2.1 * len(regressed.fits), 2.3)
     shared = None
     for place, (form, found) in enumerate(regressed.fits.items(), start=1):
         axes = drawn.add_subplot(1, len(regressed.fits), place, sharey=shared)

@@ -119,6 +119,9 @@ class Explanation:
     ran_s: int | None
     wait_s: int | None
     """None for a job that never started."""
+    failed: bool
+    """Whether it ended as failed: it was stopped, as by a node that failed, and not queued again.
+    """
     reason: str
     """Why it started, or never did, in the words of the table of jobs."""
     after_job: int | None
@@ -206,6 +209,7 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
         end_s=end_s,
         ran_s=found.ran_s if started else None,
         wait_s=found.start_s - found.submit_s if started else None,
+        failed=t.failed is not None and bool(t.failed[row]),
         reason=t.reasons[t.reason[row]],
         after_job=int(t.preceding[row])
         if t.preceding is not None and found.ready_s > found.submit_s

@@ -173,6 +173,8 @@ class Occupancy:
     """When dispatches were made, shape (decisions,)."""
     behind: Behind = NOBODY_BEHIND
     """When jobs were kept back by a limit or until a time."""
+    failed: BoolArray | None = None
+    """Which jobs ended as failed, where events happened to the system, shape (jobs,)."""
     priority: IntArray | None = None
     """The site's, where jobs have one, shape (jobs,)."""
     tier: IntArray | None = None

@@ -182,9 +182,9 @@ def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
     elif found.wait_s != 0:
         unknown = "not recorded: the run is a compiled replay, or of an earlier version"
         yield "promised", "no start" if found.promises_known else unknown
-    for begin, end in found.attempts:
+    for number, (begin, end) in enumerate(found.attempts):
         yield (
-            "first tried",
+            "then tried" if number else "first tried",
             f"from {times.said(begin)} to {times.said(end)}, when it was stopped and queued again",
         )
     if found.start_s is None or found.end_s is None or found.ran_s is None:
@@ -199,7 +199,8 @@ def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
     yield "started", f"at {times.said(found.start_s)}{later}, {how}"
     over = found.ran_s > found.requested_s
     longer = f", longer than the {duration(found.requested_s)} that it asked for" if over else ""
-    yield "ended", f"at {times.said(found.end_s)}, after {duration(found.ran_s)}{longer}"
+    failed = ", as failed: it was stopped and not queued again" if found.failed else ""
+    yield "ended", f"at {times.said(found.end_s)}, after {duration(found.ran_s)}{longer}{failed}"
 
 
 def never(found: Explanation) -> str:

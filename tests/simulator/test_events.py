@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpdispatch import verify
+from cpdispatch import cli, verify
 from cpdispatch.errors import DecisionError, InterruptedRunError, UsageError
 from cpdispatch.events import (
     CAPACITY,
@@ -135,6 +135,20 @@ def test_a_job_is_queued_again_five_times_and_then_ends_as_failed() -> None:
     assert [end for _, _, end in attempts(made)] == [5, 15, 25, 35, 45]
     assert times(made) == [(46, 55)]
     assert made.jobs["failed"].tolist() == [True]
+
+
+def test_explain_says_that_a_job_ended_as_failed_and_which_attempt_came_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [
+        (t, kind, "all") for k in range(6) for t, kind in ((10 * k + 5, FAIL), (10 * k + 6, REPAIR))
+    ]
+    finished(run([(0, 4, 100, 50)], happen(*events)), tmp_path)
+    assert cli.run(["explain", str(tmp_path), "--job", "1"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "at 55 s, after 9 s, as failed: it was stopped and not queued again" in told
+    assert told.count("first tried") == 1
+    assert told.count("then tried") == 4
 
 
 def test_a_job_that_ends_as_its_node_fails_has_ended() -> None:

@@ -55,14 +55,12 @@ def status(
     json
         Print one JSON object.
     """
-    from cpdispatch.analyze.moment import moment
-
     refused, found, outside = RefusedFiles(), [], None
     begun = unfinished(run, refused)
     for folder, known, until_s in _runs(run, begun, refused):
         times = Times.of(known)
         try:
-            each = moment(known.occupancy, times.read(at), until_s, times.said)
+            each = known.moment(times.read(at), until_s, times.said)
             found.append((folder, known, each, until_s))
         except UsageError as error:
             outside = UsageError(f"{folder}: {error}")
@@ -167,7 +165,8 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
         from cpdispatch.analyze.compare import duration
 
         never = "never" if until_s is None else "not yet"
-        or_else = " or the power cap" if about.get("power_cap") else ""
+        # Before the cap falls, a longer job in the queue may have kept a shorter one back.
+        or_else = " or the power cap" if len(about.get("power_cap") or ()) > 1 else ""
         for each in found.waiting[:ROWS]:
             started = never if each.start_s is None else times.cell(each.start_s)
             waited = duration(found.at_s - each.submit_s)

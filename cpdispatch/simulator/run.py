@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from cpdispatch.analyze.energy import Drawn, Off, watts_of
 from cpdispatch.analyze.energy import summary as energy_summary
 from cpdispatch.analyze.explain import Explanation, explain
 from cpdispatch.analyze.metrics import ScheduleColumns
+from cpdispatch.analyze.moment import Moment, moment
 from cpdispatch.analyze.occupancy import (
     FOREVER,
     NEVER,
@@ -203,7 +204,7 @@ class Run:
     def drawn(self) -> Drawn:
         """What jobs drew and when, attempts that were lost among them."""
         table, lost = self.job_table, self._lost()
-        start_s = arrow.array(table.column("start"))
+        start_s, end_s = (arrow.array(table.column(name)) for name in ("start", "end"))
         ran = (start_s >= 0).nonzero()[0]
         again = (lost.start_s >= 0).nonzero()[0]
         system = self.system
@@ -218,7 +219,7 @@ class Run:
         return Drawn(
             np.concatenate((ran, lost.row[again])),
             np.concatenate((start_s[ran], lost.start_s[again])),
-            np.concatenate((arrow.array(table.column("end"))[ran], lost.end_s[again])),
+            np.concatenate((np.where(end_s < 0, FOREVER, end_s)[ran], lost.end_s[again])),
             np.concatenate((watts[0][ran], watts[1][again])),
         )
 
@@ -273,38 +274,60 @@ class Run:
 
     def explain(self, job: int) -> Explanation:
         """Why a job waited, by its id, see `cpdispatch.analyze.explain.explain`."""
-        cap = of_told(POWER_CAP, self.about.get(POWER_CAP))
-        schedule = self.occupancy
-        if cap is not None:
-            behind = schedule.behind
-            columns = (behind.row.tolist(), behind.from_s.tolist(), behind.until_s.tolist())
-            spans = [*zip(*columns, behind.why, strict=True), *self._without_power(job, cap)]
-            spans.sort()
-            row, from_s, until_s = np.array([span[:3] for span in spans], np.int64).reshape(-1, 3).T
-            why = [span[3] for span in spans]
-            schedule = replace(schedule, behind=Behind(row, from_s, until_s, why))
-        return explain(schedule, job)
+        t = self.occupancy
+        until_s = np.where(t.start_s == NEVER, t.last_s, t.start_s)
+        return explain(self._under_cap((t.id == job).nonzero()[0], t.submit_s, until_s), job)
 
-    def _without_power(self, job: int, cap: Steps) -> Iterator[tuple[int, int, int, str]]:
+    def moment(
+        self, at_s: int, until_s: int | None = None, said: Callable[[int], str] = "{} s".format
+    ) -> Moment:
+        """What ran at a time and why jobs waited, see `cpdispatch.analyze.moment.moment`."""
+        t = self.occupancy
+        waits = (t.submit_s <= at_s) & ((t.start_s == NEVER) | (t.start_s > at_s))
+        always = np.full(len(t.id), at_s)
+        schedule = self._under_cap(waits.nonzero()[0], always, always + 1)
+        return moment(schedule, at_s, until_s, said)
+
+    def _under_cap(self, rows: IntArray, from_s: IntArray, until_s: IntArray) -> Occupancy:
+        """The schedule, with when the cap kept some jobs back within a span of time of each."""
+        cap, t = of_told(POWER_CAP, self.about.get(POWER_CAP)), self.occupancy
+        if cap is None:
+            return t
+        columns = (t.behind.row.tolist(), t.behind.from_s.tolist(), t.behind.until_s.tolist())
+        spans = [*zip(*columns, t.behind.why, strict=True)]
+        spans += self._without_power(rows, from_s, until_s, cap)
+        spans.sort()
+        row, begin_s, end_s = np.array([span[:3] for span in spans], np.int64).reshape(-1, 3).T
+        return replace(t, behind=Behind(row, begin_s, end_s, [span[3] for span in spans]))
+
+    def _without_power(
+        self, rows: IntArray, from_s: IntArray, until_s: IntArray, cap: Steps
+    ) -> Iterator[tuple[int, int, int, str]]:
         """When the cap left less than a job draws, as long as it might run from then on.
 
-        Rows of `Behind`: the job's row, from when to when, and what it lacked, in words.
+        Rows of `Behind`: the job's row, from when to when, and what it lacked, in words. A job
+        that something else kept from the queue waited for that.
         """
         t = self.occupancy
-        for row in (t.id == job).nonzero()[0].tolist():
+        times, level = self.drawn().level()
+        for row in rows.tolist():
             watts = int(t.units[row] * (t.request[row] @ np.array(self.system.unit_watts)))
-            requested_s, submit_s = int(t.requested_s[row]), int(t.submit_s[row])
-            until_s = int(t.start_s[row]) if t.start_s[row] != NEVER else t.last_s
-            times, level = self.drawn().level()
-            changes = np.array(cap.time_s)
-            instants = np.concatenate(([submit_s], times, changes, changes - requested_s + 1))
-            instants = np.unique(instants[(submit_s <= instants) & (instants < until_s)])
+            requested_s, begin_s, end_s = (int(of[row]) for of in (t.requested_s, from_s, until_s))
+            gates = t.behind.of(row)
+            changes = np.array([*cap.time_s, *(s for gate in gates for s in gate[:2])], np.int64)
+            low, high = np.searchsorted(times, (begin_s, end_s)).tolist()
+            instants = np.concatenate(
+                ([begin_s], times[low:high], changes, np.array(cap.time_s) - requested_s + 1)
+            )
+            instants = np.unique(instants[(begin_s <= instants) & (instants < end_s)])
             at = np.searchsorted(times, instants, side="right")
             used = np.concatenate(([0], level))[at] + self.system.idle_total
             least = np.array([cap.least(at, at + requested_s) for at in instants.tolist()])
             short = (used + watts > least).astype(np.int64)
+            for gate_s, open_s, _ in gates:
+                short[(gate_s <= instants) & (instants < open_s)] = 0
             why = f"the power cap: less was left than the {watts:,} W that it draws"
-            ends = np.append(instants[1:], until_s)
+            ends = np.append(instants[1:], end_s)
             for first, after in by_stretch(short):
                 if first < after and short[first]:
                     yield row, int(instants[first]), int(ends[after - 1]), why

@@ -22,7 +22,7 @@ from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.simulator.simulation import OVER_CAP, Simulation
-from cpdispatch.system import NodeGroup, System, SystemFile, find, from_file, system_as_dict
+from cpdispatch.system import Limit, NodeGroup, System, SystemFile, find, from_file, system_as_dict
 from cpdispatch.verify import Kind
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
@@ -484,6 +484,18 @@ def test_the_command_tells_energy_and_keeps_the_cap(
         simulate_again(jobs, system, out)
 
 
+def test_a_job_behind_a_limit_waits_for_the_limit_and_only_then_for_power() -> None:
+    # Jobs 1 and 2 fill the limit until 50. From then on there is power for one job until 100.
+    log = workload([(0, 1, 100, 100), (0, 1, 50, 50), (0, 2, 10, 10)])
+    run = simulate(log, replace(FOUR, limits=(Limit(2),)), "easy", power_cap=IDLE + 20)
+    assert starts(run) == [0, 0, 100]
+    why = ("at most 2 jobs", "the power cap: less was left than the 20 W that it draws")
+    told = [(s.from_s, s.until_s, s.lacking) for s in run.explain(3).stretches]
+    assert told == [(0, 50, why[:1]), (50, 100, why[1:])]
+    for at_s, lacking in ((20, why[:1]), (70, why[1:])):
+        assert [each.lacking for each in run.moment(at_s).waiting] == [lacking]
+
+
 def test_a_wait_for_power_is_told_as_one() -> None:
     # Power for two jobs at a time until 150, and for one from then on, which job 2 would live to
     # see if it started when job 3 ends.
@@ -495,6 +507,8 @@ def test_a_wait_for_power_is_told_as_one() -> None:
     assert (stretch.cause, stretch.from_s, stretch.until_s) == ("limit", 0, 100)
     assert stretch.lacking == ("the power cap: less was left than the 10 W that it draws",)
     assert run.explain(3).stretches == ()
+    waiting = {each.job: (each.cause, each.lacking) for each in run.moment(70).waiting}
+    assert waiting[2] == ("limit", stretch.lacking)
     free = simulate(workload(rows[:2]), FOUR, "sjf", power_cap=IDLE + 40)
     assert free.explain(1).stretches == ()
 

@@ -118,7 +118,11 @@ class Explanation:
     end_s: int | None
     ran_s: int | None
     wait_s: int | None
-    """None for a job that never started."""
+    """None for a job that never started. The wait is as in the figures of the run: without the
+    time in which it did what its checkpoints kept.
+    """
+    saved_s: int
+    """How long it did what its checkpoints kept of the earlier attempts."""
     failed: bool
     """Whether it ended as failed: it was stopped, as by a node that failed, and not queued again.
     """
@@ -193,6 +197,7 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
     ahead, later = found.ahead(found.submit_s), found.later
     first = (t.start_s[ahead] != NEVER) & (t.start_s[ahead] < found.start_s)
     promised = NEVER if t.promised_s is None else int(t.promised_s[row])
+    saved_s = 0 if t.saved_s is None else int(t.saved_s[row])
     return Explanation(
         job=job,
         units=int(t.units[row]),
@@ -208,7 +213,8 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
         start_s=found.start_s if started else None,
         end_s=end_s,
         ran_s=found.ran_s if started else None,
-        wait_s=found.start_s - found.submit_s if started else None,
+        wait_s=found.start_s - found.submit_s - saved_s if started else None,
+        saved_s=saved_s,
         failed=t.failed is not None and bool(t.failed[row]),
         reason=t.reasons[t.reason[row]],
         after_job=int(t.preceding[row])

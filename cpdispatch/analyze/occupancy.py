@@ -173,6 +173,10 @@ class Occupancy:
     """When dispatches were made, shape (decisions,)."""
     behind: Behind = NOBODY_BEHIND
     """When jobs were kept back by a limit or until a time."""
+    saved_s: IntArray | None = None
+    """How long each job did what its checkpoints kept of lost attempts, shape (jobs,); None
+    without checkpoints.
+    """
     failed: BoolArray | None = None
     """Which jobs ended as failed, where events happened to the system, shape (jobs,)."""
     priority: IntArray | None = None

@@ -187,6 +187,8 @@ def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
             "then tried" if number else "first tried",
             f"from {times.said(begin)} to {times.said(end)}, when it was stopped and queued again",
         )
+    if found.saved_s:
+        yield "kept", f"{duration(found.saved_s)} of that by its checkpoints, which is no wait"
     if found.start_s is None or found.end_s is None or found.ran_s is None:
         yield "started", never(found)
         return
@@ -195,7 +197,8 @@ def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
         "backfilled": "backfilled: ahead of a job that waited",
         "late": "in front of the others, because it had waited too long",
     }.get(found.reason, found.reason)
-    later = f", {duration(found.wait_s or 0)} later" if found.wait_s else ", at once"
+    after_s = found.start_s - found.submit_s
+    later = f", {duration(after_s)} later" if after_s else ", at once"
     yield "started", f"at {times.said(found.start_s)}{later}, {how}"
     over = found.ran_s > found.requested_s
     longer = f", longer than the {duration(found.requested_s)} that it asked for" if over else ""

@@ -367,6 +367,7 @@ class Run:
             promised_at_s=promised_at_s,
             promised_s=promised_s,
             decision_s=arrow.array(self.decision_table.column("time")),
+            saved_s=self._saved_s(),
             failed=None if self.happened is None else arrow.array(table.column("failed")),
             priority=arrow.array(table.column("priority"))
             if "priority" in table.column_names

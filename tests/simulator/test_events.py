@@ -289,6 +289,22 @@ def saving(events: Events, every_s: int, cost_s: int = 0) -> Events:
     return replace(events, checkpoints=Checkpoints(every_s, cost_s))
 
 
+def test_explain_says_the_wait_of_the_figures_and_what_checkpoints_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = run([(0, 4, 100, 100)], saving(happen((70, FAIL, "0"), (90, REPAIR, "0")), 30))
+    assert attempts(made) == [(1, 0, 70)]
+    found = made.explain(1)
+    assert (found.start_s, found.saved_s, found.wait_s) == (90, 60, 30)
+    assert found.wait_s == made.metrics["wait_s_mean"]
+    finished(made, tmp_path)
+    assert cli.run(["explain", str(tmp_path), "--job", "1"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Job 1 waited 30 s" in told
+    assert "60 s of that by its checkpoints" in told
+    assert "started at 90 s, 90 s later" in told
+
+
 @pytest.mark.parametrize(("cost_s", "lasts_s"), [(0, 100), (1, 104)])
 def test_the_time_limit_of_a_partition_is_that_without_checkpoints(
     cost_s: int, lasts_s: int

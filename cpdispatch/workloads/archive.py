@@ -13,7 +13,7 @@ import msgspec
 
 from cpdispatch.errors import InputError, UsageError, unknown
 from cpdispatch.extra import needed
-from cpdispatch.files import parse_toml, write_bytes
+from cpdispatch.files import opened, parse_toml, write_bytes
 
 LIST = Path(__file__).with_name("archive.toml")
 CACHE = "CPDISPATCH_LOGS"
@@ -84,8 +84,9 @@ def get(
     """Fetch a log, unless it is there already; its file.
 
     A download that was broken off goes on where it ended, also in a later call. The file is checked
-    against its checksum, and is not kept where it is another one. Where no checksum is known, that
-    of the first download is kept beside the file, and later ones are checked against it.
+    against its checksum, and is not kept where it is another one. Where no checksum is known, the
+    first download has to be a log that can be unpacked whole; its checksum is kept beside the file,
+    and later ones are checked against it.
 
     Parameters
     ----------
@@ -119,17 +120,20 @@ def get(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         expected = log.sha256 or (noted.read_text().split()[0] if noted.exists() else "")
-        if path.exists() and not expected:
+        there = path.exists()
+        if there and not expected:
             say(f"{path} is there already, and its checksum is not known: it is taken as it is")
         pooch.get_logger().setLevel("ERROR")
         pooch.retrieve(
             address, f"sha256:{expected}" if expected else None, log.file, folder,
             downloader=lambda url, to, _: _download(url, Path(to), part, say),
         )  # fmt: skip
-        if not expected and not noted.exists():
+        if not expected:
+            if not there:
+                _unpack(path, address)
             found = pooch.file_hash(str(path))
             write_bytes(noted, f"{found}  {log.file}\n".encode())
-            say(f"no checksum is known of {log.file}: that of this download is kept ({found})")
+            say(f"no checksum is known of {log.file}: that of this file is kept ({found})")
     except ValueError as error:
         raise InputError(
             "the server sent another file than the one that is known by this name: its SHA-256 "
@@ -192,6 +196,20 @@ def _rest(requests: Any, address: str, part: Path, begin: int) -> bool:
         with part.open("ab" if goes_on else "wb") as file:
             _copy(answer, file)
     return whole is None or part.stat().st_size == whole
+
+
+def _unpack(path: Path, address: str) -> None:
+    """Unpack a file to its end, or remove it: a server may send a page about what is wrong."""
+    try:
+        with opened(path) as text:
+            for _ in text:
+                pass
+    except InputError as error:
+        path.unlink()
+        raise InputError(
+            f"the server sent no log: {error.problem}", file=address,
+            advice="it was not kept; try again, or name a mirror with --from",
+        ) from error  # fmt: skip
 
 
 def _copy(answer: Any, file: BinaryIO) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -66,12 +68,13 @@ class Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server that has the log small, whose checksum is known, and new, whose is not."""
+    """A server of the logs small, whose checksum is known, and new and packed, whose is not."""
     known = archive.Archive(
         "http://nowhere.invalid/",
         {
             "small": archive.Log("l/small.swf", "a pool", sha256=SHA256),
             "new": archive.Log("l/new.swf", "a pool"),
+            "packed": archive.Log("l/packed.swf.gz", "a pool"),
         },
     )  # fmt: skip
     monkeypatch.setattr(archive, "archive", lambda: known)
@@ -164,6 +167,21 @@ def test_the_checksum_of_the_first_download_is_kept(server: Server, tmp_path: Pa
     server.mode = "corrupt"
     with pytest.raises(InputError, match="another file than the one that is known"):
         archive.get("new", tmp_path)
+
+
+def test_a_page_and_a_log_cut_short_are_not_kept_where_no_checksum_is_known(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed, here = gzip.compress(CONTENT, mtime=0), sys.modules[__name__]
+    for body in (b"<html>the archive has moved</html>", packed[:-100]):
+        monkeypatch.setattr(here, "CONTENT", body)
+        with pytest.raises(
+            InputError, match=r"/l/packed.swf.gz: the server sent no log: .* gz data"
+        ):
+            archive.get("packed", tmp_path)
+        assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(here, "CONTENT", packed)
+    assert archive.get("packed", tmp_path).read_bytes() == packed
 
 
 @pytest.mark.parametrize("base", ["file:///mirror", "/mirror", "example.org"])

@@ -440,6 +440,10 @@ def make(spec: str, settings: Settings = DEFAULTS, *, warm: Warm = fully) -> Dis
         return _named(*_current(*_from_toml(Path(spec))), settings, spec, warm)
     spec = current(spec)
     name, _, rest = spec.partition(":")
+    if _is_file(name):
+        raise UsageError(
+            f"dispatcher {spec}: a file takes no parameters after its name; write them into {name}"
+        )
     if "." in name or (
         rest.isidentifier() and name not in REGISTRY and not name.startswith("easy-")
     ):

@@ -102,6 +102,13 @@ def test_an_error_in_a_toml_file_names_the_file(text: str, says: str, tmp_path: 
         dispatch.make(str(path))
 
 
+def test_parameters_after_the_name_of_a_file_are_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"no parameters after its name; write them into a/b\.toml"
+    ):
+        dispatch.make("a/b.toml:threshold=7200")
+
+
 class Own:
     name = "own"
 

@@ -119,7 +119,9 @@ def get(
     part = folder / f".{log.file}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        expected = log.sha256 or (noted.read_text().split()[0] if noted.exists() else "")
+        expected = log.sha256
+        if not expected and noted.exists():
+            expected = "".join(noted.read_text().split()[:1])
         there = path.exists()
         if there and not expected:
             say(f"{path} is there already, and its checksum is not known: it is taken as it is")

@@ -181,7 +181,10 @@ def test_a_page_and_a_log_cut_short_are_not_kept_where_no_checksum_is_known(
             archive.get("packed", tmp_path)
         assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(here, "CONTENT", packed)
+    (tmp_path / "packed.swf.gz.sha256").touch()
     assert archive.get("packed", tmp_path).read_bytes() == packed
+    noted = (tmp_path / "packed.swf.gz.sha256").read_text()
+    assert noted.startswith(hashlib.sha256(packed).hexdigest())
 
 
 @pytest.mark.parametrize("base", ["file:///mirror", "/mirror", "example.org"])

@@ -162,7 +162,7 @@ def _tests_text(told: Row, over: Difference | None) -> str:
         said.append(f"{jobs} stopped once, in the test run, and started again later.")
         lost = _share_text(told["wasted_share"])
         other = f", {_share_text(lost_before)} without test runs" if lost_before else ""
-        said.append(f"{lost[0].upper()}{lost[1:]} of the work is lost{other}.")
+        said.append(f"{lost.capitalize()} of the work is lost{other}.")
     else:
         said.append("No job is stopped in its test run.")
     classes = {jobs_of(name) for name in LENGTHS}

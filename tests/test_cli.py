@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from cpdispatch import cli, instance, solution, verify
-from cpdispatch.cli import options, signals
+from cpdispatch.cli import options, output, signals
 from cpdispatch.cli.options import ReplayOptions
 from cpdispatch.simulator import Run
 
@@ -1346,3 +1346,31 @@ def test_a_signal_that_comes_in_a_call_from_c_ends_the_command_all_the_same(
     assert called
     assert code == 128 + signal.SIGINT
     assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["log [of] kth", "log:x:", "log[1-10]"])
+def test_names_with_brackets_and_colons_are_printed_as_they_are(
+    log: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = log.with_name(f"{name}.swf"), log.parent / "out"
+    log.rename(path)
+    assert said(capsys, "simulate", path, "-d", "easy", "--out", out)[0] == 0
+    for command in (["compare"], ["status", "--at", "5"], ["explain", "--job", "1"]):
+        code, printed, _ = said(capsys, *command[:1], out, *command[1:])
+        assert code == 0
+        assert (f"({name} on" in printed) == (command[0] != "compare")
+    code, printed, _ = said(capsys, "generate", "lublin", "--jobs", "3", "--out", f"{out}[b].swf")
+    assert (code, printed.startswith(f"{out}[b].swf: 3 jobs in")) == (0, True)
+
+
+def test_a_terminal_breaks_sentences_between_words(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    for terminal, lines in ((True, ["one two", "three"]), (False, ["one two three"])):
+        console = Console(width=9, force_terminal=terminal, color_system=None)
+        output.print_sentence(console, "one two three")
+        assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == lines
+
+
+def test_commands_to_copy_have_names_with_spaces_in_quotes() -> None:
+    assert output.command_line("verify", "--run", Path("a b")) == "cpdispatch verify --run 'a b'"

@@ -99,7 +99,8 @@ def _differs(key: str, before: Any, now: Any) -> str:
         return "log is another one, or another part of it"
     if isinstance(before, dict) or isinstance(now, dict):
         return f"{name} is another one"
-    return f"{name} is {_text(before)}, not {_text(now)}"
+    verb = "are" if isinstance(now, (list, tuple)) else "is"
+    return f"{name} {verb} {_text(before)}, not {_text(now)}"
 
 
 def _text(value: Any) -> str:

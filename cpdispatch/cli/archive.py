@@ -12,6 +12,7 @@ from cpdispatch.cli.options import Json
 from cpdispatch.cli.output import (
     DONE,
     RefusedFiles,
+    command_line,
     console_of_stdout,
     print_json,
     status,
@@ -86,9 +87,10 @@ def get(
             )
             paths[name] = str(path)
         if name in paths and not json:
-            system = log.system and f" --system {log.system}"
+            system = ["--system", log.system] if log.system else []
+            replay = ["simulate", str(path), *system, "-d", "easy", "-d", "best"]
             print(path)
-            print(f"next: cpdispatch simulate {path}{system} -d easy -d best")
+            print(f"next: {command_line(*replay)}")
     if json:
         print_json({"files": paths, "errors": refused.errors})
     return refused.code(DONE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from cpdispatch.cli.options import Json, Whole
-from cpdispatch.cli.output import DONE, RefusedFiles, console_of_stdout, print_json, table_of
+from cpdispatch.cli.output import DONE, RefusedFiles, bold, console_of_stdout, print_json, table_of
 from cpdispatch.cli.runs import load_runs
 from cpdispatch.cli.times import Times
 from cpdispatch.errors import UsageError
@@ -92,23 +92,21 @@ def show(console: Console, found: Explanation, run: Run) -> None:
     else:
         head = "did not wait"
     names, times = run.about, Times.of(run)
-    console.print(
-        f"[bold]Job {found.job} {head}[/] under {names['dispatcher']} "
-        f"({names['workload']} on {names['system']['name']})\n"
-    )
+    where = f"under {names['dispatcher']} ({names['workload']} on {names['system']['name']})"
+    console.print(bold(f"Job {found.job} {head}", f" {where}\n"))
     facts = grid()
     for name, text in facts_of(found, times):
         facts.add_row(name, text)
     console.print(facts)
     if found.stretches:
-        console.print("\n[bold]What held it back[/]")
+        console.print(bold("\nWhat held it back"))
         for text in others(found):
             console.print(bullet(text))
         console.print()
         console.print(waiting(found, times))
         for text in after_waiting(found):
             console.print(bullet(text))
-        console.print("\n[bold]What would have let it start sooner[/]")
+        console.print(bold("\nWhat would have let it start sooner"))
         console.print(
             "The rest of the schedule is held as it was: every other job keeps its start, its end "
             "and its nodes."

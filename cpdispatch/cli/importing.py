@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, Parameter
 
 from cpdispatch.cli.options import Flag, Json
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
+from cpdispatch.cli.output import (
+    DONE,
+    command_line,
+    console_of_stdout,
+    print_json,
+    print_sentence,
+    status,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,10 +115,11 @@ def _save_and_print(found: Imported, out: Path, format: str, json: bool) -> int:
         print_json({"out": str(out), **summary, "files": files})
         return DONE
     console = print_import(found, found.notes)
+    system = out / files["system"]
     console.print(
-        f"next: cpdispatch simulate {out / files['workload']} --system {out / files['system']}",
+        f"next: {command_line('simulate', out / files['workload'], '--system', system)}",
         soft_wrap=True,
-    )
+    )  # fmt: skip
     return DONE
 
 
@@ -124,12 +133,12 @@ def print_import(found: Imported, notes: Mapping[str, int]) -> Console:
     console = console_of_stdout()
     console.print(table)
     for note, count in notes.items():
-        console.print(f"{note}: {count:,}", soft_wrap=True)
+        print_sentence(console, f"{note}: {count:,}")
     system = found.system
     has = ", ".join(
         f"{total:,} {name}" for name, total in zip(system.resources, system.total, strict=True)
     )
     console.print(f"system: {system.nodes:,} node{'s' * (system.nodes > 1)}, {has}", soft_wrap=True)
     for sentence in found.told:
-        console.print(sentence, soft_wrap=True)
+        print_sentence(console, sentence)
     return console

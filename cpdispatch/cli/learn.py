@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cpdispatch.learn.regress import Regressed
 
 LUBLIN_TEST_JOBS = 2_500
+MUCH_INFLATED = 1e6
+"""From here on, only the magnitude of a variance inflation factor says something."""
 
 app = App(name="learn", help="Learn an order of the queue: mixed weights, or a regression.")
 
@@ -166,7 +168,7 @@ def _fits_table(found: Regressed) -> Table:
             form if fit.determined else f"{form} (not determined)",
             str(len(fit.coefficients)),
             f"{fit.absolute_error_mean:.2e}",
-            f"{fit.inflation[worst]:,.1f} of {worst}",
+            f"{_inflation(fit.inflation[worst])} of {worst}",
         )
     linear = found.fits["lin"].coefficients
     table.caption = "lin: " + " ".join(
@@ -174,6 +176,11 @@ def _fits_table(found: Regressed) -> Table:
     )
     table.caption_justify = "left"
     return table
+
+
+def _inflation(factor: float) -> str:
+    """A variance inflation factor; one without bound belongs to terms that say the same."""
+    return f"{factor:,.1f}" if factor < MUCH_INFLATED else f"{factor:.0e}"
 
 
 def _comparison_table(found: Regressed) -> Table:

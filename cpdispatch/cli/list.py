@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from cpdispatch.cli.options import Json
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json
+from cpdispatch.cli.output import DONE, bold, console_of_stdout, print_json
 from cpdispatch.errors import UsageError
 
 
@@ -40,12 +40,11 @@ def list_(
     if json:
         print_json({what: entries})
         return DONE
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, text in entries.items():
-        table.add_row(f"[bold]{name}[/]", escape(text))
+        table.add_row(bold(name), text)
     console_of_stdout().print(table)
     return DONE
 
@@ -64,20 +63,20 @@ def _explain(path: Path, record: Path | None, json: bool) -> int:
 
     console = console_of_stdout()
     features = ", ".join(f"{name} {value:.4g}" for name, value in explained["features"].items())
-    console.print(f"[bold]{path.name}[/]: {features}")
-    console.print(f"Of the kind [bold]{explained['kind']}[/], so far:")
+    console.print(bold(path.name, f": {features}"))
+    console.print("Of the kind", bold(explained["kind"], ", so far:"))
     table = Table(box=None, pad_edge=False)
     for column in ("choice", "tries", "mean reward", "score"):
         table.add_column(column, justify="left" if column == "choice" else "right")
     for name, known in sorted(explained["choices"].items(), key=lambda item: -item[1]["score"]):
-        mark = "[bold]" if name == explained["choice"] else ""
+        style = "bold" if name == explained["choice"] else ""
         mean = f"{known['reward']:.4f}" if known["tries"] else "-"
         score = f"{known['score']:.4f}" if known["tries"] else "not tried"
-        table.add_row(mark + name, f"{known['tries']:g}", mean, score)
+        table.add_row(name, f"{known['tries']:g}", mean, score, style=style)
     console.print(table)
-    console.print(
-        f"Choice: [bold]{explained['choice']}[/], a model and its share of the time limit. "
-        "The reward is the share of\nthe wait that it saved after the first plan, less a price "
-        "for its time."
+    said = (
+        ", a model and its share of the time limit. The reward is the share of\nthe wait that it "
+        "saved after the first plan, less a price for its time."
     )
+    console.print("Choice:", bold(explained["choice"], said))
     return DONE

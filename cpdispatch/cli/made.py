@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json
+from cpdispatch.cli.output import DONE, bold, console_of_stdout, print_json
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,11 +76,8 @@ def save_and_print(
         return DONE
     console = console_of_stdout()
     load = "" if summary["load"] is None else f", load {summary['load']:.3f}"
-    console.print(
-        f"[bold]{out}[/]: {_jobs(len(made))} in {summary['days']:.1f} days{load}, "
-        f"{summary['serial']:.1%} serial",
-        soft_wrap=True,
-    )
+    what = f"{_jobs(len(made))} in {summary['days']:.1f} days{load}, {summary['serial']:.1%} serial"
+    console.print(bold(str(out), f": {what}"), soft_wrap=True)
     for rule, count in summary["notes"].items():
         console.print(f"{rule}: {_jobs(count)}", style="dim")
     return DONE

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-from cpdispatch.cli.output import DONE, console_of_stdout, print_json, progress_bars, status
+from cpdispatch.cli.output import (
+    DONE,
+    bold,
+    console_of_stdout,
+    print_json,
+    print_sentence,
+    progress_bars,
+    status,
+)
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import plain_seconds, seconds
 from cpdispatch.errors import UsageError
@@ -459,9 +467,9 @@ class WorkOptions:
         for table in tables:
             console.print(table)
         if verdict:
-            console.print(verdict, soft_wrap=True)
+            print_sentence(console, verdict)
         if self.out is not None:
-            console.print(f"Tables, pictures and policy file: [bold]{self.out}[/]", soft_wrap=True)
+            console.print("Tables, pictures and policy file:", bold(str(self.out)), soft_wrap=True)
         return DONE
 
 

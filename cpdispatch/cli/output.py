@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,6 +17,7 @@ from cpdispatch.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 STARTING = "starting"
 """What a command is at while its libraries are loaded."""
@@ -33,11 +35,35 @@ def print_json(data: dict[str, Any]) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
 
 
-def console_of_stdout() -> Console:
-    """What prints tables and text for people."""
+def console_of(*, stderr: bool) -> Console:
+    """What prints tables and text for people, as they are: names may have brackets and colons."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def console_of_stdout() -> Console:
+    """What prints the results of a command for people."""
+    return console_of(stderr=False)
+
+
+def bold(text: str, rest: str = "") -> Text:
+    """A text that stands out, and what follows it."""
+    from rich.text import Text
+
+    return Text.assemble((text, "bold"), rest)
+
+
+def print_sentence(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence: a terminal breaks it between words, elsewhere it is one line."""
+    from rich.text import Text
+
+    console.print(Text(text, style=style), soft_wrap=not console.is_terminal)
+
+
+def command_line(*words: str | Path) -> str:
+    """A command of this program as a shell reads it; a name with spaces is in quotes."""
+    return shlex.join(["cpdispatch", *map(str, words)])
 
 
 def table_of(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
@@ -94,7 +120,6 @@ def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
     The time so far goes on while the share that is done stands still, as it does while kernels are
     compiled.
     """
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         Progress,
@@ -103,9 +128,10 @@ def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
+    console = console_of(stderr=True)
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.description}", markup=False), BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(), TextColumn("so far,"), TimeRemainingColumn(), TextColumn("left"),
         console=console, disable=not console.is_terminal, transient=True,
     ) as bars:  # fmt: skip
@@ -129,11 +155,11 @@ def progress_bars() -> Iterator[Callable[[str], Callable[[float], None]]]:
 @contextmanager
 def status(text: str) -> Iterator[None]:
     """What is being done in this block, on standard error; nothing when that is no terminal."""
-    from rich.console import Console
+    from rich.text import Text
 
-    console = Console(stderr=True)
+    console = console_of(stderr=True)
     try:
-        with console.status(text) if console.is_terminal else nullcontext():
+        with console.status(Text(text)) if console.is_terminal else nullcontext():
             yield
     finally:
         leave_lost_terminal()

@@ -19,7 +19,16 @@ from cpdispatch.cli.options import (
     Trigger,
     WorkOptions,
 )
-from cpdispatch.cli.output import DONE, STARTING, console_of_stdout, print_json, status, table_of
+from cpdispatch.cli.output import (
+    DONE,
+    STARTING,
+    bold,
+    console_of_stdout,
+    print_json,
+    print_sentence,
+    status,
+    table_of,
+)
 from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
@@ -274,9 +283,9 @@ class Compared:
         for table in self.tables():
             console.print(table, "")
         for line in self.notes():
-            console.print(line, style="dim", soft_wrap=True)
+            print_sentence(console, line, style="dim")
         if folder is not None:
-            console.print(f"Tables and pictures: [bold]{folder}[/]", soft_wrap=True)
+            console.print("Tables and pictures:", bold(str(folder)), soft_wrap=True)
 
     def _by_class(self, of: str, key: str, scale: float = 1.0) -> dict[str, dict[str, float]]:
         """Class of jobs -> predictor -> figure."""
@@ -307,7 +316,7 @@ class Compared:
             "|log|: median of |ln(runtime / prediction)|"
         )
         for name, heading in CLASSES.items():
-            table.add_row(f"[bold]{heading}[/]")
+            table.add_row(bold(heading))
             for row in self.rows:
                 table.add_row("  " + row["predictor"], *_accuracy_cells(row["accuracy"][name]))
         return table

@@ -12,6 +12,7 @@ from cpdispatch.cli.output import (
     console_of_stdout,
     print_in_whole_lines,
     print_json,
+    print_sentence,
     status,
 )
 from cpdispatch.errors import InputError, UsageError
@@ -104,12 +105,12 @@ def print_runs(
         if sentence:
             console.print(Text(sentence))
         for told in tests:
-            console.print(Text(told["text"]), soft_wrap=True)
+            print_sentence(console, told["text"])
         for difference in compare.differences(rows):
             if difference["low"] is not None:
-                console.print(Text(difference["text"]), soft_wrap=True)
+                print_sentence(console, difference["text"])
         for warning in warnings:
-            console.print(Text(warning["text"], style="yellow"), soft_wrap=True)
+            print_sentence(console, warning["text"], style="yellow")
         for line in (*compare.legend(rows), *compare.advice(rows)):
             console.print(Text(line), style="dim")
         # A row has the mean of the draws' numbers, which are all 0 where jobs are made anew.
@@ -326,6 +327,6 @@ def print_pictures(folder: Path, written: Sequence[Path], lacking: Sequence[str]
     """Say what was drawn, and what there was nothing for."""
     console = console_of_stdout()
     said = f"{folder}: {len(written)} pictures"
-    console.print(said, highlight=False, soft_wrap=True, markup=False)
+    console.print(said, soft_wrap=True)
     for line in lacking:
-        console.print(line, style="dim", highlight=False, soft_wrap=True, markup=False)
+        print_sentence(console, line, style="dim")

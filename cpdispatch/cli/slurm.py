@@ -17,8 +17,10 @@ from cpdispatch.cli.options import Flag, Json, Seed, Whole
 from cpdispatch.cli.output import (
     DONE,
     FINDINGS,
+    command_line,
     console_of_stdout,
     print_json,
+    print_sentence,
     status,
     table_of,
 )
@@ -427,20 +429,18 @@ def record(
     notes = run.about["notes"].items()
     console = print_import(found, {what: n for what, n in notes if not what.startswith(LEFT_OUT)})
     for line in _next_commands(out, files, run.about["dispatcher"]):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        console.print(line, soft_wrap=True)
     return DONE
 
 
 def _next_commands(out: Path, files: Mapping[str, str], decided_by: str) -> Iterator[str]:
     """Who decided in a recorded run, and what can be done with it, line by line."""
     simulated = out.with_name(f"{out.name}-simulated")
+    log = (out / files["workload"], "--system", out / files["system"])
     yield f"decided by: {decided_by}"
-    yield f"next: cpdispatch verify --run {out}"
-    yield (
-        f"      cpdispatch simulate {out / files['workload']} --system {out / files['system']} "
-        f"-d easy -d best --out {simulated}"
-    )
-    yield f"      cpdispatch report {out} {simulated}"
+    yield f"next: {command_line('verify', '--run', out)}"
+    yield f"      {command_line('simulate', *log, '-d', 'easy', '-d', 'best', '--out', simulated)}"
+    yield f"      {command_line('report', out, simulated)}"
 
 
 @app.command
@@ -702,13 +702,13 @@ def _show(view: View, top: int) -> None:
     if len(order) > top:
         console.print(f"and {len(order) - top} more", soft_wrap=True)
     if view.not_asked:
-        console.print(
-            f"not asked about: {', '.join(view.not_asked[:top])}"
-            + (f" and {len(view.not_asked) - top} more" if len(view.not_asked) > top else "")
-            + "; cpdispatch slurm explain --job says why of each",
-            soft_wrap=True,
+        more = f" and {len(view.not_asked) - top} more" if len(view.not_asked) > top else ""
+        print_sentence(
+            console,
+            f"not asked about: {', '.join(view.not_asked[:top])}{more}; "
+            "cpdispatch slurm explain --job says why of each",
         )
     for job, why in view.left.items():
-        console.print(f"{job}: left to Slurm: {why}", soft_wrap=True, markup=False)
+        print_sentence(console, f"{job}: left to Slurm: {why}")
     for what in view.unread:
-        console.print(f"not understood: {what}", soft_wrap=True, markup=False)
+        print_sentence(console, f"not understood: {what}")

@@ -13,6 +13,7 @@ from cpdispatch.cli.options import Json
 from cpdispatch.cli.output import (
     DONE,
     RefusedFiles,
+    bold,
     console_of_stdout,
     print_in_whole_lines,
     print_json,
@@ -126,20 +127,16 @@ def _runs(
 
 def show(console: Console, found: Moment, run: Run, until_s: int | None = None) -> None:
     """Print a moment for people; ``until_s`` is until when a run is known that is not finished."""
-    from rich.markup import escape
-
     about, times = run.about, Times.of(run)
-    console.print(
-        f"[bold]{about['dispatcher']}[/] ({about['workload']} on {about['system']['name']}) at "
-        f"{times.said(found.at_s)}: {len(found.running):,} running, "
-        f"{len(found.waiting):,} waiting\n"
-    )
+    where = f"({about['workload']} on {about['system']['name']}) at {times.said(found.at_s)}"
+    many = f"{len(found.running):,} running, {len(found.waiting):,} waiting"
+    console.print(bold(about["dispatcher"], f" {where}: {many}\n"))
     if until_s is not None:
         console.print(f"Not finished; its last checkpoint is at {times.said(until_s)}.\n")
     table = table_of("", ("group", "resource", "in use"), ("", ""))
     for use in found.use:
         share = use.held / use.total
-        bar = escape(f"[{'#' * round(share * BAR):<{BAR}}]")
+        bar = f"[{'#' * round(share * BAR):<{BAR}}]"
         table.add_row(
             use.group, use.resource, bar, f"{share:.0%}", f"{use.held:,} of {use.total:,}"
         )
@@ -148,7 +145,7 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
         if out:
             console.print(f"{name}: {'node' if len(out) == 1 else 'nodes'} {spans(out)}")
     if found.running:
-        console.print(f"\n[bold]Running[/]{part(len(found.running), 'those that end first')}")
+        console.print(bold("\nRunning", part(len(found.running), "those that end first")))
         table = table_of("", (), ("job", times.column("since"), times.column("until"), "units"))
         table.add_column("nodes")
         for job in sorted(found.running, key=lambda job: (job.end_s or inf, job.job))[:ROWS]:
@@ -159,7 +156,7 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
             table.add_row(str(job.job), since, until, f"{job.units:,}", nodes)
         console.print(table)
     if found.waiting:
-        console.print(f"\n[bold]Waiting[/]{part(len(found.waiting), 'those submitted first')}")
+        console.print(bold("\nWaiting", part(len(found.waiting), "those submitted first")))
         table = table_of("", (), ("job", "units", "waits for", times.column("started")))
         table.add_column("held back by")
         from cpdispatch.analyze.compare import duration

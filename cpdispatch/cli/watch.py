@@ -15,6 +15,7 @@ from cpdispatch.cli.output import (
     DONE,
     Heartbeat,
     RefusedFiles,
+    console_of,
     console_of_stdout,
     leave_lost_terminal,
     print_json,
@@ -233,7 +234,6 @@ def bar(share: float, width: int = BAR) -> str:
 @contextmanager
 def live_view(made: Callable[[], RenderableType], *, stderr: bool) -> Iterator[None]:
     """Show what is made anew about once a second, in place, while the block goes on."""
-    from rich.console import Console
     from rich.live import Live as InPlace
     from rich.text import Text
 
@@ -243,10 +243,10 @@ def live_view(made: Callable[[], RenderableType], *, stderr: bool) -> Iterator[N
         except InputError as error:  # in a thread of its own
             return Text(str(error))
 
-    console = Console(stderr=stderr, highlight=False)
     shown = InPlace(
-        get_renderable=safe, console=console, refresh_per_second=1 / EVERY_S, transient=True
-    )
+        get_renderable=safe, console=console_of(stderr=stderr), refresh_per_second=1 / EVERY_S,
+        transient=True,
+    )  # fmt: skip
     try:
         with shown:
             yield
@@ -260,10 +260,8 @@ def watched(folder: Path) -> Iterator[Callable[[str], Callable[[float], None]]]:
 
     Where standard error is no terminal, there is a line every half minute.
     """
-    from rich.console import Console
-
     refused = RefusedFiles()
-    if Console(stderr=True).is_terminal:
+    if console_of(stderr=True).is_terminal:
         with live_view(lambda: view(look(folder, refused)), stderr=True):
             yield lambda name: lambda share: None
         return

@@ -14,6 +14,7 @@ from cpdispatch.cli.output import (
     console_of_stdout,
     print_in_whole_lines,
     print_json,
+    print_sentence,
     progress_bars,
     status,
     table_of,
@@ -175,10 +176,8 @@ def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Pa
     print_in_whole_lines(console, _table(log, resource, rows))
     console.print("slowdown: mean bounded slowdown", style="dim")
     for name, count in _never_started(rows).items():
-        console.print(
-            f"{name}: {count:,.0f} jobs never started; the figures are of the others.",
-            style="yellow", soft_wrap=True,
-        )  # fmt: skip
+        said = f"{name}: {count:,.0f} jobs never started; the figures are of the others."
+        print_sentence(console, said, style="yellow")
     for path in written:
         print(f"wrote {path}")
 

@@ -54,7 +54,7 @@ def whole_seconds(value: str | int | float, option: str = "") -> int:
     text = str(value)
     bare = text.strip().removeprefix("+").replace(".", "", 1).isdigit()
     found = float(text) if bare else seconds(text, option)
-    if found != int(found) or found < 1:
+    if not found.is_integer() or found < 1:
         raise UsageError(f"{option} {text!r} is not 1 or more whole seconds".lstrip())
     return int(found)
 

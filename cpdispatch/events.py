@@ -19,7 +19,7 @@ from cpdispatch.durations import plain_seconds
 from cpdispatch.errors import InputError, UsageError, nearest, unknown
 from cpdispatch.files import csv_rows, other_commas
 from cpdispatch.jobs import Column, JobTable, Workload
-from cpdispatch.parameters import pairs, values
+from cpdispatch.parameters import count_of, pairs, values
 from cpdispatch.system import LIMIT, System, ranges_of
 
 FAIL, REPAIR, DRAIN, UNDRAIN = "fail", "repair", "drain", "undrain"
@@ -548,11 +548,12 @@ def _has(text: str, wrong: partial[InputError]) -> tuple[tuple[str, int], ...]:
     found: dict[str, int] = {}
     for part in text.split():
         name, _, amount = part.partition("=")
-        if not (name and amount.isascii() and amount.isdigit() and int(amount) <= LIMIT):
+        many = count_of(amount)
+        if not name or many is None or many > LIMIT:
             break
         if name in found:
             raise wrong(f"{name} is named twice", advice="write each resource type once")
-        found[name] = int(amount)
+        found[name] = many
     else:
         if found:
             return tuple(found.items())

@@ -8,6 +8,9 @@ from typing import Any
 
 from cpdispatch.errors import UsageError, nearest
 
+DIGITS = 18
+"""More than anything has that is counted; Python makes no number of some thousand digits."""
+
 
 def pairs(what: str, text: str) -> dict[str, str]:
     """The values as the user wrote them, by parameter.
@@ -103,6 +106,11 @@ def whole(what: str, value: Any, least: int = 0, most: int | None = None, *, of:
         span = f"{most} at most" if too_large else f"{least} or more"
         raise UsageError(f"{what} {value!r}: {number}, {span}, is needed")
     return found
+
+
+def count_of(text: str) -> int | None:
+    """A whole number of 0 or more that is written in digits, `DIGITS` at most; None for others."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else None
 
 
 def switch(value: Any) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import parse_json, parse_toml, read_text
+from cpdispatch.parameters import count_of
 from cpdispatch.structure import converted
 
 LIMIT = 2**48
@@ -275,8 +276,8 @@ class System:
         for part in re.split(r"[\s,]+", text.strip(" ,")) if text.strip(" ,") else ():
             first, dash, last = part.partition("-")
             last = last if dash else first
-            if all(number.isascii() and number.isdigit() for number in (first, last)):
-                low, high = int(first), int(last)
+            low, high = count_of(first), count_of(last)
+            if low is not None and high is not None:
                 if low > high:
                     raise wrong("the range ends before it begins", part)
                 if high >= self.nodes:
@@ -786,9 +787,12 @@ def find(text: str) -> System:
         When it is none of these, or the file is wrong.
     """
     if text.isascii() and text.removeprefix("-").isdigit():
-        if int(text) < 1:
-            raise UsageError(f"--system {text}: the number of processors must be 1 or more")
-        return System.pool(int(text))
+        processors = count_of(text)
+        if processors is None or not 1 <= processors <= LIMIT:
+            raise UsageError(
+                f"--system {text}: the number of processors must be 1 or more, {LIMIT} at most"
+            )
+        return System.pool(processors)
     if text in NAMED:
         return NAMED[text]
     path = Path(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Workload
+from cpdispatch.parameters import count_of
 from cpdispatch.system import LIMIT, System
 
 
@@ -29,7 +30,7 @@ def licences_of(text: str, system: System) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in text.replace(",", " ").split():
         name, colon, count = part.partition(":")
-        many = int(count) if count.isascii() and count.isdigit() else 0
+        many = count_of(count) or 0
         if not name or (colon and not 1 <= many <= LIMIT):
             problem, advice = "is no licence", "write names, or names with a number as matlab:2"
             raise InputError(problem, field="licences", value=part, advice=advice)

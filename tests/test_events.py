@@ -128,6 +128,7 @@ def test_a_wrong_header_is_one_clear_error(tmp_path: Path, header: str, says: st
     ("given", "says"),
     [
         (["weibull:mtbf=30d,repair=4h"], "shape is missing; write it as weibull:mtbf=30d"),
+        ([f"exponential:mtbf={'9' * 400},repair=4h"], "is not 1 or more whole seconds"),
         (["wiebull:mtbf=30d"], "unknown distribution of failures 'wiebull'; did you mean weibull?"),
         (["weibull:mtbf=30d,shape=0,repair=4h"], "shape=0: a number from 0.1 to 10 is needed"),
         (["exponential:mtbf=30d,shape=2,repair=4h"], "has no parameter 'shape'"),
@@ -192,6 +193,7 @@ def test_a_node_leaves_and_joins_in_turn(tmp_path: Path, lines: list[str], says:
         (["5,capacity,0,"], "capacity", "needs what the nodes have from then on; write it as"),
         (["5,capacity,0,core"], "capacity", "write it as gpu=1"),
         (["5,capacity,0,core=-1"], "capacity", "write it as gpu=1"),
+        ([f"5,capacity,0,core={'9' * 5000}"], "capacity", "write it as gpu=1"),
         (["5,capacity,0,core=1 core=1"], "capacity", "core is named twice"),
         (["5,capacity,0,cor=1"], "capacity", "no such resource type; did you mean core?"),
         (["5,capacity,0,core=2"], "capacity", "node 0 has 1 core by the system's file"),

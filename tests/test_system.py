@@ -259,10 +259,16 @@ def test_a_misspelt_name_gets_a_hint() -> None:
         systems.find("gaja")
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "--5", "²", "", "99999999999999999999"])
+@pytest.mark.parametrize("text", ["0", "-5", "--5", "²", "", "9" * 20, "9" * 5000])
 def test_a_number_that_is_none_is_refused(text: str) -> None:
     with pytest.raises((UsageError, InputError)):
         systems.find(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 20, "9" * 5000, "0-" + "9" * 5000, "²", "-1"])
+def test_a_node_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="has no such node"):
+        systems.find("4").named_nodes(text)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=12))

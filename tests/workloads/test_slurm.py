@@ -21,7 +21,7 @@ from cpdispatch.errors import InputError, UsageError
 from cpdispatch.system import Partition
 from cpdispatch.workloads import prepare, slurm
 from cpdispatch.workloads import read as read_workload
-from cpdispatch.workloads.slurm import access, jobs, nodes, replayable, values
+from cpdispatch.workloads.slurm import access, jobs, nodes, replayable, terms, values
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (
@@ -117,6 +117,18 @@ def test_any_other_text_is_read_or_refused_as_a_value(text: str) -> None:
             continue
         assert isinstance(found, int | tuple | dict | list)
         assert found >= 0 if isinstance(found, int) else parse(text) == found
+
+
+@pytest.mark.parametrize("digits", [19, 25, 5000])
+def test_numbers_of_too_many_digits_are_refused_as_values(digits: int) -> None:
+    many = "9" * digits
+    for parse, text in (
+        (values.nodes_in, f"n[1-{many}]"), (values.nodes_in, f"n[{many}]"),
+        (values.tasks_of, f"7_[1-{many}]"), (values.tasks_of, f"7_[{many}]"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="not a list of"):
+            parse(text)
+    assert terms.licences_of(f"matlab:{many},ansys") == {"ansys": 1}
 
 
 @given(st.integers(0, 2**31), st.sampled_from(["Europe/Berlin", "America/New_York", "Asia/Tokyo"]))

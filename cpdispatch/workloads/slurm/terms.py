@@ -12,6 +12,7 @@ import numpy as np
 from cpdispatch.access.spread import grouped
 from cpdispatch.errors import InputError
 from cpdispatch.jobs import SPREADS, Spread
+from cpdispatch.parameters import count_of
 from cpdispatch.system import LIMIT, System, ranges_of
 from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm.values import nodes_in
@@ -33,8 +34,9 @@ def licences_of(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in re.split(r"[\s,|]+", text):
         name, _, many = part.replace("=", ":").partition(":")
-        if name and (not many or (many.isascii() and many.isdigit() and 0 < int(many) <= LIMIT)):
-            found[name] = found.get(name, 0) + int(many or 1)
+        number = count_of(many or "1") or 0
+        if name and 0 < number <= LIMIT:
+            found[name] = found.get(name, 0) + number
     return found
 
 

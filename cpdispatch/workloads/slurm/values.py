@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from cpdispatch.parameters import count_of
 from cpdispatch.system import LIMIT
 
 NOTHING = frozenset(("", "Unknown", "None", "N/A", "(null)", "Invalid"))
@@ -28,7 +29,7 @@ _SIZE = re.compile(r"(\d{1,15})(\.\d{1,6})?([KMGTPE]?)B?([nc]?)", re.ASCII)
 _GRES = re.compile(
     r"([A-Za-z][\w.-]*)(?::(\d*[A-Za-z_][\w.-]*))??(?::(\d{1,9})([KMG]?))?", re.ASCII
 )
-_ARRAY = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
+_ARRAY = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASCII)
 _TASKS_MAX = 10_000_000
 
 
@@ -273,9 +274,10 @@ def _numbers(text: str, most: int) -> list[str]:
     found: list[str] = []
     for piece in text.split(","):
         first, dash, last = piece.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        low, high = count_of(first), count_of(last if dash else first)
+        if low is None or high is None:
             raise ValueError("not a list of nodes")
-        numbers = range(int(first), int(last or first) + 1)
+        numbers = range(low, high + 1)
         if len(found) + len(numbers) > most:
             raise ValueError("more nodes than a cluster has")
         found += [f"{number:0{len(first)}}" for number in numbers]

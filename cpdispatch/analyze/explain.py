@@ -295,7 +295,7 @@ class _Case(NamedTuple):
         needs_s = max(int(t.requested_s[row]), ran_s, 1)
         mine = ((t.lost.row == row) & (t.lost.start_s != NEVER)).nonzero()[0]
         attempts = tuple(
-            zip(t.lost.start_s[mine].tolist(), t.lost.end_s[mine].tolist(), strict=True)
+            sorted(zip(t.lost.start_s[mine].tolist(), t.lost.end_s[mine].tolist(), strict=True))
         )
         begins = [submit_s, *(end for _, end in attempts)]
         ends = [*(start for start, _ in attempts), start_s]
@@ -456,10 +456,11 @@ def _freed_by(case: _Case) -> tuple[int, ...]:
 
 
 def _sooner(case: _Case) -> tuple[tuple[Fewer, ...], tuple[Shorter, ...]]:
-    """What would have fit earlier, from each instant on at which capacity became free."""
+    """What would have fit earlier, from each instant of its last wait at which room came free."""
     room, units = case.room, case.units
     let_in_s = [until_s for _, until_s, _ in case.schedule.behind.of(case.row)]
-    first_s = max(case.ready_s, case.submit_s, *let_in_s)
+    queued_again_s = [end_s for _, end_s in case.attempts]
+    first_s = max(case.ready_s, *queued_again_s, *let_in_s, case.submit_s)
     if first_s >= case.start_s:
         return (), ()
     freed = room.freed_s[(first_s < room.freed_s) & (room.freed_s < case.start_s)]

@@ -331,7 +331,8 @@ def after_waiting(found: Explanation) -> Iterator[str]:
 def sooner(found: Explanation, times: Times) -> Iterator[Table | str]:
     """What would have let the job start sooner."""
     if not found.fewer:
-        yield "No other request: no lack of room held it back."
+        then = " after its last attempt" if found.attempts else ""
+        yield f"No other request: no lack of room held it back{then}."
         return
     yield from fewer_units(found, times)
     yield from shorter_request(found, times)

@@ -13,13 +13,14 @@ from cpdispatch import verify
 from cpdispatch.analyze.explain import Explanation, Fewer, Shorter, as_dict
 from cpdispatch.analyze.moment import moment
 from cpdispatch.errors import UsageError
+from cpdispatch.events import FAIL, REPAIR
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import System
 from cpdispatch.verify import Kind
 from tests.oracles.plain_explain import Held, Job, Plain
 from tests.simulator.cases import workload
-from tests.simulator.test_events import failures, of, restartable
+from tests.simulator.test_events import FOUR, failures, happen, of, restartable
 from tests.strategies import systems, workloads
 
 POOL = System.pool(4)
@@ -132,7 +133,7 @@ def waited(plain: Plain, job: Job, found: Explanation, start: int) -> None:
 
 def sooner(plain: Plain, job: Job, found: Explanation, start: int) -> None:
     """The fronts over all seconds: so each claim is true, the most, and the earliest."""
-    first = plain.ready(job, start)
+    first = max([plain.ready(job, start), *(end for _, end in found.attempts)])
     if first >= start or not found.stretches:
         assert (found.fewer, found.shorter) == ((), ())
         return
@@ -166,6 +167,8 @@ def runs(draw: st.DrawFn) -> Run:
     elif kind == "tests":
         log, dispatcher = restartable(log, [1] * len(log)), "easy:test=3"
         how["restart_cost_s"] = draw(st.integers(0, 2))
+        if draw(st.booleans()):
+            how["events"] = of(draw(failures(system.nodes, 40)))
     elif kind == "after":
         log, how["dependencies"] = depending(draw, log), True
     run = simulate(log, system, dispatcher, **how)
@@ -237,6 +240,25 @@ def test_an_explanation_says_what_held_a_job_back_and_what_would_have_helped() -
     assert found.freed_by == (2,)
     assert found.shorter == (Shorter(2, 8),)
     assert found.fewer == (Fewer(2, 0),)
+
+
+def test_what_would_have_fit_is_asked_of_the_wait_after_the_last_attempt_alone() -> None:
+    """The room of its own first 20 s was no gap in which a shorter request would have fit."""
+    failing = happen((20, FAIL, "all"), (25, REPAIR, "all"))
+    run = simulate(workload([(0, 1, 100, 100)]), FOUR, "easy", events=failing)
+    found = run.explain(1)
+    assert (found.attempts, found.start_s) == (((0, 20),), 25)
+    assert found.fewer == (Fewer(20, 0),)
+    assert found.shorter == ()
+
+
+def test_a_failure_before_a_lost_test_run_comes_first() -> None:
+    rows = [(0, 3, 100, 100), (0, 4, 50, 50), (1, 1, 200, 40)]
+    failing = happen((11, FAIL, "3"), (30, REPAIR, "3"))
+    log = restartable(workload(rows), [0, 0, 1])
+    found = simulate(log, FOUR, "easy:test=10", events=failing).explain(3)
+    assert found.attempts == ((1, 11), (30, 40))
+    assert [(s.from_s, s.until_s) for s in found.stretches] == [(11, 30), (40, 100), (100, 150)]
 
 
 def test_only_the_general_loop_records_promises() -> None:

@@ -131,7 +131,9 @@ class Explanation:
     after_job: int | None
     """The job that it comes after, where that kept it back for a time."""
     attempts: tuple[tuple[int, int], ...]
-    """Start and end of earlier attempts at it that were killed."""
+    """Start and stop of earlier attempts at it that were killed."""
+    tests: tuple[bool, ...]
+    """Which of these were test runs."""
     promised_at_s: int | None
     promised_s: int | None
     """When the dispatcher first promised it a later start, and that start; None where it did not.
@@ -221,6 +223,7 @@ def explain(schedule: Occupancy, job: int) -> Explanation:
         if t.preceding is not None and found.ready_s > found.submit_s
         else None,
         attempts=found.attempts,
+        tests=found.tests,
         promised_at_s=None if t.promised_at_s is None or promised == NEVER
         else int(t.promised_at_s[row]),
         promised_s=None if promised == NEVER else promised,
@@ -275,6 +278,7 @@ class _Case(NamedTuple):
     ready_s: int
     """From when on it need not wait for the job that it comes after."""
     attempts: tuple[tuple[int, int], ...]
+    tests: tuple[bool, ...]
     spans: tuple[tuple[int, int], ...]
     """When it waited: [from, until)."""
     holds: Holds
@@ -294,8 +298,9 @@ class _Case(NamedTuple):
         ran_s = int(t.end_s[row]) - start_s if started else 0
         needs_s = max(int(t.requested_s[row]), ran_s, 1)
         mine = ((t.lost.row == row) & (t.lost.start_s != NEVER)).nonzero()[0]
+        mine = mine[np.argsort(t.lost.start_s[mine])]
         attempts = tuple(
-            sorted(zip(t.lost.start_s[mine].tolist(), t.lost.end_s[mine].tolist(), strict=True))
+            zip(t.lost.start_s[mine].tolist(), t.lost_stop_s[mine].tolist(), strict=True)
         )
         begins = [submit_s, *(end for _, end in attempts)]
         ends = [*(start for start, _ in attempts), start_s]
@@ -309,8 +314,9 @@ class _Case(NamedTuple):
         open_ = (t.start_s[:row] == NEVER) | (t.start_s[:row] > submit_s)
         before = (t.start_s[row + 1 :] != NEVER) & (t.start_s[row + 1 :] < start_s)
         return cls(
-            t, row, submit_s, start_s, started, ran_s, needs_s, ready, attempts, spans, holds,
-            room, (open_ & ~gone[:row]).nonzero()[0], row + 1 + before.nonzero()[0],
+            t, row, submit_s, start_s, started, ran_s, needs_s, ready, attempts,
+            tuple(t.lost_test[mine].tolist()), spans, holds, room,
+            (open_ & ~gone[:row]).nonzero()[0], row + 1 + before.nonzero()[0],
         )  # fmt: skip
 
     @property

@@ -150,7 +150,11 @@ class Occupancy:
     final: Attempts
     """One a job, in their order: that of ``start_s`` and ``end_s``."""
     lost: Attempts = NO_ATTEMPTS
-    """Those that were killed, or that a failed node ended."""
+    """Those that were killed, until their nodes were clear, or that a failed node ended."""
+    lost_stop_s: IntArray = field(default_factory=lambda: _NONE)
+    """When each of ``lost`` was stopped, its end or before it, shape (attempts,)."""
+    lost_test: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Which of ``lost`` were test runs, shape (attempts,)."""
     preceding: IntArray | None = None
     think_s: IntArray | None = None
     """The job to wait for and the seconds after its end, where dependencies were honoured, shape
@@ -172,7 +176,7 @@ class Occupancy:
     decision_s: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """When dispatches were made, shape (decisions,)."""
     behind: Behind = NOBODY_BEHIND
-    """When jobs were kept back by a limit or until a time."""
+    """When jobs were kept back by a limit, until a time, or while their nodes were cleared."""
     saved_s: IntArray | None = None
     """How long each job did what its checkpoints kept of lost attempts, shape (jobs,); None
     without checkpoints.

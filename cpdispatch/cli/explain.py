@@ -180,10 +180,11 @@ def facts_of(found: Explanation, times: Times) -> Iterator[tuple[str, str]]:
     elif found.wait_s != 0:
         unknown = "not recorded: the run is a compiled replay, or of an earlier version"
         yield "promised", "no start" if found.promises_known else unknown
-    for number, (begin, end) in enumerate(found.attempts):
+    for number, ((begin, end), test) in enumerate(zip(found.attempts, found.tests, strict=True)):
         yield (
             "then tried" if number else "first tried",
-            f"from {times.said(begin)} to {times.said(end)}, when it was stopped and queued again",
+            f"{'in a test run ' * test}from {times.said(begin)} to {times.said(end)}, when it was "
+            "stopped, to be queued again",
         )
     if found.saved_s:
         yield "kept", f"{duration(found.saved_s)} of that by its checkpoints, which is no wait"

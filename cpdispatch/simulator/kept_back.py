@@ -1,4 +1,4 @@
-"""When the jobs of a saved run waited for a limit, a licence, their array or their begin time."""
+"""When jobs of a saved run were not in the queue: limits, begin times, nodes that are cleared."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _END, _COME = range(2)
 _BEGIN = "its begin time"
+_CLEARED = "the clearing of the nodes on which it was stopped"
 
 
 def kept_back(
@@ -58,6 +59,16 @@ def kept_back(
         return NOBODY_BEHIND
     row, from_s, until_s, why = zip(*sorted(spans), strict=True)
     return Behind(np.array(row), np.array(from_s), np.array(until_s), why)
+
+
+def being_cleared(lost: Attempts, stop_s: IntArray) -> Behind:
+    """When killed jobs were not in the queue yet, since their nodes were being cleared.
+
+    ``stop_s`` says when each attempt was stopped, shape (attempts,).
+    """
+    some = (stop_s < lost.end_s).nonzero()[0]
+    some = some[np.argsort(lost.row[some])]
+    return Behind(lost.row[some], stop_s[some], lost.end_s[some], [_CLEARED] * len(some))
 
 
 def _asked(jobs: pd.DataFrame, system: System) -> tuple[Workload, System]:

@@ -30,7 +30,7 @@ from cpdispatch.analyze.occupancy import (
     Outages,
     by_stretch,
 )
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.decision import Reason
 from cpdispatch.energy import ENERGY_PRICE, POWER_CAP, Steps, of_told
 from cpdispatch.errors import InputError
@@ -40,7 +40,7 @@ from cpdispatch.files import parse_json, read_parquet, read_text, replacing, wri
 from cpdispatch.jobs import LABELLED, SPREADS, TERMS, UNKNOWN, WISHES, Column, Workload
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import CompiledSimulation
-from cpdispatch.simulator.kept_back import kept_back
+from cpdispatch.simulator.kept_back import being_cleared, kept_back
 from cpdispatch.simulator.records import NOT_STARTED, Records, Test
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import (
@@ -343,6 +343,8 @@ class Run:
         happened = () if self.happened is None else self.happened
         reason, reasons = arrow.coded(table.column("reason"))
         final = _attempts(table, np.arange(table.num_rows), "")
+        lost = self._lost()
+        lost_test = self._lost_test(len(lost.row))
         running = (columns["start"] >= 0) & (columns["end"] < 0)  # in a run that is not over
         end_s = np.where(running, FOREVER, columns["end"])
         schedule = Occupancy(
@@ -358,7 +360,9 @@ class Run:
             reason=reason,
             reasons=reasons,
             final=replace(final, end_s=end_s),
-            lost=self._lost(),
+            lost=lost,
+            lost_stop_s=self._lost_stop_s(lost, lost_test),
+            lost_test=lost_test,
             preceding=arrow.array(table.column("preceding")) if depends else None,
             think_s=arrow.array(table.column("think_s")) if depends else None,
             down=_outages(downtimes(happened)),
@@ -375,11 +379,9 @@ class Run:
             tier=arrow.array(table.column("tier")) if "tier" in table.column_names else None,
         )
         if not limited(self.jobs, self.system):
-            return schedule
+            return replace(schedule, behind=being_cleared(lost, schedule.lost_stop_s))
         by_event = self.about.get("trigger") == "event"
-        behind = kept_back(
-            self.jobs, self.system, schedule.lost, schedule.last_s, by_event=by_event
-        )
+        behind = kept_back(self.jobs, self.system, lost, schedule.last_s, by_event=by_event)
         return replace(schedule, behind=behind)
 
     def _lost(self) -> Attempts:
@@ -391,6 +393,30 @@ class Run:
             rows = self._rows(arrow.array(self.attempt_table.column("id")))
             found = found.and_(_attempts(self.attempt_table, rows, ""))
         return found
+
+    def _lost_test(self, attempts: int) -> BoolArray:
+        """Which attempts of `_lost` were test runs, shape (attempts,)."""
+        found = np.zeros(attempts, dtype=np.bool_)
+        if "test" in self.job_table.column_names:
+            killed = arrow.is_text(self.job_table.column("test"), "killed")
+            found[: len(killed)] = killed
+        table = self.attempt_table
+        if table is not None and "test" in table.column_names:
+            found[attempts - table.num_rows :] = table.column("test").to_pylist()
+        return found
+
+    def _lost_stop_s(self, lost: Attempts, test: BoolArray) -> IntArray:
+        """When the attempts of `_lost` were stopped, shape (attempts,): the end is that of the
+        clearing of their nodes, which a failure of one of them cuts short.
+        """
+        kills = self.job_table.num_rows if self.restarts else 0
+        stop_s = lost.end_s.copy()
+        stop_s[:kills] -= self.about.get("restart_cost_s", 0)
+        np.maximum(stop_s, lost.start_s, out=stop_s)
+        if test_s := self.about.get("test_s", 0):
+            over_s = np.minimum(lost.start_s + test_s, lost.end_s)
+            stop_s[:kills] = np.where(test, over_s, stop_s)[:kills]
+        return stop_s
 
     def _rows(self, ids: IntArray) -> IntArray:
         """The rows of the table of jobs that have these ids."""

@@ -13,7 +13,7 @@ from cpdispatch import verify
 from cpdispatch.analyze.explain import Explanation, Fewer, Shorter, as_dict
 from cpdispatch.analyze.moment import moment
 from cpdispatch.errors import UsageError
-from cpdispatch.events import FAIL, REPAIR
+from cpdispatch.events import FAIL, REPAIR, Events
 from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import System
@@ -52,8 +52,10 @@ def facts(plain: Plain, job: Job, found: Explanation, start: int) -> None:
         assert (found.start_s, found.end_s, found.ran_s) == (job.start, job.end, ran)
         assert found.wait_s == job.start - job.submit
         assert found.needs_s == max(1, job.requested, ran)
-    tried = sorted((h.start, h.end) for h in plain.held if h.job == job.id)
-    assert list(found.attempts) == [pair for pair in tried if pair != (job.start, job.end)]
+    tried = sorted((h.start, h.stop, h.end, h.test) for h in plain.held if h.job == job.id)
+    tried = [each for each in tried if (each[0], each[2]) != (job.start, job.end)]
+    assert list(found.attempts) == [each[:2] for each in tried]
+    assert list(found.tests) == [each[3] for each in tried]
     ahead = [other for other in plain.jobs[: job.row] if plain.waits(other, job.submit)]
     assert found.waiting_at_submit == len(ahead)
     assert found.first_of_those == sum(0 <= other.start < start for other in ahead)
@@ -81,6 +83,9 @@ def waited(plain: Plain, job: Job, found: Explanation, start: int) -> None:
         if second < ready:
             assert stretch.cause == "job"
             continue
+        if any(h.job == job.id and h.stop <= second < h.end for h in plain.held):
+            assert stretch.cause == "limit"
+            continue
         lacking = plain.lacking(job, second)
         assert stretch.cause == ("order" if lacking is None else "capacity")
         assert stretch.lacking == (lacking or ())
@@ -91,7 +96,7 @@ def waited(plain: Plain, job: Job, found: Explanation, start: int) -> None:
     later = plain.jobs[job.row + 1 :]
     for s in found.stretches:
         span = range(s.from_s, s.until_s)
-        if s.cause != "job":
+        if s.cause not in ("job", "limit"):
             rooms = [plain.fits(job, second, 1) for second in span]
             assert (s.room_min, s.room_max) == (min(rooms), max(rooms))
         kinds = [k for k, name in enumerate(plain.names) if name in s.lacking]
@@ -133,7 +138,8 @@ def waited(plain: Plain, job: Job, found: Explanation, start: int) -> None:
 
 def sooner(plain: Plain, job: Job, found: Explanation, start: int) -> None:
     """The fronts over all seconds: so each claim is true, the most, and the earliest."""
-    first = max([plain.ready(job, start), *(end for _, end in found.attempts)])
+    mine = [h.end for h in plain.held if h.job == job.id and h.start < start]
+    first = max([plain.ready(job, start), *mine])
     if first >= start or not found.stretches:
         assert (found.fewer, found.shorter) == ((), ())
         return
@@ -258,7 +264,27 @@ def test_a_failure_before_a_lost_test_run_comes_first() -> None:
     log = restartable(workload(rows), [0, 0, 1])
     found = simulate(log, FOUR, "easy:test=10", events=failing).explain(3)
     assert found.attempts == ((1, 11), (30, 40))
+    assert found.tests == (True, True)
     assert [(s.from_s, s.until_s) for s in found.stretches] == [(11, 30), (40, 100), (100, 150)]
+
+
+TESTED = [(0, 3, 100, 100), (0, 4, 50, 50), (1, 1, 200, 40)]
+"""On four nodes under EASY with test runs of 10 s: job 3 is tested from 1 to 11."""
+
+
+@pytest.mark.parametrize(("compiled", "failing", "clear_s"), [
+    (True, None, 41), (False, None, 41), (False, happen((14, FAIL, "3"), (20, REPAIR, "3")), 14),
+])  # fmt: skip
+def test_a_lost_test_run_ends_when_it_is_stopped(
+    compiled: bool, failing: Events | None, clear_s: int
+) -> None:
+    log = restartable(workload(TESTED), [0, 0, 1])
+    how: dict[str, Any] = {"compiled": compiled, "events": failing, "restart_cost_s": 30}
+    found = simulate(log, FOUR, "easy:test=10", **how).explain(3)
+    assert (found.attempts, found.tests) == (((1, 11),), (True,))
+    first = found.stretches[0]
+    assert (first.from_s, first.until_s, first.cause) == (11, clear_s, "limit")
+    assert first.lacking == ("the clearing of the nodes on which it was stopped",)
 
 
 def test_only_the_general_loop_records_promises() -> None:
@@ -288,7 +314,7 @@ def test_a_job_that_is_not_there_is_an_error_with_ids_near_it() -> None:
 
 def test_the_plain_twin_counts_what_others_hold() -> None:
     plain = Plain.of(simulate(workload(ROWS), POOL, "easy"))
-    assert plain.held[:2] == [Held(1, 0, 10, {0: 3}), Held(2, 10, 30, {0: 4})]
+    assert plain.held[:2] == [Held(1, 0, 10, {0: 3}, 10), Held(2, 10, 30, {0: 4}, 30)]
     assert plain.room(plain.job(3), 5) == [1]
     assert plain.fits_for(plain.job(3), 2, 30) == 8
 

@@ -12,7 +12,7 @@ from cpdispatch.analyze.explain import as_dict
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
 from tests.simulator.cases import workload
-from tests.simulator.test_events import DRAIN, UNDRAIN, happen
+from tests.simulator.test_events import DRAIN, UNDRAIN, happen, restartable
 
 POOL = System.pool(4)
 ROWS = [(0, 3, 900, 600), (60, 4, 1800, 1200), (120, 2, 3600, 60), (180, 1, 500, 500)]
@@ -116,3 +116,12 @@ def test_other_causes_have_their_own_words(
     _, out, _ = said(capsys, "explain", tmp_path, "--job", 3)
     assert "Job 3 never started" in out
     assert "the empty system has room for 4 of its 9 units" in out
+
+
+def test_a_lost_test_run_is_called_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(0, 3, 100, 100), (0, 4, 50, 50), (1, 1, 200, 40)]
+    log = restartable(workload(rows), [0, 0, 1])
+    simulate(log, POOL, "easy:test=10", restart_cost_s=30).save(tmp_path)
+    _, out, _ = said(capsys, "explain", tmp_path, "--job", 3)
+    assert "first tried  in a test run from 1 s to 11 s, when it was stopped, to be queued" in out
+    assert "   11  30 s  the clearing of the nodes on which it was stopped" in out

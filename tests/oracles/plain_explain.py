@@ -21,6 +21,9 @@ class Held:
     start: int
     end: int
     nodes: dict[int, int]
+    stop: int
+    """When it was stopped, where its nodes were cleared afterwards; else its end."""
+    test: bool = False
 
 
 @dataclass
@@ -68,10 +71,13 @@ class Plain:
                 if each.get(f"{prefix}start", -1) >= 0:
                     nodes = zip(each[f"{prefix}nodes"], each[f"{prefix}node_units"], strict=True)
                     start, end = each[f"{prefix}start"], each[f"{prefix}end"]
-                    held.append(Held(each["id"], start, end, dict(nodes)))
+                    test = prefix != "" and each.get("test") == "killed"
+                    stop = min(end, start + run.about["test_s"]) if test else end
+                    held.append(Held(each["id"], start, end, dict(nodes), stop, test))
         for each in [] if run.attempt_table is None else run.attempt_table.to_pylist():
             nodes = zip(each["nodes"], each["node_units"], strict=True)
-            held.append(Held(each["id"], each["start"], each["end"], dict(nodes)))
+            end, test = each["end"], each.get("test", False)
+            held.append(Held(each["id"], each["start"], end, dict(nodes), end, test))
         found = cls(system.capacity.tolist(), list(system.resources), jobs, held)
         events = run.happened or ()
         times = [h.end for h in held] + [j.submit for j in jobs] + [e.time_s for e in events]

@@ -34,6 +34,7 @@ NOWHERE = "nowhere"
 HELD = "held@jobs"
 """What a job that is held asks for: no node has any."""
 NO_NODE = "may use no node: by its partitions and their time limits, its features or its nodes"
+_NO_PLACES = (f"{SPREAD}@", spread.LIMIT_TYPE, HELD)
 _NAMED = 40
 """Longest name of a resource type that is made of what jobs ask for; longer ones are numbered."""
 
@@ -234,11 +235,19 @@ def said(name: str) -> str:
     return f"{base} of whole nodes" if where == WHOLE else f"{base} on nodes of {where}"
 
 
+def is_place(name: str) -> bool:
+    """Whether a resource type stands for some of the nodes, as those of a partition."""
+    return not is_own(name) and not name.startswith(_NO_PLACES) and not is_whole(name)
+
+
+def is_whole(name: str) -> bool:
+    """Whether a resource type stands for whole nodes."""
+    return name.endswith(f"@{WHOLE}")
+
+
 def wished(names: Sequence[str]) -> list[str]:
     """Where a job that asks for these resource types is kept to, in words."""
-    own = (f"{SPREAD}@", spread.LIMIT_TYPE, HELD)
-    places = (name.partition("@")[2] for name in names if not name.startswith(own))
-    return [where for where in places if where and where != WHOLE]
+    return [name.partition("@")[2] for name in names if is_place(name)]
 
 
 def with_features(system: System, text: str) -> BoolArray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cpdispatch.access import is_own, is_place, is_whole
 from cpdispatch.analyze.occupancy import (
     BACKFILLED,
     LATE,
@@ -19,7 +21,7 @@ from cpdispatch.analyze.occupancy import (
     by_stretch,
     limit_of,
 )
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import UsageError
 
 COMBINATION = "a free node combination"
@@ -373,12 +375,10 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     changes = room.changes_s
     time_s = np.append(from_s, changes[(from_s < changes) & (changes < until_s)])
     fits = room.fits(case.request, time_s, time_s + 1, units)
-    asked = (case.request > 0).nonzero()[0].tolist()
     short = np.zeros((len(time_s), len(t.system.resources)), dtype=np.bool_)
-    for kind in asked:
-        alone = np.zeros_like(case.request)
-        alone[kind] = case.request[kind]
-        short[:, kind] = room.fits(alone, time_s, time_s + 1, units) < units
+    for kind, part in parts_of(t.system.resources, case.request):
+        short[:, kind] = room.fits(part, time_s, time_s + 1, units) < units
+    leave_telling(t.system.resources, short)
     # 0: it fits; 1: it does not, though enough is free of each; else a bit for each that is short.
     state = np.where(fits < units, 1, 0) + short @ (2 << np.arange(short.shape[1]))
     parts = list(by_stretch(state))
@@ -396,6 +396,41 @@ def _stretches(case: _Case, from_s: int, until_s: int) -> list[Stretch]:
     return found
 
 
+def parts_of(resources: Sequence[str], request: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Each resource type that a job asks for, and the request by which its lack is judged.
+
+    A type of some nodes is judged with the own types that it is made of, and one of whole nodes
+    with the types of the nodes that the job may use. Any other is judged alone.
+    """
+    places = np.array([is_place(name) for name in resources], dtype=np.bool_)
+    for kind in (request > 0).nonzero()[0].tolist():
+        name, judged = resources[kind], np.zeros(len(resources), dtype=np.bool_)
+        if is_whole(name):
+            judged[:] = places
+        elif places[kind]:
+            judged[:] = [name.startswith(f"{own}@") for own in resources]
+        judged[kind] = True
+        yield kind, np.where(judged, request, 0)
+
+
+def leave_telling(resources: Sequence[str], short: BoolArray) -> None:
+    """Of types that are short, leave those that say the most, in place; shape (..., types).
+
+    Cores on some nodes say more than whole nodes, and both say more than cores.
+    """
+    for test, others in ((is_place, (is_whole, is_own)), (is_whole, (is_own,))):
+        for kind, name in enumerate(resources):
+            if not test(name):
+                continue
+            for other, its_name in enumerate(resources):
+                if any(less(its_name) for less in others) and _base(its_name) == _base(name):
+                    short[..., other] &= ~short[..., kind]
+
+
+def _base(name: str) -> str:
+    return name.partition("@")[0]
+
+
 def _stretch(
     case: _Case,
     from_s: int,
@@ -408,10 +443,7 @@ def _stretch(
     """One stretch, with what ran, ended and started in it."""
     t, holds = case.schedule, case.holds
     there = (holds.start_s < until_s) & (holds.end_s > np.maximum(from_s, holds.start_s))
-    kinds = [k for k, name in enumerate(t.system.resources) if name in lacking]
-    if not kinds:
-        kinds = (case.request > 0).nonzero()[0].tolist()
-    there &= (t.request[holds.row][:, kinds] > 0).any(axis=1)
+    there &= _on(t, holds, lacking, case.request)
     ended = there & (holds.end_s <= until_s)
     earlier_s, later_s = t.start_s[case.earlier], t.start_s[case.later]
     out = np.concatenate([outages.at(from_s) for outages in (t.down, t.drained)])
@@ -436,6 +468,21 @@ def _stretch(
         fits_for_s=fits_for_s,
         then=then,
     )
+
+
+def _on(t: Occupancy, holds: Holds, lacking: Sequence[str], request: IntArray) -> BoolArray:
+    """Which entries hold something of what is lacking; or else of what a request asks for.
+
+    Of a type of some nodes, those are the entries on them.
+    """
+    kinds = [k for k, name in enumerate(t.system.resources) if name in lacking]
+    if not kinds:
+        kinds = (request > 0).nonzero()[0].tolist()
+    held = t.request[holds.row][:, kinds] > 0
+    for column, kind in enumerate(kinds):
+        if is_place(t.system.resources[kind]):
+            held[:, column] = t.system.capacity[holds.node, kind] > 0
+    return np.asarray(held.any(axis=1), dtype=np.bool_)
 
 
 def _started_above(case: _Case, rank: IntArray | None, from_s: int, until_s: int) -> int:

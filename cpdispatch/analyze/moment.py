@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cpdispatch.access import is_own
-from cpdispatch.analyze.explain import CAPACITY, COMBINATION, JOB, LIMIT, ORDER, ready_s
+from cpdispatch.analyze.explain import (
+    CAPACITY,
+    COMBINATION,
+    JOB,
+    LIMIT,
+    ORDER,
+    leave_telling,
+    parts_of,
+    ready_s,
+)
 from cpdispatch.analyze.occupancy import (
     FOREVER,
     NEVER,
@@ -162,13 +171,25 @@ def _waiting(t: Occupancy, row: int, at_s: int, free: IntArray) -> Waiting:
         cause = ORDER
     else:
         cause = CAPACITY
-        short = np.minimum(each, units).sum(axis=0) < units
-        lacking = tuple(t.system.resources[k] for k in asked[short].tolist()) or (COMBINATION,)
+        lacking = _lacking(t.system.resources, request, units, free) or (COMBINATION,)
     start_s = t.start_s.item(row)
     return Waiting(
         t.id.item(row), units, t.requested_s.item(row), t.submit_s.item(row),
         None if start_s == NEVER else start_s, cause, lacking, room,
     )  # fmt: skip
+
+
+def _lacking(
+    resources: Sequence[str], request: IntArray, units: int, free: IntArray
+) -> tuple[str, ...]:
+    """The resource types of which too little is free for so many units."""
+    short = np.zeros(len(resources), dtype=np.bool_)
+    for kind, part in parts_of(resources, request):
+        asked = part > 0
+        each = (free[:, asked] // part[asked]).min(axis=1)
+        short[kind] = np.minimum(each, units).sum() < units
+    leave_telling(resources, short)
+    return tuple(resources[kind] for kind in short.nonzero()[0].tolist())
 
 
 def use_of(system: System, held: IntArray) -> tuple[Use, ...]:

@@ -318,6 +318,7 @@ def held_by(found: Explanation, stretch: Stretch) -> str:
 
 def after_waiting(found: Explanation) -> Iterator[str]:
     """What a word of the table means, and what let the job start."""
+    from cpdispatch.access import is_whole
     from cpdispatch.analyze.explain import COMBINATION
 
     if any(COMBINATION in stretch.lacking for stretch in found.stretches):
@@ -325,6 +326,8 @@ def after_waiting(found: Explanation) -> Iterator[str]:
             "No free node combination: enough of each resource type was free, but not together "
             "on the same nodes."
         )
+    if any(is_whole(name) for stretch in found.stretches for name in stretch.lacking):
+        yield "It needs its nodes whole, and other jobs used a part of them."
     if found.freed_by:
         yield f"It started when {ids(found.freed_by)} ended on its nodes."
 

@@ -420,3 +420,36 @@ def test_what_a_user_is_told_has_no_resource_type_that_stands_for_nodes(
     told = capsys.readouterr().out
     assert "core on nodes of node1: room for 0 of 4 units" in told
     assert "@" not in told
+
+
+SHARED = """resources = ["core"]
+groups = [{name = "n", nodes = 4, capacity = [4]}]
+partitions = [
+    {name = "few", nodes = "0-1", exclusive = true}, {name = "two", nodes = "0-1"}, {name = "all"},
+]
+"""
+
+
+@pytest.mark.parametrize(("partition", "lacks"), [
+    ("few", "core of whole nodes: room for 0"), ("two", "core on nodes of two: room for 2"),
+])  # fmt: skip
+def test_nodes_that_others_use_are_told_as_what_is_lacking(
+    partition: str, lacks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of the nodes 0 and 1 has a job on 3 of its 4 cores; all of 2 and 3 is free."""
+    site, log, out = tmp_path / "site.toml", tmp_path / "log.csv", str(tmp_path / "out")
+    site.write_text(SHARED)
+    units = {"few": "1,1", "two": "3,1"}[partition]
+    log.write_text(
+        "id,submit,runtime,requested,units,core,partition,user\n"
+        f"1,0,600,900,2,3,all,a\n2,60,100,200,{units},{partition},b\n"
+    )
+    assert cli.run(["simulate", str(log), "--system", str(site), "-d", "easy", "--out", out]) == 0
+    capsys.readouterr()
+    assert cli.run(["explain", out, "--job", "2"]) == 0
+    told = capsys.readouterr().out
+    assert f"too little {lacks}" in told
+    assert "1 job ran on it, 1 of them ended" in " ".join(told.split())
+    assert ("It needs its nodes whole" in told) == (partition == "few")
+    assert cli.run(["status", out, "--at", "100"]) == 0
+    assert lacks in capsys.readouterr().out

@@ -22,7 +22,9 @@ from cpdispatch.analyze.moment import Moment, moment
 from cpdispatch.analyze.occupancy import (
     FOREVER,
     NEVER,
+    NEVER_FITS,
     NO_ATTEMPTS,
+    REJECTED,
     Attempts,
     Behind,
     Lacking,
@@ -303,7 +305,7 @@ class Run:
     def _without_power(
         self, rows: IntArray, from_s: IntArray, until_s: IntArray, cap: Steps
     ) -> Iterator[tuple[int, int, int, str]]:
-        """When the cap left less than a job draws, as long as it might run from then on.
+        """When the cap left less than a job draws, as long as a queued job might run from then on.
 
         Rows of `Behind`: the job's row, from when to when, and what it lacked, in words. A job
         that something else kept from the queue waited for that.
@@ -316,21 +318,44 @@ class Run:
             gates = t.behind.of(row)
             changes = np.array([*cap.time_s, *(s for gate in gates for s in gate[:2])], np.int64)
             low, high = np.searchsorted(times, (begin_s, end_s)).tolist()
-            instants = np.concatenate(
-                ([begin_s], times[low:high], changes, np.array(cap.time_s) - requested_s + 1)
-            )
+            decided = t.decision_s if len(cap.time_s) > 1 else t.decision_s[:0]
+            steps_s = np.array(cap.time_s) - requested_s + 1
+            instants = np.concatenate(([begin_s], times[low:high], changes, steps_s, decided))
             instants = np.unique(instants[(begin_s <= instants) & (instants < end_s)])
+            if not len(instants):
+                continue
             at = np.searchsorted(times, instants, side="right")
             used = np.concatenate(([0], level))[at] + self.system.idle_total
-            least = np.array([cap.least(at, at + requested_s) for at in instants.tolist()])
-            short = (used + watts > least).astype(np.int64)
+            short = np.zeros(len(instants), dtype=np.int64)
+            for code, ahead_s in ((2, self._longest_queued_s(row, instants)), (1, requested_s)):
+                least = map(cap.least, instants.tolist(), (instants + ahead_s).tolist())
+                short[used + watts > np.fromiter(least, np.float64)] = code
             for gate_s, open_s, _ in gates:
                 short[(gate_s <= instants) & (instants < open_s)] = 0
-            why = f"the power cap: less was left than the {watts:,} W that it draws"
+            left = f"less was left than the {watts:,} W that it draws"
+            why = "", f"the power cap: {left}", f"the power cap to come: {left}"
             ends = np.append(instants[1:], end_s)
             for first, after in by_stretch(short):
                 if first < after and short[first]:
-                    yield row, int(instants[first]), int(ends[after - 1]), why
+                    yield row, int(instants[first]), int(ends[after - 1]), why[short[first]]
+
+    def _longest_queued_s(self, row: int, instants: IntArray) -> IntArray:
+        """The longest request in the queue beside a job that waits, shape (instants,)."""
+        t = self.occupancy
+        found = np.full(len(instants), t.requested_s[row])
+        longer = (t.requested_s > t.requested_s[row]) & (t.submit_s <= instants[-1])
+        longer &= (t.start_s >= instants[0]) | (t.start_s == NEVER)
+        longer &= ~t.because(NEVER_FITS, REJECTED)
+        rows = longer.nonzero()[0]
+        for other in rows[np.argsort(t.requested_s[rows])].tolist():
+            end_s = t.last_s if t.start_s[other] == NEVER else int(t.start_s[other])
+            queued = (t.submit_s[other] <= instants) & (instants <= end_s)
+            for from_s, until_s, _ in t.behind.of(other):
+                queued &= (instants < from_s) | (instants >= until_s)
+            for k in (t.lost.row == other).nonzero()[0]:
+                queued &= (instants <= t.lost.start_s[k]) | (instants >= t.lost.end_s[k])
+            found[queued] = t.requested_s[other]
+        return found
 
     @cached_property
     def occupancy(self) -> Occupancy:

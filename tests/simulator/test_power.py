@@ -513,6 +513,21 @@ def test_a_wait_for_power_is_told_as_one() -> None:
     assert free.explain(1).stretches == ()
 
 
+def test_a_cap_to_come_that_a_longer_request_would_live_to_see_held_a_job_back() -> None:
+    # Power for two jobs until 150, and for one from then on. Job 3 would have ended long before,
+    # but as long as job 2 is queued, what starts must leave room until 300.
+    rows = [(0, 1, 100, 100), (0, 1, 300, 300), (1, 1, 20, 20)]
+    given = cap((0, IDLE + 20), (150, IDLE + 10))
+    run = simulate(workload(rows), FOUR, "easy", power_cap=given)
+    assert starts(run) == [0, 100, 400]
+    told = [(s.from_s, s.until_s, s.cause, s.lacking) for s in run.explain(3).stretches]
+    left = "less was left than the 10 W that it draws"
+    assert told == [
+        (1, 131, "limit", (f"the power cap to come: {left}",)),
+        (131, 400, "limit", (f"the power cap: {left}",)),
+    ]
+
+
 def simulate_again(jobs: Path, system: Path, out: Path) -> None:
     """Go on with a run in a folder, under another cap."""
     from cpdispatch.simulator import Watch

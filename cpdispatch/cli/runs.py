@@ -171,13 +171,28 @@ def side_by_side(
         for name, (kind, run) in zip(names, kept.items(), strict=True)
     ]
     check(shown, most or RUNS_MAX)
+    if twice := _twice(summaries):
+        raise UsageError(
+            f"{twice} is there twice: on the same jobs with the same seed, once alone and once as "
+            "a draw, or in two folders; name only one of the folders that hold it"
+        )
     if len(tables) > 1 or len(rows) != len(kept):
         raise UsageError(
             "these runs cannot be drawn side by side: some are of other jobs (another filter, "
-            "another number of jobs, other draws), or are one draw twice; name the folders of one "
-            "simulate command"
+            "another number of jobs, other draws); name the folders of one simulate command"
         )
     return shown, rows
+
+
+def _twice(summaries: Sequence[RunSummary]) -> str:
+    """The dispatcher of a run that is there twice; empty if none is."""
+    seen: set[tuple[Any, ...]] = set()
+    for about in (summary.about for summary in summaries):
+        which = (about.get("draw", 0), about.get("seed", 0), about.get("workload_sha256"))
+        if (run := (kind_of(about), which)) in seen:
+            return str(about["dispatcher"])
+        seen.add(run)
+    return ""
 
 
 _OTHER_PICTURES = {".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".eps", ".ps", ".html"}

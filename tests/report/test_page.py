@@ -313,3 +313,19 @@ def test_a_missing_library_is_named(
     assert said.endswith(
         "this needs bokeh, which is not installed: pip install 'cpdispatch[report]'"
     )
+
+
+def test_a_run_beside_draws_one_of_which_is_the_same_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, runs = tmp_path / "log.csv", tmp_path / "runs"
+    rows = "".join(f"{k},{10 * k},50,60,{1 + k % 3},1\n" for k in range(1, 20))
+    log.write_text("id,submit,runtime,requested,units,core\n" + rows)
+    command = ["simulate", str(log), "--system", "4", "-d", "easy"]
+    assert cli.run([*command, "--shake", "2", "--out", str(runs / "draws")]) == 0
+    assert cli.run([*command, "--out", str(runs / "alone")]) == 0
+    capsys.readouterr()
+    assert cli.run(["report", str(runs), "--out", str(tmp_path / "page.html")]) == 2
+    said = capsys.readouterr().err
+    assert "easy is there twice" in said
+    assert "name only one of the folders that hold it" in said

@@ -71,7 +71,7 @@ class Stretch:
     ahead: int
     """How many jobs that were submitted earlier waited at the beginning of the stretch."""
     nodes_out: int
-    """How many nodes were down or drained at the beginning."""
+    """How many nodes were down, drained or switched off at the beginning."""
     fits_for_s: int | None = None
     """With ``order``, for how long the job's units were free from the beginning of the stretch on,
     all other jobs as they were: at most as long as the job needs. Else None.
@@ -311,7 +311,7 @@ class _Case(NamedTuple):
         holds = t.during(submit_s, horizon_s)
         holds = holds.take(holds.row != row)
         asked = t.request[holds.row]
-        room = Room(t.system, holds, asked, t.down, t.drained, t.lacking, submit_s, horizon_s)
+        room = Room(t.system, holds, asked, t.down, t.takes_no_job, t.lacking, submit_s, horizon_s)
         ready = min(ready_s(t, row), start_s)
         open_ = (t.start_s[:row] == NEVER) | (t.start_s[:row] > submit_s)
         before = (t.start_s[row + 1 :] != NEVER) & (t.start_s[row + 1 :] < start_s)
@@ -446,7 +446,7 @@ def _stretch(
     there &= _on(t, holds, lacking, case.request)
     ended = there & (holds.end_s <= until_s)
     earlier_s, later_s = t.start_s[case.earlier], t.start_s[case.later]
-    out = np.concatenate([outages.at(from_s) for outages in (t.down, t.drained)])
+    out = np.concatenate([outages.at(from_s) for outages in (t.down, t.takes_no_job)])
     then = _ids(t, holds.row[:0])
     if fits_for_s is not None and fits_for_s < case.needs_s:
         then = _ids(t, holds.row[holds.start_s == from_s + fits_for_s])

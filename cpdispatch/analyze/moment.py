@@ -88,6 +88,8 @@ class Moment:
     down: tuple[int, ...]
     drained: tuple[int, ...]
     """Nodes out of service."""
+    off: tuple[int, ...] = ()
+    """Nodes that are switched off, or are on their way back."""
 
 
 def moment(
@@ -129,7 +131,8 @@ def moment(
         now = (less.begin_s <= at_s) & (at_s < less.end_s)
         there[less.node[now]] -= less.amount[now]
     free = np.maximum(there - held, 0)
-    free[down] = free[drained] = 0
+    off = np.unique(t.off.at(at_s))
+    free[down] = free[drained] = free[off] = 0
     running = []
     for row in np.unique(holds.row).tolist():
         mine = (holds.row == row).nonzero()[0]
@@ -143,7 +146,7 @@ def moment(
     ]
     return Moment(
         at_s, tuple(running), tuple(waiting), use_of(t.system, held), tuple(down.tolist()),
-        tuple(drained.tolist()),
+        tuple(drained.tolist()), tuple(off.tolist()),
     )  # fmt: skip
 
 

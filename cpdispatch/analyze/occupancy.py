@@ -165,6 +165,8 @@ class Occupancy:
     """When nodes were down, and nothing ran there; and when they were drained: what ran there went
     on, and nothing started.
     """
+    off: Outages = NO_OUTAGES
+    """When nodes were switched off, until they were back."""
     lacking: Lacking | None = None
     """What nodes lacked of their capacity, and when; None where no capacity changed."""
     promised_at_s: IntArray | None = None
@@ -188,6 +190,13 @@ class Occupancy:
     tier: IntArray | None = None
     """The highest of their partitions, where the system's partitions have several, shape (jobs,).
     """
+
+    @property
+    def takes_no_job(self) -> Outages:
+        """When nothing could start on nodes, though they were not down."""
+        both = self.drained, self.off
+        names = ("node", "begin_s", "end_s")
+        return Outages(*(np.concatenate([getattr(out, n) for out in both]) for n in names))
 
     @property
     def last_s(self) -> int:

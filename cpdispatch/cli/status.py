@@ -141,7 +141,11 @@ def show(console: Console, found: Moment, run: Run, until_s: int | None = None) 
             use.group, use.resource, bar, f"{share:.0%}", f"{use.held:,} of {use.total:,}"
         )
     print_in_whole_lines(console, table)
-    for name, out in (("down", found.down), ("drained", found.drained)):
+    for name, out in (
+        ("down", found.down),
+        ("drained", found.drained),
+        ("switched off", found.off),
+    ):
         if out:
             console.print(f"{name}: {'node' if len(out) == 1 else 'nodes'} {spans(out)}")
     if found.running:

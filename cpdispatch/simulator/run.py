@@ -24,6 +24,7 @@ from cpdispatch.analyze.occupancy import (
     NEVER,
     NEVER_FITS,
     NO_ATTEMPTS,
+    NO_OUTAGES,
     REJECTED,
     Attempts,
     Behind,
@@ -392,6 +393,7 @@ class Run:
             think_s=arrow.array(table.column("think_s")) if depends else None,
             down=_outages(downtimes(happened)),
             drained=_outages(drains(happened)),
+            off=self._off(),
             lacking=_lacking(lacks(happened, self.system)),
             promised_at_s=promised_at_s,
             promised_s=promised_s,
@@ -408,6 +410,14 @@ class Run:
         by_event = self.about.get("trigger") == "event"
         behind = kept_back(self.jobs, self.system, lost, schedule.last_s, by_event=by_event)
         return replace(schedule, behind=behind)
+
+    def _off(self) -> Outages:
+        """When nodes were switched off, until they were back."""
+        if self.switched_table is None:
+            return NO_OUTAGES
+        columns = (arrow.array(self.switched_table.column(name)) for name in ("node", "off", "on"))
+        node, off_s, on_s = columns
+        return Outages(node, off_s, np.where(on_s < 0, FOREVER, on_s))
 
     def _lost(self) -> Attempts:
         """The attempts at jobs that were killed, or that a failed node ended."""

@@ -125,3 +125,21 @@ def test_a_lost_test_run_is_called_one(tmp_path: Path, capsys: pytest.CaptureFix
     _, out, _ = said(capsys, "explain", tmp_path, "--job", 3)
     assert "first tried  in a test run from 1 s to 11 s, when it was stopped, to be queued" in out
     assert "   11  30 s  the clearing of the nodes on which it was stopped" in out
+
+
+def test_nodes_that_are_switched_off_are_not_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = System(
+        "nodes", ("core",), (NodeGroup("node", 4, (1,)),),
+        watts={"core": 10}, idle_watts={"node": 5}, wake_s={"node": 120},
+    )  # fmt: skip
+    log = workload([(0, 1, 200, 100), (2000, 4, 200, 100)])
+    made = simulate(log, system, "easy", switch_off_s=60)
+    (stretch,) = made.explain(2).stretches
+    assert (stretch.from_s, stretch.until_s, stretch.cause) == (2000, 2120, "capacity")
+    assert stretch.nodes_out == 4
+    made.save(tmp_path)
+    _, out, _ = said(capsys, "status", tmp_path, "--at", 2050)
+    assert "switched off: nodes 0-3" in out
+    assert "core: room for 0 of 4 units" in out

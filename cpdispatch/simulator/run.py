@@ -328,9 +328,12 @@ class Run:
             at = np.searchsorted(times, instants, side="right")
             used = np.concatenate(([0], level))[at] + self.system.idle_total
             short = np.zeros(len(instants), dtype=np.int64)
-            for code, ahead_s in ((2, self._longest_queued_s(row, instants)), (1, requested_s)):
+            ahead: list[tuple[int, IntArray | int]] = [(1, requested_s)]
+            if len(cap.time_s) > 1:
+                ahead.insert(0, (2, self._longest_queued_s(row, instants)))
+            for code, ahead_s in ahead:
                 least = map(cap.least, instants.tolist(), (instants + ahead_s).tolist())
-                short[used + watts > np.fromiter(least, np.float64)] = code
+                short[used + watts > np.array(list(least))] = code
             for gate_s, open_s, _ in gates:
                 short[(gate_s <= instants) & (instants < open_s)] = 0
             left = f"less was left than the {watts:,} W that it draws"

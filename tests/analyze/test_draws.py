@@ -106,6 +106,8 @@ def test_waits_are_measured_in_the_draws_that_both_have() -> None:
     assert compare.legend([_, run])[1] == (
         "a has 3 draws, easy 4: they are compared in the 2 that both have."
     )
+    _, one = compare.related([easy, row("a", 3, 30.0)])
+    assert compare.legend([_, one])[1].startswith("a has 1 draw, easy 4: ")
 
 
 EASY = [10.0, 11, 9, 10, 12, 10]

@@ -166,8 +166,9 @@ def legend(rows: Sequence[Row]) -> list[str]:
     for run in rows:
         paired = run.get("paired")
         if paired is not None and 0 < paired["common"] < max(paired["own"], paired["first"]):
+            own = paired["own"]
             lines.append(
-                f"{name_of(run, rows)} has {paired['own']} draws, "
+                f"{name_of(run, rows)} has {own} draw{'s' * (own > 1)}, "
                 f"{run['first']} {paired['first']}: they are compared in the {paired['common']} "
                 "that both have."
             )

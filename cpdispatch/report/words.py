@@ -31,17 +31,18 @@ def figures_table(rows: Sequence[Row]) -> str:
     names = (escape(compare.name_of(row, rows)) for row in rows)
     head = "".join(f'<th scope="col">{name}</th>' for name in ("", *names))
     lines = [
-        f'<tr><th scope="row">{escape(heading)}</th>'
+        f'<tr><th scope="row">{escape(heading).replace("  ", "&emsp;")}</th>'
         + "".join(f"<td>{_figure(row, key, show)}</td>" for row in rows)
         + "</tr>"
-        for key, heading, show in FIGURES
+        for key, heading, show in (*FIGURES, *compare.of_some(rows))
     ]
     of_what = compare.of_what(rows).replace("\n", " ")
     return table_of("Figures of the runs" + f": {of_what}" * bool(of_what), head, lines)
 
 
 def _figure(row: Row, key: str, show: Callable[[float], str]) -> str:
-    return escape(show(row[key]) + compare.deviation(row, key, show)) if key in row else "-"
+    value = row.get(key)
+    return "-" if value is None else escape(show(value) + compare.deviation(row, key, show))
 
 
 def listed(names: Sequence[str]) -> str:

@@ -273,7 +273,7 @@ def test_lost_attempts_and_groups_of_nodes_are_in_the_page(tmp_path: Path) -> No
     log = write_log(tmp_path / "small.swf", 60)
     system = tmp_path / "two.toml"
     system.write_text(
-        'resources = ["core", "gpu"]\n'
+        'resources = ["core", "gpu"]\nwatts = {core = 1000}\n'
         '[[groups]]\nname = "thin"\nnodes = 3\ncapacity = [2, 0]\n'
         '[[groups]]\nname = "fat"\nnodes = 1\ncapacity = [4, 1]\n'
     )
@@ -285,7 +285,10 @@ def test_lost_attempts_and_groups_of_nodes_are_in_the_page(tmp_path: Path) -> No
     assert run.attempt_table is not None
     attempts = run.attempt_table.to_pylist()
     assert attempts
-    about, columns, _ = inside(out)
+    about, columns, text = inside(out)
+    told = {"failures of nodes": "node_failures", "queued again": "requeues", "kWh": "energy_kwh"}
+    for heading, key in told.items():
+        assert f"{heading} {run.metrics[key]:,.0f} " in text
     summary = out.read_text(encoding="utf-8").split("In short</h2>")[1].split("</section>")[0]
     assert f"{run.metrics['node_failures']:,.0f}" in summary
     assert [group["nodes"] for group in about["groups"]] == [3, 1]

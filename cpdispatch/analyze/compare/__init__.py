@@ -27,11 +27,18 @@ from cpdispatch.analyze.compare.sentences import (
     verdict,
     warnings,
 )
-from cpdispatch.analyze.compare.tables import deviation, legend, of_what, tables, waits_tables
+from cpdispatch.analyze.compare.tables import (
+    deviation,
+    legend,
+    of_some,
+    of_what,
+    tables,
+    waits_tables,
+)
 
 __all__ = [
     "GROWTH", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice", "deviation", "differences",
-    "duration", "failures", "legend", "losers", "means", "name_of", "notes", "of_what", "related",
-    "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict",
+    "duration", "failures", "legend", "losers", "means", "name_of", "notes", "of_some", "of_what",
+    "related", "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict",
     "waits_tables", "warnings",
 ]  # fmt: skip

@@ -88,6 +88,18 @@ _IF_ANY = (
 """Figures that are shown only when there are any."""
 
 
+def of_some(rows: Sequence[Row]) -> list[tuple[str, str, Callable[[float], str]]]:
+    """The figures that only some runs have, of which one of these does: key, heading, reading.
+
+    A heading that belongs to the one above it begins with two spaces.
+    """
+    return [
+        (figure.key, figure.heading, figure.show)
+        for figure in _FIGURES
+        if figure.key in _IF_ANY and _is_shown(figure.key, rows)
+    ]
+
+
 def tables(rows: Sequence[Row], width: int) -> list[Table]:
     """The runs side by side, one a column; as wide as allowed.
 

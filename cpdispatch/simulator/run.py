@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, cast
 
@@ -330,7 +331,9 @@ class Run:
             short = np.zeros(len(instants), dtype=np.int64)
             ahead: list[tuple[int, IntArray | int]] = [(1, requested_s)]
             if len(cap.time_s) > 1:
-                ahead.insert(0, (2, self._longest_queued_s(row, instants)))
+                since_s, longest_s = self._longest_queued
+                longest = np.append(longest_s, 0)[since_s.searchsorted(instants, "right") - 1]
+                ahead.insert(0, (2, np.maximum(longest, requested_s)))
             for code, ahead_s in ahead:
                 least = map(cap.least, instants.tolist(), (instants + ahead_s).tolist())
                 short[used + watts > np.array(list(least))] = code
@@ -343,23 +346,39 @@ class Run:
                 if first < after and short[first]:
                     yield row, int(instants[first]), int(ends[after - 1]), why[short[first]]
 
-    def _longest_queued_s(self, row: int, instants: IntArray) -> IntArray:
-        """The longest request in the queue beside a job that waits, shape (instants,)."""
+    @cached_property
+    def _longest_queued(self) -> tuple[IntArray, IntArray]:
+        """Times, and the longest request in the queue from each on, seconds; shape (times,)."""
         t = self.occupancy
-        found = np.full(len(instants), t.requested_s[row])
-        longer = (t.requested_s > t.requested_s[row]) & (t.submit_s <= instants[-1])
-        longer &= (t.start_s >= instants[0]) | (t.start_s == NEVER)
-        longer &= ~t.because(NEVER_FITS, REJECTED)
-        rows = longer.nonzero()[0]
-        for other in rows[np.argsort(t.requested_s[rows])].tolist():
-            end_s = t.last_s if t.start_s[other] == NEVER else int(t.start_s[other])
-            queued = (t.submit_s[other] <= instants) & (instants <= end_s)
-            for from_s, until_s, _ in t.behind.of(other):
-                queued &= (instants < from_s) | (instants >= until_s)
-            for k in (t.lost.row == other).nonzero()[0]:
-                queued &= (instants <= t.lost.start_s[k]) | (instants >= t.lost.end_s[k])
-            found[queued] = t.requested_s[other]
-        return found
+        out: dict[int, list[tuple[int, int]]] = {}
+        lost = (t.lost.start_s != NEVER).nonzero()[0]
+        for rows, from_s, until_s in (
+            (t.behind.row, t.behind.from_s, t.behind.until_s),
+            (t.lost.row[lost], t.lost.start_s[lost] + 1, t.lost.end_s[lost]),
+        ):
+            for row, *span in np.stack((rows, from_s, until_s), axis=1).tolist():
+                out.setdefault(row, []).append((span[0], span[1]))
+        spans = []
+        end_s = np.where(t.start_s == NEVER, t.last_s, t.start_s) + 1  # queued as it starts, too
+        for row in (~t.because(NEVER_FITS, REJECTED)).nonzero()[0].tolist():
+            begin, longest = int(t.submit_s[row]), int(t.requested_s[row])
+            for from_s, until_s in sorted(out.get(row, [])):
+                spans.append((begin, from_s, longest))
+                begin = max(begin, until_s)
+            spans.append((begin, int(end_s[row]), longest))
+        spans = sorted(span for span in spans if span[0] < span[1])
+        times = sorted({time_s for span in spans for time_s in span[:2]})
+        coming, found = iter([*spans, (FOREVER, FOREVER, 0)]), []
+        queued: list[tuple[int, int]] = []
+        begin, until_s, longest = next(coming)
+        for time_s in times:
+            while begin <= time_s:
+                heappush(queued, (-longest, until_s))
+                begin, until_s, longest = next(coming)
+            while queued and queued[0][1] <= time_s:
+                heappop(queued)
+            found.append(-queued[0][0] if queued else 0)
+        return np.array(times, dtype=np.int64), np.array(found, dtype=np.int64)
 
     @cached_property
     def occupancy(self) -> Occupancy:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpdispatch.cli.output import (
     RefusedFiles,
+    bold,
     console_of_stdout,
     print_in_whole_lines,
     print_json,
@@ -76,8 +77,6 @@ def print_runs(
 
     With ``waits``, the tables of who pays follow those of the runs.
     """
-    from rich.text import Text
-
     from cpdispatch import experiment
     from cpdispatch.analyze import compare
     from cpdispatch.workloads.shake import SHIFT_S
@@ -88,7 +87,7 @@ def print_runs(
     console = console_of_stdout()
     for title, rows in experiment.tables(summaries):
         if title:
-            console.print(Text(title, style="bold"))
+            console.print(bold(title))
             console.print()
         for number, table in enumerate(compare.tables(rows, console.width)):
             if number:
@@ -103,7 +102,7 @@ def print_runs(
         if sentence or warnings or tests:
             console.print()
         if sentence:
-            console.print(Text(sentence))
+            console.print(sentence)
         for told in tests:
             print_sentence(console, told["text"])
         for difference in compare.differences(rows):
@@ -112,7 +111,7 @@ def print_runs(
         for warning in warnings:
             print_sentence(console, warning["text"], style="yellow")
         for line in (*compare.legend(rows), *compare.advice(rows)):
-            console.print(Text(line), style="dim")
+            console.print(line, style="dim")
         # A row has the mean of the draws' numbers, which are all 0 where jobs are made anew.
         for draws, shaken in sorted(
             {(row["draws"], row["draw"] > 0) for row in rows if "draws" in row}
@@ -127,7 +126,7 @@ def print_runs(
         for seeds in sorted({row["seeds"] for row in rows if row.get("seeds", 1) > 1}):
             console.print(f"Each figure is the mean of {seeds} runs, one a seed.", style="dim")
         for line in compare.notes(rows):
-            console.print(Text(line), style="dim")
+            console.print(line, style="dim")
         if title:
             console.print()
 

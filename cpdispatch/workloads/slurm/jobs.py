@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text, unlike
 from cpdispatch.jobs import PRIORITY_MAX
+from cpdispatch.parameters import count_of
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.slurm import submitted
 from cpdispatch.workloads.slurm.nodes import dict_of, natural_of, number_of, object_of, text_of
@@ -337,7 +338,8 @@ class _Line:
 
 def _job_number(text: str) -> int:
     """A job's number; -1 for a task of an array whose own one is not told."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 14 else -1
+    number = count_of(text)
+    return -1 if number is None or number > LIMIT else number
 
 
 def _array_limit(job_id: str) -> int:

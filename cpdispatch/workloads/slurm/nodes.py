@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpdispatch.errors import InputError
 from cpdispatch.files import parse_json, read_text
+from cpdispatch.parameters import count_of
 from cpdispatch.system import LIMIT, TIER_MAX, USUAL_TIER, NodeGroup, Partition, System
 from cpdispatch.workloads.slurm.terms import licences_of
 from cpdispatch.workloads.slurm.values import (
@@ -119,9 +120,10 @@ def _from_text(content: bytes, path: Path, cluster: Cluster) -> None:
         elif "LicenseName" in values:
             known = True
             total = values.get("Total", "")
-            if not (total.isascii() and total.isdigit() and len(total) < 15):
+            many = count_of(total)
+            if many is None or many > LIMIT:
                 raise _wrong("not a number", path, line, "Total", total)
-            cluster.licences[values["LicenseName"]] = int(total)
+            cluster.licences[values["LicenseName"]] = many
     if not known:
         raise InputError(
             "describes no node, partition, licence or configuration of Slurm", file=path,
@@ -194,9 +196,10 @@ def _node_of(values: Mapping[str, str], path: Path, line: int) -> Node | None:
 def _tier(text: str, path: Path, line: int) -> int:
     if text in NOTHING:
         return USUAL_TIER
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= TIER_MAX):
+    tier = count_of(text)
+    if tier is None or tier > TIER_MAX:
         raise _wrong(f"not a number from 0 to {TIER_MAX}", path, line, "PriorityTier", text)
-    return int(text)
+    return tier
 
 
 def _limit_s(text: str, path: Path, line: int) -> int:

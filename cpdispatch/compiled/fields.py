@@ -9,14 +9,15 @@ references.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 import numpy as np
 
 _TYPES: dict[type, Any] = {int: np.int64, bool: np.bool_}
 
-if TYPE_CHECKING:  # np.record is declared final
+if TYPE_CHECKING:  # np.void is declared final
 
     class _Scalar:
         dtype: np.dtype[Any]
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # np.record is declared final
         def __getitem__(self, name: str) -> Any: ...
         def __setitem__(self, name: str, value: Any) -> None: ...
 else:
-    _Scalar = np.record
+    _Scalar = np.void
 
 
 class Record(_Scalar):
@@ -33,8 +34,17 @@ class Record(_Scalar):
     numba tells types of records apart by the address of their `numpy.dtype`. One that is freed
     leaves its address to another, and kernels would then run on records of a wrong type. So all
     records of a class have one dtype, which is never freed, and unpickling makes a fresh record.
-    Kernels get whole records alone: an inner one that Python takes out has a dtype of its own.
+
+    `numpy.record` would do the same, but runs Python code for each attribute, and numba reads two
+    of each record that a kernel is given: that took a tenth of a replay under `best`.
     """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            self[name] = value
 
     def __reduce__(self) -> Any:
         return _refilled, (type(self), flat(self))
@@ -47,17 +57,26 @@ _R = TypeVar("_R", bound=Record)
 def type_of(fields: type[Record]) -> np.dtype[Any]:
     """The type of a record with the fields that a class annotates, one object for each class.
 
+    The class gets a property for each field.
+
     Raises
     ------
     TypeError
         When a field has the name of an attribute of every record, which would be read instead.
     """
+    for name, kind in get_type_hints(fields).items():
+        get = itemgetter(name) if kind in _TYPES else partial(_inner, name, type_of(kind))
+        setattr(fields, name, property(get))
     return np.dtype((fields, _layout(fields)))
+
+
+def _inner(name: str, of: np.dtype[Any], record: Record) -> Any:
+    return record[name].view(of)
 
 
 def _layout(fields: type[Record]) -> np.dtype[Any]:
     hints = get_type_hints(fields)
-    if taken := sorted(name for name in hints if hasattr(np.record, name)):
+    if taken := sorted(name for name in hints if hasattr(np.void, name)):
         raise TypeError(f"{fields.__name__}: every record has an attribute {taken[0]}")
     pairs = [(name, _TYPES.get(kind) or _layout(kind)) for name, kind in hints.items()]
     return np.dtype(pairs, align=True)

@@ -64,6 +64,16 @@ class History:
         self.end_s = now
 
 
+class Said(NamedTuple):
+    """What a forest says of a job, s."""
+
+    forest: int
+    """Which forest, counted from 1."""
+    median_s: int
+    upper_s: int
+    """The upper quantile as the forest has it, 1 s at least."""
+
+
 @dataclass(slots=True)
 class Asked:
     """A job that has been asked about and has not ended."""
@@ -72,6 +82,8 @@ class Asked:
     """Those of its submission."""
     histories: tuple[History, ...]
     start_s: int | None = None
+    said: Said | None = None
+    """What was said last of these features: they are asked about three times as a rule."""
 
 
 class TrainingJob(NamedTuple):
@@ -135,6 +147,8 @@ class Forest:
     """Of the randomised trees."""
     name: str = "forest"
     _trees: Trees | None = field(default=None, repr=False)
+    _forests: int = field(default=0, repr=False)
+    """How many have been grown."""
     _grown_s: int = field(default=0, repr=False)
     _grown_from: int = field(default=0, repr=False)
     _errors: Errors = field(default_factory=Errors, repr=False)
@@ -160,16 +174,14 @@ class Forest:
             self._submit(job, now)
         if self._trees is None:
             return job.requested_s
-        return quantile(self._trees, leaves(self._trees, self._now(job, now)), 0.5, -1)
+        return self._say(job, now).median_s
 
     def upper(self, job: Job, now: int) -> float:
         """Return the calibrated upper quantile, or the median where that is longer."""
         if self._trees is None:
             return job.requested_s
-        leaf = leaves(self._trees, self._now(job, now))
-        raw_s = max(1, quantile(self._trees, leaf, self.level, -1))
-        most_s = raw_s * exp(self._errors.quantile(self.level))
-        return max(most_s, quantile(self._trees, leaf, 0.5, -1))
+        said = self._say(job, now)
+        return max(said.upper_s * exp(self._errors.quantile(self.level)), said.median_s)
 
     def refresh(self, job: Job, elapsed_s: int) -> float:
         """Return the median of the runtimes that are longer."""
@@ -204,9 +216,8 @@ class Forest:
         if asked is None:
             return
         if self._trees is not None:
-            leaf = leaves(self._trees, asked.features)
-            raw_s = quantile(self._trees, leaf, self.level, -1)
-            self._errors.add(log(max(1, runtime_s) / max(1, raw_s)))
+            upper_s = self._of_submission(self._trees, asked).upper_s
+            self._errors.add(log(max(1, runtime_s) / upper_s))
         self._close(asked)
         now = runtime_s + (job.submit_s if asked.start_s is None else asked.start_s)
         for history in asked.histories:
@@ -218,6 +229,26 @@ class Forest:
             features, runtimes = zip(*self._ended.values(), strict=True)
             self._trees = grow(np.stack(features), np.array(runtimes), self.seed)
             self._grown_s, self._grown_from = now, jobs
+            self._forests += 1
+
+    def _say(self, job: Job, now: int) -> Said:
+        """What the forest says of a job by what is known now."""
+        assert self._trees is not None
+        asked = self._asked.get(job.id)
+        if asked is not None and now <= job.submit_s:
+            return self._of_submission(self._trees, asked)
+        return self._of_features(self._trees, self._now(job, now))
+
+    def _of_submission(self, trees: Trees, asked: Asked) -> Said:
+        """What it says of a job by what was known at its submission; found once by each forest."""
+        if asked.said is None or asked.said.forest != self._forests:
+            asked.said = self._of_features(trees, asked.features)
+        return asked.said
+
+    def _of_features(self, trees: Trees, features: Features) -> Said:
+        leaf = leaves(trees, features)
+        upper_s = max(1, quantile(trees, leaf, self.level, -1))
+        return Said(self._forests, quantile(trees, leaf, 0.5, -1), upper_s)
 
     def _longer(self, job: Job, elapsed_s: int, level: float) -> float:
         """The quantile of the runtimes that are longer; the requested time if none is known."""

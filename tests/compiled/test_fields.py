@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
-import numpy as np
 import pytest
 
 from cpdispatch.compile import kernel
@@ -55,7 +55,24 @@ def test_values_are_copied_and_written_in_their_order() -> None:
     assert fields.flat(copy) == [1 << 60, 7, 0, 1]
     fields.refill(copy, [1, 2, 1, 0])
     assert fields.flat(copy) == [1, 2, 1, 0]
-    assert isinstance(copy, np.record)
+
+
+def test_an_inner_record_is_one_of_its_own_class() -> None:
+    record = made()
+    inner = record.inner
+    assert type(inner) is Inner
+    assert inner.dtype is fields.type_of(Inner)
+    inner.count = 9
+    assert fields.flat(record) == [1 << 60, 9, 0, 1]
+    assert fields.flat(pickle.loads(pickle.dumps(inner))) == [9, 0]
+
+
+def test_only_fields_can_be_read_and_written() -> None:
+    record: Any = made()
+    with pytest.raises(AttributeError):
+        _ = record.before
+    with pytest.raises(ValueError, match="before"):
+        record.before = 1
 
 
 def test_too_few_or_too_many_values_are_refused() -> None:

@@ -58,7 +58,9 @@ from cpdispatch.workloads.shake import shaken
 
 CSV = DATA / "test_runs.csv"
 
-EASY, BEST, MODEL = "easy", "best", "hcp:limit=0.05"
+EASY, BEST = "easy", "best"
+MODELS = ("hcp:limit=0.05", "hcp:test=120,limit=0.05")
+"""A plan of the queue, without test runs and with them."""
 ACTUAL = "actual"
 LENGTHS_S = {EASY: 120, BEST: 300}
 WAYS = ("left", "backfill", "turn")
@@ -220,7 +222,7 @@ def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
         for (rule, way), test_s in product(OF_LENGTHS, OTHER_LENGTHS_S):
             yield named(rule, test_s, way), {}
     elif part == "loads":
-        for dispatcher in (EASY, MODEL, PLAIN[BEST], named(BEST, LENGTHS_S[BEST])):
+        for dispatcher in (EASY, *MODELS, PLAIN[BEST], named(BEST, LENGTHS_S[BEST])):
             yield dispatcher, {}
         for way in WAYS:
             yield named(EASY, LENGTHS_S[EASY], way), {}

@@ -746,7 +746,10 @@ def test_runs_loads() -> list[str]:
     """Systems with several resources."""
     lines = []
     for load in LOADS:
-        names = ("easy", *with_tests("easy"), "hcp:limit=0.05", PLAIN["best"], "best:test=300")
+        names = (
+            "easy", *with_tests("easy"), "hcp:limit=0.05", "hcp:test=120,limit=0.05",
+            PLAIN["best"], "best:test=300",
+        )  # fmt: skip
         for name in names:
             for row in rows_of_tests(log=load, size="0", dispatcher=name):
                 tested = ":test=" in name and name not in PLAIN.values()

@@ -96,13 +96,17 @@ def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> N
     for axis in axes[1:3]:
         axis.axhline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     handles = [
-        _handle(number, f"{literal(workload.name)} ({len(workload.work_core_s):,} jobs)")
+        _handle(number, f"{literal(workload.name)} ({_jobs(len(workload.work_core_s))})")
         for number, workload in enumerate(plotted)
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=11
     )
     save(path, figure)
+
+
+def _jobs(many: int) -> str:
+    return f"{many:,} job" + "s" * (many != 1)
 
 
 def _handle(number: int, label: str) -> Artist:
@@ -128,17 +132,19 @@ def _bars(axis: Axes, series: list[FloatArray], names: list[str]) -> None:
 
 def _distribution(axis: Axes, plotted: list[PlottedWorkload]) -> None:
     """Share of the jobs up to an amount of work; jobs of no runtime count as 1 core-second."""
-    top = max(float(workload.work_core_s.max()) for workload in plotted)
+    most = max(float(workload.work_core_s.max()) for workload in plotted)
+    right = max(1.5 * most, 10.0)
     for number, workload in enumerate(plotted):
         values = np.sort(np.maximum(workload.work_core_s, 1))
         share = np.arange(1, len(values) + 1) / len(values) * 100
         # Some thousand steps are finer than the picture.
         kept = np.unique(np.linspace(0, len(values) - 1, 4000).astype(np.int64))
-        x, y = values[kept], share[kept]
+        x = np.concatenate(([1], values[kept], [right]))
+        y = np.concatenate(([0], share[kept], [100]))
         if number == 0:
             axis.fill_between(x, y, step="post", color=FILL, linewidth=0)
         else:
             axis.step(x, y, where="post", color=LINE, linewidth=1.6)
     axis.set_xscale("log")
-    axis.set_xlim(1, max(top, 10))
+    axis.set_xlim(1, right)
     axis.set_ylim(0, 100)

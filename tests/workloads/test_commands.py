@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli
+from cpdispatch.analyze import plots
+from cpdispatch.analyze.plots import PlottedWorkload
 from cpdispatch.jobs import Workload
 from cpdispatch.system import System
 from cpdispatch.workloads import lublin, read, slots, swf
@@ -164,6 +166,24 @@ def test_a_picture_of_both_workloads_is_drawn(
     content = picture.read_bytes()
     assert len(content) > 20_000
     assert {"png": b"\x89PNG", "svg": b"<svg"}[extension] in content[:1000]
+
+
+def test_the_distribution_of_work_is_drawn_from_edge_to_edge_also_of_one_job() -> None:
+    pyplot = pytest.importorskip("matplotlib.figure")
+    when = np.ones(24), np.ones(7), np.ones(12)
+    one = PlottedWorkload("one", *when, np.array([5000.0]))
+    two = PlottedWorkload("two", *when, np.array([50.0, 80, 90_000]))
+    axis = pyplot.Figure().subplots()
+    plots._distribution(axis, [one, two])
+    left, right = axis.get_xlim()
+    assert left == 1
+    assert right > 90_000
+    (filled,), (line,) = axis.collections, axis.lines
+    corners = filled.get_paths()[0].vertices.tolist()
+    assert [5000, 100] in corners
+    assert [right, 100] in corners
+    steps = [[1, 0], [50, 100 / 3], [80, 200 / 3], [90_000, 100], [right, 100]]
+    assert line.get_xydata() == pytest.approx(np.array(steps))
 
 
 def test_a_missing_matplotlib_is_told_before_there_is_any_work(

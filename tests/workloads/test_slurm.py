@@ -208,6 +208,14 @@ def test_licences_of_the_records_are_those_of_the_cluster_or_the_largest_use(
     small = read(*rows, system=there(config))
     assert small.system.licences == {"ansys": 1, "idl": 4, "matlab": 3}
     assert any("more of a licence than the dump says" in note for note in small.notes)
+    texts = (f"matlab:{'9' * 30}", "idl:two,ansys", ":3", "ansys:0")
+    odd = [
+        record(JobID=f"{k}", JobIDRaw=f"{k}", SubmitLine=f"sbatch -L {text} a.sh")
+        for k, text in enumerate(texts, start=1)
+    ]
+    found = read(*odd, system=there())
+    assert found.system.licences == {"ansys": 1}
+    assert found.notes[terms.ODD] == 3
 
 
 def test_the_configuration_says_whether_jobs_have_whole_nodes_and_memory(

@@ -10,9 +10,9 @@ from typing import Any
 
 from cpdispatch.system import System
 from cpdispatch.workloads.imported import Columns
+from cpdispatch.workloads.slurm import terms
 from cpdispatch.workloads.slurm.jobs import ENDED, Record, Records
 from cpdispatch.workloads.slurm.nodes import Cluster, Node
-from cpdispatch.workloads.slurm.terms import licences_of
 from cpdispatch.workloads.slurm.values import nodes_in, task_ranges
 
 PENDING = "still pending when the records were taken"
@@ -94,6 +94,7 @@ def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str],
             notes[UNLIKE] += 1
         if any(many % units for many in counts):
             notes[UNEVEN] += 1
+        notes[terms.ODD] += terms.has_odd_licences(_licences(record))
         columns.id.append(record.number)
         columns.submit_s.append(record.submit_s)
         columns.start_s.append(record.start_s)
@@ -208,7 +209,7 @@ def _terms(record: Record, units: int, array_limits: Mapping[str, int]) -> dict[
     # A job that was queued again had another time to wait for when it came first.
     later = not record.again and record.eligible_s > record.submit_s + HELD_S
     alone = units == max(record.nodes, 1)
-    licences = licences_of(record.licences or said.licences)
+    licences = terms.licences_of(_licences(record))
     return {
         "priority": record.priority,
         "array": record.array or None,
@@ -222,6 +223,11 @@ def _terms(record: Record, units: int, array_limits: Mapping[str, int]) -> dict[
         "nodelist": said.nodelist or None,
         "exclude": said.exclude or None,
     }
+
+
+def _licences(record: Record) -> str:
+    """The text that tells of a job's licences."""
+    return record.licences or record.submitted.licences
 
 
 def ended(found: Records) -> list[Record]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm.values import nodes_in
 
 MORE = "more of a licence than the dump says that there are: the system has as many as they take"
+ODD = "licences without a name or a number: not heeded"
 NO_SPREAD = "numbers of nodes or of tasks on a node that its equal units cannot keep: not heeded"
 NO_NODE = "lists of nodes with names that the dump does not have: not heeded"
 FEWER = "lists of fewer nodes than the job has, which may use others, too: not heeded"
@@ -32,12 +33,22 @@ def licences_of(text: str) -> dict[str, int]:
     {'matlab': 2, 'ansys': 1}
     """
     found: dict[str, int] = {}
-    for part in re.split(r"[\s,|]+", text):
-        name, _, many = part.replace("=", ":").partition(":")
-        number = count_of(many or "1") or 0
-        if name and 0 < number <= LIMIT:
-            found[name] = found.get(name, 0) + number
+    for name, many in _parts(text):
+        if name and many and many <= LIMIT:
+            found[name] = found.get(name, 0) + many
     return found
+
+
+def has_odd_licences(text: str) -> bool:
+    """Whether some part of it is no licence with a number, so that `licences_of` leaves it out."""
+    return any(not name or many is None or many > LIMIT for name, many in _parts(text))
+
+
+def _parts(text: str) -> Iterator[tuple[str, int | None]]:
+    """Each name, and its number; None for what is none."""
+    for part in filter(None, re.split(r"[\s,|]+", text)):
+        name, _, many = part.replace("=", ":").partition(":")
+        yield name, count_of(many or "1")
 
 
 def with_licences(

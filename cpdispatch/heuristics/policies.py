@@ -89,6 +89,8 @@ TERMS = (
 )  # fmt: skip
 """Terms of a polynomial policy."""
 
+NUMBER_MAX = 1e100
+"""Weights and coefficients beyond it would make keys of jobs infinite, and so alike."""
 FEATURES = ("processors", "expected", "wait", "ratio", "expansion", "area")
 """Features of a mixed policy: q, p, the wait so far, p / q, (wait + p) / p, p q."""
 
@@ -289,8 +291,10 @@ def _numbers(
             raise unknown(what, name, names)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UsageError(f"{kind} of {name}: {value!r} is not a number")
-        if not math.isfinite(value):
-            raise UsageError(f"{kind} of {name}: {value!r} is not finite")
+        if not -NUMBER_MAX <= value <= NUMBER_MAX:
+            raise UsageError(
+                f"{kind} of {name}: {value!r} is no number from {-NUMBER_MAX:g} to {NUMBER_MAX:g}"
+            )
     numbers = tuple(float(given.get(name, 0.0)) for name in names)
     if not any(numbers):
         raise UsageError(f"every {kind} is 0: such a policy orders nothing; give one that is not")

@@ -42,7 +42,7 @@ MIX = 'dispatcher = "easy"\n[primary]\npolicy = "mix"\nweights = {%s}\n'
         (MIX % "wiat = 1.0", "unknown feature 'wiat'; did you mean wait"),
         (MIX % "wait = 0.0, area = 0", "every weight is 0"),
         (MIX % 'wait = "much"', "weight of wait: 'much' is not a number"),
-        (MIX % "wait = nan", "weight of wait: nan is not finite"),
+        (MIX % "wait = nan", "weight of wait: nan is no number from -1e+100 to 1e+100"),
         (to_toml(LEARNED["polynomial"]).replace("p^2 q", "p^9"), "unknown term 'p^9'"),
     ],
 )

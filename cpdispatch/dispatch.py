@@ -353,7 +353,7 @@ REGISTRY: Mapping[str, Entry] = {
     ),
     "hyper": Entry(
         "an experiment, no better than hcp: chooses hcp or pcp for each instance, and learns",
-        {**_HYPER, "record": str}, _hyper,
+        {**_HYPER, "record": readers.text}, _hyper,
     ),
     **{name: Entry(summary, _CP, _thesis(name)) for name, summary in _THESIS.items()},
 }  # fmt: skip

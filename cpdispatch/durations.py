@@ -52,7 +52,8 @@ def whole_seconds(value: str | int | float, option: str = "") -> int:
         When it is not 1 or more whole seconds.
     """
     text = str(value)
-    bare = text.strip().removeprefix("+").replace(".", "", 1).isdigit()
+    digits = text.strip().removeprefix("+").replace(".", "", 1)
+    bare = digits.isascii() and digits.isdigit()
     found = float(text) if bare else seconds(text, option)
     if not found.is_integer() or found < 1:
         raise UsageError(f"{option} {text!r} is not 1 or more whole seconds".lstrip())

@@ -42,10 +42,19 @@ def _number(value: Any, needed: str, read: Callable[[str], float] = float) -> fl
         return float(value)
     except (TypeError, ValueError):
         pass
+    except OverflowError:  # a whole number of some hundred digits
+        raise ValueError(f"{needed} is needed") from None
     try:
         return read(str(value))
     except (CpdispatchError, ValueError):
         raise ValueError(f"{needed} is needed") from None
+
+
+def text(value: Any) -> str:
+    """A text."""
+    if isinstance(value, str):
+        return value
+    raise ValueError("a text is needed")
 
 
 def seconds_of(value: Any) -> int:
@@ -100,9 +109,9 @@ def allocation(value: Any) -> bool:
 
 
 def _one_of(value: Any, names: Iterable[str]) -> str:
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         raise ValueError(f"one of {', '.join(names)} is needed")
-    return str(value)
+    return value
 
 
 def limits(value: Any) -> str:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import datetime
+import re
 import sys
 import threading
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -393,3 +396,39 @@ def test_who_meets_one_instance_alone_bounds_waits_only_where_asked(name: str) -
     asked = dispatch.make(f"{name}:wait=0.5", alone)
     assert isinstance(asked, Bounded)
     assert asked.bound.in_turn_after == 500
+
+
+ODD_VALUES = [
+    10**400, -(10**400), 1e308, float("nan"), float("inf"), -1, 0, 1.5, True, "", "²", "é",
+    "9" * 500, [], ["slowdown"], {}, {"a": 1}, datetime.date(2026, 1, 1), datetime.time(1, 2),
+]  # fmt: skip
+"""What a TOML file can hold."""
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_whatever_a_file_gives_a_parameter_is_read_or_refused_in_words(name: str) -> None:
+    said = []
+    for reader, value in product(REGISTRY[name].parameters.values(), ODD_VALUES):
+        try:
+            reader(value)
+        except (ValueError, UsageError) as error:
+            said.append(str(error))
+    assert not re.search("convert|exceeds|invalid", " ".join(said), re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('objective = ["slowdown"]', "objective=['slowdown']: one of "),
+        (f"wait = 1{'0' * 400}", "a share of EASY's longest wait, above 0 and 1 at most"),
+        ('limits = {upper = true}', "limits={'upper': True}: one of "),
+    ],
+)  # fmt: skip
+def test_a_parameter_of_another_type_is_one_clear_error(
+    line: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'dispatcher = "hcp"\n{line}\n')
+    with pytest.raises(UsageError, match=re.escape(says)) as caught:
+        dispatch.make(str(path))
+    assert str(caught.value).startswith(f"{path}: dispatcher hcp, ")

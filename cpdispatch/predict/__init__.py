@@ -21,7 +21,7 @@ from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.compiled.memory import BEFOREHAND, Memory
 from cpdispatch.errors import UsageError, unknown
 from cpdispatch.jobs import Job, Workload
-from cpdispatch.parameters import pairs, switch, values
+from cpdispatch.parameters import count_of, pairs, switch, values
 from cpdispatch.predict.actual import Actual
 from cpdispatch.predict.classes import Classes
 from cpdispatch.predict.confident import Confident
@@ -172,9 +172,10 @@ def _votes(value: Any) -> float:
 def _window(value: Any) -> int:
     if value == "all":
         return sys.maxsize
-    if not str(value).isdecimal() or int(value) < 1:
+    found = count_of(str(value))
+    if not found:
         raise ValueError("a number of jobs, 1 or more, or all, is needed")
-    return int(value)
+    return found
 
 
 PREDICTORS: Mapping[str, Entry] = {

@@ -37,6 +37,7 @@ import random
 import shutil
 import sys
 import tempfile
+import tomllib
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -466,6 +467,10 @@ def _policy_seeds() -> Iterator[bytes]:
     for text in ("best", "hcp", "conservative", "prb", "fifo"):
         yield f'dispatcher = "{text}"\n'.encode()
     yield b'dispatcher = "pcp"\nlimit = 0.5\nm = 10\nreserve = "all"\nlive = true\n'
+    yield (b'dispatcher = "hcp"\nobjective = "slowdown"\nlimits = "upper"\nwait = 0.8\ncp = "on"\n'
+           b'patience = 0.5\ntest = "2min"\ntests = "left"\n')  # fmt: skip
+    yield (b'dispatcher = "easy"\nallocate = "best-fit"\nlimits = "upper"\nwait = "off"\n'
+           b'primary = "saf"\nbackfill = "spf"\ntest = 120\ntests = "backfill"\n')  # fmt: skip
 
 
 def _record_seeds() -> Iterator[bytes]:
@@ -504,7 +509,8 @@ class Target:
 
     check: Callable[[bytes, Path], None]
     seeds: Callable[[], Iterator[bytes]]
-    json: bool = False
+    form: str = ""
+    """``json`` or ``toml`` where single values of such files are changed, too."""
     longest: int = LONGEST
 
 
@@ -515,14 +521,14 @@ TARGETS = {
     "sacct": Target(sacct_text, _sacct_seeds),
     "slurm-nodes": Target(slurm_nodes, _nodes_seeds),
     "table-mapped": Target(mapped_table, _pods_seeds),
-    "instance": Target(instance_file, _instance_seeds, json=True),
-    "solution": Target(solution_file, _solution_seeds, json=True),
-    "system": Target(json_system, _system_seeds, json=True),
-    "system-toml": Target(toml_system, _toml_seeds),
-    "policy": Target(policy_file, _policy_seeds),
-    "hyper": Target(hyper_record, _record_seeds, json=True),
-    "slots": Target(slots_model, _slots_seeds, json=True, longest=20_000),
-    "run-json": Target(run_about, _about_seeds, json=True),
+    "instance": Target(instance_file, _instance_seeds, form="json"),
+    "solution": Target(solution_file, _solution_seeds, form="json"),
+    "system": Target(json_system, _system_seeds, form="json"),
+    "system-toml": Target(toml_system, _toml_seeds, form="toml"),
+    "policy": Target(policy_file, _policy_seeds, form="toml"),
+    "hyper": Target(hyper_record, _record_seeds, form="json"),
+    "slots": Target(slots_model, _slots_seeds, form="json", longest=20_000),
+    "run-json": Target(run_about, _about_seeds, form="json"),
     "run-jobs": Target(run_jobs, _jobs_seeds, longest=30_000),
 }
 """The readers by name."""
@@ -554,18 +560,41 @@ def check(target: str, data: bytes, folder: Path) -> None:
         hold("\n" not in str(error), f"the error has several lines: {error}")
 
 
-# --------------------------------------------------------------------- inputs that are JSON
+# ------------------------------------------------------------- inputs that are JSON or TOML
 
 _VALUES: tuple[Any, ...] = (
-    0, -1, 1, 2, 2**31, 2**48, 2**48 + 1, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308, None, True,
-    "", "core", "0", "-1", "\u00b2", "a" * 50, [], {}, [0], [[]], {"0": 1}, "cpdispatch-instance/1",
+    0, -1, 1, 2, 2**31, 2**48, 2**48 + 1, 2**63, 2**64, 10**30, -(2**63), 10**400, 0.5, 1e308, None,
+    True, "", "core", "0", "-1", "\u00b2", "a" * 50, [], {}, [0], [[]], {"0": 1}, ["upper"],
+    "cpdispatch-instance/1",
 )  # fmt: skip
 
 
-def mutated_json(data: bytes, seed: int) -> bytes | None:
-    """The same JSON with one or a few of its values changed; None when it is no JSON."""
+def _toml(value: Any) -> str:
+    """A value as TOML has it in a line; it knows no null."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)} = {_toml(of)}' for key, of in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if value is None:
+        return "1979-05-27"
+    return json.dumps(value).replace("Infinity", "inf").replace("NaN", "nan")
+
+
+def _toml_file(tree: dict[str, Any]) -> str:
+    return "".join(f"{json.dumps(key)} = {_toml(of)}\n" for key, of in tree.items())
+
+
+_FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
+    "json": (json.loads, json.dumps), "toml": (tomllib.loads, _toml_file),
+}  # fmt: skip
+"""How a file is read as values, and written."""
+
+
+def mutated(data: bytes, form: str, seed: int) -> bytes | None:
+    """The same file with one or a few of its values changed; None when it is none of its form."""
+    read, written = _FORMS[form]
     try:
-        tree = json.loads(data)
+        tree = read(data.decode())
         places = list(_places(tree))
     except (ValueError, RecursionError):
         return None
@@ -576,7 +605,7 @@ def mutated_json(data: bytes, seed: int) -> bytes | None:
             break
         holder, key = rng.choice(places)
         _change(holder, key, rng, places)
-    text = json.dumps(tree)
+    text = written(tree)
     if rng.random() < 0.05:  # a key twice
         text = text.replace(", ", ', "time": 1, ', 1)
     return text.encode("utf-8", "replace")
@@ -592,7 +621,7 @@ def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 def _change(holder: Any, key: Any, rng: random.Random, places: list[tuple[Any, Any]]) -> None:
     how, value = rng.randrange(7), holder[key]
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**64
     if how == 0:
         del holder[key]
     elif how == 1:
@@ -710,12 +739,12 @@ def fuzz(target: str, minutes: float, corpus: Path) -> None:
             os._exit(0)  # libFuzzer would take an exception for a finding
 
     def mutate(data: bytes, longest: int, seed: int) -> bytes:
-        changed = mutated_json(data, seed) if seed % 4 else None
+        changed = mutated(data, chosen.form, seed) if seed % 4 else None
         if changed is None or len(changed) > longest:
             return bytes(atheris.Mutate(data, longest))
         return changed
 
-    options = {"custom_mutator": mutate} if chosen.json else {}
+    options = {"custom_mutator": mutate} if chosen.form else {}
     arguments = [
         sys.argv[0], str(corpus), "-timeout=600", f"-max_len={chosen.longest}",
         f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={found.folder}/",

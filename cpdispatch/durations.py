@@ -8,6 +8,10 @@ UNITS_S = {"ms": 1e-3, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "s": 1
 """Seconds of each unit; ``ms`` and ``min`` come before the letters that they end with."""
 
 
+LIMIT_S = 2**48
+"""Longest time in whole seconds, and largest number of anything, see `cpdispatch.system.LIMIT`."""
+
+
 def seconds(text: str, option: str = "") -> float:
     """A duration with its unit, in seconds.
 
@@ -66,9 +70,12 @@ def plain_seconds(text: str, least_s: int = 60, option: str = "") -> int:
     Raises
     ------
     UsageError
-        When it is not 1 or more whole seconds, or a bare number below ``least_s``.
+        When it is not 1 or more whole seconds, a bare number below ``least_s``, or more than
+        `LIMIT_S`.
     """
     found = whole_seconds(text, option)
+    if found > LIMIT_S:
+        raise UsageError(f"{option} {text!r} is too long: {LIMIT_S} s at most".lstrip())
     if found < least_s and text.strip()[-1].isdigit():
         digits = text.strip()
         raise UsageError(

@@ -17,12 +17,13 @@ import msgspec
 import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
+from cpdispatch.durations import LIMIT_S
 from cpdispatch.errors import InputError, UsageError, nearest
 from cpdispatch.files import parse_json, parse_toml, read_text
 from cpdispatch.parameters import count_of
 from cpdispatch.structure import converted
 
-LIMIT = 2**48
+LIMIT = LIMIT_S
 """Largest number in a system or an instance: sums over thousands of jobs stay within int64."""
 NODES_MAX = 1_000_000
 """Most nodes of a system: a mistyped number must not ask for more memory than there is."""

@@ -883,6 +883,37 @@ BAD = {
         "--dump-every needs --dump-instances",
     ),
     "no seeds": (lambda log: ["simulate", log, "--seeds", "0"], "--seeds 0: 1 or more"),
+    "more seeds than anybody means": (
+        lambda log: ["simulate", "--seeds", "10001"],
+        "--seeds 10001: 1 or more draws",
+    ),
+    "more jobs than can be made": (
+        lambda log: ["simulate", "--jobs", "50000001"],
+        "jobs 50000001: 50000000 at most",
+    ),
+    "a number of too many digits": (
+        lambda log: ["simulate", log, "--jobs", "9" * 19],
+        "--jobs: a whole number of 18 digits at most is needed",
+    ),
+    "a number with an underscore": (
+        lambda log: ["simulate", log, "--jobs", "1_000"],
+        r"a whole number is needed \(found '1_000",
+    ),
+    "a restart that costs too much": (
+        lambda log: ["simulate", log, "--restartable", "all", "--restart-cost", "1e300s"],
+        "--restart-cost 1e300s: too long",
+    ),
+    "a checkpoint that never comes": (
+        lambda log: [
+            "simulate",
+            log,
+            "--events",
+            "exponential:mtbf=9h,repair=1h",
+            "--checkpoints",
+            "every=1e300h",
+        ],
+        "every=1e300h: '1e300h' is too long",
+    ),
     "a negative seed": (
         lambda log: ["simulate", log, "-d", "best", "--seed", "-1"],
         "--seed: a whole number from 0 to 2000000000 is needed .found -1",
@@ -1002,6 +1033,18 @@ def test_a_full_disk_under_standard_output_is_one_clear_line() -> None:
         )
     says = b"cpdispatch: standard output cannot be written: No space left on device\n"
     assert (ended.returncode, ended.stderr) == (2, says)
+
+
+def test_too_little_memory_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def generate(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    monkeypatch.setattr("cpdispatch.workloads.lublin.generate", generate)
+    assert cli.run(["generate", "lublin", "--jobs", "9", "--out", str(tmp_path / "new.swf")]) == 2
+    said = "there is not enough memory (Unable to allocate 7 TiB): ask for less, or for fewer jobs"
+    assert capsys.readouterr().err == f"cpdispatch: {said}\n"
 
 
 def test_a_full_disk_is_one_clear_line_and_leaves_nothing_half_written(

@@ -74,6 +74,10 @@ def run(arguments: list[str] | None = None) -> int:
         _complain(error)
     except BrokenPipeError:
         sys.stderr.close()
+    except MemoryError as error:
+        code = BAD_INPUT
+        said = f" ({error})" if str(error) else ""
+        _complain(UsageError(f"there is not enough memory{said}: ask for less, or for fewer jobs"))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
             raise

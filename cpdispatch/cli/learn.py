@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cpdispatch.learn.regress import Regressed
 
 LUBLIN_TEST_JOBS = 2_500
+TESTS_MAX = 1_000
 MUCH_INFLATED = 1e6
 """From here on, only the magnitude of a variance inflation factor says something."""
 
@@ -121,7 +122,7 @@ def regress(
         from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
 
     regression = Regression(pairs, orders, running, queued, published_shuffle, seed)
-    at_least(tests, 1, "--tests")
+    at_least(tests, 1, "--tests", TESTS_MAX)
     workload, machine = log_or_lublin(trace, log, seed)
     if trace == LUBLIN:
         compared = [lublin_jobs(machine, LUBLIN_TEST_JOBS, seed + 1 + k) for k in range(tests)]

@@ -20,8 +20,9 @@ from cpdispatch.cli.output import (
     status,
 )
 from cpdispatch.cli.signals import stoppable
-from cpdispatch.durations import plain_seconds, seconds
+from cpdispatch.durations import LIMIT_S, plain_seconds, seconds
 from cpdispatch.errors import UsageError
+from cpdispatch.parameters import DIGITS, count_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,10 +50,20 @@ NOTHING_SAVED = "nothing was saved, because there was no --out"
 
 def _whole(_: type, tokens: Sequence[Token]) -> int:
     """A whole number as it is written; the usual conversion rounds 1.5 to 2."""
-    try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"a whole number is needed (found {tokens[0].value!r})") from None
+    text = tokens[0].value
+    found = count_of(text.removeprefix("-"))
+    if found is None:
+        digits = f" of {DIGITS} digits at most" if text.removeprefix("-").isdigit() else ""
+        raise ValueError(f"a whole number{digits} is needed (found {text!r})")
+    return -found if text.startswith("-") else found
+
+
+def check_draws(option: str, draws: int) -> None:
+    """Raise where there would be no replay, or more than anybody means."""
+    from cpdispatch.workloads.shake import DRAWS_MAX
+
+    if not 1 <= draws <= DRAWS_MAX:
+        raise UsageError(f"{option} {draws}: 1 or more draws are needed, {DRAWS_MAX:,} at most")
 
 
 def _seed(kind: type, tokens: Sequence[Token]) -> int:
@@ -152,6 +163,8 @@ class RestartOptions:
         found = seconds(cost, "--restart-cost")
         if found != int(found):
             raise UsageError(f"--restart-cost {cost}: whole seconds are needed")
+        if found > LIMIT_S:
+            raise UsageError(f"--restart-cost {cost}: too long: {LIMIT_S} s at most")
         return int(found)
 
 

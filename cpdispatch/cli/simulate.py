@@ -23,6 +23,7 @@ from cpdispatch.cli.options import (
     RestartOptions,
     Whole,
     WorkerOptions,
+    check_draws,
 )
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import check_pictures, draw, first_of_each, print_pictures, print_runs
@@ -160,10 +161,8 @@ def _replayed(
 
 def _check_draws(seeds: int, shake: int) -> None:
     """Raise where there would be no run, or seeds beside draws with seeds of their own."""
-    if seeds < 1:
-        raise UsageError(f"--seeds {seeds}: 1 or more is needed")
-    if shake < 1:
-        raise UsageError(f"--shake {shake}: 1 or more draws are needed")
+    check_draws("--seeds", seeds)
+    check_draws("--shake", shake)
     if seeds > 1 and shake > 1:
         raise UsageError(
             f"--seeds {seeds} and --shake {shake} cannot be combined: each draw of --shake has "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.options import Flag, Json, Whole, WorkerOptions
+from cpdispatch.cli.options import Flag, Json, Whole, WorkerOptions, check_draws
 from cpdispatch.cli.output import (
     DONE,
     STARTING,
@@ -120,8 +120,7 @@ def _check(
     shake: int, overwrite: bool, out: Path | None, csv: Path | None, page: Path | None
 ) -> None:
     """Refuse options that mean nothing."""
-    if shake < 1:
-        raise UsageError(f"--shake {shake}: 1 or more draws are needed")
+    check_draws("--shake", shake)
     if overwrite and out is None:
         raise UsageError("--overwrite needs --out")
     if page is not None:

@@ -14,6 +14,7 @@ import msgspec
 
 from cpdispatch.analyze import draws
 from cpdispatch.analyze.compare.rows import OF_USERS
+from cpdispatch.dispatch import SEED_MAX
 from cpdispatch.durations import seconds
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.experiment import samples
@@ -30,6 +31,7 @@ from cpdispatch.experiment.runs import (
 from cpdispatch.experiment.samples import LogForm
 from cpdispatch.files import parse_toml, write_bytes
 from cpdispatch.structure import converted
+from cpdispatch.workloads.shake import DRAWS_MAX
 
 TABLE = "results.csv"
 _ABOUT = ("workload", "system", "dispatcher", "predictor")
@@ -81,10 +83,12 @@ def load(path: Path) -> ExperimentForm:
     for field, wrong in (("logs", not form.logs), ("dispatchers", not form.dispatchers)):
         if wrong:
             raise InputError("one or more are needed", file=path, field=field)
-    if form.draws < 1:
-        raise InputError("1 draw or more is needed", file=path, field="draws", value=form.draws)
-    if form.seed < 0:
-        raise InputError("0 or more is needed", file=path, field="seed", value=form.seed)
+    for field, value, least, most in (
+        ("draws", form.draws, 1, DRAWS_MAX), ("seed", form.seed, 0, SEED_MAX - DRAWS_MAX),
+    ):  # fmt: skip
+        if not least <= value <= most:
+            problem = f"{least} or more is needed, {most} at most"
+            raise InputError(problem, file=path, field=field, value=value)
     try:
         seconds(form.limit)
     except UsageError as error:

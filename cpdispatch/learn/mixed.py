@@ -25,7 +25,7 @@ from cpdispatch.heuristics.policies import FEATURES, NO_THRESHOLD, Order, find, 
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
+from cpdispatch.learn.weeks import MANY, TEST, TRAIN, at_least, consecutive, halves
 from cpdispatch.system import System
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Mixing:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self.evaluations, len(PURE) + 1, "--evaluations")
+        at_least(self.evaluations, len(PURE) + 1, "--evaluations", MANY)
         at_least(self.threshold_s, 1, "--threshold")
         if self.weeks is not None:
             at_least(self.weeks, 1, "--weeks")

@@ -13,6 +13,8 @@ from cpdispatch.workloads.clock import DAY_S, WEEK_S
 
 TRAIN, TEST = "train", "test"
 HALVES = (TRAIN, TEST)
+MANY = 10_000_000
+"""Most of what is drawn: a mistyped number must not ask for more memory than there is."""
 
 
 def halves(workload: Workload) -> dict[str, Workload]:
@@ -77,7 +79,9 @@ def rebased(workload: Workload, origin_s: int) -> Workload:
     return replace(workload, table=JobTable(block, workload.table.labels))
 
 
-def at_least(value: int, least: int, option: str) -> None:
-    """Raise `UsageError` when a number of an option is too small."""
+def at_least(value: int, least: int, option: str, most: int | None = None) -> None:
+    """Raise `UsageError` when a number of an option is too small, or too large."""
     if value < least:
         raise UsageError(f"{option} {value}: {least} or more is needed")
+    if most is not None and value > most:
+        raise UsageError(f"{option} {value}: {most} at most is possible")

@@ -6,6 +6,8 @@ from cpdispatch.errors import UsageError
 from cpdispatch.workloads.clock import DAYS_MAX
 
 LOAD_MAX = 100
+JOBS_MAX = 50_000_000
+"""Most jobs that are made: a mistyped number must not ask for more memory than there is."""
 
 
 def check(jobs: int, seed: int, load: float | None, least: int = 1) -> None:
@@ -26,6 +28,8 @@ def check(jobs: int, seed: int, load: float | None, least: int = 1) -> None:
     """
     if jobs < least:
         raise UsageError(f"jobs {jobs}: {least} or more are needed")
+    if jobs > JOBS_MAX:
+        raise UsageError(f"jobs {jobs}: {JOBS_MAX} at most can be made")
     if seed < 0:
         raise UsageError(f"seed {seed}: 0 or more is needed")
     if load is not None and not 0 < load <= LOAD_MAX:

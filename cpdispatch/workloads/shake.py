@@ -11,6 +11,8 @@ from cpdispatch.parameters import whole
 
 SHIFT_S = 60
 """Submissions are later by fewer seconds than these."""
+DRAWS_MAX = 10_000
+"""Most draws: a mistyped number must not ask for more memory than there is."""
 
 
 def shaken(workload: Workload, draw: int) -> Workload:

@@ -123,6 +123,8 @@ def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
         (("learn", "mixed", "LOG", "--evaluations", "0"), "--evaluations 0: 13 or more"),
         (("learn", "regress", "LOG", "--tests", "0"), "--tests 0: 1 or more is needed"),
         (("learn", "regress", "LOG", "--pairs", "0"), "--pairs 0: 1 or more is needed"),
+        (("learn", "regress", "LOG", "--pairs", "10000001"), "--pairs 10000001: 10000000 at most"),
+        (("learn", "regress", "LOG", "--tests", "1001"), "--tests 1001: 1000 at most"),
         (
             (*REGRESS[:5], "--orders", "1", *REGRESS[7:]),
             "are equal, so that nothing can be learned from them: try more than 1 orders or 6",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import gzip
 import os
@@ -1045,6 +1046,39 @@ def test_too_little_memory_is_one_clear_line(
     assert cli.run(["generate", "lublin", "--jobs", "9", "--out", str(tmp_path / "new.swf")]) == 2
     said = "there is not enough memory (Unable to allocate 7 TiB): ask for less, or for fewer jobs"
     assert capsys.readouterr().err == f"cpdispatch: {said}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["simulate", "NAME"], ["simulate", "NAME.swf"], ["simulate", "LOG", "--system", "NAME"],
+        ["simulate", "LOG", "--out", "NAME"], ["simulate", "LOG", "--plot", "NAME"],
+        ["simulate", "LOG", "--power-cap", "NAME"], ["compare", "NAME"], ["solve", "NAME"],
+        ["verify", "--run", "NAME"], ["generate", "lublin", "--jobs", "5", "--out", "NAME.swf"],
+    ],
+)  # fmt: skip
+def test_a_name_that_no_file_can_have_is_one_clear_line(
+    command: list[str], log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [part.replace("NAME", "n" * 300).replace("LOG", str(log)) for part in command]
+    assert cli.run(given) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("cpdispatch: ")
+    assert "n: " in said or "n.swf: " in said
+    assert said.endswith("File name too long\n")
+    assert said.count("\n") == 1
+
+
+def test_a_folder_that_may_not_be_looked_into_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exists(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", exists)
+        assert cli.run(["simulate", "--system", "closed"]) == 2
+    assert capsys.readouterr().err == "cpdispatch: closed: Permission denied\n"
 
 
 def test_a_full_disk_is_one_clear_line_and_leaves_nothing_half_written(

@@ -79,11 +79,14 @@ def run(arguments: list[str] | None = None) -> int:
         said = f" ({error})" if str(error) else ""
         _complain(UsageError(f"there is not enough memory{said}: ask for less, or for fewer jobs"))
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
-            raise
-        leave(1)
         code = BAD_INPUT
-        _complain(UsageError(f"standard output cannot be written: {error.strerror}"))
+        if error.filename is not None:  # a name too long, a folder that may not be looked into
+            _complain(UsageError(f"{error.filename}: {error.strerror}"))
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            leave(1)
+            _complain(UsageError(f"standard output cannot be written: {error.strerror}"))
+        else:
+            raise
     return code or DONE
 
 

@@ -561,7 +561,7 @@ class Run:
         folder = Path(folder)
         known, about = _read_about(folder)
         jobs = _read_table(folder / JOBS, _job_columns(known))
-        decisions = _read_table(folder / DECISIONS, {"time": "whole number", "ms": "number"})
+        decisions = _read_table(folder / DECISIONS, _DECISION_COLUMNS)
         promises = attempts = happened = switched = None
         if known.switch_off_s is not None:
             switched = _read_table(folder / SWITCHED, dict.fromkeys(SWITCHES, "whole number"))
@@ -674,6 +674,9 @@ _ATTEMPT_COLUMNS = dict.fromkeys(("id", "start", "end"), "whole number") | dict.
 
 
 _PROMISE_COLUMNS = dict.fromkeys(("id", "at", "start"), "whole number")
+_DECISION_COLUMNS = dict.fromkeys(("time", "queue", "running", "started"), "whole number") | {
+    "ms": "number"
+}
 
 
 def _outages(found: Spans) -> Outages:
@@ -743,7 +746,17 @@ def _read_table(path: Path, columns: dict[str, str]) -> pa.Table:
         if not _holds(column, kind):
             problem = f"the column needs a {kind} on each row"
             raise InputError(problem, file=path, field=name, advice=again)
+        nodes = name.removesuffix("node_units") + "nodes"
+        if name.endswith("node_units") and not _as_long(column, table.column(nodes)):
+            problem = f"the lists of some rows are not as long as those of {nodes}"
+            raise InputError(problem, file=path, field=name, advice=again)
     return table
+
+
+def _as_long(one: pa.ChunkedArray[Any], other: pa.ChunkedArray[Any]) -> bool:
+    """Whether the lists of two columns have the same lengths."""
+    (first, _), (second, _) = arrow.flat(one), arrow.flat(other)
+    return np.array_equal(first, second)
 
 
 def _holds(column: pa.ChunkedArray[Any], kind: str) -> bool:

@@ -437,6 +437,7 @@ def test_a_run_json_that_is_none_is_one_clear_error(
         ("nodes", [1, 2, 3]),
         ("nodes", [[1], [None], [2]]),
         ("nodes", [["a"], ["b"], []]),
+        ("node_units", [[1], [], [1, 1, 1, 1]]),
         ("killed", [0, 1, 1]),
         ("reason", [1, 2, 3]),
     ],
@@ -456,6 +457,19 @@ def test_a_column_of_a_run_that_is_none_is_one_clear_error(
         jobs = jobs.add_column(at, name, pa.array(column))
     pq.write_table(jobs, path)
     with pytest.raises(InputError, match=rf"jobs\.parquet: field {name}: the "):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["time", "queue", "running", "started", "ms"])
+def test_a_table_of_decisions_without_a_column_is_one_clear_error(
+    sample: Workload, tmp_path: Path, name: str
+) -> None:
+    import pyarrow.parquet as pq
+
+    simulate(sample.take(np.arange(3)), EURORA, "easy").save(tmp_path)
+    path = tmp_path / "decisions.parquet"
+    pq.write_table(pq.read_table(path).drop_columns([name]), path)
+    with pytest.raises(InputError, match=rf"decisions\.parquet: field {name}: the table lacks"):
         Run.load(tmp_path)
 
 

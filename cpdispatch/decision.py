@@ -250,16 +250,8 @@ def wrong_type(decision: Decision) -> tuple[str, str, str] | None:
         return "placements", _kind(places), "cpdispatch.Placements"
     if not isinstance(certificate, Certificate):
         return "certificate", _kind(certificate), "cpdispatch.Certificate"
-    if not isinstance(certificate.phases_ms, Mapping):
-        return "certificate.phases_ms", _kind(certificate.phases_ms), "a mapping"
-    for phase, ms in certificate.phases_ms.items():
-        if not isinstance(phase, str):
-            return "a name in certificate.phases_ms", _kind(phase), "a text"
-        if not isinstance(ms, Real):
-            return f"certificate.phases_ms[{phase!r}]", _kind(ms), "a real number"
-    for name, number in (("value", certificate.value), ("bound", certificate.bound)):
-        if number is not None and not isinstance(number, Real):
-            return f"certificate.{name}", _kind(number), "a real number or None"
+    if (wrong := _wrong_in(certificate)) is not None:
+        return wrong
     for name, array in (
         ("start_s", decision.start_s), ("reason", decision.reason),
         ("bound_s", _NONE if bound_s is None else bound_s),
@@ -270,6 +262,44 @@ def wrong_type(decision: Decision) -> tuple[str, str, str] | None:
             dtype = "int8" if name == "reason" else "int64"
             return name, _kind(array), f"a one-dimensional {dtype} array"
     return None
+
+
+def _wrong_in(certificate: Certificate) -> tuple[str, str, str] | None:
+    """A part of a certificate that is of a wrong type, see `wrong_type`."""
+    for name in ("model", "objective", "status", "regime"):
+        if not _is_line(text := getattr(certificate, name)):
+            return f"certificate.{name}", _kind(text), "a text of one line"
+    if not isinstance(certificate.phases_ms, Mapping):
+        return "certificate.phases_ms", _kind(certificate.phases_ms), "a mapping"
+    for phase, ms in certificate.phases_ms.items():
+        if not _is_line(phase):
+            return "a name in certificate.phases_ms", _kind(phase), "a text of one line"
+        if not _is_real(ms):
+            return f"certificate.phases_ms[{phase!r}]", _kind(ms), "a real number"
+    for name, number in (("value", certificate.value), ("bound", certificate.bound)):
+        if number is not None and not _is_real(number):
+            return f"certificate.{name}", _kind(number), "a real number or None"
+    if not isinstance(certificate.limit_hit, bool | np.bool_):
+        return "certificate.limit_hit", _kind(certificate.limit_hit), "True or False"
+    if not isinstance(certificate.starvation, Starvation | None):
+        found = _kind(certificate.starvation)
+        return "certificate.starvation", found, "cpdispatch.jobs.Starvation or None"
+    return None
+
+
+def _is_line(text: object) -> bool:
+    return isinstance(text, str) and text.isprintable()
+
+
+def _is_real(number: object) -> bool:
+    """Whether it is a real number that fits into 64 bits."""
+    if not isinstance(number, Real):
+        return False
+    try:
+        float(number)
+    except OverflowError:
+        return False
+    return True
 
 
 def _kind(value: object) -> str:

@@ -310,7 +310,27 @@ def wrong(part: str) -> str:
         ),
         (
             wrong("certificate=Certificate('m', phases_ms={1: 2.0})"),
-            r"int as a name in certificate\.phases_ms .*: a text is needed",
+            r"int as a name in certificate\.phases_ms .*: a text of one line is needed",
+        ),
+        (
+            wrong("certificate=Certificate(3)"),
+            r"own answered with int as certificate\.model .* time 7 .*: a text of one line is need",
+        ),
+        (
+            wrong("certificate=Certificate('m', status='good\\n')"),
+            r"own answered with str as certificate\.status .*: a text of one line is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', value=10**400)"),
+            r"own answered with int as certificate\.value .*: a real number or None is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', limit_hit=None)"),
+            r"own answered with NoneType as certificate\.limit_hit .*: True or False is needed",
+        ),
+        (
+            wrong("certificate=Certificate('m', starvation=3)"),
+            r"own answered with int as certificate\.starvation .*Starvation or None is needed",
         ),
     ],
 )

@@ -141,7 +141,7 @@ def load(name: str) -> ColumnMap:
 
 
 def _check_resources(resources: Mapping[str, Amount], field: str, path: Path) -> None:
-    """Refuse names that a workload has other columns of, and amounts of no column."""
+    """Refuse names that a workload has other columns of, amounts of no column, and odd factors."""
     for name, amount in resources.items():
         where = f"{field}.{name}"
         if name in RESERVED or name in MEMORY_COLUMNS or name.startswith(PER_NODE):
@@ -149,6 +149,11 @@ def _check_resources(resources: Mapping[str, Amount], field: str, path: Path) ->
             raise InputError(
                 "a workload has a column of this name that says something else", file=path,
                 field=where, advice=advice,
+            )  # fmt: skip
+        if isinstance(amount.times, int) and not 1 <= amount.times <= LIMIT:
+            raise InputError(
+                f"1 or more is needed, {LIMIT} at most", file=path, field=f"{where}.times",
+                value=amount.times,
             )  # fmt: skip
         if not amount.column and isinstance(amount.times, str):
             raise InputError(

@@ -299,6 +299,8 @@ def test_a_constant_amount_of_memory_has_its_unit(tmp_path: Path) -> None:
         ('begin = {column = "c"}\n', "resources.begin: a workload has a column of this name"),
         ('node_mem = {column = "c"}\n', "resources.node_mem: a workload has a column"),
         ('gpu = {times = "c"}\n', "resources.gpu: times another column, but which"),
+        ('gpu = {column = "c", times = 0}\n', "resources.gpu.times: 1 or more is needed"),
+        (f'gpu = {{times = 1{"0" * 400}}}\n', "resources.gpu.times: 1 or more is needed, 2814"),
         ('[nodes]\nname = "n"\nresources.mem_mb = {column = "c"}\n', "nodes.resources.mem_mb: "),
     ],
 )  # fmt: skip

@@ -292,7 +292,7 @@ def _is_line(text: object) -> bool:
 
 
 def _is_real(number: object) -> bool:
-    """Whether it is a real number that fits into 64 bits."""
+    """Whether it is a real number that a float can hold."""
     if not isinstance(number, Real):
         return False
     try:

@@ -1052,7 +1052,7 @@ def test_too_little_memory_is_one_clear_line(
     "command",
     [
         ["simulate", "NAME"], ["simulate", "NAME.swf"], ["simulate", "LOG", "--system", "NAME"],
-        ["simulate", "LOG", "--out", "NAME"], ["simulate", "LOG", "--plot", "NAME"],
+        ["simulate", "LOG", "--out", "NAME"],
         ["simulate", "LOG", "--power-cap", "NAME"], ["compare", "NAME"], ["solve", "NAME"],
         ["verify", "--run", "NAME"], ["generate", "lublin", "--jobs", "5", "--out", "NAME.swf"],
     ],

@@ -883,10 +883,13 @@ BAD = {
         lambda log: ["simulate", log, "--dump-every", "5"],
         "--dump-every needs --dump-instances",
     ),
-    "no seeds": (lambda log: ["simulate", log, "--seeds", "0"], "--seeds 0: 1 or more"),
+    "no seeds": (
+        lambda log: ["simulate", log, "--seeds", "0"],
+        "--seeds 0: a whole number of draws, 1",
+    ),
     "more seeds than anybody means": (
         lambda log: ["simulate", "--seeds", "10001"],
-        "--seeds 10001: 1 or more draws",
+        "--seeds 10001: a whole number of draws, 10000 at",
     ),
     "more jobs than can be made": (
         lambda log: ["simulate", "--jobs", "50000001"],

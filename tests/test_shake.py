@@ -456,10 +456,16 @@ def test_a_run_whose_draw_or_checksum_is_damaged_is_refused(
 
 Made = Callable[[Path], list[object]]
 BAD: dict[str, tuple[Made, str]] = {
-    "none": (lambda log: ["simulate", log, "--shake", "0"], "--shake 0: 1 or more draws"),
-    "fewer than none": (lambda log: ["simulate", log, "--shake", "-1"], "--shake -1: 1 or more"),
+    "none": (lambda log: ["simulate", log, "--shake", "0"], "--shake 0: a whole number"),
+    "fewer than none": (
+        lambda log: ["simulate", log, "--shake", "-1"],
+        "--shake -1: a whole number",
+    ),
     "text": (lambda log: ["simulate", log, "--shake", "some"], "--shake"),
-    "without a log": (lambda log: ["simulate", "--shake", "0"], "--shake 0: 1 or more draws"),
+    "without a log": (
+        lambda log: ["simulate", "--shake", "0"],
+        "--shake 0: a whole number of draws",
+    ),
     "with seeds": (
         lambda log: ["simulate", log, "--shake", "4", "--seeds", "2"],
         "--seeds 2 and --shake 4 cannot be combined: each draw",

@@ -204,7 +204,7 @@ def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) ->
         (("--system", "nowhere"), "unknown system 'nowhere'"),
         (("--system", "+20"), "unknown system '+20'"),
         (("--system", "8", "--system", "9", "-d", "esay"), "did you mean easy"),
-        (("--system", "8", "--system", "9", "--shake", "0"), "1 or more draws"),
+        (("--system", "8", "--system", "9", "--shake", "0"), "a whole number of draws, 1 or more"),
         (("--system", "8", "--system", "9", "--overwrite"), "--overwrite needs --out"),
     ):
         code, _, err = said(capsys, log, *given)

@@ -73,6 +73,11 @@ def figure(width_in: float, height_in: float) -> Any:
     return needed("matplotlib.figure", "plot").Figure((width_in, height_in), layout="constrained")
 
 
+def jobs_of(many: int) -> str:
+    """A number of jobs: 1 job, 2,000 jobs."""
+    return f"{many:,} job" + "s" * (many != 1)
+
+
 def literal(name: str) -> str:
     """A name as it is: no dollar sign in it begins a formula."""
     return name.replace("$", r"\$")

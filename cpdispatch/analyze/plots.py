@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, FORMATS, INK, literal, save
+from cpdispatch.analyze.look import COLOURS, FORMATS, INK, jobs_of, literal, save
 from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError
 
@@ -96,17 +96,13 @@ def workloads(path: str | os.PathLike[str], plotted: list[PlottedWorkload]) -> N
     for axis in axes[1:3]:
         axis.axhline(1, color=INK, linewidth=0.6, linestyle=":", zorder=1)
     handles = [
-        _handle(number, f"{literal(workload.name)} ({_jobs(len(workload.work_core_s))})")
+        _handle(number, f"{literal(workload.name)} ({jobs_of(len(workload.work_core_s))})")
         for number, workload in enumerate(plotted)
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=11
     )
     save(path, figure)
-
-
-def _jobs(many: int) -> str:
-    return f"{many:,} job" + "s" * (many != 1)
 
 
 def _handle(number: int, label: str) -> Artist:

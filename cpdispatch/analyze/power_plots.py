@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cpdispatch.analyze.look import COLOURS, GREY, INK, literal, save
+from cpdispatch.analyze.look import COLOURS, GREY, INK, jobs_of, literal, save
 from cpdispatch.analyze.plots import check
 from cpdispatch.analyze.power import KINDS, Shape
 from cpdispatch.arrays import FloatArray
@@ -57,8 +57,7 @@ def kinds(
         for axis, k in zip(row, chosen, strict=False):
             _profile(axis, jobs[k], profiles[jobs[k]], shapes[jobs[k]])
             axis.set_ylim(0, 1.05 * top_w)
-        jobs_of = f"{len(jobs):,} job{'s' * (len(jobs) > 1)}"
-        row[0].set_ylabel(f"{kind}\n{jobs_of}\n[W]", fontsize=9, color=INK)
+        row[0].set_ylabel(f"{kind}\n{jobs_of(len(jobs))}\n[W]", fontsize=9, color=INK)
     for axis in rows[-1]:
         axis.set_xlabel("minutes", fontsize=8, color=INK)
     save(path, figure)

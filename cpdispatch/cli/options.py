@@ -22,7 +22,7 @@ from cpdispatch.cli.output import (
 from cpdispatch.cli.signals import stoppable
 from cpdispatch.durations import LIMIT_S, plain_seconds, seconds
 from cpdispatch.errors import UsageError
-from cpdispatch.parameters import DIGITS, count_of
+from cpdispatch.parameters import DIGITS, count_of, whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,8 +62,7 @@ def check_draws(option: str, draws: int) -> None:
     """Raise where there would be no replay, or more than anybody means."""
     from cpdispatch.workloads.shake import DRAWS_MAX
 
-    if not 1 <= draws <= DRAWS_MAX:
-        raise UsageError(f"{option} {draws}: 1 or more draws are needed, {DRAWS_MAX:,} at most")
+    whole(option, draws, 1, DRAWS_MAX, of="draws")
 
 
 def _seed(kind: type, tokens: Sequence[Token]) -> int:

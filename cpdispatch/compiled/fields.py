@@ -64,10 +64,11 @@ def type_of(fields: type[Record]) -> np.dtype[Any]:
     TypeError
         When a field has the name of an attribute of every record, which would be read instead.
     """
+    layout = _layout(fields)
     for name, kind in get_type_hints(fields).items():
         get = itemgetter(name) if kind in _TYPES else partial(_inner, name, type_of(kind))
         setattr(fields, name, property(get))
-    return np.dtype((fields, _layout(fields)))
+    return np.dtype((fields, layout))
 
 
 def _inner(name: str, of: np.dtype[Any], record: Record) -> Any:

@@ -893,7 +893,7 @@ BAD = {
     ),
     "more jobs than can be made": (
         lambda log: ["simulate", "--jobs", "50000001"],
-        "jobs 50000001: 50000000 at most",
+        "jobs 50000001: a whole number, 50000000 at most",
     ),
     "a number of too many digits": (
         lambda log: ["simulate", log, "--jobs", "9" * 19],

@@ -119,10 +119,11 @@ def regress(
     with status(STARTING):
         from cpdispatch.learn.regress import Regression
         from cpdispatch.learn.regress import regress as fit_scores
-        from cpdispatch.learn.weeks import TEST, TRAIN, at_least, consecutive, halves
+        from cpdispatch.learn.weeks import TEST, TRAIN, consecutive, halves
+        from cpdispatch.parameters import whole
 
     regression = Regression(pairs, orders, running, queued, published_shuffle, seed)
-    at_least(tests, 1, "--tests", TESTS_MAX)
+    whole("--tests", tests, 1, TESTS_MAX)
     workload, machine = log_or_lublin(trace, log, seed)
     if trace == LUBLIN:
         compared = [lublin_jobs(machine, LUBLIN_TEST_JOBS, seed + 1 + k) for k in range(tests)]

@@ -25,7 +25,8 @@ from cpdispatch.heuristics.policies import FEATURES, NO_THRESHOLD, Order, find, 
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import MANY, TEST, TRAIN, at_least, consecutive, halves
+from cpdispatch.learn.weeks import MANY, TEST, TRAIN, consecutive, halves
+from cpdispatch.parameters import whole
 from cpdispatch.system import System
 
 if TYPE_CHECKING:
@@ -68,11 +69,11 @@ class Mixing:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self.evaluations, len(PURE) + 1, "--evaluations", MANY)
-        at_least(self.threshold_s, 1, "--threshold")
+        whole("--evaluations", self.evaluations, len(PURE) + 1, MANY)
+        whole("--threshold", self.threshold_s, 1)
         if self.weeks is not None:
-            at_least(self.weeks, 1, "--weeks")
-        at_least(self.seed, 0, "--seed")
+            whole("--weeks", self.weeks, 1)
+        whole("--seed", self.seed, 0)
         if self.backfill is not None:
             find(self.backfill)
         if self.objective not in OBJECTIVES:

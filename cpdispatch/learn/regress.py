@@ -19,7 +19,8 @@ from cpdispatch.learn import trials
 from cpdispatch.learn.fit import FORMS, Fit, fit
 from cpdispatch.learn.measure import MEASURES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import MANY, at_least, rebased
+from cpdispatch.learn.weeks import MANY, rebased
+from cpdispatch.parameters import whole
 from cpdispatch.simulator.replay import fingerprint
 from cpdispatch.system import System
 
@@ -60,10 +61,10 @@ class Regression:
 
     def __post_init__(self) -> None:
         for option in ("pairs", "orders"):
-            at_least(getattr(self, option), 1, f"--{option}", MANY)
-        at_least(self.running, 0, "--running")
-        at_least(self.queued, 2, "--queued")
-        at_least(self.seed, 0, "--seed")
+            whole(f"--{option}", getattr(self, option), 1, MANY)
+        whole("--running", self.running, 0)
+        whole("--queued", self.queued, 2)
+        whole("--seed", self.seed, 0)
 
 
 @dataclass(frozen=True, eq=False)

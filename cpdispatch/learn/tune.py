@@ -17,7 +17,8 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, find
 from cpdispatch.jobs import Workload
 from cpdispatch.learn.measure import MEASURES, OBJECTIVES, Meter
 from cpdispatch.learn.place import HERE, Place, about
-from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, at_least, halves, made_up
+from cpdispatch.learn.weeks import HALVES, TEST, TRAIN, halves, made_up
+from cpdispatch.parameters import whole
 from cpdispatch.system import System
 
 if TYPE_CHECKING:
@@ -58,15 +59,15 @@ class Tuning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(self.weeks, 1, "--weeks")
-        at_least(self.seed, 0, "--seed")
+        whole("--weeks", self.weeks, 1)
+        whole("--seed", self.seed, 0)
         for name in self.policies:
             find(name)
         for given, option in ((self.policies, "--policies"), (self.thresholds_s, "--thresholds")):
             if not given:
                 raise UsageError(f"{option}: one or more is needed")
         for threshold_s in self.thresholds_s:
-            at_least(threshold_s, 1, "--thresholds")
+            whole("--thresholds", threshold_s, 1)
         if self.max_wait is not None and not self.max_wait >= 1:
             raise UsageError(f"--max-wait {self.max_wait:g}: 1 or more is needed")
         if self.objective not in OBJECTIVES:

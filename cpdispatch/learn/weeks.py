@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import InputError
 from cpdispatch.jobs import Column, JobTable, Workload
 from cpdispatch.workloads import resample
 from cpdispatch.workloads.clock import DAY_S, WEEK_S
@@ -77,11 +77,3 @@ def rebased(workload: Workload, origin_s: int) -> Workload:
     block = workload.table.block.copy()
     block[Column.SUBMIT] -= origin_s
     return replace(workload, table=JobTable(block, workload.table.labels))
-
-
-def at_least(value: int, least: int, option: str, most: int | None = None) -> None:
-    """Raise `UsageError` when a number of an option is too small, or too large."""
-    if value < least:
-        raise UsageError(f"{option} {value}: {least} or more is needed")
-    if most is not None and value > most:
-        raise UsageError(f"{option} {value}: {most} at most is possible")

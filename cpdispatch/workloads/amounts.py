@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cpdispatch.errors import UsageError
+from cpdispatch.parameters import whole
 from cpdispatch.workloads.clock import DAYS_MAX
 
 LOAD_MAX = 100
@@ -26,12 +27,8 @@ def check(jobs: int, seed: int, load: float | None, least: int = 1) -> None:
     UsageError
         Of the first number that is.
     """
-    if jobs < least:
-        raise UsageError(f"jobs {jobs}: {least} or more are needed")
-    if jobs > JOBS_MAX:
-        raise UsageError(f"jobs {jobs}: {JOBS_MAX} at most can be made")
-    if seed < 0:
-        raise UsageError(f"seed {seed}: 0 or more is needed")
+    whole("jobs", jobs, least, JOBS_MAX)
+    whole("seed", seed)
     if load is not None and not 0 < load <= LOAD_MAX:
         raise UsageError(f"load {load:g}: a number above 0, {LOAD_MAX} at most, is needed")
 

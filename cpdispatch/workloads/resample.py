@@ -10,6 +10,7 @@ import numpy as np
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
+from cpdispatch.parameters import whole
 from cpdispatch.workloads.clock import DAY_S, WEEK_S, header, midnight_s, wall_s
 
 Presence = Literal["log", "always"]
@@ -81,10 +82,8 @@ def resample(workload: Workload, weeks: int, seed: int = 0, presence: Presence =
     schedulers", Concurrency and Computation: Practice and Experience 26 (2014). J. Lelong,
     V. Reis, D. Trystram, "Tuning EASY-backfilling queues", JSSPP 2017.
     """
-    if not 1 <= weeks <= WEEKS_MAX:
-        raise UsageError(f"weeks {weeks}: 1 to {WEEKS_MAX} can be made")
-    if seed < 0:
-        raise UsageError(f"seed {seed}: 0 or more is needed")
+    whole("weeks", weeks, 1, WEEKS_MAX)
+    whole("seed", seed)
     if presence not in get_args(Presence):
         raise UsageError(f"presence {presence!r}: one of {', '.join(get_args(Presence))}")
     week, count = _weeks_of(workload)

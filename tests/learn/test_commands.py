@@ -113,18 +113,30 @@ def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("tune", "LOG", "--weeks", "0"), "--weeks 0: 1 or more is needed"),
+        (("tune", "LOG", "--weeks", "0"), "--weeks 0: a whole number, 1 or more, is needed"),
         (("tune", "LOG", "--policies", "saff"), "unknown policy 'saff'; did you mean saf?"),
         (("tune", "LOG", "--thresholds", "1.5s"), "threshold 1.5s: whole seconds are needed"),
         (("tune", "LOG", "--thresholds", "soon"), "'soon' is not a duration"),
         (("tune", "LOG", "--thresholds", "none,5h,5h"), "--thresholds names 5h twice"),
         (("tune", "LOG", "--policies", "spf,FCFS,fcfs"), "--policies names fcfs twice"),
         (("tune", "LOG", "--jobs", "9"), "the log spans 0.0 days: a week to learn on"),
-        (("learn", "mixed", "LOG", "--evaluations", "0"), "--evaluations 0: 13 or more"),
-        (("learn", "regress", "LOG", "--tests", "0"), "--tests 0: 1 or more is needed"),
-        (("learn", "regress", "LOG", "--pairs", "0"), "--pairs 0: 1 or more is needed"),
-        (("learn", "regress", "LOG", "--pairs", "10000001"), "--pairs 10000001: 10000000 at most"),
-        (("learn", "regress", "LOG", "--tests", "1001"), "--tests 1001: 1000 at most"),
+        (
+            ("learn", "mixed", "LOG", "--evaluations", "0"),
+            "--evaluations 0: a whole number, 13",
+        ),
+        (
+            ("learn", "regress", "LOG", "--tests", "0"),
+            "--tests 0: a whole number, 1 or more",
+        ),
+        (
+            ("learn", "regress", "LOG", "--pairs", "0"),
+            "--pairs 0: a whole number, 1 or more",
+        ),
+        (("learn", "regress", "LOG", "--pairs", "10000001"), "whole number, 10000000 at most"),
+        (
+            ("learn", "regress", "LOG", "--tests", "1001"),
+            "--tests 1001: a whole number, 1000",
+        ),
         (
             (*REGRESS[:5], "--orders", "1", *REGRESS[7:]),
             "are equal, so that nothing can be learned from them: try more than 1 orders or 6",

@@ -158,10 +158,10 @@ def test_the_policy_file_gives_the_learned_schedule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"evaluations": 12}, "--evaluations 12: 13 or more"),
-        ({"weeks": 0}, "--weeks 0: 1 or more"),
-        ({"threshold_s": 0}, "--threshold 0: 1 or more"),
-        ({"seed": -1}, "--seed -1: 0 or more"),
+        ({"evaluations": 12}, "--evaluations 12: a whole number, 13 or more"),
+        ({"weeks": 0}, "--weeks 0: a whole number, 1 or more"),
+        ({"threshold_s": 0}, "--threshold 0: a whole number, 1 or more"),
+        ({"seed": -1}, "--seed -1: a whole number, 0 or more"),
         ({"backfill": "saff"}, "unknown policy 'saff'; did you mean saf"),
         ({"objective": "size"}, "unknown objective 'size'"),
     ],

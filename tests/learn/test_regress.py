@@ -124,11 +124,11 @@ def test_a_log_with_fewer_jobs_than_a_pair_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pairs": 0}, "--pairs 0: 1 or more"),
-        ({"orders": 0}, "--orders 0: 1 or more"),
-        ({"running": -1}, "--running -1: 0 or more"),
-        ({"queued": 1}, "--queued 1: 2 or more"),
-        ({"seed": -1}, "--seed -1: 0 or more"),
+        ({"pairs": 0}, "--pairs 0: a whole number, 1 or more"),
+        ({"orders": 0}, "--orders 0: a whole number, 1 or more"),
+        ({"running": -1}, "--running -1: a whole number, 0 or more"),
+        ({"queued": 1}, "--queued 1: a whole number, 2 or more"),
+        ({"seed": -1}, "--seed -1: a whole number, 0 or more"),
     ],
 )
 def test_settings_that_mean_nothing_are_errors(settings: dict, message: str) -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cpdispatch.errors import InputError, UsageError
+from cpdispatch.errors import InputError
 from cpdispatch.jobs import Column
-from cpdispatch.learn.weeks import at_least, consecutive, halves, made_up, rebased
+from cpdispatch.learn.weeks import consecutive, halves, made_up, rebased
 from cpdispatch.workloads.clock import DAY_S
 from tests.learn.cases import WEEK_S, bursts, workload
 
@@ -71,8 +71,3 @@ def test_rebasing_changes_nothing_but_the_submissions() -> None:
     assert (moved.table.submit_s == log.table.submit_s - 100).all()
     others = [row for row in range(log.table.block.shape[0]) if row != 1]
     assert np.array_equal(moved.table.block[others], log.table.block[others])
-
-
-def test_a_number_that_is_too_small_is_named() -> None:
-    with pytest.raises(UsageError, match=r"--weeks 0: 1 or more is needed"):
-        at_least(0, 1, "--weeks")

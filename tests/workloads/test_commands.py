@@ -200,9 +200,9 @@ def test_a_missing_matplotlib_is_told_before_there_is_any_work(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generate", "LOG", "--jobs", "0"], "jobs 0: 1 or more are needed"),
+        (["generate", "LOG", "--jobs", "0"], "jobs 0: a whole number, 1 or more, is needed"),
         (["generate", "lublin", "--jobs", "0"], "jobs 0"),
-        (["resample", "LOG", "--weeks", "0"], "weeks 0: 1 to 100000 can be made"),
+        (["resample", "LOG", "--weeks", "0"], "weeks 0: a whole number, 1 or more, is needed"),
         (["generate", "LOG", "--jobs", "9", "--load", "0"], "load 0: a number above 0"),
         (["generate", "LOG", "--jobs", "9", "--seed", "-1"], "--seed: a whole number from 0"),
         (["generate", "lublin", "--jobs", "9", "--request-factor", "nan"], "request factor nan: a"),

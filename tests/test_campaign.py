@@ -71,6 +71,10 @@ def noted(folder: str, number: int) -> int:
     return number**2
 
 
+def threads_of(number: int) -> int:
+    return campaign.threads()
+
+
 def failing(number: int) -> float:
     return 1 / number
 
@@ -752,3 +756,12 @@ def test_on_a_cluster_too_a_task_that_kills_every_worker_is_named(
         "more memory, or fewer processes"):  # fmt: skip
         gathered(found, 4, killed_when_minded, there)
     assert found == {f"number {n}": n for n in (0, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("cores", "tasks", "threads"), [(1, 1, 1), (1, 3, 1), (2, 2, 1), (4, 1, 4), (5, 2, 2)]
+)
+def test_tasks_share_the_threads_of_all_cores(cores: int, tasks: int, threads: int) -> None:
+    of = [Task(str(number), (number,)) for number in range(tasks)]
+    assert set(run(of, threads_of, workers=Workers(cores)).values()) == {threads}
+    assert campaign.threads() == 1

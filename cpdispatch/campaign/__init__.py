@@ -29,6 +29,7 @@ from cpdispatch.campaign.tasks import (
     Task,
     asked_to_stop,
     report,
+    threads,
 )
 from cpdispatch.errors import InterruptedRunError, UsageError
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILURES_MAX", "CampaignError", "Failed", "Shared", "Task", "Workers", "asked_to_stop",
-    "completed", "report", "run",
+    "completed", "report", "run", "threads",
 ]  # fmt: skip
 
 FAILURES_MAX = 20
@@ -51,7 +52,8 @@ class Workers:
     Attributes
     ----------
     cores : int
-        Worker processes on this machine; 0: as many as it has cores; 1: in this process.
+        Worker processes on this machine; 0: as many as it has cores; 1: in this process. Fewer
+        tasks may use several threads each, see `threads`.
     cluster : str or None
         Address of a Dask scheduler (tcp://host:8786), or the file that it wrote.
     """
@@ -86,7 +88,7 @@ class Workers:
         sweep()
         cores = self.cores or _cores()
         if cores == 1 or (len(tasks) == 1 and not self.cores):
-            return in_process(tasks, function, shared, stop, progress)
+            return in_process(tasks, function, shared, cores, stop, progress)
         return in_workers(tasks, function, shared, cores, stop, progress)
 
 

@@ -72,6 +72,7 @@ def in_process(
     tasks: Sequence[Task],
     function: Callable[..., Any],
     shared: Mapping[str, Any],
+    cores: int,
     stop: Stop,
     progress: Progress,
 ) -> Outcomes:
@@ -79,7 +80,11 @@ def in_process(
     for number, task in enumerate(tasks):
         if stop():
             return
-        line = Line(stop, lambda share, number=number: progress(number + share, len(tasks)))  # type: ignore[misc]
+
+        def say(share: float, number: int = number) -> None:
+            progress(number + share, len(tasks))
+
+        line = Line(stop, say, cores)
         arguments = resolved(task.arguments, shared)
         try:
             with line_of.connected(line):
@@ -223,7 +228,9 @@ class _Crew:
         self._tasks = tasks
         self._function = function
         self._desk = desk
-        self._free: list[Any] = [None] * min(cores, len(tasks))
+        workers = max(min(cores, len(tasks)), 1)
+        self._threads = cores // workers
+        self._free: list[Any] = [None] * workers
         self._waiting = deque(range(len(tasks)))
         self._running: dict[Future[bytes], tuple[Any, int]] = {}
         self._deaths: Counter[int] = Counter()
@@ -264,11 +271,11 @@ class _Crew:
             worker = self._free.pop()
             with _unreached():
                 try:
-                    worker = worker or _hire(self._desk)
+                    worker = worker or _hire(self._desk, self._threads)
                     future = worker.submit(_work, position, message)
                 except BrokenExecutor:
                     # It was killed while it had nothing to do.
-                    worker = _hire(self._desk)
+                    worker = _hire(self._desk, self._threads)
                     future = worker.submit(_work, position, message)
             self._running[future] = worker, position
 
@@ -312,8 +319,8 @@ def _unreached() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _hire(desk: Path) -> Any:
-    """A new worker.
+def _hire(desk: Path, threads: int) -> Any:
+    """A new worker, whose tasks may use so many threads.
 
     Loky replaces a worker that has grown by 300 MB, as one does that has loaded a few libraries,
     and warns that a job may be lost; it is not.
@@ -325,7 +332,7 @@ def _hire(desk: Path) -> Any:
         max_workers=1,
         timeout=None,
         initializer=_begin,
-        initargs=(str(desk), os.getpid()),
+        initargs=(str(desk), threads, os.getpid()),
         env={**dict.fromkeys(THREAD_LIMITS, "1"), ANNOUNCED: str(desk / _ANNOUNCED)},
     )
 
@@ -338,8 +345,9 @@ _place: _Place | None = None
 class _Place:
     """What a worker has on its side of the desk."""
 
-    def __init__(self, desk: Path) -> None:
+    def __init__(self, desk: Path, threads: int) -> None:
         self.desk = desk
+        self.threads = threads
         self.stopping = threading.Event()
         self.shares = np.memmap(desk / _SHARES, dtype=np.float64, mode="r+")
         self.busy = False
@@ -362,13 +370,13 @@ class _Place:
         return self._shared
 
 
-def _begin(desk: str, parent: int) -> None:
+def _begin(desk: str, threads: int, parent: int) -> None:
     """Set a worker up."""
     global _place
     for number in _STOPPING:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
-    _place = _Place(Path(desk))
+    _place = _Place(Path(desk), threads)
     threading.Thread(target=_attend, args=(_place, parent), daemon=True).start()
 
 
@@ -402,6 +410,6 @@ def _work(position: int, message: bytes) -> bytes:
     except Exception as error:
         outcome: Outcome = line_of.failure(error)
     else:
-        outcome = line_of.attempt(function, found, Line(place.stopping.is_set, say))
+        outcome = line_of.attempt(function, found, Line(place.stopping.is_set, say, place.threads))
     place.busy = False
     return pickle.dumps(outcome)

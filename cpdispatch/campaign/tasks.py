@@ -123,6 +123,7 @@ class Line:
 
     stop: Stop = _never
     report: Callable[[float], None] = _nobody
+    threads: int = 1
 
 
 _line = Line()
@@ -140,6 +141,14 @@ def asked_to_stop() -> bool:
 def report(share: float) -> None:
     """Say how much of the task that calls this is done, 0 to 1."""
     _line.report(share)
+
+
+def threads() -> int:
+    """How many threads the task that calls this may use: other tasks leave that many cores free.
+
+    1 outside a campaign, and on a cluster.
+    """
+    return _line.threads
 
 
 def attempt(function: Callable[..., Any], arguments: Sequence[Any], line: Line) -> Outcome:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.campaign import threads
 from cpdispatch.compile import allocating, kernel
 from cpdispatch.extra import needed
 
@@ -37,6 +38,8 @@ class Trees(NamedTuple):
 def grow(features: NDArray[np.float32], runtime_s: IntArray, seed: int) -> Trees:
     """Grow a forest of extremely randomised trees towards the logarithms of runtimes.
 
+    It is the same one whatever the number of threads that grow it.
+
     Parameters
     ----------
     features : float32 array, shape (jobs, features)
@@ -52,8 +55,9 @@ def grow(features: NDArray[np.float32], runtime_s: IntArray, seed: int) -> Trees
     Geurts, Ernst, Wehenkel, "Extremely randomized trees", Machine Learning 63, 2006.
     """
     forest = needed("sklearn.ensemble").ExtraTreesRegressor(
-        n_estimators=TREES, min_samples_leaf=LEAF, max_features=TRIED, random_state=seed
-    )
+        n_estimators=TREES, min_samples_leaf=LEAF, max_features=TRIED, random_state=seed,
+        n_jobs=threads(),
+    )  # fmt: skip
     forest.fit(features, np.log(np.maximum(runtime_s, 1)))
     trees = [each.tree_ for each in forest.estimators_]
     total = np.cumsum([0, *(tree.node_count for tree in trees)])

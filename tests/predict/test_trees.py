@@ -9,6 +9,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.ensemble import ExtraTreesRegressor
 
+from cpdispatch.campaign.tasks import Line, connected
 from cpdispatch.predict.trees import LEAF, TREES, TRIED, Trees, grow, leaves, quantile, weight
 
 DRAW = np.random.default_rng(0)
@@ -41,6 +42,12 @@ def test_every_tree_holds_every_runtime_once_ascending_in_each_leaf(trees: Trees
         held = runtimes_in(trees, node)
         assert held == sorted(held)
         assert (len(held) >= LEAF) == (trees.left[node] < 0)
+
+
+def test_the_forest_is_the_same_whatever_the_number_of_threads(trees: Trees) -> None:
+    with connected(Line(threads=3)):
+        together = grow(FEATURES, RUNTIMES, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(trees, together, strict=True))
 
 
 LEAVES = st.lists(

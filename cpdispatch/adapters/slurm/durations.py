@@ -167,7 +167,7 @@ class Durations:
                 f"--predict {self.name}: runtimes of a live cluster are not known: name another"
             )
         predict.warm_up(predictor)
-        self._guard = Guard(predictor)
+        self._guard = Guard(predictor, live=True)
         self._labels = {name: {} for name in LABELLED}
 
     @property

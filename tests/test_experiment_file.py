@@ -197,7 +197,7 @@ def test_a_wrong_key_or_value_is_named(path: Path, old: str, new: str, says: str
         ("small.csv", "none.csv", "none.csv: no such file"),
         ('system = "4"', 'system = "4x"', "unknown system '4x'"),
         ('system = "4"', 'system = "4"\nfrom = "2026-13-01"', "2026-13-01"),
-        ('file = "small.csv"', "model = 'eurora'\njobs = 1", "jobs 1: 2 or more are needed"),
+        ('file = "small.csv"', "model = 'eurora'\njobs = 1", "jobs 1: a whole number, 2 or more"),
         ('file = "small.csv"', "archive = 'kht'", "unknown log 'kht'; did you mean kth?"),
     ],
 )

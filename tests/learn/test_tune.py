@@ -165,15 +165,15 @@ def test_results_are_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weeks": 0}, "--weeks 0: 1 or more"),
+        ({"weeks": 0}, "--weeks 0: a whole number, 1 or more"),
         ({"policies": ()}, "--policies: one or more"),
         ({"policies": ("spff",)}, "unknown policy 'spff'; did you mean spf"),
         ({"thresholds_s": ()}, "--thresholds: one or more"),
-        ({"thresholds_s": (0,)}, "--thresholds 0: 1 or more"),
+        ({"thresholds_s": (0,)}, "--thresholds 0: a whole number, 1 or more"),
         ({"objective": "size"}, "unknown objective 'size'"),
         ({"max_wait": 0.9}, "--max-wait 0.9: 1 or more"),
         ({"max_wait": float("nan")}, "--max-wait nan: 1 or more"),
-        ({"seed": -1}, "--seed -1: 0 or more"),
+        ({"seed": -1}, "--seed -1: a whole number, 0 or more"),
     ],
 )
 def test_settings_that_mean_nothing_are_errors(settings: dict, message: str) -> None:

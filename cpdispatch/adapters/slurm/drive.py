@@ -444,18 +444,17 @@ class Driver:
 
         The key of each job of which the first change was made is told. When there is no answer for
         a job, an error is raised: no change that was not asked for by then is made, and the jobs
-        whose changes were made are told first.
+        whose first change was made are told before.
         """
 
-        def change(
-            job: Job, changes: Sequence[Mapping[str, Any]]
-        ) -> tuple[int, RefusedError | None]:
+        def change(job: Job, changes: Sequence[Mapping[str, Any]]) -> tuple[int, SlurmError | None]:
+            """How many changes were made, and why the next one was not."""
             for made, wanted in enumerate(changes):
                 if not made and stop():
                     return 0, None
                 try:
                     self._slurm.update(job.address, wanted)
-                except RefusedError as error:
+                except SlurmError as error:
                     return made, error
             return len(changes), None
 
@@ -464,7 +463,7 @@ class Driver:
             asked = [(job, pool.submit(change, job, changes)) for job, changes in wishes]
             for job, answer in asked:
                 try:
-                    made, refused = answer.result()
+                    made, why_not = answer.result()
                 except CancelledError:
                     continue
                 except BaseException as error:
@@ -472,8 +471,11 @@ class Driver:
                     pool.shutdown(cancel_futures=True)
                     continue
                 self._may_change |= made > 0
-                if refused is not None:
-                    self._refused(job, refused, done)
+                if isinstance(why_not, RefusedError):
+                    self._refused(job, why_not, done)
+                elif why_not is not None:
+                    failure = failure or why_not
+                    pool.shutdown(cancel_futures=True)
                 if made:
                     yield job.key
         if failure is not None:

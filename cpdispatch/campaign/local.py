@@ -228,7 +228,7 @@ class _Crew:
         self._tasks = tasks
         self._function = function
         self._desk = desk
-        workers = max(min(cores, len(tasks)), 1)
+        workers = min(cores, len(tasks))
         self._threads = cores // workers
         self._free: list[Any] = [None] * workers
         self._waiting = deque(range(len(tasks)))

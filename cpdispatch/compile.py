@@ -61,6 +61,10 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Do as always: there is no cache on this platform."""
         yield
 
+    def typed(kernel: Function, *arguments: Any) -> Function:
+        """Return the kernel as it is: there is no compiler on this platform."""
+        return kernel
+
     def is_kept(kernel: Any) -> bool:
         """Whether nothing of a kernel is left to compile: nothing ever is on this platform."""
         return True
@@ -69,7 +73,7 @@ if importlib.util.find_spec("numba") is None:  # pragma: no cover - platforms wi
         """Whether compiled kernels can call a function: there are none on this platform."""
         return callable(function)
 else:
-    from numba import njit
+    from numba import njit, typeof
     from numba.core import event, types
     from numba.core.caching import IndexDataCacheFile, NullCache
     from numba.core.dispatcher import Dispatcher
@@ -198,6 +202,15 @@ else:
         finally:
             for each, cache in zip(both, caches, strict=True):
                 each._cache = cache
+
+    def typed(kernel: Function, *arguments: Any) -> Function:
+        """A kernel for arguments of just the types of these, compiled now if it has not been.
+
+        It does not look at their types again, which takes some 50 us where the arguments are tuples
+        of many arrays. So arrays have to have the same alignment and order, too.
+        """
+        compiler: Any = kernel
+        return cast(Function, compiler.compile(tuple(typeof(each) for each in arguments)))
 
     def is_kept(kernel: Any) -> bool:
         """Whether the cache has a kernel, compiled from its present source."""

@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 import cpdispatch
 from cpdispatch import sources
 from cpdispatch.arrays import IntArray
-from cpdispatch.compile import allocating, is_kept, kernel, merged, uncached
+from cpdispatch.compile import allocating, is_kept, kernel, merged, typed, uncached
 
 REPLAY = """
 import sys
@@ -63,6 +63,28 @@ def test_a_kernel_is_not_compiled_anew_for_each_constant_that_it_is_called_with(
     with uncached(_doubled, _doubled_constants):
         assert _doubled_constants(5) == 6 + 4 + 10
     assert len(cast(Any, _doubled).part.signatures) == 1
+
+
+@kernel
+def _raised(numbers: IntArray, limit: int) -> int:
+    for k in range(len(numbers)):
+        numbers[k] += 1
+        if numbers[k] > limit:
+            raise ValueError("too large")
+    return len(numbers)
+
+
+def test_a_kernel_for_given_types_does_what_the_kernel_does() -> None:
+    numbers = np.zeros(3, dtype=np.int64)
+    with uncached(_raised):
+        ours = typed(_raised, numbers, 1)
+        assert not numbers.any()
+        assert ours(numbers, 1) == _raised(np.zeros(3, dtype=np.int64), 1) == 3
+        assert numbers.tolist() == [1, 1, 1]
+        with pytest.raises(ValueError, match="too large"):
+            ours(numbers, 1)
+        assert typed(_raised, numbers, 1) is ours
+    assert len(cast(Any, _raised).signatures) == 1
 
 
 def test_a_kernel_is_kept_once_it_has_been_compiled(

@@ -9,7 +9,7 @@ references.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
@@ -39,9 +39,15 @@ class Record(_Scalar):
     of each record that a kernel is given: that took a tenth of a replay under `best`.
     """
 
-    __slots__ = ()
-
     if not TYPE_CHECKING:
+
+        @cached_property
+        def data(self) -> memoryview:
+            """The memory of the record, which numba asks for whenever a kernel is given it.
+
+            NumPy describes all fields in words each time: that took a twentieth of such a replay.
+            """
+            return super().data
 
         def __setattr__(self, name: str, value: Any) -> None:
             self[name] = value

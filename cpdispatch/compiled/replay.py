@@ -6,14 +6,14 @@ evaluation of `cpdispatch.best.Best`, call `Replays`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpdispatch.arrays import BoolArray, IntArray, sealed
-from cpdispatch.compile import uncached
+from cpdispatch.compile import typed, uncached
 from cpdispatch.compiled import fields, layout, loop, test_runs
 from cpdispatch.compiled import shadow as easy
 from cpdispatch.compiled.correction import CORRECTIONS
@@ -263,6 +263,8 @@ class Replay:
             np.empty((3 + (bound is not None), room), dtype=np.int32),
         )
         self._own = layout.Own(dispatcher.primary.own, dispatcher.secondary.own)
+        self._loop: Callable[..., int] | None = None
+        """`loop.go` for arguments of the present types."""
         self.shadow: easy.Shadow | None = None
         if bound is not None:
             prepared.bound_waits()
@@ -442,6 +444,7 @@ class Replay:
                 array[..., : part.shape[-1]] = part
         if self.shadow is not None:
             self.shadow, self.caution = saved["shadow"]
+            self._loop = None
         if self.deep is not None:
             deep = (self.deep.promise, self.deep.node, self.deep.units)
             for array, part in zip(deep, saved["deep"], strict=True):
@@ -449,13 +452,15 @@ class Replay:
 
     def _go(self, events: int) -> int:
         while True:
-            why = int(
-                loop.go(
-                    self.tables, self.memory, self.dispatches, events, self._own, self.nodes,
-                    self.deep, self.caution, self.tests, self.shadow, self.gate,
-                )
+            arguments = (
+                self.tables, self.memory, self.dispatches, events, self._own, self.nodes,
+                self.deep, self.caution, self.tests, self.shadow, self.gate,
             )  # fmt: skip
+            if self._loop is None:
+                self._loop = typed(loop.go, *arguments)
+            why = int(self._loop(*arguments))
             if why != layout.NO_ROOM:
                 return why
             assert self.shadow is not None
             self.shadow = easy.grown(self.shadow, loop.queued_anew(self.tables.state, self.gate))
+            self._loop = None

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cpdispatch.arrays import FloatArray
 from cpdispatch.errors import UsageError
 from cpdispatch.extra import check
 from cpdispatch.jobs import Job
 from cpdispatch.predict.recent import Recent
-from cpdispatch.predict.trees import Trees, grow, leaves, quantile
+from cpdispatch.predict.trees import Trees, grow, quantiles
 
 Key = tuple[int, ...]
 Features = NDArray[np.float32]
@@ -146,6 +147,8 @@ class Forest:
     seed: int = 0
     """Of the randomised trees."""
     name: str = "forest"
+    _levels: FloatArray = field(init=False, repr=False, compare=False)
+    """Those of the median and of `upper`."""
     _trees: Trees | None = field(default=None, repr=False)
     _forests: int = field(default=0, repr=False)
     """How many have been grown."""
@@ -160,12 +163,13 @@ class Forest:
         if not 0 < self.level < 1:
             raise UsageError(f"the level of an upper quantile is between 0 and 1, not {self.level}")
         check("sklearn")
+        self._levels = np.array([0.5, self.level])
 
     def warm_up(self) -> None:
         """Import and compile what the forest calls."""
         some = np.zeros((2, FEATURES), dtype=np.float32)
         trees = grow(some, np.zeros(2, dtype=np.int64), self.seed)
-        quantile(trees, leaves(trees, some[0]), self.level, -1)
+        quantiles(trees, some[0], self._levels, -1)
 
     def predict(self, job: Job, now: int) -> float:
         """Return the median."""
@@ -185,11 +189,11 @@ class Forest:
 
     def refresh(self, job: Job, elapsed_s: int) -> float:
         """Return the median of the runtimes that are longer."""
-        return self._longer(job, elapsed_s, 0.5)
+        return self._longer(job, elapsed_s, self._levels[:1])
 
     def refresh_upper(self, job: Job, elapsed_s: int) -> float:
         """Return the upper quantile of the runtimes that are longer."""
-        return self._longer(job, elapsed_s, self.level)
+        return self._longer(job, elapsed_s, self._levels[1:])
 
     def start(self, job: Job, now: int) -> None:
         """Count the job among the running ones."""
@@ -227,7 +231,9 @@ class Forest:
         due = now >= self._grown_s + _WEEK_S or jobs >= 2 * self._grown_from
         if jobs >= FEWEST and due:
             features, runtimes = zip(*self._ended.values(), strict=True)
-            self._trees = grow(np.stack(features), np.array(runtimes), self.seed)
+            self._trees = grow(
+                np.concatenate(features).reshape(jobs, -1), np.array(runtimes), self.seed
+            )
             self._grown_s, self._grown_from = now, jobs
             self._forests += 1
 
@@ -246,16 +252,15 @@ class Forest:
         return asked.said
 
     def _of_features(self, trees: Trees, features: Features) -> Said:
-        leaf = leaves(trees, features)
-        upper_s = max(1, quantile(trees, leaf, self.level, -1))
-        return Said(self._forests, quantile(trees, leaf, 0.5, -1), upper_s)
+        median_s, upper_s = quantiles(trees, features, self._levels, -1).tolist()
+        return Said(self._forests, median_s, max(1, upper_s))
 
-    def _longer(self, job: Job, elapsed_s: int, level: float) -> float:
-        """The quantile of the runtimes that are longer; the requested time if none is known."""
+    def _longer(self, job: Job, elapsed_s: int, levels: FloatArray) -> float:
+        """A quantile of the runtimes that are longer; the requested time if none is known."""
         longer_s = -1
         if self._trees is not None:
-            leaf = leaves(self._trees, self._now(job, job.submit_s))
-            longer_s = quantile(self._trees, leaf, level, elapsed_s)
+            features = self._now(job, job.submit_s)
+            (longer_s,) = quantiles(self._trees, features, levels, elapsed_s).tolist()
         return longer_s if longer_s > elapsed_s else max(job.requested_s, elapsed_s + 1)
 
     def _submit(self, job: Job, now: int) -> None:

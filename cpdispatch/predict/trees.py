@@ -62,8 +62,9 @@ def grow(features: NDArray[np.float32], runtime_s: IntArray, seed: int) -> Trees
     trees = [each.tree_ for each in forest.estimators_]
     total = np.cumsum([0, *(tree.node_count for tree in trees)])
     root = total[:-1]
-    leaf = (forest.apply(features) + root).T.reshape(-1)
-    runtimes = np.tile(runtime_s, TREES)
+    ascending = np.argsort(runtime_s)
+    leaf = (forest.apply(features[ascending]) + root).T.reshape(-1)
+    runtimes = np.tile(runtime_s[ascending], TREES)
     jobs = np.bincount(leaf, minlength=total[-1])
     return Trees(
         feature=np.concatenate([tree.feature for tree in trees]),
@@ -72,7 +73,7 @@ def grow(features: NDArray[np.float32], runtime_s: IntArray, seed: int) -> Trees
         right=_children([tree.children_right for tree in trees], root),
         root=root,
         first=np.concatenate(([0], np.cumsum(jobs))),
-        runtime_s=runtimes[np.lexsort((runtimes, leaf))],
+        runtime_s=runtimes[np.argsort(leaf, kind="stable")],
     )
 
 
@@ -139,3 +140,15 @@ def quantile(trees: Trees, leaf: IntArray, level: float, above_s: int) -> int:
         else:
             low = middle
     return high
+
+
+@allocating
+def quantiles(
+    trees: Trees, features: NDArray[np.float32], levels: FloatArray, above_s: int
+) -> IntArray:
+    """What `quantile` says of a job with these features at each level, shape (levels,), s."""
+    leaf = leaves(trees, features)
+    found = np.empty(len(levels), dtype=np.int64)
+    for k in range(len(levels)):
+        found[k] = quantile(trees, leaf, levels[k], above_s)
+    return found

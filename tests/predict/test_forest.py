@@ -218,8 +218,7 @@ def test_nothing_is_imported_or_compiled_until_a_replay_begins(
 ) -> None:
     grown: list[int] = []
     monkeypatch.setattr(module, "grow", lambda some, runtimes, seed: grown.append(seed))
-    monkeypatch.setattr(module, "leaves", lambda trees, some: None)
-    monkeypatch.setattr(module, "quantile", lambda *given: 0)
+    monkeypatch.setattr(module, "quantiles", lambda *given: None)
     made = predict.make("mixture", lublin.generate(2, 0), 5)
     assert grown == []
     predict.warm_up(made)

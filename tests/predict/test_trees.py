@@ -10,7 +10,17 @@ pytest.importorskip("sklearn")
 from sklearn.ensemble import ExtraTreesRegressor
 
 from cpdispatch.campaign.tasks import Line, connected
-from cpdispatch.predict.trees import LEAF, TREES, TRIED, Trees, grow, leaves, quantile, weight
+from cpdispatch.predict.trees import (
+    LEAF,
+    TREES,
+    TRIED,
+    Trees,
+    grow,
+    leaves,
+    quantile,
+    quantiles,
+    weight,
+)
 
 DRAW = np.random.default_rng(0)
 FEATURES = DRAW.normal(0, 3, (400, 5)).astype(np.float32)
@@ -87,6 +97,16 @@ def test_the_quantile_is_the_first_runtime_that_reaches_its_share_of_the_weight(
         -1,
     )
     assert quantile(trees, trees.root, level, above_s) == expected
+
+
+@given(st.integers(0, 50), st.lists(st.floats(0.01, 1), max_size=3), st.integers(-1, 2000))
+@settings(deadline=None)
+def test_quantiles_are_those_of_the_leaves_of_a_job(
+    trees: Trees, job: int, levels: list[float], above_s: int
+) -> None:
+    leaf = leaves(trees, FEATURES[job])
+    found = quantiles(trees, FEATURES[job], np.array(levels, dtype=np.float64), above_s)
+    assert found.tolist() == [quantile(trees, leaf, level, above_s) for level in levels]
 
 
 @given(LEAVES, st.integers(-1, 30))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from cpdispatch import verify
 from cpdispatch.analyze import metrics as figures
@@ -271,10 +272,16 @@ class Run:
             saved_s=self._saved_s(),
             requeued=None if self.happened is None else arrow.array(table.column("requeued")),
             failed=None if self.happened is None else arrow.array(table.column("failed")),
-            test=np.array(table.column("test").to_pylist(), dtype=object)
-            if "test" in table.column_names
-            else None,
+            test=self._test(),
         )
+
+    def _test(self) -> NDArray[np.object_] | None:
+        """What became of the test run of each job; None where no job was tested."""
+        if "test" not in self.job_table.column_names:
+            return None
+        codes, names = arrow.coded(self.job_table.column("test"))
+        found: NDArray[np.object_] = np.array(names, dtype=object)[codes]
+        return found
 
     def explain(self, job: int) -> Explanation:
         """Why a job waited, by its id, see `cpdispatch.analyze.explain.explain`."""

@@ -206,8 +206,9 @@ else:
     def typed(kernel: Function, *arguments: Any) -> Function:
         """A kernel for arguments of just the types of these, compiled now if it has not been.
 
-        It does not look at their types again, which takes some 50 us where the arguments are tuples
-        of many arrays. So arrays have to have the same alignment and order, too.
+        It does not look at their types again: for calls by the thousand with tuples of many arrays.
+        Looking at them now takes as long as some fifty calls. Arrays have to have the same
+        alignment and order, too.
         """
         compiler: Any = kernel
         return cast(Function, compiler.compile(tuple(typeof(each) for each in arguments)))

@@ -264,7 +264,7 @@ class Replay:
         )
         self._own = layout.Own(dispatcher.primary.own, dispatcher.secondary.own)
         self._loop: Callable[..., int] | None = None
-        """`loop.go` for arguments of the present types."""
+        """`loop.go`, for arguments of the present types alone or of any."""
         self.shadow: easy.Shadow | None = None
         if bound is not None:
             prepared.bound_waits()
@@ -457,7 +457,8 @@ class Replay:
                 self.deep, self.caution, self.tests, self.shadow, self.gate,
             )  # fmt: skip
             if self._loop is None:
-                self._loop = typed(loop.go, *arguments)
+                # Where it stops at each submission, its arguments' types are looked at once.
+                self._loop = typed(loop.go, *arguments) if self.asked else loop.go
             why = int(self._loop(*arguments))
             if why != layout.NO_ROOM:
                 return why

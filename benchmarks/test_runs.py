@@ -11,7 +11,7 @@ added; other rows stay, and so does one of more draws.
 
 The parts:
 
-- ``whole``: five logs, tests in all three ways, all jobs restartable;
+- ``whole``: five logs, tests in all four ways, all jobs restartable;
 - ``shares``: the same where the jobs of a half or a fifth of the users may be restarted, drawn anew
   in each draw;
 - ``costs``: the same where a restart takes 30 or 120 s;
@@ -63,9 +63,11 @@ MODELS = ("hcp:limit=0.05", "hcp:test=120,limit=0.05")
 """A plan of the queue, without test runs and with them."""
 ACTUAL = "actual"
 LENGTHS_S = {EASY: 120, BEST: 300}
-WAYS = ("left", "backfill", "turn")
+WAYS = ("left", "backfill", "turn", "first")
+BOUNDED = "first,wait=0.8"
+"""Before all else, with the bound on waits, which `best` always has."""
 SHARES, COSTS_S = (0.5, 0.2), (30, 120)
-OF_LENGTHS = ((EASY, "left"), (EASY, "backfill"), (BEST, "left"))
+OF_LENGTHS = ((EASY, "left"), (EASY, "backfill"), (EASY, BOUNDED), (BEST, "left"))
 OTHER_LENGTHS_S = (30, 60, 120, 300, 600, 1200, 1800)
 DRAWS = 10
 LONG_S = 4 * 3600
@@ -202,8 +204,13 @@ def jobs_of(log: Callable[[], tuple[Workload, System]]) -> int:
 def with_tests(**more: float) -> Iterator[tuple[str, dict[str, float]]]:
     """EASY and `best` with test runs in all ways."""
     for rule, test_s in LENGTHS_S.items():
-        for way in WAYS:
+        for way in ways_of(rule):
             yield named(rule, test_s, way), more
+
+
+def ways_of(rule: str) -> tuple[str, ...]:
+    """When a dispatcher tests jobs."""
+    return (*WAYS, BOUNDED) if rule == EASY else WAYS
 
 
 def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
@@ -224,7 +231,7 @@ def of_log(name: str, part: str) -> Iterator[tuple[str, dict[str, float]]]:
     elif part == "loads":
         for dispatcher in (EASY, *MODELS, PLAIN[BEST], named(BEST, LENGTHS_S[BEST])):
             yield dispatcher, {}
-        for way in WAYS:
+        for way in ways_of(EASY):
             yield named(EASY, LENGTHS_S[EASY], way), {}
 
 
@@ -248,7 +255,8 @@ def cases(
         for size in filter(None, sizes):
             for cut in untuned.cuts(jobs(), size):
                 for rule, test_s in LENGTHS_S.items():
-                    for dispatcher in (PLAIN[rule], named(rule, test_s)):
+                    bounded = [named(rule, test_s, BOUNDED)] * (rule == EASY)
+                    for dispatcher in (PLAIN[rule], named(rule, test_s), *bounded):
                         yield Case(name, dispatcher, size=size, cut=cut)
 
 

@@ -643,12 +643,14 @@ LOADS = ("eurora", "kit", "gaia")
 
 PLAIN = {"easy": "easy", "best": "best:test=off"}
 """Dispatchers without test runs."""
+BOUNDED = ",tests=first,wait=0.8"
 
 
 def with_tests(rule: str) -> list[str]:
-    """A dispatcher with test runs in each of the ways."""
+    """A dispatcher with test runs in each of the ways; `best` always has a bound on waits."""
     test = {"easy": "easy:test=120", "best": "best:test=300"}[rule]
-    return [test, f"{test},tests=backfill", f"{test},tests=turn"]
+    ways = ["", *(f",tests={way}" for way in ("backfill", "turn", "first"))]
+    return [test + way for way in (*ways, *[BOUNDED] * (rule == "easy"))]
 
 
 def rows_of_tests(draws_min: int = TEST_DRAWS_MIN, **wanted: str) -> list[Row]:
@@ -724,7 +726,7 @@ def test_runs_costs() -> list[str]:
 
 def test_runs_cuts() -> list[str]:
     """Cuts of logs, by size and by log; each relative to EASY."""
-    names = ("easy:test=120", PLAIN["best"], "best:test=300")
+    names = ("easy:test=120", f"easy:test=120{BOUNDED}", PLAIN["best"], "best:test=300")
     every = [row for row in rows("test_runs") if row["size"] != "0"]
     groups = dict.fromkeys((row["log"], row["size"]) for row in every)
     lines = []
@@ -1103,11 +1105,19 @@ Point = tuple[int, dict[str, float]]
 CURVES = {
     "easy, tests after backfilling": ("easy", ""),
     "easy, tests before backfilling": ("easy", ",tests=backfill"),
+    "easy, tests first, waits bounded": ("easy", BOUNDED),
     "best, tests after backfilling": ("best", ""),
 }
 """What is drawn: the dispatcher, and the end of its name with test runs."""
 NAMED_S = (30, 120, 600, 1800)
 """Lengths of tests that have a label in the picture; those between them have no room for one."""
+ABOVE, RIGHT, BELOW = ((0, 11), "center"), ((7, -11), "left"), ((0, -16), "center")
+BELOW_LEFT = (-5, -12), "right"
+LABELS = {
+    True: (ABOVE, BELOW_LEFT, BELOW, BELOW),
+    False: (ABOVE, RIGHT, RIGHT, RIGHT),
+}
+"""Where the labels of each curve are, those of short tests and of long ones."""
 
 
 def lengths() -> dict[str, dict[str, list[Point]]]:
@@ -1167,11 +1177,10 @@ def draw_tests() -> None:
                 if test_s not in NAMED_S:
                     continue
                 text = f"{test_s} s" if test_s < 60 else f"{test_s // 60} min"
+                offset, side = LABELS[test_s < 600][place]
                 axes.annotate(
-                    text, (row["lost_percent"], row["slowdown"]),
-                    xytext=(0, 11) if place == 0 else (0, -16) if test_s < 600 else (7, -11),
-                    textcoords="offset points", fontsize=7.5,
-                    ha="center" if place == 0 or test_s < 600 else "left",
+                    text, (row["lost_percent"], row["slowdown"]), xytext=offset,
+                    textcoords="offset points", fontsize=7.5, ha=side,
                 )  # fmt: skip
         axes.set_title(log, fontsize=10)
         axes.set_ylim(bottom=0)

@@ -134,7 +134,7 @@ def test_rows_of_test_runs_appear_when_they_have_their_draws(
     ]
     assert tables.TABLES["test_runs_costs"]() == ["There are no figures yet."]
     assert tables.TABLES["test_runs_cuts"]()[2:] == [
-        f"| all cuts | 1,024 | 20 | - | {within}; 1.00 | - |"
+        f"| all cuts | 1,024 | 20 | - | - | {within}; 1.00 | - |"
     ]
     assert tables.TABLES["test_runs_loads"]()[2:] == [
         f"| `eurora` | `easy:test=120` | 3 | {within} | 1.00 | 1.20 | 12.3 % | 0.4 % |"

@@ -466,6 +466,22 @@ def test_test_runs_are_told_beside_a_run_that_differs_by_them_alone() -> None:
     assert "from 85.0 to 70.0" in text
 
 
+def test_parameters_that_the_run_without_test_runs_lacks_are_named() -> None:
+    easy, waits = unrelated("easy", 90), unrelated("easy:wait=0.8", 88)
+    bounded = with_kills(20, 300, 0.01, "easy:test=120,tests=first,wait=0.8")
+    (text,) = told_of(easy, bounded)
+    assert text.startswith(
+        "With test runs of 2 min and wait=0.8 (easy:test=120,tests=first,wait=0.8) the mean "
+        "bounded slowdown falls from 90.0 to 20.0. "
+    )
+    (row,) = compare.test_runs(runs(easy, bounded))
+    assert (row["without"], row["more"]) == ("easy", ["wait=0.8"])
+    (row,) = compare.test_runs(runs(easy, waits, bounded))
+    assert (row["without"], row["more"]) == ("easy:wait=0.8", [])
+    for peer in (unrelated("easy:wait=0.9", 90), unrelated("easy-spf-spf", 90)):
+        assert told_of(peer, bounded) == []
+
+
 def test_a_user_whose_jobs_are_restarted_often_is_named() -> None:
     users = {"ann": (900, 0.05), "bob": (60, 0.5), "eve": (30, 0.9), "tim": (9, 1.0)}
     mean = (45 + 30 + 27 + 9) / 999

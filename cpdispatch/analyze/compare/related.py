@@ -62,7 +62,8 @@ def related(rows: Sequence[Row]) -> list[Row]:
         out if that is by 0; with ``_times_low`` and ``_times_high``, its 95 % interval, if both
         have `PAIRS_MIN` draws or more. ``restarted_often`` is of `restarted_often`. For a run with
         test runs beside one without them, ``without_tests``, else None: that one's ``dispatcher``
-        and ``bounded_slowdown_mean``; its ``wasted_share``, 0 where nothing was lost; the
+        and ``bounded_slowdown_mean``; ``more``, the parameters that the run has and that one has
+        not, tests apart; its ``wasted_share``, 0 where nothing was lost; the
         ``difference`` from it; and ``longer``: which waits have grown, each with ``who`` and
         ``times``, which is None where nobody waited.
     """
@@ -114,6 +115,7 @@ def _beside_untested(run: Row, without: Row, rows: Sequence[Row]) -> Row:
     beside = run | _measured(run, without)
     return {
         "dispatcher": name_of(without, rows),
+        "more": _beyond(run, without),
         SLOWDOWN: without[SLOWDOWN],
         "wasted_share": without.get("wasted_share", 0.0),
         "difference": beside["difference"],
@@ -320,23 +322,36 @@ def jobs_of(of_class: str) -> str:
 
 
 def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
-    """The run that differs by its test runs alone; of several, that of the same submissions."""
+    """The run without test runs that it is to be measured against, None if there is none.
+
+    The one that differs by them alone; else one that also lacks parameters of this run, as few as
+    there are. Of several, that of the same submissions.
+    """
     if not run.get("tests") or SLOWDOWN not in run:
         return None
-    alike = [
-        peer for peer in peers_of(run, rows)
-        if SLOWDOWN in peer and not peer["test_s"] and _plain(peer) == _plain(run)
+    found = [
+        (len(beyond), peer) for peer in peers_of(run, rows)
+        if SLOWDOWN in peer and not peer["test_s"] and (beyond := _beyond(run, peer)) is not None
     ]  # fmt: skip
+    nearest = min((more for more, _ in found), default=0)
+    alike = [peer for more, peer in found if more == nearest]
     same = ("submissions", "seed", "restart_cost_s")
     return max(alike, key=lambda peer: [peer[key] == run[key] for key in same], default=None)
 
 
-def _plain(run: Row) -> tuple[object, ...]:
-    """What kind of run it is, test runs apart."""
+def _beyond(run: Row, peer: Row) -> list[str] | None:
+    """The parameters that a run has and a peer has not, tests apart; None for another kind."""
+    (kind, parameters), (other, fewer) = _plain(run), _plain(peer)
+    left = [one for one in parameters if one not in fewer]
+    return left if kind == other and len(left) + len(fewer) == len(parameters) else None
+
+
+def _plain(run: Row) -> tuple[tuple[object, ...], list[str]]:
+    """What kind of run it is, and the dispatcher's parameters, test runs apart."""
     dispatcher, *rest = kind_of(run)
     name, _, given = dispatcher.partition(":")
     kept = [p for p in given.split(",") if p and p.partition("=")[0] not in ("test", "tests")]
-    return name, kept, *rest
+    return (name, *rest), kept
 
 
 def _grown(now: float, before: float) -> bool:

@@ -112,16 +112,17 @@ def _payers(run: Row, first: Row) -> list[tuple[str, str]]:
 def test_runs(rows: Sequence[Row]) -> list[Row]:
     """What test runs bring and cost, for each run that has one without them; see `related`.
 
-    The two differ by the parameters ``test`` and ``tests`` of the dispatcher alone.
+    The two differ by the parameters ``test`` and ``tests`` of the dispatcher, and by those that
+    ``more`` names, which the sentence then says.
 
     Returns
     -------
     list of dict
-        ``workload``, ``dispatcher``, ``without`` (the other one's name), ``test_s`` (the length of
-        a test), ``bounded_slowdown_mean`` and the same with ``_without``, ``killed_share`` (of the
-        jobs, in their tests), ``wasted_share`` (of the work, by whatever stopped jobs, such as
-        nodes that failed) and the same with ``_without``, ``longer`` and ``restarted_often`` as in
-        `related`, and ``text``.
+        ``workload``, ``dispatcher``, ``without`` (the other one's name), ``more`` (the parameters
+        that the other one has not), ``test_s`` (the length of a test), ``bounded_slowdown_mean``
+        and the same with ``_without``, ``killed_share`` (of the jobs, in their tests),
+        ``wasted_share`` (of the work, by whatever stopped jobs, such as nodes that failed) and the
+        same with ``_without``, ``longer`` and ``restarted_often`` as in `related`, and ``text``.
     """
     found = []
     for run in rows:
@@ -132,6 +133,7 @@ def test_runs(rows: Sequence[Row]) -> list[Row]:
             "workload": run["workload"],
             "dispatcher": name_of(run, rows),
             "without": without["dispatcher"],
+            "more": without["more"],
             "test_s": run["test_s"],
             SLOWDOWN: run[SLOWDOWN],
             f"{SLOWDOWN}_without": without[SLOWDOWN],
@@ -152,9 +154,10 @@ def _tests_text(told: Row, over: Difference | None) -> str:
     moves = f"{'falls' if lower else 'rises'} from {before} to {now}"
     if over is not None and over.says == NOISE:
         moves += ", which is within noise"
+    more = f" and {', '.join(told['more'])}" if told["more"] else ""
     said = [
-        f"With test runs of {duration(told['test_s'])} ({told['dispatcher']}) the mean bounded "
-        f"slowdown {f'stays at {now}' if now == before else moves}."
+        f"With test runs of {duration(told['test_s'])}{more} ({told['dispatcher']}) the mean "
+        f"bounded slowdown {f'stays at {now}' if now == before else moves}."
     ]
     share, lost_before = told["killed_share"], told["wasted_share_without"]
     if share:

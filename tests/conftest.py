@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.effort import examples
 from tests.scripts import ROOT, not_as_installed
 
 # nohup has it ignored, which commands inherit: then no test could end one with it.
@@ -21,7 +22,10 @@ if (left_out := not_as_installed()) is not None:
     pytest.exit(f"{left_out} is not as it is installed: pip install '.[test]', or -e", 4)
 
 # No test depends on the clock: a busy machine, or a first call that compiles, is no failure.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", max_examples=examples(100), deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
 settings.load_profile("untimed")
 
 

@@ -21,6 +21,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
+from tests.effort import examples
 from tests.oracles.plain_shadow import PlainShadow
 from tests.simulator.cases import starting
 from tests.strategies import systems, workloads
@@ -45,7 +46,7 @@ def easy_waits(run: Run) -> list[float]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(), st.sampled_from(["walltime", "last2"]))
 def test_compiled_replays_and_the_general_loop_bound_waits_alike(
     rule: str, case: tuple[Workload, System], predictor: str
@@ -58,7 +59,7 @@ def test_compiled_replays_and_the_general_loop_bound_waits_alike(
     assert easy_waits(runs[0]) == easy_waits(runs[1])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.integers(1, 6),
     st.lists(

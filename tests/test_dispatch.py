@@ -22,6 +22,7 @@ from cpdispatch.heuristics.backfill import ALL, Backfill
 from cpdispatch.heuristics.limits import LIMITS
 from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, find
 from cpdispatch.instance import Instance
+from tests.effort import examples
 from tests.strategies import instances, read
 
 
@@ -395,7 +396,7 @@ def test_a_toml_file_may_have_a_name_of_an_earlier_version(tmp_path: Path) -> No
     assert (made.variant.name, made.m) == ("thesis-pcp5", 7)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(instances(predictions=True), st.sampled_from(sorted(REGISTRY)))
 def test_every_dispatcher_answers_every_instance_feasibly_and_twice_the_same(
     instance: Instance, name: str

@@ -44,7 +44,7 @@ def decide(dispatcher, instance):
     return decision
 
 @hypothesis.settings(
-    max_examples=20 if is_bare else 60, database=None, deadline=None, derandomize=True,
+    max_examples=20, database=None, deadline=None, derandomize=True,
     phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )
 @given(instances())
@@ -52,7 +52,7 @@ def meets(instance):
     decide(make(), instance)
 
 meets()
-workload = fit(generate(EURORA, 20 if is_bare else 60, 1, 4.0), NAMED["eurora"])
+workload = fit(generate(EURORA, 20 if is_bare else 40, 1, 4.0), NAMED["eurora"])
 event, corrected = {"trigger": "event"}, {"correction": "incremental"}
 for more in [event | corrected] if is_bare else [{}, event, corrected]:
     simulation, dispatcher = Simulation(workload, NAMED["eurora"], **more), make()

@@ -28,6 +28,7 @@ from cpdispatch.instance import (
     loads,
     to_json,
 )
+from tests.effort import examples
 from tests.strategies import instance_files, instances, read
 
 FILE: dict[str, Any] = {
@@ -609,7 +610,7 @@ weird = (
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(instance_files(dependencies=True, starvation=True, predictions=True), weird, st.data())
 def test_anything_anywhere_in_a_file_is_understood_or_refused(
     file: dict[str, Any], value: Any, data: st.DataObject

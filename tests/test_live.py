@@ -32,6 +32,7 @@ from cpdispatch.system import NAMED, Limit, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.generate import EURORA, generate
 from cpdispatch.workloads.restarts import mark
+from tests.effort import examples
 from tests.simulator.cases import workload
 from tests.strategies import systems, workloads
 
@@ -89,7 +90,7 @@ def test_a_simulation_tells_what_it_is_at(
             assert all((d.ms is None) == compiled for d in each.last)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(systems(max_nodes=4).flatmap(lambda s: st.tuples(st.just(s), workloads(s, max_jobs=12))))
 def test_both_loops_tell_what_the_schedule_says_of_every_instant(
     case: tuple[System, Workload],

@@ -17,6 +17,7 @@ import cpdispatch as cpd
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Workload
 from cpdispatch.system import Limit, NodeGroup, System
+from tests.effort import examples
 from tests.strategies import systems, workloads
 
 gymnasium = pytest.importorskip("gymnasium", reason="the environment needs Gymnasium: extra rl")
@@ -76,7 +77,7 @@ def cases(draw: st.DrawFn) -> tuple[Workload, System]:
     return draw(workloads(system)), system
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(), st.integers(0, 2**20))
 def test_whatever_is_chosen_the_schedule_is_feasible_and_rewards_add_up(
     case: tuple[Workload, System], seed: int

@@ -23,6 +23,7 @@ from cpdispatch.jobs import Column, JobTable
 from cpdispatch.simulator import simulate
 from cpdispatch.solution import explain
 from cpdispatch.system import NodeGroup, Partition, System
+from tests.effort import examples
 from tests.simulator.cases import workload
 from tests.strategies import instance_files, read
 
@@ -113,7 +114,7 @@ def test_a_job_of_a_higher_tier_starts_whatever_the_others_are_like(name: str) -
     assert started(instance_of(urgent, {"units": 2, "partition": "debug"}), name) == [2]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from(sorted(SUMMARIES)), st.data(), st.sampled_from([NO_THRESHOLD, 0, 40]),
     instance_files(max_jobs=8),
@@ -157,7 +158,7 @@ def tiered(draw: st.DrawFn) -> dict[str, Any]:
     return file
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tiered(), st.sampled_from(["hcp", "pcp:model=copies", "pcp:model=counts", "hyper"]))
 def test_every_plan_around_higher_tiers_is_feasible(file: dict[str, Any], name: str) -> None:
     answer_of(read(file), name)
@@ -169,7 +170,7 @@ def test_a_decision_in_which_jobs_are_planned_around_others_states_no_bound() ->
     assert answer_of(instance_of({}, {"tier": 2}), "hcp:reserve=9").certificate.bound is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     instance_files(max_jobs=8, predictions=True), st.data(),
     st.sampled_from(["hcp:reserve=9", "pcp:reserve=9,model=boxes"]),

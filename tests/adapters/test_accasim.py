@@ -139,9 +139,9 @@ def test_accasim_and_our_simulator_give_the_same_starts_and_nodes(
     # Each decision on a full queue costs hcp a third of a second: fewer jobs tell as much.
     is_model = dispatcher.startswith("hcp")
     if system == "like":
-        machine, workload = LIKE_NODES, crowded(40 if is_model else 200)
+        machine, workload = LIKE_NODES, crowded(20 if is_model else 200)
     else:
-        machine, workload = NAMED["eurora"], eurora_sample(150 if is_model else 300, seed=1)
+        machine, workload = NAMED["eurora"], eurora_sample(75 if is_model else 300, seed=1)
     assert by_accasim(workload, machine, dispatcher, tmp_path) == by_us(
         workload, machine, dispatcher
     )

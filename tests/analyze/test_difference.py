@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cpdispatch.analyze import difference as module
 from cpdispatch.analyze.difference import difference, interval
 from cpdispatch.errors import UsageError
+from tests.effort import examples
 
 Pairs = list[tuple[int, int]]
 
@@ -43,7 +44,7 @@ def near(pairs: Pairs) -> Iterator[Fraction]:
 numbers = st.integers(0, 40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(numbers, numbers), min_size=6, max_size=8))
 def test_the_interval_is_all_ratios_that_no_test_by_sign_flips_rejects(pairs: Pairs) -> None:
     low, high = interval(*np.array(pairs, dtype=np.float64).T)
@@ -51,7 +52,7 @@ def test_the_interval_is_all_ratios_that_no_test_by_sign_flips_rejects(pairs: Pa
         assert (low <= float(ratio) <= high) == (not rejected(pairs, ratio))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=6, max_size=8))
 def test_a_difference_stands_where_the_test_by_sign_flips_rejects_that_there_is_none(
     pairs: Pairs,

@@ -18,6 +18,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import System
 from cpdispatch.verify import Kind
+from tests.effort import examples
 from tests.oracles.plain_explain import Held, Job, Plain
 from tests.simulator.cases import workload
 from tests.simulator.test_events import FOUR, failures, happen, of, restartable
@@ -191,13 +192,13 @@ def depending(draw: st.DrawFn, log: Workload) -> Workload:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs())
 def test_every_claim_of_every_explanation_is_what_plain_counting_says(run: Run) -> None:
     check(run)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(systems(max_nodes=4).flatmap(lambda s: st.tuples(st.just(s), workloads(s, max_jobs=9))))
 def test_a_request_that_would_have_fit_can_be_put_into_the_schedule(
     case: tuple[System, Workload],
@@ -319,7 +320,7 @@ def test_the_plain_twin_counts_what_others_hold() -> None:
     assert plain.fits_for(plain.job(3), 2, 30) == 8
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(runs(), st.data())
 def test_a_moment_is_what_plain_counting_says(run: Run, data: st.DataObject) -> None:
     plain = Plain.of(run)

@@ -15,6 +15,7 @@ from cpdispatch.analyze.moment import moment
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import Limit, NodeGroup, System
 from cpdispatch.workloads import from_table, prepare
+from tests.effort import examples
 from tests.oracles.plain_gates import PlainJob, passes
 from tests.simulator.test_gates import CORES, jobs, limited, some_limits, workload_of
 
@@ -64,7 +65,7 @@ def test_a_job_that_passed_its_limit_waits_for_nodes_like_any_other() -> None:
     ]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs(), some_limits(), st.sampled_from(["fifo", "easy"]))
 def test_a_limit_held_a_job_back_until_a_count_of_all_jobs_finds_room(
     jobs: list[PlainJob], limits: tuple[Limit, ...], name: str

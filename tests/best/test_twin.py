@@ -14,6 +14,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.best.test_best import Guess, cases
+from tests.effort import examples
 from tests.oracles import plain_best
 from tests.oracles.plain_best import Parameters
 
@@ -39,7 +40,7 @@ parameters = st.builds(
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases(), parameters, st.booleans())
 def test_the_schedule_is_the_plain_twins(
     compiled: bool, case: tuple[Workload, System], parameters: Parameters, best_fit: bool

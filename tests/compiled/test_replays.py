@@ -25,6 +25,7 @@ from cpdispatch.heuristics.wait_bound import WaitBound
 from cpdispatch.jobs import Job, Workload
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, System
+from tests.effort import examples
 from tests.strategies import systems, workloads
 
 orders = st.one_of(
@@ -78,14 +79,14 @@ def same(compiled: Run, general: Run) -> bool:
     return compiled.job_table.equals(general.job_table) and decisions
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases(pool=True), backfillings((0, 1)), rules)
 def test_on_a_pool(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
     assert same(compiled, general)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases(pool=False), backfillings((0, 1)), rules)
 def test_on_nodes(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
@@ -103,14 +104,14 @@ def test_durations_too_long_for_what_the_queue_holds_of_a_job_are_compared_all_t
     assert compiled.job_table["start"].to_pylist() == [0, 11, 16, 2]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.booleans().flatmap(cases), backfillings((2, 3, ALL)), rules)
 def test_with_promises(case: tuple[Workload, System], dispatcher: Backfill, rules: Any) -> None:
     compiled, general = both(*case, dispatcher, rules)
     assert same(compiled, general)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.booleans().flatmap(cases), rules)
 def test_of_a_dispatcher_that_refuses_everything(case: tuple[Workload, System], rules: Any) -> None:
     compiled, general = both(*case, Reject(), rules)
@@ -166,7 +167,7 @@ timing = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.booleans().flatmap(cases), backfillings((0, 1, 2, ALL)), timing)
 def test_with_a_predictor_in_python(
     case: tuple[Workload, System], dispatcher: Backfill, rules: Any
@@ -177,7 +178,7 @@ def test_with_a_predictor_in_python(
 limited = st.sampled_from(["upper", "requested"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.booleans().flatmap(cases), backfillings((0, 1, 1, 2, ALL)), limited, timing)
 def test_of_jobs_that_are_taken_to_last_otherwise_than_expected(
     case: tuple[Workload, System], dispatcher: Backfill, limits: str, rules: Any
@@ -196,7 +197,7 @@ bests = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.booleans().flatmap(cases), bests, timing)
 def test_of_best(case: tuple[Workload, System], best: Callable[[], Bounded], rules: Any) -> None:
     with pytest.MonkeyPatch.context() as patched:
@@ -242,7 +243,7 @@ def refuses(p: float, q: float, submit: float, now: float) -> float:
     return float("nan")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cases(pool=True))
 def test_a_compiled_function_of_the_users_own(case: tuple[Workload, System]) -> None:
     order = policies.own(MINE, "mine")
@@ -286,12 +287,12 @@ MINE, REFUSES = numba.njit(mine), numba.njit(refuses)
 @pytest.mark.parametrize(
     ("log", "system", "filter", "jobs", "dispatcher"),
     [
-        ("KTH-SP2-1996-2", "100", "strong", None, "easy-wfp3-spf:threshold=200000"),
-        ("CTC-SP2-1996-3.1-cln", "338", "strong", 30_000, "easy"),
-        ("HPC2N-2002-2.2-cln", "seth", "all", 30_000, "easy"),
-        ("HPC2N-2002-2.2-cln", "seth", "all", 30_000, "easy-saf-sqf:allocate=best-fit"),
-        ("RICC-2010-2", "gaia", "all", 6_000, "easy-f2-f2"),
-        ("KTH-SP2-1996-2", "100", "strong", 5_000, "conservative"),
+        ("KTH-SP2-1996-2", "100", "strong", 10_000, "easy-wfp3-spf:threshold=200000"),
+        ("CTC-SP2-1996-3.1-cln", "338", "strong", 10_000, "easy"),
+        ("HPC2N-2002-2.2-cln", "seth", "all", 10_000, "easy"),
+        ("HPC2N-2002-2.2-cln", "seth", "all", 10_000, "easy-saf-sqf:allocate=best-fit"),
+        ("RICC-2010-2", "gaia", "all", 3_000, "easy-f2-f2"),
+        ("KTH-SP2-1996-2", "100", "strong", 2_000, "conservative"),
     ],
 )
 def test_on_real_logs(

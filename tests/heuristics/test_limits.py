@@ -18,6 +18,7 @@ from cpdispatch.simulator import simulate
 from cpdispatch.simulator.replay import Watch
 from cpdispatch.system import System
 from tests.best.test_best import Guess, cases
+from tests.effort import examples
 from tests.strategies import EMPTY, instances, lasting
 
 every_limits = st.sampled_from(sorted(LIMITS))
@@ -100,7 +101,7 @@ def test_unknown_limits_are_refused() -> None:
         planned(EMPTY, "upr")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(), st.sampled_from(["minimal", "incremental", "requested"]), st.booleans())
 def test_a_dumped_instance_says_how_long_jobs_may_last_as_the_simulation_did(
     case: tuple[Workload, System], correction: str, kill_at_limit: bool

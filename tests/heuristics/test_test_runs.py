@@ -30,6 +30,7 @@ from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.restarts import mark
 from tests.best.test_best import Guess
+from tests.effort import examples
 from tests.oracles import plain_tests
 from tests.simulator.cases import Row, workload
 from tests.strategies import read, systems, workloads
@@ -79,7 +80,7 @@ def outcome(run: Run) -> dict[int, Any]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.booleans().flatmap(cases), dispatchers, st.sampled_from([0, 0, 3]),
     st.sampled_from(["walltime", "last2"]),
@@ -94,7 +95,7 @@ def test_the_schedule_is_the_plain_twins(
     assert outcome(run) == {row: of for row, of in twin.items() if of[0] >= 0}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.booleans().flatmap(cases), dispatchers,
     st.sampled_from(["walltime", "last2", "profile", "confident"]),
@@ -151,7 +152,7 @@ def fresh(rule: Backfill | Bounded, bound: WaitBound) -> Backfill | Bounded:
     return replace(rule)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     careful_cases, st.sampled_from(["walltime", "last2", "profile"]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
@@ -221,7 +222,7 @@ asked_cases = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     asked_cases, st.sampled_from([Teller, CarefulTeller, RefreshingTeller]),
     st.sampled_from(["minimal", "incremental", "requested"]), st.booleans(),
@@ -250,7 +251,7 @@ def test_a_predictor_is_told_and_asked_the_same_in_compiled_replays(
     assert compiled.decision_table.select(columns).equals(general.decision_table.select(columns))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cases(pool=True), st.one_of(dispatchers, rules), st.sampled_from([0, 3, 9]))
 def test_jobs_request_what_a_clairvoyant_predictor_knows_after_a_test_too(
     case: tuple[Workload, System], rule: Backfill | Bounded, cost_s: int
@@ -331,7 +332,7 @@ class Promises:
         return decision
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     cases(pool=True, upper_bounds=True, tiers=False), st.integers(1, 6),
     st.sampled_from(["left", "backfill"]),

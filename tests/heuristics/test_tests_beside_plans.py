@@ -21,6 +21,7 @@ from cpdispatch.simulator import simulate
 from cpdispatch.simulator.run import Run
 from cpdispatch.system import System
 from cpdispatch.workloads.restarts import mark
+from tests.effort import examples
 from tests.heuristics.test_test_runs import POOL, Promises, cases, cold, tried
 from tests.oracles import plain_tests
 from tests.simulator.cases import workload
@@ -40,7 +41,7 @@ def plan_of(decision: Decision, but: list[int]) -> Plan:
     return {k: (s, places[k]) for k, s in starts if s != NO_START and k not in but}
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700), deadline=None)
 @given(
     instances(restarts=True), st.sampled_from([1, 2, ALL]), st.integers(1, 5), st.booleans(),
     st.sampled_from(["fcfs", "saf"]),
@@ -65,7 +66,7 @@ def test_tests_are_the_plain_twins_and_move_no_planned_start(
     assert {k: places[k] for k in tested} == twin
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(instances(restarts=True), depths, st.booleans())
 def test_a_stopped_job_goes_on_if_it_can(instance: Instance, depth: int, best_fit: bool) -> None:
     decision = Backfill(depth=depth, best_fit=best_fit).dispatch(instance)
@@ -87,7 +88,7 @@ def test_a_stopped_job_goes_on_if_it_can(instance: Instance, depth: int, best_fi
             assert any((units * asks > free[node]).any() for node, units in home.items())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.booleans().flatmap(lambda pool: cases(pool, upper_bounds=True)), depths,
     st.integers(1, 6), st.sampled_from([0, 3]), st.booleans(),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cpdispatch.errors import InputError
 from cpdispatch.learn import trials
+from tests.effort import examples
 from tests.learn import trial_twin
 
 MACHINE = 8
@@ -17,7 +18,7 @@ def columns(jobs: list[trial_twin.Job]) -> list[np.ndarray]:
     return [np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(job, min_size=2, max_size=14),
     st.integers(0, 6),
@@ -33,7 +34,7 @@ def test_a_trial_is_that_of_the_plain_twin(
     assert ours == pytest.approx(trial_twin.slowdown(jobs, running, order, MACHINE), rel=1e-12)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(job, min_size=3, max_size=10), st.integers(0, 2), st.integers(0, 99), st.booleans())
 def test_sums_over_random_orders_are_those_of_the_plain_twin(
     jobs: list[trial_twin.Job], running: int, seed: int, published: bool

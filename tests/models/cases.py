@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -19,6 +18,7 @@ from cpdispatch.instance import Instance
 from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.search import Search
 from cpdispatch.models.thesis import VARIANTS, pose_on_nodes
+from tests.effort import examples
 from tests.strategies import instance_files, read
 
 NODES: dict[str, Any] = {
@@ -30,7 +30,7 @@ NODES: dict[str, Any] = {
 RESERVED = [{"start": 110, "duration": 10, "nodes": [0], "capacity": [4, 1]}]
 WATTS = {"cap": 6, "unit": [1, 4]}
 
-EXAMPLES = int(os.environ.get("CPDISPATCH_EXAMPLES", "60"))
+EXAMPLES = examples(60)
 """Random instances of each comparison with the exhaustive twin."""
 
 Where: TypeAlias = tuple[int, dict[int, int]]

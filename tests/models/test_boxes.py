@@ -11,6 +11,7 @@ from ortools.sat.python import cp_model
 from cpdispatch.instance import Instance
 from cpdispatch.models.boxes import NUMBERS_PER_PART, Axis, Box, BoxesModel, pack
 from cpdispatch.models.node_problem import NodeProblem
+from tests.effort import examples
 from tests.models.cases import (
     EXAMPLES,
     RESERVED,
@@ -300,7 +301,7 @@ def test_the_size_of_a_model_counts_what_grows_with_the_number_of_nodes(
     assert size >= numbers / NUMBERS_PER_PART / 2
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6), st.integers(1, 3)), max_size=6))
 def test_packed_boxes_do_not_overlap(rows: list[tuple[int, int, int]]) -> None:
     boxes = [Box(begin, begin + length, height) for begin, length, height in rows]

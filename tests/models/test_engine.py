@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -639,10 +639,11 @@ def unsearched(name: str, instance: Instance) -> Decision:
         return engine(name, cp=False, patience=0.0).dispatch(instance)
 
 
-def faultless(name: str, instance: Instance) -> Decision:
-    """What the search alone decides."""
+@cache
+def faultless(name: str, jobs: int) -> Decision:
+    """What the search alone decides of a crowd."""
     with eager():
-        return engine(name, cp=False, **AMPLE).dispatch(instance)
+        return engine(name, cp=False, **AMPLE).dispatch(crowd(jobs))
 
 
 @pytest.mark.parametrize("jobs", [8, 14], ids=["small", "large"])
@@ -653,7 +654,7 @@ def test_a_solver_that_fails_or_lies_costs_no_decision(name: str, fault: str, jo
     one = engine(name, solver=solver, release=jobs <= SMALL, **AMPLE)
     with eager():
         decision = one.dispatch(instance)
-    told, bare = decision.certificate, faultless(name, instance).certificate
+    told, bare = decision.certificate, faultless(name, jobs).certificate
     assert solver.asked > 0
     assert bool(one.faults) == (fault not in SILENTLY)
     assert wrong(instance, decision) == []

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpdispatch.instance import Instance
+from tests.effort import examples
 from tests.models.exhaustive import best_plan, placements, possible, second_by_second
 from tests.strategies import instances
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     instances(max_nodes=2, max_jobs=2, max_running=2),
     st.sampled_from(["slowdown", "bounded_slowdown"]),

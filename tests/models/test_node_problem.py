@@ -15,6 +15,7 @@ from cpdispatch.models.node_problem import NodePlan, NodeProblem, room
 from cpdispatch.models.objective import OBJECTIVES
 from cpdispatch.models.thesis import placements
 from cpdispatch.models.timing import Timing
+from tests.effort import examples
 from tests.models.cases import (
     RESERVED,
     WATTS,
@@ -223,7 +224,7 @@ def test_the_power_cap_limits_what_jobs_draw_together(
     assert (solver().solve(model) == cp_model.OPTIMAL) == allowed
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(small, st.sampled_from(sorted(OBJECTIVES)))
 def test_what_is_minimised_is_the_weighted_sum(instance: Instance, objective: str) -> None:
     chosen = possible(instance)

@@ -23,6 +23,7 @@ from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.objective import OBJECTIVES, of
 from cpdispatch.models.part import Part, Selection, parts_of, predecessors_first, select
 from cpdispatch.models.timing import After
+from tests.effort import examples
 from tests.models.cases import EXAMPLES, WATTS, job, queued, running
 from tests.models.exhaustive import possible
 from tests.strategies import (
@@ -89,7 +90,7 @@ def between_reservations(draw: st.DrawFn) -> Instance:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.one_of(crowds(), between_reservations()))
 def test_a_job_fits_now_if_it_could_start_now_alone(instance: Instance) -> None:
     draws = instance.job_power(instance.queue).tolist()

@@ -22,6 +22,7 @@ from cpdispatch.models.node_problem import NodePlan, NodeProblem
 from cpdispatch.models.objective import OBJECTIVES
 from cpdispatch.models.search import CLOCK_ENDED, FIRST_SHARE, SEARCHES
 from cpdispatch.models.thesis import VARIANTS, Thesis, pose_on_pool
+from tests.effort import examples
 from tests.models.cases import (
     EXAMPLES,
     WATTS,
@@ -180,7 +181,7 @@ def planned(instance: Instance, name: str, objective: str, limit_s: float = 1.0)
     return (chosen.tolist(), problem, *one.solve(problem, clock(limit_s)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(small, hcp_names, every_objective, st.booleans())
 def test_the_pooled_plan_is_the_best_of_all_orders(
     instance: Instance, name: str, objective: str, exhaust: bool
@@ -202,7 +203,7 @@ def test_the_pooled_plan_is_the_best_of_all_orders(
     assert result.bound <= value
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(instances(max_nodes=2, max_jobs=2, max_running=1, reservations=False), hcp_names)
 def test_the_best_of_all_orders_is_the_best_of_all_starts(instance: Instance, name: str) -> None:
     chosen = select(without_overdue(instance), name)
@@ -254,7 +255,7 @@ def test_pcp_proves_what_the_twin_says(instance: Instance, name: str, objective:
 # ------------------------------------------------------------------------------ whole decisions
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.one_of(small, crowded()), st.sampled_from(sorted(VARIANTS)), every_objective,
     st.integers(1, 5),

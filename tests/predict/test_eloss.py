@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cpdispatch.arrays import FloatArray
 from cpdispatch.jobs import Job
 from cpdispatch.predict.eloss import FEATURES, PENALTY, RATE, TERMS, ELoss, step, value
+from tests.effort import examples
 
 JOB = {
     "id": 1, "submit_s": 0, "units": 4, "request": (2,), "requested_s": 1000, "expected_s": 1000,
@@ -66,7 +67,7 @@ class Twin:
         max_size=6,
     )
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_kernel_takes_the_steps_of_its_twin(
     jobs: list[tuple[list[int], int, float]],
 ) -> None:

@@ -23,6 +23,7 @@ from cpdispatch.predict.mixture import SOURCES, UPPER_SOURCES, Mixture, Weights
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from tests.best.test_best import Guess, cases
+from tests.effort import examples
 
 JOB = Job(
     id=1, submit_s=0, units=1, request=(1,), requested_s=3600, expected_s=3600, upper_s=3600,
@@ -288,7 +289,7 @@ def test_it_says_at_least_a_second_and_no_more_than_requested() -> None:
 
 
 @pytest.mark.parametrize("inner", [Guess, Last2])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(), correction=st.sampled_from(["minimal", "incremental"]))
 def test_compiled_replays_are_those_of_the_general_loop(
     inner: Callable[[], Any], case: tuple[Workload, System], correction: str

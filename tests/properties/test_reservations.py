@@ -17,6 +17,7 @@ from cpdispatch.jobs import Column, Job, JobTable, Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
+from tests.effort import examples
 from tests.oracles import plain
 from tests.strategies import instances, systems, workloads
 
@@ -58,7 +59,7 @@ def first_in_line(instance: Instance, policy: Order) -> int:
     return min(instance.queue, key=key).id
 
 
-@settings(max_examples=700)
+@settings(max_examples=examples(700))
 @given(cases(), orders, orders, st.booleans())
 def test_the_promise_to_the_first_job_never_moves_later(
     case: tuple[Workload, System], primary: Order, secondary: Order, best_fit: bool
@@ -73,7 +74,7 @@ def test_the_promise_to_the_first_job_never_moves_later(
         promise = dict(reserved)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases(), orders, st.booleans(), st.sampled_from(["instant", "event"]))
 def test_under_fcfs_no_reserved_job_starts_later_than_first_promised(
     case: tuple[Workload, System], secondary: Order, best_fit: bool, trigger: str
@@ -85,7 +86,7 @@ def test_under_fcfs_no_reserved_job_starts_later_than_first_promised(
     assert all(0 <= starts[job] <= promised for job, promised in first.items())
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(cases(), orders, orders, st.sampled_from([2, 3, ALL]),
        st.booleans())  # fmt: skip
 def test_beyond_depth_one_every_promise_is_kept_and_only_moves_earlier(
@@ -99,7 +100,7 @@ def test_beyond_depth_one_every_promise_is_kept_and_only_moves_earlier(
     assert all(0 <= starts[job] <= promised for job, promised in last.items())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(instances(reservations=False, power=True), orders, st.booleans())
 def test_planning_one_reservation_ahead_is_easy(
     instance: Instance, policy: Order, best_fit: bool
@@ -113,7 +114,7 @@ def test_planning_one_reservation_ahead_is_easy(
     assert start[fits_some_day].tolist() == easy.start_s[fits_some_day].tolist()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(instances(), orders, st.sampled_from([0, 1, 2, ALL]), st.booleans())
 def test_every_backfilling_decision_is_feasible(
     instance: Instance, policy: Order, depth: int, best_fit: bool
@@ -122,7 +123,7 @@ def test_every_backfilling_decision_is_feasible(
     assert verify.decision(instance, decision) == []
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases(), st.booleans(), st.booleans())
 def test_smallest_first_in_both_queues_backfills_nothing(
     case: tuple[Workload, System], best_fit: bool, actual: bool

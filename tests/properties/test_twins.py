@@ -14,6 +14,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator.run import run_of
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
+from tests.effort import examples
 from tests.oracles import plain
 from tests.strategies import systems, workloads
 
@@ -56,7 +57,7 @@ def cases(draw: st.DrawFn, upper_bounds: bool = False) -> tuple[Workload, System
     return draw(workloads(system, upper_bounds=upper_bounds, tiers=True)), system
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(cases(), policies, policies, st.sampled_from([0, 1]), st.booleans(),
        st.sampled_from([math.inf, 5.0, 20.0]))  # fmt: skip
 def test_easy_and_strict_order_give_the_plain_twins_schedule(
@@ -65,7 +66,7 @@ def test_easy_and_strict_order_give_the_plain_twins_schedule(
     same_schedule(*case, plain.Rules(primary, secondary, late, depth, best))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases(upper_bounds=True), policies, policies, st.booleans())
 def test_the_event_trigger_gives_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, best: bool
@@ -73,7 +74,7 @@ def test_the_event_trigger_gives_the_plain_twins_schedule(
     same_schedule(*case, plain.Rules(primary, secondary, best_fit=best), "event")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases(), policies, policies, st.sampled_from([2, 3, math.inf]), st.booleans())
 def test_deep_reservations_give_the_plain_twins_schedule(
     case: tuple[Workload, System], primary: str, secondary: str, depth: float, best: bool

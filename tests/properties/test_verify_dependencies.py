@@ -17,6 +17,7 @@ from cpdispatch.decision import Decision
 from cpdispatch.instance import Instance
 from cpdispatch.solution import Solution
 from cpdispatch.verify import Kind
+from tests.effort import examples
 from tests.properties.test_verify_mutations import File, answer, claim, job_entry, kinds, victim
 from tests.strategies import Plan, before, lasting, place, planned_instances, read
 
@@ -97,7 +98,7 @@ WAITS: list[Wait] = [
 
 
 @pytest.mark.parametrize("wait", WAITS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(depending, st.data())
 def test_a_start_that_comes_too_soon_is_reported(
     wait: Wait, case: tuple[File, Plan], data: st.DataObject
@@ -204,7 +205,7 @@ def dense_verdict(instance: Instance, solution: Solution) -> list[str]:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(delayed_plans())
 def test_the_verdict_on_starved_jobs_is_that_of_counting_every_second(
     case: tuple[Instance, Solution],
@@ -214,7 +215,7 @@ def test_the_verdict_on_starved_jobs_is_that_of_counting_every_second(
     assert told == dense_verdict(*case)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(starving, st.data())
 def test_a_starved_job_put_off_beyond_its_bound_is_reported(
     case: tuple[File, Plan], data: st.DataObject

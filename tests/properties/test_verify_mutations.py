@@ -19,6 +19,7 @@ from cpdispatch.instance import Instance, digest
 from cpdispatch.solution import Solution, SolvedJob
 from cpdispatch.system import System
 from cpdispatch.verify import Kind, Violation
+from tests.effort import examples
 from tests.strategies import Plan, planned_instances, read, schedules
 
 File: TypeAlias = dict[str, Any]
@@ -181,7 +182,7 @@ def test_later_starts_may_be_planned_without_nodes(case: tuple[File, Plan]) -> N
 
 
 @pytest.mark.parametrize(("name", "kind", "spoil"), SPOILED_SOLUTION, ids=lambda x: str(x)[:20])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(planned_instances(), st.data())
 def test_each_spoiled_solution_is_reported_by_its_kind(
     name: str, kind: Kind, spoil: Spoiler, case: tuple[File, Plan], data: st.DataObject
@@ -192,7 +193,7 @@ def test_each_spoiled_solution_is_reported_by_its_kind(
 
 
 @pytest.mark.parametrize("kind", SPOILED_INSTANCE)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(planned_instances(), st.data())
 def test_a_plan_for_a_world_that_changed_is_reported(
     kind: Kind, case: tuple[File, Plan], data: st.DataObject
@@ -204,7 +205,7 @@ def test_a_plan_for_a_world_that_changed_is_reported(
     assert kind in kinds(verify.solution(*claim(file, plan)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(planned_instances(), st.data())
 def test_more_than_the_whole_system_has_is_reported(
     case: tuple[File, Plan], data: st.DataObject
@@ -218,7 +219,7 @@ def test_more_than_the_whole_system_has_is_reported(
     assert Kind.POOL in kinds(verify.solution(instance, solution))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(planned_instances())
 def test_a_running_job_must_not_be_planned(case: tuple[File, Plan]) -> None:
     instance, solution = claim(*case)
@@ -297,7 +298,7 @@ def dense_verdict(instance: Instance, solution: Solution) -> set[Kind]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(any_plans())
 def test_the_verdict_on_any_plan_is_that_of_counting_every_second(
     case: tuple[Instance, Solution],
@@ -324,7 +325,7 @@ def test_a_decision_that_starts_only_what_starts_now_is_clean(case: tuple[File, 
 
 
 @pytest.mark.parametrize("kind", SPOILED_INSTANCE)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(planned_instances(), st.data())
 def test_a_decision_for_a_world_that_changed_is_reported(
     kind: Kind, case: tuple[File, Plan], data: st.DataObject
@@ -336,7 +337,7 @@ def test_a_decision_for_a_world_that_changed_is_reported(
     assert kind in kinds(verify.decision(*answer(file, plan)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(planned_instances(reservations=False, power=False), st.data())
 def test_more_than_is_free_now_is_reported_without_reservations(
     case: tuple[File, Plan], data: st.DataObject
@@ -447,7 +448,7 @@ SPOILED_DECISION: list[tuple[str, Kind, DecisionSpoiler]] = [
 
 
 @pytest.mark.parametrize(("name", "kind", "spoil"), SPOILED_DECISION, ids=lambda x: str(x)[:20])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(planned_instances(), st.data())
 def test_each_spoiled_decision_is_reported_by_its_kind(
     name: str, kind: Kind, spoil: DecisionSpoiler, case: tuple[File, Plan], data: st.DataObject
@@ -526,7 +527,7 @@ def test_a_feasible_schedule_is_clean(case: tuple[pd.DataFrame, System]) -> None
 
 
 @pytest.mark.parametrize(("name", "kind", "spoil"), SPOILED_RUN, ids=lambda x: str(x)[:20])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(schedules(), st.data())
 def test_each_spoiled_schedule_is_reported_by_its_kind(
     name: str,
@@ -541,7 +542,7 @@ def test_each_spoiled_schedule_is_reported_by_its_kind(
     assert kind in kinds(verify.run(spoiled, system))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(schedules(), st.data())
 def test_capacity_of_any_schedule_is_judged_as_by_counting_every_second(
     case: tuple[pd.DataFrame, System], data: st.DataObject

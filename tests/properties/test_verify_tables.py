@@ -17,6 +17,7 @@ from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import Limit, System
 from cpdispatch.verify import Kind
 from cpdispatch.workloads.restarts import mark
+from tests.effort import examples
 from tests.simulator.cases import workload
 from tests.simulator.test_events import poked
 
@@ -68,7 +69,7 @@ def without(table: Any, row: int) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_each_number_of_a_dispatch_that_is_another_is_reported(
     name: str, data: st.DataObject

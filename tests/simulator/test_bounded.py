@@ -20,6 +20,7 @@ from cpdispatch.jobs import Job
 from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads.restarts import mark
+from tests.effort import examples
 from tests.simulator.cases import Row, workload
 
 POOL = System.pool(4)
@@ -280,7 +281,7 @@ rows = st.lists(
 ).map(sorted)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     rows, st.integers(0, 99), st.sampled_from([0, 0, 3]), st.sampled_from(["instant", "event"]),
     st.booleans(), st.sampled_from([POOL, NODES]), st.sampled_from([0.5, 1.0]),
@@ -342,7 +343,7 @@ def test_a_run_that_cannot_have_been_is_found(
     assert any(complaint in str(violation) for violation in found) if complaint else found == []
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     rows, st.integers(1, 9), st.sampled_from(["left", "backfill", "turn"]),
     st.sampled_from([0, 3]), st.sampled_from(["instant", "event"]), st.integers(0, 9),

@@ -35,6 +35,7 @@ from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
+from tests.effort import examples
 from tests.oracles.plain_events import expected_everywhere, replay
 from tests.simulator.cases import Row as JobRow
 from tests.simulator.cases import on_nodes, starting, two_nodes, workload
@@ -358,7 +359,7 @@ def test_what_a_job_kept_is_lost_when_it_ends_as_failed() -> None:
 
 
 @pytest.mark.parametrize("trigger", ["instant", "event"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data(), st.integers(1, 20), st.integers(0, 4), st.booleans())
 def test_every_schedule_with_checkpoints_is_sound(
     trigger: str, data: st.DataObject, every_s: int, cost_s: int, limit: bool
@@ -372,7 +373,7 @@ def test_every_schedule_with_checkpoints_is_sound(
     assert made.verify() == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data(), st.integers(1, 20), st.integers(0, 4))
 def test_easy_with_checkpoints_is_its_plain_twin(
     data: st.DataObject, every_s: int, cost_s: int
@@ -502,7 +503,7 @@ def test_waits_are_bounded_where_no_node_has_a_processor_at_first() -> None:
 
 @pytest.mark.parametrize("trigger", ["instant", "event"])
 @pytest.mark.parametrize("dispatcher", RULES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(cases(), st.booleans())
 def test_every_schedule_with_failures_is_sound(
     dispatcher: str, trigger: str, case: tuple[Workload, System, list[Event], str], limit: bool
@@ -521,14 +522,14 @@ def test_every_schedule_with_failures_is_sound(
 @pytest.mark.parametrize(
     "dispatcher", ["hcp:limit=0.05", "pcp:limit=0.05", "thesis-pcp1:limit=0.05"]
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(cases())
 def test_models_take_part(dispatcher: str, case: tuple[Workload, System, list[Event], str]) -> None:
     log, system, events, requeue = case
     assert simulate(log, system, dispatcher, events=of(events, requeue)).verify() == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(cases())
 def test_easy_with_failures_is_its_plain_twin_job_by_job(
     case: tuple[Workload, System, list[Event], str],
@@ -550,7 +551,7 @@ def test_easy_with_failures_is_its_plain_twin_job_by_job(
     assert nodes == [dict(sorted(job.nodes.items())) for job in twin]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cases(), st.integers(0, 10))
 def test_conservative_keeps_its_promises_until_a_node_is_lost(
     case: tuple[Workload, System, list[Event], str], slack: int

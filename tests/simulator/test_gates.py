@@ -33,6 +33,7 @@ from cpdispatch.verify.violation import Kind
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
 from tests.compiled.test_replays import Noisy, backfillings, same
+from tests.effort import examples
 from tests.oracles.plain_gates import PlainGate, PlainJob, starts
 from tests.simulator.cases import on_nodes, two_nodes
 
@@ -89,7 +90,7 @@ def limited(*limits: Limit) -> System:
     return replace(System.pool(CORES), limits=limits)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs(), some_limits())
 def test_starts_are_those_of_the_plain_rule(jobs: list[PlainJob], limits: tuple[Limit, ...]):
     run = simulate(workload_of(jobs), limited(*limits), "fifo")
@@ -97,7 +98,7 @@ def test_starts_are_those_of_the_plain_rule(jobs: list[PlainJob], limits: tuple[
     assert verify.run(run.jobs, run.system) == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs(), some_limits(), st.sampled_from(["easy", "conservative", "sjf", "best"]))
 def test_every_dispatcher_keeps_limits(jobs: list[PlainJob], limits: tuple[Limit, ...], name: str):
     for trigger in ("instant",) if name == "best" else ("instant", "event"):
@@ -107,7 +108,7 @@ def test_every_dispatcher_keeps_limits(jobs: list[PlainJob], limits: tuple[Limit
         assert verify.run(run.jobs, run.system) == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs())
 def test_limits_that_never_bind_change_nothing(jobs: list[PlainJob]):
     wide = [Limit(1000, of, per) for of in ("jobs", "core") for per in ("", "user", "queue")]
@@ -209,7 +210,7 @@ def test_explain_knows_limits_and_replays_that_are_not_told_what_they_mean_refus
         Replays(workload_of(TWO), limited(Limit(1)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_gate_lets_pass_what_a_scan_of_all_jobs_would(data: st.DataObject):
     kinds = data.draw(
@@ -265,7 +266,7 @@ rules = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs(), some_limits(), backfillings((0, 1)), rules)
 def test_compiled_on_a_pool(
     jobs: list[PlainJob], limits: tuple[Limit, ...], dispatcher: Backfill, rules: dict[str, Any]
@@ -273,7 +274,7 @@ def test_compiled_on_a_pool(
     assert_same(jobs, limited(*limits), lambda: replace(dispatcher), **rules)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs(), some_limits(), backfillings((0, 1)), rules)
 def test_compiled_on_nodes(
     jobs: list[PlainJob], limits: tuple[Limit, ...], dispatcher: Backfill, rules: dict[str, Any]
@@ -304,7 +305,7 @@ def test_job_behind_the_gate_is_not_backfilled_on_nodes():
     assert simulate(workload_of(three), system, "easy").jobs["start"].tolist() == [0, 20, 30]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(jobs(), some_limits(), rules)
 def test_compiled_with_promises(
     jobs: list[PlainJob], limits: tuple[Limit, ...], rules: dict[str, Any]
@@ -312,13 +313,13 @@ def test_compiled_with_promises(
     assert_same(jobs, limited(*limits), lambda: "conservative", **rules)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(jobs(), some_limits())
 def test_compiled_with_bounded_waits(jobs: list[PlainJob], limits: tuple[Limit, ...]):
     assert_same(jobs, limited(*limits), lambda: "best", predictor="last2")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(jobs(), some_limits())
 def test_compiled_with_a_predictor_that_is_asked(jobs: list[PlainJob], limits: tuple[Limit, ...]):
     workload, system = workload_of(jobs), limited(*limits)
@@ -417,7 +418,7 @@ def licensed(*limits: Limit) -> System:
     return replace(System.pool(CORES), limits=limits, licences=LICENCES)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(on_terms(), some_limits())
 def test_licences_and_arrays_are_kept_as_the_plain_rule_has_them(
     jobs: list[PlainJob], limits: tuple[Limit, ...]
@@ -429,7 +430,7 @@ def test_licences_and_arrays_are_kept_as_the_plain_rule_has_them(
         assert verify.run(run.jobs, run.system) == []
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(on_terms(), st.sampled_from(["easy", "conservative", "hcp:cp=off", "best"]))
 def test_every_dispatcher_keeps_licences_and_arrays(jobs: list[PlainJob], name: str):
     run = simulate(workload_of(jobs), licensed(), name, predictor="walltime")
@@ -566,7 +567,7 @@ def beginning(jobs: list[PlainJob], begin: list[int]) -> Workload:
     return replace(workload_of(jobs), begin_s=np.array(begin, dtype=np.int64))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs(), some_limits(), st.data())
 def test_a_job_before_its_time_is_as_if_it_were_submitted_then(
     jobs: list[PlainJob], limits: tuple[Limit, ...], data: st.DataObject

@@ -32,6 +32,7 @@ from cpdispatch.simulator import Run, Simulation, Watch, simulate
 from cpdispatch.simulator.replay import finished
 from cpdispatch.system import Maintenance, NodeGroup, System, find, system_as_dict
 from cpdispatch.verify import Kind
+from tests.effort import examples
 from tests.oracles.plain_events import expected_everywhere, replay
 from tests.simulator.cases import Row as JobRow
 from tests.simulator.cases import workload
@@ -128,7 +129,7 @@ def cases(draw: st.DrawFn) -> tuple[Workload, System, Events]:
 
 @pytest.mark.parametrize("trigger", ["instant", "event"])
 @pytest.mark.parametrize("dispatcher", RULES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(cases())
 def test_every_schedule_with_maintenance_is_sound(
     dispatcher: str, trigger: str, case: tuple[Workload, System, Events]
@@ -139,14 +140,14 @@ def test_every_schedule_with_maintenance_is_sound(
 
 
 @pytest.mark.parametrize("dispatcher", ["hcp:limit=0.05", "pcp:limit=0.05"])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 @given(cases())
 def test_models_keep_maintenance(dispatcher: str, case: tuple[Workload, System, Events]) -> None:
     log, system, events = case
     assert simulate(log, system, dispatcher, events=events).verify() == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cases())
 def test_easy_beside_maintenance_is_its_plain_twin_job_by_job(
     case: tuple[Workload, System, Events],
@@ -167,7 +168,7 @@ def test_easy_beside_maintenance_is_its_plain_twin_job_by_job(
     assert nodes == [dict(sorted(job.nodes.items())) for job in twin]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(cases())
 def test_conservative_keeps_its_promises_where_maintenance_was_always_known(
     case: tuple[Workload, System, Events],

@@ -26,6 +26,7 @@ from cpdispatch.system import Limit, NodeGroup, System, SystemFile, find, from_f
 from cpdispatch.verify import Kind
 from cpdispatch.workloads import prepare
 from cpdispatch.workloads.table import from_table
+from tests.effort import examples
 from tests.simulator.cases import Row, on_nodes, two_nodes, workload
 from tests.strategies import systems, workloads
 
@@ -133,7 +134,7 @@ def powered(draw: st.DrawFn) -> tuple[System, Workload, Steps]:
     return system, draw(workloads(system, max_jobs=12)), cap(*zip(times, values, strict=True))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     powered(),
     st.sampled_from(["easy", "easy-saf-spf", "conservative", "sjf", "fifo", "prb", "hcp:cp=off"]),

@@ -22,6 +22,7 @@ from cpdispatch.simulator import simulate
 from cpdispatch.simulator.precedence import ABSENT, LATER, NEVER_RUNS
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
+from tests.effort import examples
 from tests.simulator.cases import on_nodes, play, starting, two_nodes, workload
 from tests.strategies import systems, workloads
 
@@ -245,7 +246,7 @@ def released(load: Workload, end_s: Mapping[int, int]) -> list[int]:
     return times
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), st.sampled_from(["easy", "conservative", "prb", "fifo"]),
        st.sampled_from(["instant", "event"]), st.booleans())  # fmt: skip
 def test_every_schedule_honours_the_log_and_leaves_nobody_behind(
@@ -260,7 +261,7 @@ def test_every_schedule_honours_the_log_and_leaves_nobody_behind(
         assert start == -1 or start >= first
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data(), st.sampled_from(["instant", "event"]))
 def test_on_a_machine_with_room_for_all_each_job_starts_the_moment_it_may(
     data: st.DataObject, trigger: str
@@ -272,7 +273,7 @@ def test_on_a_machine_with_room_for_all_each_job_starts_the_moment_it_may(
     assert run.jobs["start"].tolist() == released(load, end_s)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), st.sampled_from(["instant", "event"]))
 def test_every_instance_met_is_what_its_file_says(data: st.DataObject, trigger: str) -> None:
     system = data.draw(systems())
@@ -289,7 +290,7 @@ def test_every_instance_met_is_what_its_file_says(data: st.DataObject, trigger: 
         sim.apply(rule.dispatch(instance))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data(), st.integers(0, 30))
 def test_a_simulation_that_was_saved_goes_on_as_it_would_have(
     data: st.DataObject, steps: int

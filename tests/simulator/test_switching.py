@@ -18,6 +18,7 @@ from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import finished
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.verify import Kind
+from tests.effort import examples
 from tests.simulator.cases import on_nodes, two_nodes, workload
 from tests.strategies import systems, workloads
 
@@ -125,7 +126,7 @@ def cases(draw: st.DrawFn) -> tuple[Workload, System]:
     return draw(workloads(system)), system
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     cases(),
     st.sampled_from(["easy", "easy-spf-saf", "conservative", "sjf", "prb", "best", "hcp:cp=off"]),

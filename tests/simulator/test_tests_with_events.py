@@ -31,6 +31,7 @@ from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import finished
 from cpdispatch.system import System
 from cpdispatch.verify import Kind, Service
+from tests.effort import examples
 from tests.simulator.cases import Row as JobRow
 from tests.simulator.cases import workload
 from tests.simulator.test_events import (
@@ -194,7 +195,7 @@ RULES = [
 
 
 @pytest.mark.parametrize("dispatcher", RULES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     cases(), st.sampled_from([0, 0, 1, 4]), st.sampled_from(["instant", "event"]), st.booleans(),
     st.sampled_from(["walltime", "last2", "actual"]),
@@ -213,7 +214,7 @@ def test_every_schedule_with_tests_and_failures_is_sound(
     assert known.all()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     cases(), st.sampled_from([0, 3]), st.sampled_from(["instant", "event"]), st.integers(1, 9),
     st.sampled_from(["easy", "conservative", "fifo"]),
@@ -230,7 +231,7 @@ def test_every_schedule_with_misjudged_jobs_and_failures_is_sound(
 
 
 @pytest.mark.parametrize("dispatcher", ["hcp:limit=0.05,test=2", "pcp:limit=0.05,test=2"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(cases(), st.sampled_from([0, 3]))
 def test_models_take_part(
     dispatcher: str, case: tuple[Workload, System, Events], cost_s: int
@@ -240,7 +241,7 @@ def test_models_take_part(
     assert made.verify() == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(cases(), st.sampled_from([0, 3]))
 def test_without_failures_events_change_no_test(
     case: tuple[Workload, System, Events], cost_s: int

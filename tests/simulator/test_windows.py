@@ -22,6 +22,7 @@ from cpdispatch.jobs import Workload
 from cpdispatch.simulator import Run, simulate, windows
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare, swf
+from tests.effort import examples
 from tests.strategies import systems, workloads
 
 RULES = st.fixed_dictionaries(
@@ -68,7 +69,7 @@ def assert_same(found: Run, folder: Path, whole: Run) -> None:
     assert saved.verify() == []
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(cases(), st.integers(1, 12), RULES)
 def test_the_run_is_that_of_the_whole_log(
     case: tuple[Workload, System], jobs: int, rules: dict[str, Any]

@@ -22,6 +22,7 @@ from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, Partition, System, load, ranges_of, system_as_dict
 from cpdispatch.workloads import from_table, prepare, read, table
 from tests import strategies
+from tests.effort import examples
 
 SIX = System(
     "six",
@@ -184,7 +185,7 @@ def plain_nodes(workload: Workload, system: System, job: int) -> set[int]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases())
 def test_a_unit_fits_the_empty_nodes_that_the_words_allow(case: tuple[Workload, System]) -> None:
     workload, system = case
@@ -202,7 +203,7 @@ def test_a_unit_fits_the_empty_nodes_that_the_words_allow(case: tuple[Workload, 
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(cases(), st.sampled_from(["easy", "easy-saf-saf", "best"]))
 def test_replays_keep_every_job_to_its_nodes(
     compiled: bool, case: tuple[Workload, System], name: str
@@ -212,7 +213,7 @@ def test_replays_keep_every_job_to_its_nodes(
     assert verify.run(run.jobs, run.system) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cases(max_jobs=8), st.sampled_from(sorted(REGISTRY)))
 def test_every_dispatcher_keeps_every_job_to_its_nodes(
     case: tuple[Workload, System], name: str

@@ -20,6 +20,7 @@ from cpdispatch.workloads import generate as mixes
 from cpdispatch.workloads import lublin, read
 from cpdispatch.workloads.clock import by_day, month_of, slot_of, wall_s, weekday_of
 from cpdispatch.workloads.slots import Limits, SlotModel, _Progress, fit, generate, load, save
+from tests.effort import examples
 from tests.workloads.cases import DAY_S, HOUR_S, STOCKHOLM, log
 
 EURORA = NAMED["eurora"]
@@ -78,7 +79,7 @@ def targets(draw: st.DrawFn) -> tuple[System, Limits]:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(targets(), st.integers(1, 200), st.integers(0, 9), st.sampled_from([None, 0.5, 2.0]))
 def test_every_job_fits_the_system_and_the_limits(
     target: tuple[System, Limits], jobs: int, seed: int, load: float | None

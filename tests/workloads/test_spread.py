@@ -23,6 +23,7 @@ from cpdispatch.simulator import Run, Simulation, simulate
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads import from_table, prepare, table
 from tests import strategies
+from tests.effort import examples
 
 FOUR = System("four", ("core", "mem"), (NodeGroup("n", 4, (8, 64)),), 1024)
 ONE = {"submit": 0, "runtime": 5, "requested": 5, "core": 1}
@@ -196,7 +197,7 @@ def as_asked(case: tuple[Workload, System], run: Run) -> None:
         assert spread.nodes_min <= len(on) <= (spread.nodes_max or len(on))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     cases(),
     st.sampled_from(["easy", "easy-saf-saf", "conservative", "best", "easy:allocate=best-fit"]),
@@ -213,7 +214,7 @@ def test_both_loops_keep_what_is_asked_for_and_are_the_same(
     assert runs[0].job_table.equals(runs[1].job_table)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(cases(max_jobs=8), st.sampled_from(sorted(REGISTRY)))
 def test_every_dispatcher_keeps_what_is_asked_for(case: tuple[Workload, System], name: str) -> None:
     run = simulate(*prepare(*case), name, predictor="walltime")

@@ -30,6 +30,7 @@ from cpdispatch.adapters.slurm.watch import watch
 from cpdispatch.decision import Certificate, Decision, Placements
 from cpdispatch.errors import CpdispatchError, DecisionError, InputError, UsageError
 from tests.adapters.slurm.recorded import DATA, Recorded
+from tests.effort import examples
 
 MINE = [
     "5", "6", "7_0", "7_1", "7_2", "7_3", "7_4", "7_5", "8", "9", "10", "11", "12", "14", "15",
@@ -213,7 +214,7 @@ def test_every_job_runs_once_on_the_nodes_that_were_decided(
     assert not Journal(tmp_path).jobs
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12, 5)))
 def test_a_driver_that_is_killed_at_any_instant_loses_no_job_and_starts_none_twice(
     slurm: Recorded, tmp_path: Path, seed: int
 ) -> None:

@@ -17,6 +17,7 @@ from cpdispatch.adapters.slurm.rules import Rules
 from cpdispatch.adapters.slurm.watch import watch
 from tests.adapters.slurm.recorded import Recorded
 from tests.adapters.slurm.test_recorded import MINE, Killed
+from tests.effort import examples
 
 TEST_S = 10
 EASY = f"easy-spf-spf:test={TEST_S},tests=turn"
@@ -152,7 +153,7 @@ def test_a_stopped_job_keeps_its_place_in_the_queue(slurm: Recorded, tmp_path: P
     assert seen[-1].queue.restartable.tolist() == [0]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8, 4)))
 def test_a_driver_that_is_killed_or_without_answer_loses_no_job_and_runs_none_twice(
     slurm: Recorded, tmp_path: Path, seed: int
 ) -> None:

@@ -680,7 +680,7 @@ def test_a_killed_run_of_a_campaign_is_done_again_and_named_if_that_is_of_no_use
 def test_an_interrupted_campaign_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
     out = tmp_path / "out"
     slow = ["simulate", "-d", "conservative", "-d", "easy:depth=all"]
-    slow += ["--jobs", "500", "--cores", "2", "--json"]
+    slow += ["--jobs", "1000", "--cores", "2", "--json"]
     command = [*CPDISPATCH, *slow, "--out", str(out), "--checkpoint", "1ms"]
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

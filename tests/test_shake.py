@@ -353,7 +353,7 @@ def test_a_draw_is_not_resumed_as_another(
 
 def test_an_interrupted_shake_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    slow = ["simulate", "-d", "conservative", "--jobs", "400", "--shake", "3"]
+    slow = ["simulate", "-d", "conservative", "--jobs", "800", "--shake", "3"]
     slow += ["--cores", "2", "--json"]
     command = [*CPDISPATCH, *slow, "--out", str(out), "--checkpoint", "1ms"]
     running = subprocess.Popen(

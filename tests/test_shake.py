@@ -359,7 +359,8 @@ def test_an_interrupted_shake_goes_on_from_its_checkpoints(tmp_path: Path) -> No
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    while running.poll() is None and len(list(out.rglob("checkpoint.pickle"))) < 2:
+    # On a busy machine no two of the three may be under way at once.
+    while running.poll() is None and not list(out.rglob("checkpoint.pickle")):
         time.sleep(0.005)
     os.killpg(running.pid, signal.SIGINT)
     text, err = running.communicate()

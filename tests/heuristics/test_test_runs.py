@@ -276,9 +276,9 @@ def test_jobs_request_what_a_clairvoyant_predictor_knows_after_a_test_too(
         ("KTH-SP2-1996-2", "100", 1_000, "easy-spf-spf:test=120,tests=first", 0),
         ("KTH-SP2-1996-2", "100", 1_000, "best:test=300,tests=turn", 0),
         ("HPC2N-2002-2.2-cln", "seth", 3_000, "easy:test=120,tests=backfill", 30),
-        ("HPC2N-2002-2.2-cln", "seth", 3_000, "best:test=300", 0),
-        ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300", 120),
-        ("CTC-SP2-1996-3.1-cln", "338", 2_000, "best:test=300,tests=backfill", 0),
+        ("HPC2N-2002-2.2-cln", "seth", 1_500, "best:test=300", 0),
+        ("CTC-SP2-1996-3.1-cln", "338", 1_000, "best:test=300", 120),
+        ("CTC-SP2-1996-3.1-cln", "338", 1_000, "best:test=300,tests=backfill", 0),
     ],
 )
 def test_compiled_replays_of_real_logs_make_the_same_tests(

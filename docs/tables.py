@@ -1109,13 +1109,13 @@ CURVES = {
     "best, tests after backfilling": ("best", ""),
 }
 """What is drawn: the dispatcher, and the end of its name with test runs."""
-NAMED_S = (30, 120, 600, 1800)
-"""Lengths of tests that have a label in the picture; those between them have no room for one."""
-ABOVE, RIGHT, BELOW = ((0, 11), "center"), ((7, -11), "left"), ((0, -16), "center")
+NAMED_S = ((30, 120, 600, 1800), (30, 1800), (1800,), (30, 1800))
+"""Lengths of tests that have a label on each curve; others have no room for one."""
+ABOVE, BESIDE, BELOW = ((0, 7), "center"), ((8, -3), "left"), ((0, -16), "center")
 BELOW_LEFT = (-5, -12), "right"
 LABELS = {
-    True: (ABOVE, BELOW_LEFT, BELOW, BELOW),
-    False: (ABOVE, RIGHT, RIGHT, RIGHT),
+    True: (((0, 11), "center"), BELOW_LEFT, ABOVE, BELOW),
+    False: (((0, 11), "center"), BESIDE, BESIDE, BESIDE),
 }
 """Where the labels of each curve are, those of short tests and of long ones."""
 
@@ -1153,7 +1153,7 @@ def draw_tests() -> None:
     pyplot = plotting()
     found = lengths()
     figure, every = pyplot.subplots(
-        1, max(len(found), 1), figsize=(7.6, 3.6), layout="constrained", squeeze=False
+        1, max(len(found), 1), figsize=(7.6, 4.0), layout="constrained", squeeze=False
     )
     drawn: dict[str, Any] = {}
     for axes, (log, curves) in zip(every[0], found.items(), strict=False):
@@ -1174,7 +1174,7 @@ def draw_tests() -> None:
                 without["slowdown"], color="black", linestyle="--" if rule == "easy" else ":", lw=1
             )
             for test_s, row in tests:
-                if test_s not in NAMED_S:
+                if test_s not in NAMED_S[place]:
                     continue
                 text = f"{test_s} s" if test_s < 60 else f"{test_s // 60} min"
                 offset, side = LABELS[test_s < 600][place]
@@ -1185,8 +1185,8 @@ def draw_tests() -> None:
         axes.set_title(log, fontsize=10)
         axes.set_ylim(bottom=0)
         axes.set_xscale("log")
-        axes.set_xlim(0.025, 10)
-        axes.set_xticks([0.03, 0.1, 0.3, 1, 3], ["0.03", "0.1", "0.3", "1", "3"])
+        axes.set_xlim(0.025, 20)
+        axes.set_xticks([0.03, 0.1, 0.3, 1, 3, 10], ["0.03", "0.1", "0.3", "1", "3", "10"])
         axes.minorticks_off()
         axes.set_xlabel("work lost, %")
     every[0][0].set_ylabel("mean bounded slowdown")

@@ -1109,15 +1109,15 @@ CURVES = {
     "best, tests after backfilling": ("best", ""),
 }
 """What is drawn: the dispatcher, and the end of its name with test runs."""
-NAMED_S = ((30, 120, 600, 1800), (30, 1800), (1800,), (30, 1800))
-"""Lengths of tests that have a label on each curve; others have no room for one."""
-ABOVE, BESIDE, BELOW = ((0, 7), "center"), ((8, -3), "left"), ((0, -16), "center")
+ABOVE, BESIDE, BELOW = ((0, 11), "center"), ((8, -3), "left"), ((0, -16), "center")
 BELOW_LEFT = (-5, -12), "right"
-LABELS = {
-    True: (((0, 11), "center"), BELOW_LEFT, ABOVE, BELOW),
-    False: (((0, 11), "center"), BESIDE, BESIDE, BESIDE),
-}
-"""Where the labels of each curve are, those of short tests and of long ones."""
+LABELS = (
+    dict.fromkeys((30, 120, 600, 1800), ABOVE),
+    {30: BELOW_LEFT, 1800: BESIDE},
+    {1800: BESIDE},
+    {30: BELOW, 1800: BESIDE},
+)
+"""Where the labels of each curve are, by the length of the test; others have no room for one."""
 
 
 def lengths() -> dict[str, dict[str, list[Point]]]:
@@ -1174,10 +1174,10 @@ def draw_tests() -> None:
                 without["slowdown"], color="black", linestyle="--" if rule == "easy" else ":", lw=1
             )
             for test_s, row in tests:
-                if test_s not in NAMED_S[place]:
+                if test_s not in LABELS[place]:
                     continue
                 text = f"{test_s} s" if test_s < 60 else f"{test_s // 60} min"
-                offset, side = LABELS[test_s < 600][place]
+                offset, side = LABELS[place][test_s]
                 axes.annotate(
                     text, (row["lost_percent"], row["slowdown"]), xytext=offset,
                     textcoords="offset points", fontsize=7.5, ha=side,

@@ -296,7 +296,7 @@ MINE, REFUSES = numba.njit(mine), numba.njit(refuses)
     ],
 )
 def test_on_real_logs(
-    log: str, system: str, filter: str, jobs: int | None, dispatcher: str, trace: Any
+    log: str, system: str, filter: str, jobs: int, dispatcher: str, trace: Any
 ) -> None:
     from cpdispatch.system import find as find_system
     from cpdispatch.workloads import read

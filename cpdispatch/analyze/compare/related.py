@@ -330,13 +330,15 @@ def _without_tests(run: Row, rows: Sequence[Row]) -> Row | None:
     if not run.get("tests") or SLOWDOWN not in run:
         return None
     found = [
-        (len(beyond), peer) for peer in peers_of(run, rows)
-        if SLOWDOWN in peer and not peer["test_s"] and (beyond := _beyond(run, peer)) is not None
+        peer for peer in peers_of(run, rows)
+        if SLOWDOWN in peer and not peer["test_s"] and _beyond(run, peer) is not None
     ]  # fmt: skip
-    nearest = min((more for more, _ in found), default=0)
-    alike = [peer for more, peer in found if more == nearest]
-    same = ("submissions", "seed", "restart_cost_s")
-    return max(alike, key=lambda peer: [peer[key] == run[key] for key in same], default=None)
+
+    def nearness(peer: Row) -> list[int]:
+        same = ("submissions", "seed", "restart_cost_s")
+        return [len(_plain(peer)[1]), *(peer[key] == run[key] for key in same)]
+
+    return max(found, key=nearness, default=None)
 
 
 def _beyond(run: Row, peer: Row) -> list[str] | None:

@@ -2,7 +2,8 @@
 
 The numbers of examples that tests name are those of a thorough run. A usual one makes a third of
 them. Hypothesis makes other ones each time, but in CI the same ones; of seeds the first are taken.
-The environment's variable ``CPDISPATCH_EXAMPLES`` is the share: 1 for all, 10 for ten times as many.
+The environment's variable ``CPDISPATCH_EXAMPLES`` is the share: 1 for all, 10 for ten times as
+many.
 """
 
 from __future__ import annotations

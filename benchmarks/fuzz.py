@@ -41,6 +41,7 @@ import tomllib
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date, time
 from pathlib import Path
 from time import process_time
 from types import FunctionType
@@ -577,6 +578,8 @@ def _toml(value: Any) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     if value is None:
         return "1979-05-27"
+    if isinstance(value, date | time):  # a date with its time is a date, too
+        return value.isoformat()
     return json.dumps(value).replace("Infinity", "inf").replace("NaN", "nan")
 
 

@@ -26,6 +26,7 @@ from cpdispatch.structure import misfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 Struct = TypeVar("Struct")
 
@@ -307,6 +308,7 @@ def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
+        _compare_counts(pq.read_metadata(pa.BufferReader(content)))
         table: pa.Table = pq.read_table(pa.BufferReader(content))
         table.validate(full=True)
     except pa.ArrowNotImplementedError as error:
@@ -317,6 +319,19 @@ def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
     except Exception as error:  # whatever Arrow makes of damaged data
         raise _no_parquet(content, path) from error
     return table
+
+
+def _compare_counts(about: pq.FileMetaData) -> None:
+    """Raise if a Parquet file does not say the same number of rows wherever it says one.
+
+    Arrow takes memory for as many as the file says: a damaged file of some kilobytes can say
+    billions.
+    """
+    groups = [about.row_group(k) for k in range(about.num_row_groups)]
+    flat = [k for k in range(about.num_columns) if about.schema.column(k).max_repetition_level == 0]
+    columns = ((group.num_rows, group.column(k).num_values) for group in groups for k in flat)
+    if sum(group.num_rows for group in groups) != about.num_rows or any(a != b for a, b in columns):
+        raise ValueError("the numbers of rows differ")
 
 
 def _no_parquet(content: bytes, path: str | os.PathLike[str]) -> InputError:

@@ -1,6 +1,7 @@
 """How fast whole replays are: compiled, by the general loop, in plain Python, by AccaSim.
 
     python benchmarks/kernels.py ../shared/traces
+    python benchmarks/kernels.py ../shared/traces --tests   # what test runs cost on nodes
 
 Loops only: reading and compiling are excluded. Slow ones replay the first jobs of a log only, and
 their rate is over those. AccaSim runs in a process of its own, with its EASY and first fit; give
@@ -14,7 +15,7 @@ import heapq
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -29,6 +30,8 @@ from cpdispatch.jobs import Column, Workload
 from cpdispatch.simulator import simulate
 from cpdispatch.system import NodeGroup, System, find
 from cpdispatch.workloads import prepare
+from cpdispatch.workloads.generate import MIXES, generate
+from cpdispatch.workloads.restarts import mark
 from cpdispatch.workloads.select import select
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -36,6 +39,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 RICC = System("ricc", ("core", "mem"), (NodeGroup("ricc", 1024, (8, 12 * 1024)),), 1024)
 STATIC = ("easy", "easy-fcfs-spf", "easy-saf-saf", "fifo")
 CHANGING = ("easy-lexp-lexp", "easy-wfp3-wfp3")
+WAYS = ("left", "backfill", "turn", "first")
 TESTS = ("easy:test=120", "easy:test=120,tests=turn")
 CASES = (
     ("KTH-SP2-1996-2", find("100"), "strong", (*STATIC, *CHANGING, *TESTS)),
@@ -43,6 +47,7 @@ CASES = (
     ("HPC2N-2002-2.2-cln", find("seth"), "all", (*STATIC, *CHANGING)),
     ("RICC-2010-2", RICC, "all", ("easy", "easy-saf-saf")),
 )
+LOADS, LOAD_JOBS, LOG_JOBS = ("eurora", "kit"), 20_000, 50_000
 GENERAL_JOBS, PLAIN_JOBS, TWIN_JOBS, ACCASIM_JOBS = 10_000, 10_000, 1_000, 5_000
 
 
@@ -194,12 +199,38 @@ def all_pairs(workload: Workload, system: System) -> float:
     return perf_counter() - began
 
 
+def on_nodes(traces: Path) -> Iterator[tuple[str, System, Workload]]:
+    """Loads and logs on nodes with several resources."""
+    for name in LOADS:
+        system = find(name)
+        yield f"generated {name}", system, generate(MIXES[name], LOAD_JOBS, 1, system=system)
+    for log, system, filter, _ in CASES[2:]:
+        workload, _ = prepare(traces / f"{log}.swf.gz", system, filter=filter)
+        yield log, system, select(workload, LOG_JOBS)
+
+
+def print_tests(traces: Path) -> None:
+    """Print the seconds of replays with test runs over those without, every way in turn."""
+    print(f"| log | system | jobs/s without tests | {' | '.join(WAYS)} |")
+    print("|---|---|--:|" + "--:|" * len(WAYS))
+    for log, system, workload in on_nodes(traces):
+        restartable = mark(workload, 1.0, 0)
+        without = compiled(workload, system, "easy")
+        rates = [compiled(restartable, system, f"{TESTS[0]},tests={way}") for way in WAYS]
+        shown = [f"{without / rate:.1f}" for rate in rates]
+        print(f"| {log} | {system.name} | {without:,.0f} | {' | '.join(shown)} |", flush=True)
+
+
 def main() -> None:
     """Print the tables of docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", type=script.folder, help="folder of public logs (.swf.gz)")
     parser.add_argument("--accasim", default="", metavar="PYTHON", help="a Python that has AccaSim")
+    parser.add_argument("--tests", action="store_true", help="what test runs cost on nodes")
     given = parser.parse_args()
+    if given.tests:
+        print_tests(given.traces)
+        return
     print("| log | system | dispatcher | compiled | general loop | plain EASY | twin | AccaSim |")
     print("|---|---|---|--:|--:|--:|--:|--:|")
     for log, system, filter, specs in CASES:

@@ -212,6 +212,8 @@ DURATION_ROWS = {"expected": EXPECTED, "upper": UPPER, "requested": LIMIT}
 JOB, DEMAND = range(2)
 """Of each place in a queue: the job; on a pool its processors, on nodes its kind and duration as
 `nodes.demand_of` packs them."""
+DURATION_BITS = 40
+"""Bits for the duration there, below the kind."""
 DUE, HELD = 1, 2
 """Of each running job, beside `JOB`: its expected end; its processors."""
 HEAP_END, HEAP_SERIAL, BY_SERIAL, COMPLETED, STARTED_BEFORE = range(3, 8)

@@ -76,6 +76,7 @@ from cpdispatch.compiled.test_runs import (
     TESTED,
     TESTING,
     Tests,
+    bring_first,
     due_of,
     may_be_tested,
     no_test_any_more,
@@ -555,6 +556,7 @@ def _start_tests_first(tables: Tables, nodes: Any, caution: Any, tests: Tests) -
             blocked = job
         elif testing:
             n += 1
+            bring_first(tables, tests, n, count)
     while marks.head < marks.tail and outcome[START, place[JOB, marks.head]] >= 0:
         marks.head += 1
     return int(blocked)

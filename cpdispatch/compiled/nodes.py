@@ -13,6 +13,7 @@ from cpdispatch.compiled.layout import (
     BY_SERIAL,
     DEMAND,
     DUE,
+    DURATION_BITS,
     ENTRIES,
     EXPECTED,
     EXPECTED_END,
@@ -35,11 +36,12 @@ from cpdispatch.compiled.running import begin_until, expect_end, lasts
 from cpdispatch.compiled.test_runs import (
     MOVED,
     STOPPED_START,
+    TESTED,
     TESTING,
     Tests,
     choose,
     due_of,
-    expect_ends,
+    due_under_test,
     is_tested_in_turn,
     may_be_tested,
     test,
@@ -47,12 +49,10 @@ from cpdispatch.compiled.test_runs import (
 from cpdispatch.heuristics.easy import LEFT
 from cpdispatch.heuristics.kernels import place, pool_has, room
 
-_SHAPE, _UNITS, _WAITING, _LEAST, _LONGEST = range(5)
+_SHAPE, _UNITS, _WAITING, _LEAST, _LONGEST, _LISTED = range(6)
 """Rows of `Nodes.kinds`."""
-_BITS = 40
-"""Bits for the duration in what a queue holds of a job, see `demand_of`."""
-_ENDLESS = (1 << _BITS) - 1
-"""This duration there marks a job that has started."""
+_ENDLESS = (1 << DURATION_BITS) - 1
+"""This duration in what a queue holds of a job, see `demand_of`, marks one that has started."""
 _INT32_MAX = int(np.iinfo(np.int32).max)
 _LOG = 1 << 12
 """Changes of nodes that are remembered, a power of two."""
@@ -117,9 +117,13 @@ class Nodes(NamedTuple):
     common: int
     """A resource type that every job asks for, -1 if there is none. Constant."""
     kinds: IntArray
-    """Of each kind of jobs, shape (5, kinds): its shape and its units (constant); how many of it
+    """Of each kind of jobs, shape (6, kinds): its shape and its units (constant); how many of it
     wait; a lower bound on their durations; how long one of it may take to start in this dispatch,
-    -1 if none may. See `_SHAPE` and what follows it."""
+    -1 if none may; where it is in ``waiting``. See `_SHAPE` and what follows it there."""
+    waiting: IntArray
+    """How many kinds have jobs that wait, and which."""
+    open: IntArray
+    """How many kinds have jobs that may start in this dispatch, and which, see `_open_kinds`."""
     spare: IntArray
     """What a long job leaves free of the whole system when it starts, shape (resources,).
     Constant."""
@@ -159,7 +163,9 @@ def nodes_of(
         np.zeros(count + 1, dtype=np.int64),
         np.full((2, shapes), -1, dtype=np.int64),
         int(common[0]) if len(common) else -1,
-        np.concatenate((kinds, np.zeros((3, kinds.shape[1]), dtype=np.int64))),
+        np.concatenate((kinds, np.zeros((4, kinds.shape[1]), dtype=np.int64))),
+        np.zeros(kinds.shape[1] + 1, dtype=np.int64),
+        np.zeros(kinds.shape[1] + 1, dtype=np.int64),
         spare,
         capacity.sum(axis=0) - spare,
     )
@@ -168,12 +174,12 @@ def nodes_of(
 @inlined
 def demand_of(kind: int, duration: int) -> int:
     """What a queue holds of a waiting job: its kind and how long it lasts, in one number."""
-    return (kind << _BITS) | min(duration, _ENDLESS - 1)
+    return (kind << DURATION_BITS) | min(duration, _ENDLESS - 1)
 
 
 def demands_of(kind: IntArray, duration: IntArray) -> IntArray:
     """The same of many jobs."""
-    return (kind << _BITS) | np.minimum(duration, _ENDLESS - 1)
+    return (kind << DURATION_BITS) | np.minimum(duration, _ENDLESS - 1)
 
 
 def count_waiting(nodes: Nodes, kind: IntArray, duration: IntArray) -> None:
@@ -182,21 +188,38 @@ def count_waiting(nodes: Nodes, kind: IntArray, duration: IntArray) -> None:
     np.minimum.at(least, kind, duration)
     nodes.kinds[_LEAST] = least
     nodes.kinds[_WAITING] = np.bincount(kind, minlength=nodes.kinds.shape[1])
+    list_waiting(nodes)
+
+
+def list_waiting(nodes: Nodes) -> None:
+    """List the kinds that have jobs that wait."""
+    which = np.flatnonzero(nodes.kinds[_WAITING])
+    nodes.waiting[0], nodes.waiting[1 : len(which) + 1] = len(which), which
+    nodes.kinds[_LISTED, which] = np.arange(1, len(which) + 1)
 
 
 @inlined
 def wait(nodes: Nodes, kind: int, duration: int) -> None:
     """Count a job that takes so long among the waiting ones of its kind."""
-    kinds = nodes.kinds
-    if kinds[_WAITING, kind] == 0 or duration < kinds[_LEAST, kind]:
+    kinds, waiting = nodes.kinds, nodes.waiting
+    if kinds[_WAITING, kind] == 0:
+        waiting[0] += 1
+        waiting[waiting[0]], kinds[_LISTED, kind] = kind, waiting[0]
         kinds[_LEAST, kind] = duration
+    kinds[_LEAST, kind] = min(kinds[_LEAST, kind], duration)
     kinds[_WAITING, kind] += 1
 
 
 @inlined
 def waits_no_more(nodes: Nodes, kind: int) -> None:
     """Count a job no longer among the waiting ones of its kind."""
-    nodes.kinds[_WAITING, kind] -= 1
+    kinds, waiting = nodes.kinds, nodes.waiting
+    kinds[_WAITING, kind] -= 1
+    if kinds[_WAITING, kind] == 0:
+        last, place = waiting[waiting[0]], kinds[_LISTED, kind]
+        waiting[place], kinds[_LISTED, last] = last, place
+        waiting[0] -= 1
+        kinds[_LONGEST, kind] = -1
 
 
 @kernel
@@ -324,6 +347,42 @@ def leaves_room(tables: Tables, caution: Any, nodes: Nodes, pool: IntArray, job:
 
 
 @inlined
+def hold(tables: Tables, nodes: Nodes, job: int, due: int) -> None:
+    """Take what a job holds until it is due."""
+    give_back(tables, nodes, job, -1)
+    if tables.state.ahead_job >= 0 and due > tables.state.shadow_time:
+        _look_ahead(tables, nodes, job, -1)
+
+
+@inlined
+def _expect_end(tables: Tables, nodes: Nodes, job: int, due: int) -> None:
+    """Expect a running job to end at another time."""
+    state, before = tables.state, tables.outcome[EXPECTED_END, job]
+    expect_end(tables, job, due)
+    if state.ahead_job < 0:
+        return
+    if before <= state.shadow_time < due:
+        _look_ahead(tables, nodes, job, -1)
+    elif due <= state.shadow_time < before:
+        _look_ahead(tables, nodes, job, 1)
+    if due < state.shadow_time <= before:
+        state.shadow_may_be_sooner = True
+
+
+@kernel
+def _expect_ends(tables: Tables, caution: Any, nodes: Nodes, tests: Tests, blocked: int) -> bool:
+    """Do as `test_runs.expect_ends`, and keep what is known of the shadow time."""
+    changed = False
+    for k in range(tests.state.tested):
+        job = tests.table[TESTED, k]
+        due = due_under_test(tables, caution, tests, job, blocked)
+        if due != tables.outcome[EXPECTED_END, job]:
+            _expect_end(tables, nodes, job, due)
+            changed = True
+    return changed
+
+
+@inlined
 def settle(tables: Tables, nodes: Any, tests: Any, serial: int) -> None:
     """Expect the jobs that have just started to end at their requested times, but not the tests.
 
@@ -335,11 +394,12 @@ def settle(tables: Tables, nodes: Any, tests: Any, serial: int) -> None:
         if tests is not None:  # noqa: SIM102 - numba drops only what stands alone
             if tests.table[TESTING, job]:
                 continue
-        before, due = outcome[EXPECTED_END, job], outcome[START, job] + outcome[LIMIT, job]
-        if due > before:
-            expect_end(tables, job, due)
-            if nodes is not None and state.ahead_job >= 0 and before <= state.shadow_time < due:
-                _look_ahead(tables, nodes, job, -1)
+        due = outcome[START, job] + outcome[LIMIT, job]
+        if due > outcome[EXPECTED_END, job]:
+            if nodes is None:
+                expect_end(tables, job, due)
+            else:
+                _expect_end(tables, nodes, job, due)
 
 
 @kernel
@@ -413,9 +473,7 @@ def begin_on(
     if not stays:
         _put(tables, nodes, outlives, job)
     waits_no_more(nodes, jobs[KIND, job])
-    give_back(tables, nodes, job, -1)
-    if state.ahead_job >= 0 and due > state.shadow_time:
-        _look_ahead(tables, nodes, job, -1)
+    hold(tables, nodes, job, due)
     end = since + jobs[RUNTIME, job]
     if tests is None:
         begin_until(tables, job, reason, due, end)
@@ -570,18 +628,18 @@ def _fits_beside(tables: Tables, nodes: Nodes, shape: int, units: int) -> bool:
 
 
 @kernel
-def _open_kinds(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> int:
-    """Find how long a job of each kind may last to be started; return of how many kinds one may.
+def _open_kinds(tables: Tables, caution: Any, nodes: Nodes, ended: int, test_s: int) -> None:
+    """Find how long a job of each open kind may last to be started, and close what has no room.
 
-    A kind of which none may has no room, or only longer jobs than fit before the shadow time: it
-    stays closed for the rest of the dispatch, and is passed over.
+    A kind of which none may start has no room, or only longer jobs than fit before the shadow time:
+    it stays closed for the rest of the dispatch, and is passed over. ``test_s`` is how long a test
+    takes, 0 if there are to be none: where tests may start, a kind stays open, too.
     """
-    state = tables.state
-    kinds, rooms, known, pool = nodes.kinds, nodes.rooms, nodes.known, nodes.pool
-    count = 0
-    for kind in range(kinds.shape[1]):
-        if kinds[_LONGEST, kind] < 0:
-            continue
+    state, kinds, which = tables.state, nodes.kinds, nodes.open
+    rooms, known, pool = nodes.rooms, nodes.known, nodes.pool
+    before, which[0] = which[0], 0
+    for k in range(1, before + 1):
+        kind = which[k]
         kinds[_LONGEST, kind] = -1
         if kinds[_WAITING, kind] == 0:
             continue
@@ -597,10 +655,20 @@ def _open_kinds(tables: Tables, caution: Any, nodes: Nodes, ended: int) -> int:
         longest = state.shadow_time - state.now
         if _fits_beside(tables, nodes, shape, units):
             longest = _ENDLESS
-        if longest >= kinds[_LEAST, kind]:
+        if longest >= kinds[_LEAST, kind] or 0 < test_s <= longest:
             kinds[_LONGEST, kind] = min(longest, _ENDLESS - 1)
-            count += 1
-    return count
+            which[0] += 1
+            which[which[0]] = kind
+
+
+@inlined
+def _open_waiting_kinds(
+    tables: Tables, caution: Any, nodes: Nodes, ended: int, test_s: int
+) -> None:
+    """Open all kinds that have room, see `_open_kinds`."""
+    for k in range(nodes.waiting[0] + 1):
+        nodes.open[k] = nodes.waiting[k]
+    _open_kinds(tables, caution, nodes, ended, test_s)
 
 
 @kernel
@@ -608,20 +676,19 @@ def _next(place: IntArray, longest: IntArray, k: int, size: int) -> int:
     """Where in a queue, from a place on, the next job is that may start."""
     while k < size:
         demand = place[DEMAND, k]
-        if demand & _ENDLESS <= longest[demand >> _BITS]:
+        if demand & _ENDLESS <= longest[demand >> DURATION_BITS]:
             break
         k += 1
     return k
 
 
 @kernel
-def _note_least(place: IntArray, kinds: IntArray, low: int, size: int) -> None:
+def _note_least(place: IntArray, kinds: IntArray, which: IntArray, low: int, size: int) -> None:
     """Note the least expected duration of the open kinds."""
-    for kind in range(kinds.shape[1]):
-        if kinds[_LONGEST, kind] >= 0:
-            kinds[_LEAST, kind] = _ENDLESS
+    for k in range(1, which[0] + 1):
+        kinds[_LEAST, which[k]] = _ENDLESS
     for k in range(low, size):
-        kind, expected = place[DEMAND, k] >> _BITS, place[DEMAND, k] & _ENDLESS
+        kind, expected = place[DEMAND, k] >> DURATION_BITS, place[DEMAND, k] & _ENDLESS
         if kinds[_LONGEST, kind] >= 0 and expected < kinds[_LEAST, kind]:
             kinds[_LEAST, kind] = expected
 
@@ -672,28 +739,46 @@ def backfill(tables: Tables, caution: Any, nodes: Nodes, blocked: int, ended: in
             return
     else:
         state.blocked, state.shadow_time_known = blocked, False
+    _open_waiting_kinds(tables, caution, nodes, ended, 0)
     _backfill_all(tables, caution, nodes, None, ended)
 
 
 @kernel
 def _backfill_all(tables: Tables, caution: Any, nodes: Nodes, tests: Any, ended: int) -> None:
-    """Go through the kinds of jobs that have room as long as there are some."""
-    kinds, longest = nodes.kinds, nodes.kinds[_LONGEST]
+    """Go through the open kinds of jobs as long as there are some."""
+    kinds, longest, which = nodes.kinds, nodes.kinds[_LONGEST], nodes.open
     place, marks = tables.secondary.place, tables.secondary.marks
-    longest[:] = 0
-    left, k = _open_kinds(tables, caution, nodes, ended), marks.head
-    while left > 0:
+    k = marks.head
+    while which[0] > 0:
         k = _next(place, longest, k, marks.tail)
         if k == marks.tail:
-            _note_least(place, kinds, marks.head, marks.tail)
+            _note_least(place, kinds, which, marks.head, marks.tail)
             return
         job = place[JOB, k]
         if tables.outcome[START, job] < 0 and job != tables.state.blocked:
             _start_beside(tables, caution, nodes, tests, job, ended, False)
-            left = _open_kinds(tables, caution, nodes, ended)
+            _open_kinds(tables, caution, nodes, ended, 0)
         if tables.outcome[START, job] >= 0:
             place[DEMAND, k] |= _ENDLESS
         k += 1
+
+
+@kernel
+def _test_all(
+    tables: Tables, caution: Any, nodes: Nodes, tests: Tests, blocked: int, test_s: int
+) -> None:
+    """Test jobs of the open kinds as long as there are some."""
+    if nodes.open[0] == 0:
+        return
+    longest = nodes.kinds[_LONGEST]
+    for k in range(choose(tables, tests, blocked, test_s, longest)):
+        job = tests.chosen[k]
+        if longest[tables.jobs[KIND, job]] >= test_s:
+            _start_beside(tables, caution, nodes, tests, job, 0, True)
+            if tables.outcome[START, job] >= 0:
+                _open_kinds(tables, caution, nodes, 0, test_s)
+                if nodes.open[0] == 0:
+                    return
 
 
 @kernel
@@ -705,21 +790,27 @@ def backfill_and_test(
     A single job that has been submitted is looked at alone where `backfill` does so, if besides no
     test is expected to end at another time.
     """
-    state = tables.state
-    changed = expect_ends(tables, caution, tests, blocked)
+    state, common = tables.state, nodes.common
+    if common >= 0 and nodes.pool[common] == 0:
+        return
+    changed = _expect_ends(tables, caution, nodes, tests, blocked)
     alone = -1
     if changed or state.blocked != blocked:
-        state.blocked, state.shadow_time_known, state.ahead_job = blocked, False, -1
+        state.blocked, state.shadow_time_known = blocked, False
     elif state.submitted == state.submitted_before + 1:
         alone = state.submitted_before
+    test_s, opened = tests.state.length_s + tests.state.restart_cost_s, False
     for testing in (tests.state.way != LEFT, tests.state.way == LEFT):
         if alone >= 0:
             if testing and not may_be_tested(tables, tests, alone):
                 continue
             if tables.outcome[START, alone] < 0:
                 _start_beside(tables, caution, nodes, tests, alone, 0, testing)
-        elif testing:
-            for k in range(choose(tables, nodes, tests, blocked, nodes.pool[0])):
-                _start_beside(tables, caution, nodes, tests, tests.chosen[k], 0, True)
+            continue
+        if testing or not opened:
+            _open_waiting_kinds(tables, caution, nodes, 0, test_s if testing else 0)
+            opened = True
+        if testing:
+            _test_all(tables, caution, nodes, tests, blocked, test_s)
         else:
             _backfill_all(tables, caution, nodes, tests, 0)

@@ -169,7 +169,7 @@ def backfill_and_test(
             continue
         if alone < 0:
             room = state.free + ending
-            count = choose(tables, None, tests, blocked, room)
+            count = choose(tables, tests, blocked, room, None)
         elif testing and not may_be_tested(tables, tests, alone):
             continue
         for k in range(count):

@@ -20,7 +20,7 @@ from cpdispatch.compiled.correction import CORRECTIONS
 from cpdispatch.compiled.deep import Deep, deep_of
 from cpdispatch.compiled.gates import Claims, Gate, gate_of
 from cpdispatch.compiled.memory import Memory, beforehand
-from cpdispatch.compiled.nodes import Nodes, nodes_of
+from cpdispatch.compiled.nodes import Nodes, list_waiting, nodes_of
 from cpdispatch.compiled.test_runs import Tests, tests_of
 from cpdispatch.errors import UsageError
 from cpdispatch.heuristics.allocate import system_fits
@@ -426,6 +426,7 @@ class Replay:
             arrays = (nodes.free, nodes.pool, nodes.kinds, nodes.node, nodes.units)
             for array, part in zip(arrays, saved["nodes"], strict=True):
                 array[: len(part)] = part
+            list_waiting(nodes)
             # What is derived of them is computed anew.
             state.blocked = state.ahead_job = -1
         if self.tests is not None:

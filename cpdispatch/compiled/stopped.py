@@ -31,7 +31,7 @@ from cpdispatch.compiled.layout import (
     WAITS,
     Tables,
 )
-from cpdispatch.compiled.nodes import give_back, take_anew, wait, waits_no_more
+from cpdispatch.compiled.nodes import end, hold, take_anew, wait, waits_no_more
 from cpdispatch.compiled.running import lasts, leave, place_of, pop, push, run_until
 from cpdispatch.compiled.test_runs import (
     CLEARING,
@@ -66,7 +66,7 @@ def _release(tables: Tables, nodes: Any, job: int) -> None:
     state.running -= 1
     state.free += jobs[NEED, job]
     if nodes is not None:
-        give_back(tables, nodes, job, 1)
+        end(tables, nodes, job)
 
 
 @inlined
@@ -164,11 +164,12 @@ def takes_back(
         outcome[START, job] = table[STOPPED_START, job]
         table[TESTED, tests.state.tested] = job
         tests.state.tested += 1
-        run_until(running, outcome, state.running, job, jobs[NEED, job], state.now + cost)
+        due = state.now + cost
+        run_until(running, outcome, state.running, job, jobs[NEED, job], due)
         state.running += 1
         state.free -= jobs[NEED, job]
         if nodes is not None:
-            give_back(tables, nodes, job, -1)
+            hold(tables, nodes, job, due)
             waits_no_more(nodes, jobs[KIND, job])
     if nodes is not None:
         take_anew(tables, caution, nodes, tests, tables.primary)

@@ -12,12 +12,12 @@ from cpdispatch.compiled import fields
 from cpdispatch.compiled.fields import Record
 from cpdispatch.compiled.layout import (
     DEMAND,
+    DURATION_BITS,
     EXPECTED,
     EXPECTED_END,
     JOB,
     LIMIT,
     NEED,
-    NEVER,
     REQUESTED,
     RUNTIME,
     START,
@@ -36,6 +36,7 @@ from cpdispatch.heuristics.easy import TURN
 from cpdispatch.heuristics.policies import Policy, risk_of
 from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WAYS
 
+_UNKNOWN_ROOT = float(np.sqrt(UNKNOWN_PROBABILITY))
 _FCFS, _SPF, _RISK = int(Policy.FCFS), int(Policy.SPF), int(Policy.RISK)
 
 
@@ -171,26 +172,33 @@ def _goes_on(tables: Tables, tests: Tests, job: int, blocked: int) -> bool:
 
 
 @inlined
+def due_under_test(tables: Tables, caution: Any, tests: Tests, job: int, blocked: int) -> int:
+    """When a job under test ends, as the reservation of the blocked job counts it."""
+    outcome, length, cost = tables.outcome, tests.state.length_s, tests.state.restart_cost_s
+    due = outcome[START, job] + length + cost
+    if _goes_on(tables, tests, job, blocked):
+        clearing = tests.table[TESTING, job] == CLEARING
+        since, whole_s = outcome[START, job], lasts(tables, caution, job)
+        if clearing:
+            since += length
+        if caution is not None:  # noqa: SIM102 - numba drops only what stands alone
+            if since < tables.state.now:
+                whole_s = outcome[LIMIT, job]
+        due = due + whole_s + cost if clearing else max(due, since + whole_s)
+    return int(due)
+
+
+@inlined
 def expect_ends(tables: Tables, caution: Any, tests: Tests, blocked: int) -> bool:
     """Expect the ends of the jobs under test as the reservation of the blocked job counts them.
 
     Returns whether any is expected at another time than before.
     """
-    outcome = tables.outcome
-    length, cost, changed = tests.state.length_s, tests.state.restart_cost_s, False
+    changed = False
     for k in range(tests.state.tested):
         job = tests.table[TESTED, k]
-        due = outcome[START, job] + length + cost
-        if _goes_on(tables, tests, job, blocked):
-            clearing = tests.table[TESTING, job] == CLEARING
-            since, whole_s = outcome[START, job], lasts(tables, caution, job)
-            if clearing:
-                since += length
-            if caution is not None:  # noqa: SIM102 - numba drops only what stands alone
-                if since < tables.state.now:
-                    whole_s = outcome[LIMIT, job]
-            due = due + whole_s + cost if clearing else max(due, since + whole_s)
-        if due != outcome[EXPECTED_END, job]:
+        due = due_under_test(tables, caution, tests, job, blocked)
+        if due != tables.outcome[EXPECTED_END, job]:
             expect_end(tables, job, due)
             changed = True
     return changed
@@ -225,56 +233,81 @@ def may_be_tested(tables: Tables, tests: Tests, job: int) -> bool:
 
 
 @inlined
-def choose(tables: Tables, nodes: Any, tests: Tests, blocked: int, room: int) -> int:
-    """List the waiting jobs that may be tested and fit into so many processors, in order.
+def choose(tables: Tables, tests: Tests, blocked: int, limit: int, longest: Any) -> int:
+    """List the waiting jobs that may be tested, in order, and return how many there are.
 
-    ``nodes`` is None on a pool, where the queue itself says how many processors a job needs: most
-    jobs are passed over without another look.
+    The queue itself says what a job needs: most jobs are passed over without another look. Without
+    ``longest`` that is a number of processors, at most ``limit``; else the job's kind, see
+    `nodes.demand_of`, and ``longest`` is how long one of each kind may take, at least ``limit``.
     """
-    state, jobs, outcome, primary = tables.state, tables.jobs, tables.outcome, tables.primary
-    table, way, length, count = tests.table, tests.state.way, tests.state.length_s, 0
-    for k in range(primary.marks.tail):
-        job = primary.place[JOB, k]
-        if nodes is None:  # noqa: SIM108 - numba drops only what stands alone
-            need = primary.place[DEMAND, k]
+    state, outcome, primary = tables.state, tables.outcome, tables.primary
+    table, way, count = tests.table, tests.state.way, 0
+    for k in range(primary.marks.head, primary.marks.tail):
+        job, demand = primary.place[JOB, k], primary.place[DEMAND, k]
+        if longest is None:  # noqa: SIM108 - numba drops only what stands alone
+            fits = demand <= limit
         else:
-            need = jobs[NEED, job]
-        if need > room or outcome[START, job] >= 0 or not table[TO_COME, job] or job == blocked:
+            fits = longest[demand >> DURATION_BITS] >= limit
+        if not fits or outcome[START, job] >= 0 or not table[TO_COME, job] or job == blocked:
             continue
-        if way != TURN and is_late(jobs, job, state.now, primary.rule.threshold):
+        if way != TURN and is_late(tables.jobs, job, state.now, primary.rule.threshold):
             continue
-        chance = UNKNOWN_PROBABILITY
-        if outcome[EXPECTED, job] < jobs[REQUESTED, job]:
-            chance = length / (length + float(max(outcome[EXPECTED, job], 1)))
-        _choose(tables, tests, count, length / np.sqrt(chance), job)
+        key, i = _key_of(tables, tests, job), count
+        while i > 0 and goes_before(tables, key, job, tests.key[i - 1], tests.chosen[i - 1]):
+            tests.key[i], tests.chosen[i] = tests.key[i - 1], tests.chosen[i - 1]
+            i -= 1
+        tests.key[i], tests.chosen[i] = key, job
         count += 1
     return count
 
 
 @inlined
-def _choose(tables: Tables, tests: Tests, count: int, key: float, job: int) -> None:
-    """Put a job where it belongs by its tier and key among so many."""
-    i = count
-    while i > 0 and goes_before(tables, key, job, tests.key[i - 1], tests.chosen[i - 1]):
-        tests.key[i], tests.chosen[i] = tests.key[i - 1], tests.chosen[i - 1]
-        i -= 1
-    tests.key[i], tests.chosen[i] = key, job
+def _key_of(tables: Tables, tests: Tests, job: int) -> float:
+    """The key by which tests are ordered."""
+    length, expected = tests.state.length_s, tables.outcome[EXPECTED, job]
+    root = _UNKNOWN_ROOT
+    if expected < tables.jobs[REQUESTED, job]:
+        root = np.sqrt(length / (length + float(max(expected, 1))))
+    return length / root
+
+
+@inlined
+def bring_first(tables: Tables, tests: Tests, low: int, count: int) -> None:
+    """Bring the first test in order, of those listed from a place on, to that place.
+
+    A dispatch starts few tests: most of the list is never put in order.
+    """
+    key, chosen, first = tests.key, tests.chosen, low
+    for k in range(low + 1, count):
+        if goes_before(tables, key[k], chosen[k], key[first], chosen[first]):
+            first = k
+    if low < count:
+        key[low], key[first] = key[first], key[low]
+        chosen[low], chosen[first] = chosen[first], chosen[low]
 
 
 @kernel
 def place_in_front(tables: Tables, tests: Tests) -> tuple[int, bool]:
-    """List the tests by their places in the order of the queue, see `heuristics.test_runs.primary`.
+    """List the tests that have places in the queue, see `heuristics.test_runs.primary`.
 
     Returns how many there are, and whether their keys can be compared with those of the queue: then
     they are keys of its order, else tests come before all jobs of their tier that are not late.
+    The first in order comes first, see `bring_first`.
     """
-    policy, count = tables.primary.rule.policy, choose(tables, None, tests, -1, NEVER)
+    primary, count = tables.primary, 0
+    policy = primary.rule.policy
     by_length = policy in (_SPF, _RISK)
-    if by_length:
-        for k in range(count):
-            job, key = tests.chosen[k], np.rint(tests.key[k])
-            if policy == _RISK:
-                need = float(max(tables.jobs[NEED, job], 1))
-                key = risk_of(tables.primary.weights, key, need, int(key))
-            _choose(tables, tests, k, key, job)
+    for k in range(primary.marks.head, primary.marks.tail):
+        job = primary.place[JOB, k]
+        if not may_be_tested(tables, tests, job):
+            continue
+        key = _key_of(tables, tests, job)
+        if by_length:
+            key = np.rint(key)
+        if policy == _RISK:
+            need = float(max(tables.jobs[NEED, job], 1))
+            key = risk_of(primary.weights, key, need, int(key))
+        tests.key[count], tests.chosen[count] = key, job
+        count += 1
+    bring_first(tables, tests, 0, count)
     return count, by_length

@@ -718,8 +718,8 @@ def _start_beside(
     begin_on(tables, caution, nodes, tests, outlives, job, BACKFILLED, testing)
     if state.beside_known:
         state.beside_changes += 1
-        ask = nodes.asks[jobs[SHAPE, state.blocked]]
-        for e in range(outcome[FIRST_ENTRY, job], state.entries):
+        ask, low = nodes.asks[jobs[SHAPE, state.blocked]], outcome[FIRST_ENTRY, job]
+        for e in range(low, low + outcome[ENTRIES, job]):
             _compare_on(nodes.free, nodes.ahead, nodes.beside, ask, nodes.kept, nodes.node[e])
 
 

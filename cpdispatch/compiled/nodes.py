@@ -355,23 +355,25 @@ def hold(tables: Tables, nodes: Nodes, job: int, due: int) -> None:
 
 
 @inlined
-def _expect_end(tables: Tables, nodes: Nodes, job: int, due: int) -> None:
-    """Expect a running job to end at another time."""
+def _expect_end(tables: Tables, nodes: Any, job: int, due: int) -> None:
+    """Expect a running job to end at another time; ``nodes`` is None on a pool."""
     state, before = tables.state, tables.outcome[EXPECTED_END, job]
     expect_end(tables, job, due)
-    if state.ahead_job < 0:
-        return
-    if before <= state.shadow_time < due:
-        _look_ahead(tables, nodes, job, -1)
-    elif due <= state.shadow_time < before:
-        _look_ahead(tables, nodes, job, 1)
-    if due < state.shadow_time <= before:
-        state.shadow_may_be_sooner = True
+    if nodes is not None and state.ahead_job >= 0:
+        if before <= state.shadow_time < due:
+            _look_ahead(tables, nodes, job, -1)
+        elif due <= state.shadow_time < before:
+            _look_ahead(tables, nodes, job, 1)
+        if due < state.shadow_time <= before:
+            state.shadow_may_be_sooner = True
 
 
-@kernel
-def _expect_ends(tables: Tables, caution: Any, nodes: Nodes, tests: Tests, blocked: int) -> bool:
-    """Do as `test_runs.expect_ends`, and keep what is known of the shadow time."""
+@inlined
+def expect_ends(tables: Tables, caution: Any, nodes: Any, tests: Tests, blocked: int) -> bool:
+    """Expect the ends of the jobs under test as the reservation of the blocked job counts them.
+
+    Returns whether any is expected at another time than before.
+    """
     changed = False
     for k in range(tests.state.tested):
         job = tests.table[TESTED, k]
@@ -396,10 +398,7 @@ def settle(tables: Tables, nodes: Any, tests: Any, serial: int) -> None:
                 continue
         due = outcome[START, job] + outcome[LIMIT, job]
         if due > outcome[EXPECTED_END, job]:
-            if nodes is None:
-                expect_end(tables, job, due)
-            else:
-                _expect_end(tables, nodes, job, due)
+            _expect_end(tables, nodes, job, due)
 
 
 @kernel
@@ -793,7 +792,7 @@ def backfill_and_test(
     state, common = tables.state, nodes.common
     if common >= 0 and nodes.pool[common] == 0:
         return
-    changed = _expect_ends(tables, caution, nodes, tests, blocked)
+    changed = expect_ends(tables, caution, nodes, tests, blocked)
     alone = -1
     if changed or state.blocked != blocked:
         state.blocked, state.shadow_time_known = blocked, False

@@ -18,13 +18,13 @@ from cpdispatch.compiled.layout import (
     START,
     Tables,
 )
+from cpdispatch.compiled.nodes import expect_ends
 from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin
 from cpdispatch.compiled.test_runs import (
     Tests,
     choose,
     due_of,
-    expect_ends,
     is_tested_in_turn,
     may_be_tested,
     start,
@@ -154,7 +154,7 @@ def backfill_and_test(
     if state.free + ending == 0:
         return
     needed = jobs[NEED, blocked]
-    changed = expect_ends(tables, caution, tests, blocked)
+    changed = expect_ends(tables, caution, None, tests, blocked)
     same = state.blocked == blocked and ended == 0 and state.next_serial == serial and not changed
     alone = state.submitted_before if same and state.submitted == state.submitted_before + 1 else -1
     state.blocked = blocked

@@ -14,7 +14,6 @@ from cpdispatch.compiled.layout import (
     DEMAND,
     DURATION_BITS,
     EXPECTED,
-    EXPECTED_END,
     JOB,
     LIMIT,
     NEED,
@@ -29,7 +28,6 @@ from cpdispatch.compiled.queue import goes_before, is_late
 from cpdispatch.compiled.running import (
     begin,
     begin_until,
-    expect_end,
     lasts,
 )
 from cpdispatch.heuristics.easy import TURN
@@ -186,22 +184,6 @@ def due_under_test(tables: Tables, caution: Any, tests: Tests, job: int, blocked
                 whole_s = outcome[LIMIT, job]
         due = due + whole_s + cost if clearing else max(due, since + whole_s)
     return int(due)
-
-
-@inlined
-def expect_ends(tables: Tables, caution: Any, tests: Tests, blocked: int) -> bool:
-    """Expect the ends of the jobs under test as the reservation of the blocked job counts them.
-
-    Returns whether any is expected at another time than before.
-    """
-    changed = False
-    for k in range(tests.state.tested):
-        job = tests.table[TESTED, k]
-        due = due_under_test(tables, caution, tests, job, blocked)
-        if due != tables.outcome[EXPECTED_END, job]:
-            expect_end(tables, job, due)
-            changed = True
-    return changed
 
 
 @inlined

@@ -240,6 +240,13 @@ class Queue(NamedTuple):
     """Of a weighted policy, see `cpdispatch.heuristics.policies`. Constant."""
 
 
+class Line(NamedTuple):
+    """Jobs in an order as in a `Queue`, without what else a queue has."""
+
+    place: IntArray
+    key: FloatArray
+
+
 class Own(NamedTuple):
     """A user's own policies, compiled by numba; None where there is none."""
 

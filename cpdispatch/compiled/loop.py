@@ -76,11 +76,12 @@ from cpdispatch.compiled.test_runs import (
     TESTED,
     TESTING,
     Tests,
-    bring_first,
     due_of,
+    is_past_tests,
+    line_up_newcomers,
     may_be_tested,
     no_test_any_more,
-    place_in_front,
+    note_newcomer,
 )
 from cpdispatch.heuristics.policies import NO_THRESHOLD, key_of, key_of_own
 
@@ -241,6 +242,8 @@ def _offer(
     enqueue(tables, tables.primary, job, demand, own.primary, caution)
     if not tables.rule.one_queue:
         enqueue(tables, tables.secondary, job, demand, own.secondary, caution)
+    if tests is not None:
+        note_newcomer(tests, job)
     state.queued += 1
 
 
@@ -528,25 +531,31 @@ def _start_tests_first(tables: Tables, nodes: Any, caution: Any, tests: Tests) -
     Returns the first one that does not fit, -1 if there is none.
     """
     state, jobs, outcome, primary = tables.state, tables.jobs, tables.outcome, tables.primary
-    place, marks = primary.place, primary.marks
-    count, by_key = place_in_front(tables, tests)
-    k, n, blocked = marks.head, 0, -1
+    place, marks, front, by_key = primary.place, primary.marks, tests.front, tests.state.by_key
+    line_up_newcomers(tables, tests, nodes)
+    k, blocked = marks.head, -1
     while blocked < 0:
+        n = 0
+        while n < tests.state.lined_up and is_past_tests(tables, tests, front.place[JOB, n]):
+            n += 1
+        # Where all tests come before all jobs that are not late, whether the next is late decides.
+        skips = by_key or state.tiered
         while k < marks.tail and (
-            outcome[START, place[JOB, k]] >= 0 or may_be_tested(tables, tests, place[JOB, k])
+            outcome[START, place[JOB, k]] >= 0
+            or (skips and may_be_tested(tables, tests, place[JOB, k]))
         ):
             k += 1
-        testing = n < count
+        testing = n < tests.state.lined_up
         if testing and k < marks.tail:
-            other, waits = tests.chosen[n], place[JOB, k]
+            other, waits = front.place[JOB, n], place[JOB, k]
             testing = primary.key[k] != -np.inf
             if testing and by_key:
-                testing = goes_before(tables, tests.key[n], other, primary.key[k], waits)
+                testing = goes_before(tables, front.key[n], other, primary.key[k], waits)
             elif testing and state.tiered:
                 testing = jobs[TIER, other] >= jobs[TIER, waits]
         if not testing and k == marks.tail:
             break
-        job = tests.chosen[n] if testing else place[JOB, k]
+        job = front.place[JOB, n] if testing else place[JOB, k]
         if nodes is None:
             need = jobs[NEED, job]
             starts_now = on_pool.starts_in_turn(tables, caution, tests, job, need, 0, testing)
@@ -554,9 +563,6 @@ def _start_tests_first(tables: Tables, nodes: Any, caution: Any, tests: Tests) -
             starts_now = on_nodes.starts_in_turn(tables, caution, nodes, tests, job, testing)
         if not starts_now:
             blocked = job
-        elif testing:
-            n += 1
-            bring_first(tables, tests, n, count)
     while marks.head < marks.tail and outcome[START, place[JOB, marks.head]] >= 0:
         marks.head += 1
     return int(blocked)

@@ -39,10 +39,12 @@ from cpdispatch.compiled.test_runs import (
     TESTED,
     TESTING,
     Tests,
-    choose,
     due_of,
     due_under_test,
+    is_past_tests,
     is_tested_in_turn,
+    leave_line,
+    line_up_newcomers,
     may_be_tested,
     test,
 )
@@ -479,6 +481,7 @@ def begin_on(
     elif testing:
         test(tables, tests, job, reason)
     else:
+        leave_line(tests, job)
         begin_until(tables, job, reason, due, end)
 
 
@@ -769,15 +772,19 @@ def _test_all(
     """Test jobs of the open kinds as long as there are some."""
     if nodes.open[0] == 0:
         return
-    longest = nodes.kinds[_LONGEST]
-    for k in range(choose(tables, tests, blocked, test_s, longest)):
-        job = tests.chosen[k]
-        if longest[tables.jobs[KIND, job]] >= test_s:
+    line_up_newcomers(tables, tests, nodes)
+    longest, place, k = nodes.kinds[_LONGEST], tests.order.place, 0
+    while k < tests.state.lined_up:
+        job = place[JOB, k]
+        fits = longest[place[DEMAND, k]] >= test_s and job != blocked
+        if fits and not is_past_tests(tables, tests, job):
             _start_beside(tables, caution, nodes, tests, job, 0, True)
-            if tables.outcome[START, job] >= 0:
+            if tables.outcome[START, job] >= 0:  # then another one has its place
                 _open_kinds(tables, caution, nodes, 0, test_s)
                 if nodes.open[0] == 0:
                     return
+                continue
+        k += 1
 
 
 @kernel

@@ -23,9 +23,10 @@ from cpdispatch.compiled.queue import is_late
 from cpdispatch.compiled.running import begin
 from cpdispatch.compiled.test_runs import (
     Tests,
-    choose,
     due_of,
+    is_past_tests,
     is_tested_in_turn,
+    line_up_newcomers,
     may_be_tested,
     start,
     test,
@@ -141,6 +142,48 @@ def _delays(
 
 
 @inlined
+def _start_beside(
+    tables: Tables, caution: Any, tests: Tests, job: int, testing: bool, ending: int, shadow: int,
+    extra: int,
+) -> int:  # fmt: skip
+    """Start a job, or its test, that fits if it does not delay the one that is blocked.
+
+    See `backfill` for ``shadow`` and ``extra``, and for what is returned.
+    """
+    need = tables.jobs[NEED, job]
+    leaves = 0 if testing else _leaves(tables, caution, job)
+    if need + leaves > tables.state.free + ending:
+        return extra
+    if _delays(tables, caution, tests, job, testing, shadow):
+        if need > extra:
+            return extra
+        extra -= need
+    if testing:
+        test(tables, tests, job, BACKFILLED)
+    else:
+        start(tables, caution, tests, job, BACKFILLED)
+    return extra
+
+
+@inlined
+def _test_all(
+    tables: Tables, caution: Any, tests: Tests, blocked: int, ending: int, shadow: int, extra: int
+) -> int:
+    """Test jobs, in the order of tests, as `backfill` starts them."""
+    line_up_newcomers(tables, tests, None)
+    place, k = tests.order.place, 0
+    while k < tests.state.lined_up:
+        job = place[JOB, k]
+        fits = place[DEMAND, k] <= tables.state.free + ending and job != blocked
+        if fits and not is_past_tests(tables, tests, job):
+            extra = _start_beside(tables, caution, tests, job, True, ending, shadow, extra)
+            if tables.outcome[START, job] >= 0:  # then another one has its place
+                continue
+        k += 1
+    return extra
+
+
+@inlined
 def backfill_and_test(
     tables: Tables, caution: Any, tests: Tests, blocked: int, ended: int, ending: int, serial: int
 ) -> None:
@@ -163,26 +206,14 @@ def backfill_and_test(
     spare = _leaves(tables, caution, blocked)
     shadow, extra = _shadow(tables, ended, state.free + ending, needed, spare)
     for testing in (tests.state.way != LEFT, tests.state.way == LEFT):
-        count = 1
-        if alone < 0 and not testing:
+        if state.free + ending == 0:
+            return
+        if alone >= 0:
+            if outcome[START, alone] < 0 and (not testing or may_be_tested(tables, tests, alone)):
+                extra = _start_beside(
+                    tables, caution, tests, alone, testing, ending, shadow, extra
+                )  # fmt: skip
+        elif testing:
+            extra = _test_all(tables, caution, tests, blocked, ending, shadow, extra)
+        else:
             extra = backfill(tables, caution, tests, blocked, ended, ending, shadow, extra)
-            continue
-        if alone < 0:
-            room = state.free + ending
-            count = choose(tables, tests, blocked, room, None)
-        elif testing and not may_be_tested(tables, tests, alone):
-            continue
-        for k in range(count):
-            job = tests.chosen[k] if alone < 0 else alone
-            need = jobs[NEED, job]
-            leaves = 0 if testing else _leaves(tables, caution, job)
-            if outcome[START, job] >= 0 or need + leaves > state.free + ending:
-                continue
-            if _delays(tables, caution, tests, job, testing, shadow):
-                if need > extra:
-                    continue
-                extra -= need
-            if testing:
-                test(tables, tests, job, BACKFILLED)
-            else:
-                start(tables, caution, tests, job, BACKFILLED)

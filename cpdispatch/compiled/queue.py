@@ -23,6 +23,7 @@ from cpdispatch.compiled.layout import (
     SUBMIT,
     TIER,
     UPPER,
+    Line,
     Queue,
     Tables,
     Threshold,
@@ -44,7 +45,7 @@ def goes_before(tables: Tables, key: float, job: int, other_key: float, other: i
 
 @inlined
 def insert(
-    tables: Tables, queue: Queue, low: int, size: int, key: float, job: int, demand: int
+    tables: Tables, queue: Queue | Line, low: int, size: int, key: float, job: int, demand: int
 ) -> None:
     """Put a job where it belongs among those from a place on."""
     place, keys = queue.place, queue.key

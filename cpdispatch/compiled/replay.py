@@ -277,7 +277,7 @@ class Replay:
             self.tests = tests_of(
                 prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
                 prepared.jobs[layout.REQUESTED], dispatcher.test_s, dispatcher.tests, asked,
-                restart_cost_s,
+                restart_cost_s, dispatcher.primary.policy,
             )  # fmt: skip
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
@@ -435,6 +435,7 @@ class Replay:
             anew = test_runs.starts_anew(self.tests)
             cost_s = self.tests.state.restart_cost_s
             tables.jobs[[[layout.REQUESTED], [layout.RUNTIME]], anew] += cost_s
+            test_runs.line_up_anew(tables, self.tests, self.nodes)
         if self.gate is not None:
             gate, (of_gate, parts) = self.gate, saved["gate"]
             fields.assign(gate.state, of_gate)

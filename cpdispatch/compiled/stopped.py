@@ -54,6 +54,7 @@ from cpdispatch.compiled.test_runs import (
     UPPER_AGAIN,
     WENT_ON,
     Tests,
+    line_up,
     no_test_any_more,
 )
 
@@ -148,6 +149,8 @@ def takes_back(
         if table[TESTING, job]:
             no_test_any_more(tests, job)
             table[TO_COME, job], table[RESULT, job] = 1, NO_TEST
+        if table[TO_COME, job]:
+            line_up(tables, tests, nodes, job)
         if nodes is not None:
             wait(nodes, jobs[KIND, job], lasts(tables, caution, job))
     left = 0

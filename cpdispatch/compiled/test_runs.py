@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cpdispatch.arrays import FloatArray, IntArray
+from cpdispatch.arrays import IntArray
 from cpdispatch.compile import inlined, kernel
 from cpdispatch.compiled import fields
 from cpdispatch.compiled.fields import Record
 from cpdispatch.compiled.layout import (
     DEMAND,
-    DURATION_BITS,
     EXPECTED,
     JOB,
+    KIND,
     LIMIT,
     NEED,
     REQUESTED,
@@ -22,9 +22,10 @@ from cpdispatch.compiled.layout import (
     START,
     SUBMIT,
     TIER,
+    Line,
     Tables,
 )
-from cpdispatch.compiled.queue import goes_before, is_late
+from cpdispatch.compiled.queue import insert, is_late
 from cpdispatch.compiled.running import (
     begin,
     begin_until,
@@ -35,7 +36,7 @@ from cpdispatch.heuristics.policies import Policy, risk_of
 from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WAYS
 
 _UNKNOWN_ROOT = float(np.sqrt(UNKNOWN_PROBABILITY))
-_FCFS, _SPF, _RISK = int(Policy.FCFS), int(Policy.SPF), int(Policy.RISK)
+_FCFS, _RISK = int(Policy.FCFS), int(Policy.RISK)
 
 
 class TestState(Record):
@@ -56,25 +57,38 @@ class TestState(Record):
     """How long it takes to clear the nodes of a killed job. Constant."""
     requeued: int
     """How many jobs are to be put into the queue again: the length of the row `REQUEUED`."""
+    newcomers: int
+    """How many jobs have come into the queue with tests to come, and are not lined up yet or have
+    started meanwhile: the length of the row `NEWCOMERS`."""
+    lined_up: int
+    """How many jobs `Tests.order` has."""
+    by_key: bool
+    """Whether tests have places of their own among durations, see `Tests.front`. Constant."""
 
 
 # Rows of `Tests.table`.
 TO_COME, TESTING, STOPPED_START, STOPPED_REASON, RESULT = range(5)
-"""Of each job: whether it has a test to come; whether it is under test, or its nodes are being
-cleared (`UNDER_TEST`, `CLEARING`, else 0); if it has just been stopped, when it had started, else
--1, and why; what became of its test (`NO_TEST` and what follows it there)."""
+"""Of each job: whether it has a test to come (`NOT_IN_LINE`, `IN_LINE`, else 0); whether it is
+under test, or its nodes are being cleared (`UNDER_TEST`, `CLEARING`, else 0); if it has just been
+stopped, when it had started, else -1, and why; what became of its test (`NO_TEST` and what follows
+it there)."""
 LOST_START, LOST_END, FIRST_EXPECTED, ID, UPPER_AGAIN = range(5, 10)
 """Of each job: start and end of the attempt that was killed, else -1; if it has been stopped, what
 was expected at its submission, else 0; its id; its upper duration if it starts anew."""
 STOPPED_ENTRY, STOPPED_ENTRIES, MOVED = range(10, 13)
 """Of each job, on nodes: where the placement of the attempt that was stopped begins, and how many
 entries it has; whether the decision that could have let it go on has started it elsewhere."""
-STOPPED, TESTED, REQUEUED = range(13, 16)
+STOPPED, TESTED, REQUEUED, NEWCOMERS = range(13, 17)
 """Lists of jobs: those that have just been stopped, those that are under test or whose nodes are
-being cleared, and those that are to be put into the queue again. `TestState` has their lengths."""
+being cleared, those that are to be put into the queue again, and those that have come into it with
+tests to come. `TestState` has their lengths."""
 
 IN_FRONT = 3
 """When tests come that have places of their own in the queue, beside `easy.LEFT` and so on."""
+
+NOT_IN_LINE, IN_LINE = 1, 2
+"""What `TO_COME` says of a job that has a test to come: whether `Tests.order` has it. A job that
+starts in full keeps its test to come, and is not in line."""
 
 UNDER_TEST, CLEARING = 1, 2
 """What `TESTING` says of a job where it is not 0."""
@@ -90,25 +104,36 @@ class Tests(NamedTuple):
     table: IntArray
     """Rows from `TO_COME` on, shape (rows, jobs). Up to date between two kernels. This file and
     `stopped` write it, and `nodes.begin_on` the row `MOVED`."""
-    chosen: IntArray
-    """The jobs that may be tested, in their order, as `choose` has listed them last."""
-    key: FloatArray
-    """The keys of their tests, by which they are ordered."""
+    order: Line
+    """Waiting jobs that have tests to come, in the order of tests: all of them once
+    `line_up_newcomers` has been asked. `place` has of each the job, and as demand its processors
+    on a pool, its kind on nodes. `line_up` and `leave_line` write it."""
+    front: Line
+    """The same jobs as `heuristics.test_runs.first` places their tests: by other keys if these are
+    durations (``state.by_key``), else ``order`` itself."""
 
 
 def tests_of(
     id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, when: str, asks: bool,
-    cost_s: int,
+    cost_s: int, policy: Policy,
 ) -> Tests:  # fmt: skip
-    """No job tested yet."""
+    """No job tested yet. ``policy`` is that of the primary queue."""
     count = len(restartable)
-    table = np.zeros((REQUEUED + 1, count), dtype=np.int64)
+    table = np.zeros((NEWCOMERS + 1, count), dtype=np.int64)
     table[ID] = id
     table[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
     table[[STOPPED_START, LOST_START, LOST_END]] = -1
     way = IN_FRONT if when == "first" else WAYS[when]
-    state = fields.fresh(TestState, length_s=test_s, way=way, asks=asks, restart_cost_s=cost_s)
-    return Tests(state, table, np.empty(count, dtype=np.int64), np.empty(count))
+    state = fields.fresh(
+        TestState, length_s=test_s, way=way, asks=asks, restart_cost_s=cost_s,
+        by_key=way == IN_FRONT and policy in (Policy.SPF, Policy.RISK),
+    )  # fmt: skip
+    order = _line(count)
+    return Tests(state, table, order, _line(count) if state.by_key else order)
+
+
+def _line(count: int) -> Line:
+    return Line(np.empty((2, count), dtype=np.int64), np.empty(count))
 
 
 def starts_anew(tests: Tests) -> IntArray:
@@ -121,6 +146,7 @@ def test(tables: Tables, tests: Any, job: int, reason: int) -> None:
     """Start a job with the length of a test as its bound."""
     state, jobs = tables.state, tables.jobs
     table, length = tests.table, tests.state.length_s
+    leave_line(tests, job)
     table[TO_COME, job], table[TESTING, job], table[RESULT, job] = 0, UNDER_TEST, ENDED
     table[TESTED, tests.state.tested] = job
     tests.state.tested += 1
@@ -189,7 +215,10 @@ def due_under_test(tables: Tables, caution: Any, tests: Tests, job: int, blocked
 @inlined
 def start(tables: Tables, caution: Any, tests: Any, job: int, reason: int) -> None:
     """Start a job in full. One that has just been stopped ends as if it had never been."""
-    if tests is None or tests.table[STOPPED_START, job] < 0:
+    if tests is None:
+        begin(tables, caution, job, reason)
+    elif tests.table[STOPPED_START, job] < 0:
+        leave_line(tests, job)
         begin(tables, caution, job, reason)
     else:
         end = tests.table[STOPPED_START, job] + tables.jobs[RUNTIME, job]
@@ -205,91 +234,89 @@ def is_tested_in_turn(tests: Any, job: int) -> bool:
 
 
 @inlined
+def is_past_tests(tables: Tables, tests: Tests, job: int) -> bool:
+    """Whether a job that waits is late, so that it is not tested."""
+    late = is_late(tables.jobs, job, tables.state.now, tables.primary.rule.threshold)
+    return bool(late and tests.state.way != TURN)
+
+
+@inlined
 def may_be_tested(tables: Tables, tests: Tests, job: int) -> bool:
     """Whether a job waits that may be tested now."""
     if tables.outcome[START, job] >= 0 or not tests.table[TO_COME, job]:
         return False
-    in_any_case = tests.state.way == TURN
-    threshold = tables.primary.rule.threshold
-    return bool(in_any_case or not is_late(tables.jobs, job, tables.state.now, threshold))
+    return not is_past_tests(tables, tests, job)
 
 
 @inlined
-def choose(tables: Tables, tests: Tests, blocked: int, limit: int, longest: Any) -> int:
-    """List the waiting jobs that may be tested, in order, and return how many there are.
+def note_newcomer(tests: Tests, job: int) -> None:
+    """Take note of a job that has come into the queue, if it has a test to come.
 
-    The queue itself says what a job needs: most jobs are passed over without another look. Without
-    ``longest`` that is a number of processors, at most ``limit``; else the job's kind, see
-    `nodes.demand_of`, and ``longest`` is how long one of each kind may take, at least ``limit``.
+    Most jobs start before they have to be lined up.
     """
-    state, outcome, primary = tables.state, tables.outcome, tables.primary
-    table, way, count = tests.table, tests.state.way, 0
-    for k in range(primary.marks.head, primary.marks.tail):
-        job, demand = primary.place[JOB, k], primary.place[DEMAND, k]
-        if longest is None:  # noqa: SIM108 - numba drops only what stands alone
-            fits = demand <= limit
-        else:
-            fits = longest[demand >> DURATION_BITS] >= limit
-        if not fits or outcome[START, job] >= 0 or not table[TO_COME, job] or job == blocked:
-            continue
-        if way != TURN and is_late(tables.jobs, job, state.now, primary.rule.threshold):
-            continue
-        key, i = _key_of(tables, tests, job), count
-        while i > 0 and goes_before(tables, key, job, tests.key[i - 1], tests.chosen[i - 1]):
-            tests.key[i], tests.chosen[i] = tests.key[i - 1], tests.chosen[i - 1]
-            i -= 1
-        tests.key[i], tests.chosen[i] = key, job
-        count += 1
-    return count
+    if tests.table[TO_COME, job]:
+        tests.table[NEWCOMERS, tests.state.newcomers] = job
+        tests.state.newcomers += 1
 
 
 @inlined
-def _key_of(tables: Tables, tests: Tests, job: int) -> float:
-    """The key by which tests are ordered."""
-    length, expected = tests.state.length_s, tables.outcome[EXPECTED, job]
-    root = _UNKNOWN_ROOT
-    if expected < tables.jobs[REQUESTED, job]:
-        root = np.sqrt(length / (length + float(max(expected, 1))))
-    return length / root
-
-
-@inlined
-def bring_first(tables: Tables, tests: Tests, low: int, count: int) -> None:
-    """Bring the first test in order, of those listed from a place on, to that place.
-
-    A dispatch starts few tests: most of the list is never put in order.
-    """
-    key, chosen, first = tests.key, tests.chosen, low
-    for k in range(low + 1, count):
-        if goes_before(tables, key[k], chosen[k], key[first], chosen[first]):
-            first = k
-    if low < count:
-        key[low], key[first] = key[first], key[low]
-        chosen[low], chosen[first] = chosen[first], chosen[low]
+def line_up_newcomers(tables: Tables, tests: Tests, nodes: Any) -> None:
+    """Bring `Tests.order` up to date."""
+    for k in range(tests.state.newcomers):
+        job = tests.table[NEWCOMERS, k]
+        if tables.outcome[START, job] < 0 and tests.table[TO_COME, job] == NOT_IN_LINE:
+            line_up(tables, tests, nodes, job)
+    tests.state.newcomers = 0
 
 
 @kernel
-def place_in_front(tables: Tables, tests: Tests) -> tuple[int, bool]:
-    """List the tests that have places in the queue, see `heuristics.test_runs.primary`.
-
-    Returns how many there are, and whether their keys can be compared with those of the queue: then
-    they are keys of its order, else tests come before all jobs of their tier that are not late.
-    The first in order comes first, see `bring_first`.
-    """
-    primary, count = tables.primary, 0
-    policy = primary.rule.policy
-    by_length = policy in (_SPF, _RISK)
-    for k in range(primary.marks.head, primary.marks.tail):
-        job = primary.place[JOB, k]
-        if not may_be_tested(tables, tests, job):
-            continue
-        key = _key_of(tables, tests, job)
-        if by_length:
-            key = np.rint(key)
-        if policy == _RISK:
-            need = float(max(tables.jobs[NEED, job], 1))
+def line_up(tables: Tables, tests: Tests, nodes: Any, job: int) -> None:
+    """Put a waiting job where it belongs among those with tests to come."""
+    state, jobs, primary = tests.state, tables.jobs, tables.primary
+    tests.table[TO_COME, job] = IN_LINE
+    demand = jobs[NEED, job] if nodes is None else jobs[KIND, job]
+    length, expected, root = state.length_s, tables.outcome[EXPECTED, job], _UNKNOWN_ROOT
+    if expected < jobs[REQUESTED, job]:
+        root = np.sqrt(length / (length + float(max(expected, 1))))
+    key = length / root
+    insert(tables, tests.order, 0, state.lined_up, key, job, demand)
+    if state.by_key:
+        key = np.rint(key)
+        if primary.rule.policy == _RISK:
+            need = float(max(jobs[NEED, job], 1))
             key = risk_of(primary.weights, key, need, int(key))
-        tests.key[count], tests.chosen[count] = key, job
-        count += 1
-    bring_first(tables, tests, 0, count)
-    return count, by_length
+        insert(tables, tests.front, 0, state.lined_up, key, job, demand)
+    state.lined_up += 1
+
+
+@inlined
+def leave_line(tests: Tests, job: int) -> None:
+    """Take a job that starts out of the line of those with tests to come, if it is there."""
+    if tests.table[TO_COME, job] == IN_LINE:
+        tests.table[TO_COME, job] = NOT_IN_LINE
+        _take_out(tests.order, tests.state.lined_up, job)
+        if tests.state.by_key:
+            _take_out(tests.front, tests.state.lined_up, job)
+        tests.state.lined_up -= 1
+
+
+@inlined
+def _take_out(line: Line, size: int, job: int) -> None:
+    place, key, k = line.place, line.key, 0
+    while place[JOB, k] != job:
+        k += 1
+    for i in range(k, size - 1):
+        place[JOB, i], place[DEMAND, i], key[i] = (
+            place[JOB, i + 1],
+            place[DEMAND, i + 1],
+            key[i + 1],
+        )
+
+
+@kernel
+def line_up_anew(tables: Tables, tests: Tests, nodes: Any) -> None:
+    """Line up the jobs that had been in line when a replay was saved."""
+    tests.state.lined_up = 0
+    for job in range(tables.state.submitted):
+        if tests.table[TO_COME, job] == IN_LINE:
+            line_up(tables, tests, nodes, job)

@@ -25,6 +25,7 @@ from cpdispatch.simulator import Run, Watch, simulate
 from cpdispatch.simulator.replay import CHECKPOINT, LOG, _Replay, claim, finished
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads.generate import eurora_sample
+from cpdispatch.workloads.restarts import mark
 
 EURORA = NAMED["eurora"]
 
@@ -129,7 +130,9 @@ def test_a_run_of_another_starvation_bound_is_not_gone_on_with(
      ("conservative", True, ("walltime", "eloss")),
      ("best:keep=0.2", False, ("confident", "eloss")),
      ("best:width=0", True, ("walltime", "last2")),
-     ("easy-saf-wfp3:wait=0.4", True, ("confident", "last2"))],
+     ("easy-saf-wfp3:wait=0.4", True, ("confident", "last2")),
+     ("easy:test=60,tests=backfill", False, ("walltime", "last2")),
+     ("easy-spf-saf:test=60,tests=first", True, ("last2", "confident"))],
 )  # fmt: skip
 def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -145,6 +148,8 @@ def test_a_compiled_replay_that_was_stopped_and_resumed_is_the_one_that_was_not(
         machine = System.pool(1024)
         cores = JobTable(jobs.table.block[: Column.REQUEST + 1].copy(), jobs.table.labels)
         jobs = replace(jobs, resources=("core",), table=cores)
+    if "test=" in dispatcher:
+        jobs = mark(jobs, 1.0, 0)
 
     def run(**how: Any) -> Run:
         return simulate(jobs, machine, dispatcher, predictor=predictor, watch=Watch(**how))

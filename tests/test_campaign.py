@@ -24,7 +24,17 @@ import pytest
 from cpdispatch import campaign, cli
 from cpdispatch import compile as compiling_of
 from cpdispatch.arrays import IntArray
-from cpdispatch.campaign import CampaignError, Shared, Task, Workers, cluster, completed, local, run
+from cpdispatch.campaign import (
+    CampaignError,
+    Failed,
+    Shared,
+    Task,
+    Workers,
+    cluster,
+    completed,
+    local,
+    run,
+)
 from cpdispatch.campaign.tasks import packed
 from cpdispatch.errors import CpdispatchError, InputError, InterruptedRunError, UsageError
 from cpdispatch.experiment import runs
@@ -175,6 +185,18 @@ def test_a_task_that_kills_every_worker_is_named_and_the_others_are_done() -> No
     assert found == {f"number {n}": n for n in (0, 2, 3, 4)}
     assert str(caught.value) == (
         f"1 of 5 tasks failed: number 1: its worker was killed 3 times: {ADVICE}"
+    )
+
+
+def test_each_reason_is_told_once() -> None:
+    few = {"b": "it is odd", "a": "it is even", "c": "it is odd"}
+    assert str(CampaignError({key: Failed(why) for key, why in few.items()}, 4)) == (
+        "3 of 4 tasks failed: b and c: it is odd; a: it is even"
+    )
+    many = {str(n): "no room" for n in range(6)} | {f"n{n}": f"why {n}" for n in range(5)}
+    assert str(CampaignError({key: Failed(why) for key, why in many.items()}, 20, 9)) == (
+        "11 of 20 tasks failed: 0, 1, 2 and 3 more: no room; n0: why 0; n1: why 1; and 3 more; "
+        "so many failed that 9 were not begun"
     )
 
 

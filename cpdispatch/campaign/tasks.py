@@ -74,8 +74,14 @@ Outcome = Done | Failed | Stopped
 Outcomes = Iterator[tuple[Task, Outcome]]
 
 
+def _listed(keys: list[str]) -> str:
+    more = [f"{len(keys) - _NAMED_MAX} more"] if len(keys) > _NAMED_MAX else []
+    *first, last = keys[:_NAMED_MAX] + more
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 class CampaignError(CpdispatchError):
-    """Tasks of a campaign failed; the others are done.
+    """Tasks of a campaign failed; the others are done. Each reason is told once.
 
     Attributes
     ----------
@@ -84,8 +90,12 @@ class CampaignError(CpdispatchError):
     """
 
     def __init__(self, failed: dict[str, Failed], tasks: int, left: int = 0) -> None:
-        named = [f"{key}: {why.problem}" for key, why in list(failed.items())[:_NAMED_MAX]]
-        more = len(failed) - len(named)
+        alike: dict[str, list[str]] = {}
+        for key, why in failed.items():
+            alike.setdefault(why.problem, []).append(key)
+        reasons = list(alike.items())
+        named = [f"{_listed(keys)}: {problem}" for problem, keys in reasons[:_NAMED_MAX]]
+        more = sum(len(keys) for _, keys in reasons[_NAMED_MAX:])
         if more:
             named.append(f"and {more} more")
         if left:

@@ -532,14 +532,14 @@ def _start_tests_first(tables: Tables, nodes: Any, caution: Any, tests: Tests) -
     """
     state, jobs, outcome, primary = tables.state, tables.jobs, tables.outcome, tables.primary
     place, marks, front, by_key = primary.place, primary.marks, tests.front, tests.state.by_key
+    # Else all tests come before all jobs that are not late: whether the next one is late decides.
+    skips = by_key or state.tiered
     line_up_newcomers(tables, tests, nodes)
     k, blocked = marks.head, -1
     while blocked < 0:
         n = 0
         while n < tests.state.lined_up and is_past_tests(tables, tests, front.place[JOB, n]):
             n += 1
-        # Where all tests come before all jobs that are not late, whether the next is late decides.
-        skips = by_key or state.tiered
         while k < marks.tail and (
             outcome[START, place[JOB, k]] >= 0
             or (skips and may_be_tested(tables, tests, place[JOB, k]))

@@ -1,4 +1,4 @@
-"""Test runs inside a compiled replay of EASY on a processor pool, see `heuristics.test_runs`."""
+"""Test runs inside a compiled replay of EASY, see `heuristics.test_runs`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ from cpdispatch.compiled.layout import (
     Tables,
 )
 from cpdispatch.compiled.queue import insert, is_late
-from cpdispatch.compiled.running import (
-    begin,
-    begin_until,
-    lasts,
-)
+from cpdispatch.compiled.running import begin, begin_until, lasts
 from cpdispatch.heuristics.easy import TURN
 from cpdispatch.heuristics.policies import Policy, risk_of
 from cpdispatch.heuristics.test_runs import LENGTHS_MIN, UNKNOWN_PROBABILITY, WAYS
@@ -133,6 +129,7 @@ def tests_of(
 
 
 def _line(count: int) -> Line:
+    """Nobody in line."""
     return Line(np.empty((2, count), dtype=np.int64), np.empty(count))
 
 
@@ -302,15 +299,13 @@ def leave_line(tests: Tests, job: int) -> None:
 
 @inlined
 def _take_out(line: Line, size: int, job: int) -> None:
+    """Take a job out of the ``size`` ones of a line."""
     place, key, k = line.place, line.key, 0
     while place[JOB, k] != job:
         k += 1
     for i in range(k, size - 1):
-        place[JOB, i], place[DEMAND, i], key[i] = (
-            place[JOB, i + 1],
-            place[DEMAND, i + 1],
-            key[i + 1],
-        )
+        place[JOB, i], place[DEMAND, i] = place[JOB, i + 1], place[DEMAND, i + 1]
+        key[i] = key[i + 1]
 
 
 @kernel

@@ -8,7 +8,7 @@ for a log, a dispatch for an instance, ...) works. An input may take `SLOWEST_S`
 `MEMORY_MB` MB.
 
 Minutes and seconds are of processor time. ``docs/data/fuzzing.csv`` adds up the minutes of each
-reader, and the inputs that were tried.
+reader, and the inputs that were tried. A new process comes every `PIECE` minutes.
 
 The targets are those of `TARGETS`. ``--corpus`` keeps the inputs that reach new code, so that a
 later session goes on from there. An input that breaks the property is kept in
@@ -35,6 +35,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -54,6 +55,8 @@ from results import rows_of, write
 ROOT = Path(__file__).resolve().parent.parent
 SLOWEST_S = 5.0
 MEMORY_MB = 4096
+PIECE = 8.0
+"""Minutes of one process. What instrumented code compares is never freed, 10 kB of a table."""
 LONGEST = 6000
 """Bytes of an input."""
 INSTRUMENTED = (
@@ -800,7 +803,16 @@ def main() -> None:
         for path in given.shrink:
             shrink(given.target, path)
         return
-    fuzz(given.target, given.minutes, given.corpus or Path("corpora") / given.target)
+    corpus = given.corpus or Path("corpora") / given.target
+    if given.minutes <= PIECE:
+        fuzz(given.target, given.minutes, corpus)
+    left = given.minutes
+    while left > 0:
+        piece = [given.target, "--minutes", f"{min(left, PIECE):g}", "--corpus", str(corpus)]
+        code = subprocess.run([sys.executable, __file__, *piece], check=False).returncode
+        if code:
+            sys.exit(code)
+        left -= PIECE
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ def test_the_error_of_a_single_task_in_this_process_is_raised_as_it_is() -> None
 
 @pytest.mark.parametrize("workers", [HERE, TWO])
 def test_a_result_that_cannot_be_pickled_is_that_tasks_failure(workers: Workers) -> None:
-    with pytest.raises(CampaignError, match="a: its result cannot be pickled"):
+    with pytest.raises(CampaignError, match="a and b: its result cannot be pickled"):
         run([Task("a"), Task("b")], unpicklable, workers=workers)
 
 

@@ -806,6 +806,7 @@ def main() -> None:
     corpus = given.corpus or Path("corpora") / given.target
     if given.minutes <= PIECE:
         fuzz(given.target, given.minutes, corpus)
+        return
     left = given.minutes
     while left > 0:
         piece = [given.target, "--minutes", f"{min(left, PIECE):g}", "--corpus", str(corpus)]

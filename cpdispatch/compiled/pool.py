@@ -97,6 +97,35 @@ def _shadow(tables: Tables, ended: int, free: int, need: int, spare: int) -> tup
 
 
 @inlined
+def _start_beside(
+    tables: Tables, caution: Any, tests: Any, job: int, testing: bool, ending: int, shadow: int,
+    extra: int,
+) -> int:  # fmt: skip
+    """Start a job, or its test, that fits if it does not delay the one that is blocked.
+
+    See `backfill` for ``shadow`` and ``extra``, and for what is returned.
+    """
+    need, due = tables.jobs[NEED, job], due_of(tables, caution, tests, job)
+    leaves = 0 if testing else _leaves(tables, caution, job)
+    if need + leaves > tables.state.free + ending:
+        return extra
+    if tests is not None:  # noqa: SIM102 - numba drops only what stands alone
+        if testing:
+            due = tables.state.now + tests.state.length_s + tests.state.restart_cost_s
+    if due > shadow:
+        if need > extra:
+            return extra
+        extra -= need
+    if tests is None:
+        begin(tables, caution, job, BACKFILLED)
+    elif testing:
+        test(tables, tests, job, BACKFILLED)
+    else:
+        start(tables, caution, tests, job, BACKFILLED)
+    return extra
+
+
+@inlined
 def backfill(
     tables: Tables, caution: Any, tests: Any, blocked: int, ended: int, ending: int, shadow: int,
     extra: int,
@@ -123,45 +152,7 @@ def backfill(
         if shadow < 0:
             needed, spare = jobs[NEED, blocked], _leaves(tables, caution, blocked)
             shadow, extra = _shadow(tables, ended, state.free + ending, needed, spare)
-        if due_of(tables, caution, tests, job) > shadow:
-            if need > extra:
-                continue
-            extra -= need
-        start(tables, caution, tests, job, BACKFILLED)
-    return extra
-
-
-@inlined
-def _delays(
-    tables: Tables, caution: Any, tests: Tests, job: int, testing: bool, shadow: int
-) -> bool:
-    """Whether a job, or its test, still runs when the one that is blocked is to start."""
-    if testing:
-        return bool(tables.state.now + tests.state.length_s + tests.state.restart_cost_s > shadow)
-    return due_of(tables, caution, tests, job) > shadow
-
-
-@inlined
-def _start_beside(
-    tables: Tables, caution: Any, tests: Tests, job: int, testing: bool, ending: int, shadow: int,
-    extra: int,
-) -> int:  # fmt: skip
-    """Start a job, or its test, that fits if it does not delay the one that is blocked.
-
-    See `backfill` for ``shadow`` and ``extra``, and for what is returned.
-    """
-    need = tables.jobs[NEED, job]
-    leaves = 0 if testing else _leaves(tables, caution, job)
-    if need + leaves > tables.state.free + ending:
-        return extra
-    if _delays(tables, caution, tests, job, testing, shadow):
-        if need > extra:
-            return extra
-        extra -= need
-    if testing:
-        test(tables, tests, job, BACKFILLED)
-    else:
-        start(tables, caution, tests, job, BACKFILLED)
+        extra = _start_beside(tables, caution, tests, job, False, ending, shadow, extra)
     return extra
 
 

@@ -32,9 +32,9 @@ _DIVERGING = "PuOr_r"
 
 def pairs(tuned: Tuned) -> Any:
     """Heat maps of all pairs at the picked threshold, relative to EASY-FCFS-FCFS; both halves."""
-    names = list(tuned.tuning.policies)
     measure = OBJECTIVES[tuned.tuning.objective] + "_relative"
     rows = tuned.pairs[tuned.pairs.threshold_s == tuned.summary["threshold_s"]]
+    names = list(dict.fromkeys([*tuned.tuning.policies, *rows.primary]))
     drawn = figure(3 + 0.6 * len(names), 1.3 + 0.25 * len(names))
     for place, half in enumerate((TRAIN, TEST), start=1):
         part = rows[rows.half == half].pivot(index="primary", columns="backfill", values=measure)
@@ -44,9 +44,8 @@ def pairs(tuned: Tuned) -> Any:
         axes.grid(visible=False)
         for (i, j), value in np.ndenumerate(values):
             dark = abs(np.log2(value)) > 1.2
-            axes.text(
-                j, i, f"{value:.2f}", ha="center", va="center", color="white" if dark else INK
-            )
+            text = "" if np.isnan(value) else f"{value:.2f}"  # a pair that was not tried
+            axes.text(j, i, text, ha="center", va="center", color="white" if dark else INK)
         axes.set_xticks(range(len(names)), [name.upper() for name in names], rotation=90)
         axes.set_yticks(range(len(names)), [name.upper() for name in names])
         axes.set(xlabel="backfilling order", ylabel="primary order", title=f"{half} weeks")

@@ -13,7 +13,7 @@ _TABLES = {Policy.MIX: ("weights", FEATURES), Policy.POLYNOMIAL: ("coefficients"
 
 
 def to_toml(dispatcher: Backfill, remarks: Iterable[str] = ()) -> str:
-    """The file of a backfilling dispatcher with reservations for at most one job.
+    """The file of a backfilling dispatcher with a reservation for one job.
 
     Parameters
     ----------
@@ -22,12 +22,10 @@ def to_toml(dispatcher: Backfill, remarks: Iterable[str] = ()) -> str:
     """
     plain, tables = [f"# {line}".rstrip() for line in remarks], []
     plain.append('dispatcher = "easy"')
-    if dispatcher.depth != 1:
-        plain.append(f"depth = {dispatcher.depth}")
     if dispatcher.threshold_s != NO_THRESHOLD:
         plain.append(f"threshold = {dispatcher.threshold_s}")
     for key, order in (("primary", dispatcher.primary), ("backfill", dispatcher.secondary)):
-        if order.name in SUMMARIES:
+        if order.policy not in _TABLES or order.name in SUMMARIES:
             plain.append(f'{key} = "{order.name}"')
         else:
             tables += _table(key, order)

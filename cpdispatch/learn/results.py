@@ -59,12 +59,14 @@ def _tuned(found: Tuned, folder: Path) -> None:
 @save.register
 def _mixed(found: Mixed, folder: Path) -> None:
     relative = found.summary["relative_to_fcfs"]
-    trained, saf = (relative[name] or 1.0 for name in ("trained", "saf"))
+    trained, saf = (
+        "-" if relative[name] is None else f"{relative[name]:.3f}" for name in ("trained", "saf")
+    )
     remarks = [
         f"Mixed policy of the first half of {found.log}: CMA-ES, {found.mixing.evaluations} "
         f"evaluations, seed {found.mixing.seed}.",
         f"Sum of the weekly {OBJECTIVES[found.mixing.objective]} of the second half, "
-        f"relative to EASY-FCFS: {trained:.3f}; SAF {saf:.3f}.",
+        f"relative to EASY-FCFS: {trained}; SAF {saf}.",
     ]
     write_table(folder / "weeks.csv", found.weeks)
     write_table(folder / "weights.csv", found.weights)

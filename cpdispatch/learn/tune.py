@@ -127,8 +127,10 @@ class Tuned:
     deciles : DataFrame
         One row a half, threshold, measure and decile, of the picked pair of orders: the decile over
         the weeks of the week's measure relative to EASY-FCFS-FCFS in the same week.
+    weeks : int
+        How many test weeks were made: none is of a week in which no user was active.
     better : int
-        In how many of the test weeks the picked candidate has less of the objective's measure than
+        In how many of them the picked candidate has less of the objective's measure than
         EASY-FCFS-FCFS.
     """
 
@@ -137,6 +139,7 @@ class Tuned:
     picked: Candidate
     pairs: pd.DataFrame
     deciles: pd.DataFrame
+    weeks: int
     better: int
 
     @property
@@ -145,13 +148,13 @@ class Tuned:
         if self.picked == BASELINE:
             return f"EASY-{BASELINE} is best on the training weeks."
         name = OBJECTIVES[self.tuning.objective]
-        share, weeks = self.summary[TEST][f"{name}_relative"], self.tuning.weeks
+        share = self.summary[TEST][f"{name}_relative"]
         times = f"{share:.2f} times" if isfinite(share) else "more than"  # EASY's is 0
         said = (
             f"On test weeks, EASY-{self.picked} has {times} the {_WORDS[name]} of EASY-{BASELINE}, "
-            f"and less of it in {self.better:,} of {weeks:,}."
+            f"and less of it in {self.better:,} of {self.weeks:,}."
         )
-        if share < 1 and 2 * self.better > weeks:
+        if share < 1 and 2 * self.better > self.weeks:
             return said
         return (
             f"{said} What is best on the training weeks brings nothing here: keep EASY-{BASELINE}."
@@ -248,7 +251,8 @@ def tune(
         workload.name,
         candidates[best],
         _pairs(candidates, by_half),
-        _deciles(tuning, candidates, best, by_half),
+        _deciles(candidates, candidates[best], by_half),
+        len(of_weeks),
         int((of_weeks[:, best] < of_weeks[:, 0]).sum()),
     )
 
@@ -290,19 +294,19 @@ def _pairs(candidates: Sequence[Candidate], by_half: dict[str, FloatArray]) -> p
 
 
 def _deciles(
-    tuning: Tuning, candidates: Sequence[Candidate], best: int, by_half: dict[str, FloatArray]
+    candidates: Sequence[Candidate], picked: Candidate, by_half: dict[str, FloatArray]
 ) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for half, threshold_s in product(HALVES, tuning.thresholds_s):
-        wanted = Candidate(candidates[best].primary, candidates[best].backfill, threshold_s)
-        measured = by_half[half]
-        share = relative(measured[:, candidates.index(wanted)], measured[:, 0])
+    for half, (at, candidate) in product(HALVES, enumerate(candidates)):
+        if (candidate.primary, candidate.backfill) != (picked.primary, picked.backfill):
+            continue
+        share = relative(by_half[half][:, at], by_half[half][:, 0])
         for number, name in enumerate(MEASURES):
             values = deciles(share[:, number])
             rows += [
-                (half, _shown(threshold_s), name, percent, value)
+                (half, _shown(candidate.threshold_s), name, percent, value)
                 for percent, value in zip(DECILES, values.tolist(), strict=True)
             ]
     return pd.DataFrame(rows, columns=["half", "threshold_s", "measure", "percent", "relative"])

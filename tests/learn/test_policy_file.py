@@ -16,7 +16,7 @@ LEARNED = {
     "mix": Backfill(mix({"wait": -0.25, "area": 1e-7}), mix({"wait": -0.25, "area": 1e-7})),
     "mix over spf": Backfill(mix({"ratio": 1.0}), find("spf")),
     "polynomial": Backfill(polynomial({"1": 0.03, "p^2 q": 1e-13, "r": -1.5e-7}), find("lin")),
-    "strict": Backfill(find("f2"), find("f2"), depth=0),
+    "small first": Backfill(find("small+spf"), find("saf")),
 }
 
 
@@ -28,7 +28,7 @@ def test_a_policy_file_gives_the_dispatcher_that_it_was_written_from(
     write(path, LEARNED[name], ["How it was learned", "in two lines"])
     made = dispatch.make(str(path))
     assert isinstance(made, Backfill)
-    for field in ("primary", "secondary", "threshold_s", "depth"):
+    for field in ("primary", "secondary", "threshold_s"):
         assert getattr(made, field) == getattr(LEARNED[name], field)
     assert path.read_text().startswith("# How it was learned\n# in two lines\n")
 

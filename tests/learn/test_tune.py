@@ -25,7 +25,7 @@ from cpdispatch.learn.tune import (
 )  # fmt: skip
 from cpdispatch.learn.weeks import halves, made_up
 from cpdispatch.system import NodeGroup, System
-from tests.learn.cases import FOUR, HERE, ONE, bursts
+from tests.learn.cases import FOUR, HERE, ONE, WEEK_S, bursts
 
 SMALL = Tuning(("fcfs", "spf", "lpf"), (NO_THRESHOLD, 10_000), weeks=3)
 
@@ -160,6 +160,24 @@ def test_results_are_saved(tmp_path: Path) -> None:
     made = dispatch.make(str(tmp_path / "policy.toml"))
     assert made.primary == found.picked.dispatcher.primary  # type: ignore[attr-defined]
     assert (tmp_path / "pairs.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_the_baseline_may_be_best_without_being_among_the_orders(tmp_path: Path) -> None:
+    # Longest first is worse than submission order.
+    for thresholds_s in ((10_000,), (NO_THRESHOLD,)):
+        found = tune(bursts(4), ONE, Tuning(("lpf",), thresholds_s, weeks=2), HERE)
+        assert found.picked == BASELINE
+        assert set(found.deciles.threshold_s) == {-1}
+        save(found, tmp_path)
+
+
+def test_only_weeks_that_were_made_are_counted() -> None:
+    log = bursts(16)
+    in_fourth = (log.table.submit_s // WEEK_S) % 4 == 0
+    seldom = log.take(np.flatnonzero(in_fourth))
+    found = tune(seldom, ONE, replace(SMALL, weeks=20), HERE)
+    assert found.weeks == len(made_up(halves(seldom)["test"], 20, 1)) < 20
+    assert f" of {found.weeks}." in found.verdict
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,12 @@ class Certificate:
 
     @property
     def gap(self) -> float | None:
-        """(value - bound) / value, or None when either is unknown."""
+        """(value - bound) / value; None when either is unknown, or the value is 0 above a bound."""
         if self.value is None or self.bound is None:
             return None
-        return 0.0 if self.value <= self.bound else (self.value - self.bound) / abs(self.value)
+        if self.value <= self.bound:
+            return 0.0
+        return (self.value - self.bound) / abs(self.value) if self.value else None
 
 
 @quick

@@ -528,7 +528,7 @@ def _named(
             toys.play(lambda: entry.make(settings, dict(values)), played)
         if played:
             settle(name)
-    return _relabelled(dispatcher, spec if spec != name else name)
+    return _relabelled(dispatcher, spec)
 
 
 def is_model(spec: str) -> bool:
@@ -607,8 +607,5 @@ def _imported(module: str, attribute: str, spec: str, seed: int) -> Dispatcher:
     except UsageError as error:
         hint = nearest(module, REGISTRY)
         raise UsageError(f"{error}{hint}") from error
-    dispatcher = own.made(found, "dispatch", what, seed)
-    if not hasattr(dispatcher, "name"):
-        dispatcher.name = spec
-    checked: Dispatcher = dispatcher
-    return checked
+    dispatcher: Dispatcher = own.made(found, "dispatch", what, seed, spec)
+    return dispatcher

@@ -13,7 +13,7 @@ LIMIT_S = 2**48
 
 
 def seconds(text: str, option: str = "") -> float:
-    """A duration with its unit, in seconds.
+    """A duration with its unit, in seconds, to the nanosecond.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def seconds(text: str, option: str = "") -> float:
     digits = text.strip()
     unit = next((unit for unit in UNITS_S if digits.endswith(unit)), "")
     try:
-        value = float(digits.removesuffix(unit))
+        value = round(float(digits.removesuffix(unit)) * UNITS_S.get(unit, 1.0), 9)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
@@ -44,7 +44,7 @@ def seconds(text: str, option: str = "") -> float:
     if not unit:
         advice = f"write {digits}s or {digits}ms, or use min, h or d"
         raise UsageError(f"{option} {text!r} has no unit: {advice}".lstrip())
-    return value * UNITS_S[unit]
+    return value
 
 
 def whole_seconds(value: str | int | float, option: str = "") -> int:

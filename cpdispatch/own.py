@@ -9,6 +9,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def attribute(module: str, name: str, what: str) -> Any:
     UsageError
         When the module cannot be imported, or has no such attribute.
     """
-    sys.path.insert(0, str(Path.cwd()))
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:
@@ -42,13 +44,14 @@ def attribute(module: str, name: str, what: str) -> Any:
         hint = f"; is {meant}:{last} meant?" if meant and not kind else ""
         raise UsageError(f"{what}: {module} cannot be imported: {kind}{error}{hint}") from error
     finally:
-        sys.path.pop(0)
+        with suppress(ValueError):  # the module may have changed the path
+            sys.path.remove(here)
     if not name or not hasattr(found, name):
         raise UsageError(f"{what}: {module} has no attribute {name!r}")
     return getattr(found, name)
 
 
-def made(found: Any, method: str, what: str, seed: int) -> Any:
+def made(found: Any, method: str, what: str, seed: int, name: str = "") -> Any:
     """The object that is meant: a copy of it, or what a class or a function makes.
 
     So nothing that it remembers of one run is there in the next.
@@ -64,11 +67,13 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
         What the user calls it, for messages.
     seed : int
         Of what it draws at random.
+    name : str
+        What it is called if it has no name of its own.
 
     Raises
     ------
     UsageError
-        When it cannot be made or copied, or has no such method.
+        When it cannot be made or copied, or has no such method, or its name is of no use.
     """
     if isinstance(found, type) or not hasattr(found, method):
         if not callable(found):
@@ -89,6 +94,11 @@ def made(found: Any, method: str, what: str, seed: int) -> Any:
             ) from error
     if not callable(getattr(found, method, None)):
         raise UsageError(f"{what}: it has no method {method}")
+    if name and not hasattr(found, "name"):
+        try:
+            found.name = name
+        except AttributeError as error:
+            raise UsageError(f"{what}: it has no name, and cannot be given one") from error
     called = getattr(found, "name", what)
     if not isinstance(called, str) or not called:
         raise UsageError(f"{what}: its name is a text that is not empty (found {called!r})")

@@ -155,7 +155,7 @@ def wait(value: Any) -> float:
     """A share of EASY's longest wait; 0 for none."""
     if value == "off":
         return 0.0
-    needed = "a share of EASY's longest wait, above 0 and 1 at most, or off,"
+    needed = "a share of EASY's longest wait, from 0.001 to 1, or off,"
     number = _number(value, needed)
     if not 0.001 <= number <= 1:
         raise ValueError(f"{needed} is needed")

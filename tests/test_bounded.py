@@ -285,7 +285,7 @@ def test_an_instance_keeps_how_much_less_the_wide_may_wait(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("easy:wait=2", "a share of EASY's longest wait, above 0 and 1 at most, or off, is needed"),
+        ("easy:wait=2", "a share of EASY's longest wait, from 0.001 to 1, or off, is needed"),
         ("best:threshold=24h", "parameter threshold was removed"),
         ("best:adapt=off", "parameter adapt was removed"),
         ("hcp:wait=soon", "is needed"),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from cpdispatch import dispatch, verify
 from cpdispatch.bounded import Bounded
+from cpdispatch.decision import Certificate
 from cpdispatch.dispatch import REGISTRY, Settings
 from cpdispatch.errors import DecisionError, InputError, RenamedWarning, UsageError
 from cpdispatch.heuristics.backfill import ALL, Backfill
@@ -106,6 +107,32 @@ def test_an_error_in_a_toml_file_names_the_file(text: str, says: str, tmp_path: 
         dispatch.make(str(path))
 
 
+def test_a_time_in_parts_of_its_unit_is_taken_as_whole_seconds() -> None:
+    assert [dispatch.make(f"easy:threshold={time}").threshold_s for time in ("1.1h", "2.2h")] == [
+        3960, 7920,
+    ]  # fmt: skip
+
+
+def test_a_module_that_changes_the_path_leaves_it_without_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pathed.py").write_text(
+        "import sys\nsys.path.insert(0, 'lib')\n"
+        "class Own:\n    name = 'own'\n    def dispatch(self, instance): ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    monkeypatch.setattr(sys, "path", list(before))
+    dispatch.make("pathed:Own")
+    assert sys.path == ["lib", *before]
+
+
+def test_the_gap_of_a_value_of_0_above_its_bound_is_unknown() -> None:
+    assert Certificate("own", value=0.0, bound=-1.0).gap is None
+    assert Certificate("own", value=0.0, bound=0.0).gap == 0
+    assert Certificate("own", value=4.0, bound=3.0).gap == 0.25
+
+
 def test_parameters_after_the_name_of_a_file_are_refused() -> None:
     with pytest.raises(
         UsageError, match=r"no parameters after its name; write them into a/b\.toml"
@@ -129,6 +156,13 @@ def useless() -> int:
 
 class Numbered(Own):
     name = 3  # type: ignore[assignment]
+
+
+class Nameless:
+    __slots__ = ()
+
+    def dispatch(self, instance: Instance) -> object:
+        return instance
 
 
 class Seeded(Own):
@@ -179,6 +213,7 @@ def test_a_users_module_is_found_in_the_working_folder(
         ("tests.test_dispatch:Thing", "has no attribute 'Thing'"),
         ("tests.test_dispatch:useless", "it has no method dispatch"),
         ("tests.test_dispatch:Numbered", r"its name is a text that is not empty \(found 3\)"),
+        ("tests.test_dispatch:Nameless", "it has no name, and cannot be given one"),
         ("tests.test_dispatch.Own", "cannot be imported.*is tests.test_dispatch:Own meant?"),
         ("hcp:limit=0", "a positive number"),
         ("hcp:m=0", "1 or more"),
@@ -441,7 +476,7 @@ def test_whatever_a_file_gives_a_parameter_is_read_or_refused_in_words(name: str
     ("line", "says"),
     [
         ('objective = ["slowdown"]', "objective=['slowdown']: one of "),
-        (f"wait = 1{'0' * 400}", "a share of EASY's longest wait, above 0 and 1 at most"),
+        (f"wait = 1{'0' * 400}", "a share of EASY's longest wait, from 0.001 to 1"),
         ('limits = {upper = true}', "limits={'upper': True}: one of "),
     ],
 )  # fmt: skip

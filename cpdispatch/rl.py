@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from cpdispatch.heuristics.policies import NO_THRESHOLD, Order, Policy, find
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Workload
 from cpdispatch.parameters import whole
+from cpdispatch.predict import Predictor
 from cpdispatch.simulator.gates import Gates
 from cpdispatch.simulator.simulation import Simulation
 from cpdispatch.system import System
@@ -108,8 +110,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
     metric : str
         One of `METRICS`. The rewards of an episode add up to minus its value, or to its value where
         more is better. Means of waits and slowdowns are given when jobs start, others at the end.
-    predictor : str
-        Whose expected durations are shown.
+    predictor : str or Predictor
+        Whose expected durations are shown. Each episode has a copy of an object.
     filter : str
         Which jobs of a file are kept, see `cpdispatch.prepare`.
     render_mode : {None, "ansi"}
@@ -139,7 +141,8 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         self, log: str | os.PathLike[str] | Workload | None = None,
         system: System | str | int | None = None, *, jobs: int = 256, window: int = WINDOW,
         backfill: str | None = "fcfs", metric: str = "bounded_slowdown_mean",
-        predictor: str = "walltime", filter: str = "all", render_mode: str | None = None,
+        predictor: str | Predictor = "walltime", filter: str = "all",
+        render_mode: str | None = None,
     ) -> None:  # fmt: skip
         window, jobs = whole("window", window, 1, of="jobs"), whole("jobs", jobs)
         if render_mode not in (None, "ansi"):
@@ -197,7 +200,9 @@ class Dispatch(gymnasium.Env):  # type: ignore[misc] # Gymnasium may be missing
         self._request = episode.table.request
         self._row_of = np.argsort(episode.table.id, kind="stable")
         self._ids = episode.table.id[self._row_of]
-        self._simulation = Simulation(episode, self.system, predictor=self._predictor)
+        self._simulation = Simulation(
+            episode, self.system, predictor=copy.deepcopy(self._predictor)
+        )
         self._go_on(self._simulation)
         return self._observed()
 

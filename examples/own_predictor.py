@@ -1,8 +1,11 @@
-"""A predictor of one's own, beside requested times: the longest of five runtimes of the user."""
+"""A predictor of one's own, beside requested times: the longest of five runtimes of the user.
+
+It remembers every user. `cpdispatch.predict.recent.Recent` remembers those who came last.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 
 import cpdispatch as cpd
 
@@ -13,13 +16,13 @@ class LongestOfFive:
     name = "longest-of-five"
 
     def __init__(self) -> None:
-        self.runtimes: dict[int, deque[int]] = defaultdict(lambda: deque(maxlen=5))
+        self.runtimes: dict[int, deque[int]] = {}
 
     def predict(self, job: cpd.Job, now: int) -> float:
-        return max(self.runtimes[job.user], default=job.requested_s)
+        return max(self.runtimes.get(job.user, ()), default=job.requested_s)
 
     def learn(self, job: cpd.Job, runtime_s: int) -> None:
-        self.runtimes[job.user].append(runtime_s)
+        self.runtimes.setdefault(job.user, deque(maxlen=5)).append(runtime_s)
 
 
 def main() -> None:

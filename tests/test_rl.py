@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import cpdispatch as cpd
 from cpdispatch.errors import UsageError
 from cpdispatch.jobs import Workload
+from cpdispatch.predict.last import Last2
 from cpdispatch.system import Limit, NodeGroup, System
 from tests.effort import examples
 from tests.strategies import systems, workloads
@@ -135,6 +136,13 @@ def test_episodes_are_drawn_by_seed_and_named_by_their_first_job() -> None:
     assert first[0] == first[1]
     assert len(set(first)) > 2
     assert env.reset(options={"first": 280})[1]["submit_s"][0] == SAMPLE.table.submit_s[280]
+
+
+def test_a_predictor_of_ones_own_begins_each_episode_anew() -> None:
+    env = rl.Dispatch(SAMPLE, "eurora", jobs=50, predictor=Last2())
+    before = env.reset(options={"first": 10})[0]["jobs"]
+    played(env, shortest, first=10)
+    assert np.array_equal(env.reset(options={"first": 10})[0]["jobs"], before)
 
 
 def test_many_environments_step_at_once() -> None:

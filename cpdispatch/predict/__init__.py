@@ -67,6 +67,14 @@ class Restarting(Predictor, Protocol):
 
 
 @runtime_checkable
+class Leaving(Predictor, Protocol):
+    """A predictor that is told of jobs that leave before anybody knows how long they last."""
+
+    def leave(self, job: Job) -> None:
+        """Take note of a job that was cancelled or refused, or stopped and not queued again."""
+
+
+@runtime_checkable
 class Refreshing(Predictor, Protocol):
     """A predictor that is asked again about jobs that run, see the correction ``refresh``."""
 
@@ -235,9 +243,8 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
         suggests the nearest.
     """
     module, colon, attribute = name.partition(":")
-    entry = PREDICTORS.get(module)
-    # A module of the user's may be called as a predictor of the package is.
-    if entry is not None and (not colon or entry.parameters or "=" in attribute):
+    if is_ours(name):
+        entry = PREDICTORS[module]
         what = f"predictor {module}"
         options = values(what, pairs(f"predictor {name}", attribute), entry.parameters)
         chosen: Any = entry.make(workload, seed, **options)
@@ -247,14 +254,22 @@ def make(name: str, workload: Workload, seed: int = 0) -> Predictor:
         return made
     if colon and "=" not in attribute:
         what = f"predictor {name}"
-        found = own.made(own.attribute(module, attribute, what), "predict", what, seed)
+        found = own.made(own.attribute(module, attribute, what), "predict", what, seed, name)
         if not callable(getattr(found, "learn", None)):
             raise UsageError(f"{what}: it has no method learn")
-        if not hasattr(found, "name"):
-            found.name = name
         predictor: Predictor = found
         return predictor
     raise unknown("predictor", module, PREDICTORS)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is that of a predictor of the package.
+
+    A module of the user's may be called as one of them is.
+    """
+    module, colon, attribute = name.partition(":")
+    entry = PREDICTORS.get(module)
+    return entry is not None and (not colon or bool(entry.parameters) or "=" in attribute)
 
 
 def made(given: str | Predictor, workload: Workload, seed: int = 0) -> Predictor:
@@ -294,11 +309,20 @@ def given_s(predictor: Predictor, workload: Workload) -> IntArray | None:
 
     None if it has to be asked: it learns, watches, or knows more than an expected duration.
     """
-    asked = Watching | Refreshing | Cautious | Clairvoyant | Reporting
-    if isinstance(predictor, asked) or not isinstance(predictor, Remembering):
+    if isinstance(predictor, Watching | Refreshing | Cautious | Clairvoyant | Reporting):
         return None
-    memory = predictor.memory(workload)
-    return memory.seconds if memory.kind == BEFOREHAND else None
+    memory = memory_of(predictor, workload)
+    return None if memory is None or memory.kind != BEFOREHAND else memory.seconds
+
+
+def memory_of(predictor: Predictor, workload: Workload) -> Memory | None:
+    """What compiled code needs to do the work of a predictor that has learned nothing.
+
+    None if it has to be asked, as any that is not the package's: one that is derived from those of
+    the package may say something else.
+    """
+    ours = type(predictor).__module__.startswith(f"{__name__}.")
+    return predictor.memory(workload) if ours and isinstance(predictor, Remembering) else None
 
 
 def bounding(predictor: Predictor) -> Bounding:

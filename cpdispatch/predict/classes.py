@@ -49,6 +49,8 @@ Features = NDArray[np.float32]
 Lesson = tuple[Features, BoolArray]
 """Features and classes of ended jobs, shape (jobs, features) and (jobs,)."""
 _PARTS, _TREES, _LEAF = 10, 5, 5
+_SEEDS = 2**32
+"""How many seeds scikit-learn knows."""
 
 
 class ClassForest(NamedTuple):
@@ -131,8 +133,6 @@ def grown_together(parts: Sequence[ClassForest]) -> ClassForest:
 class Tally:
     """How jobs were classified that were submitted within a time."""
 
-    since_s: int
-    """When the time begins."""
     divider_s: int = 0
     """The divider for the last of them."""
     small_as_small: int = 0
@@ -175,9 +175,8 @@ class Tally:
 
 def total(weeks: Iterable[Tally]) -> Tally:
     """All weeks as one; its divider is that of the last."""
-    whole = Tally(0)
-    for number, week in enumerate(weeks):
-        whole.since_s = whole.since_s if number else week.since_s
+    whole = Tally()
+    for week in weeks:
         whole.divider_s = week.divider_s
         whole.small_as_small += week.small_as_small
         whole.large_as_small += week.large_as_small
@@ -351,10 +350,6 @@ class Classes:
             _keep(self._asked, job.id, self._asked.get(job.id, asked))
         return max(min(asked.divider_s, job.requested_s - 1), 1) if asked.small else job.requested_s
 
-    def is_small(self, job: Job) -> bool:
-        """Whether a job was taken for small at its submission; now, if nobody asked then."""
-        return (self._asked.get(job.id) or self._look_at(job)).small
-
     def bound(self, job: Job) -> int | None:
         """The divider as it was at the submission for a job that was taken for small; else None."""
         asked = self._asked.get(job.id) or self._look_at(job)
@@ -364,8 +359,7 @@ class Classes:
         """Take note of the job's class; once a week, begin to train the forest."""
         asked = self._asked.pop(job.id, None) or self._look_at(job)
         if asked.classified:
-            week = job.submit_s // WEEK_S
-            tally = self.weeks.setdefault(week, Tally(week * WEEK_S))
+            tally = self.weeks.setdefault(job.submit_s // WEEK_S, Tally())
             tally.add(runtime_s <= asked.divider_s, asked.small, asked.divider_s)
         at = self._ended % len(self._runtime_s)
         self._features[at], self._runtime_s[at] = asked.features, runtime_s
@@ -407,14 +401,15 @@ class Classes:
         self._due_s += (clock_s - self._due_s) // WEEK_S * WEEK_S + WEEK_S
         count = min(self._ended, len(self._runtime_s))
         small = self._runtime_s[:count] <= self.divider_s
-        if not small.all():
+        if small.any() and not small.all():
             self._lesson, self._parts = (self._features[:count].copy(), small), []
 
     def _train_on(self) -> None:
         """Grow a part of a forest that was begun; take a complete one into use."""
         if self._lesson is None:
             return
-        self._parts.append(train(self._lesson, self.seed * _PARTS + len(self._parts)))
+        seed = (self.seed * _PARTS + len(self._parts)) % _SEEDS
+        self._parts.append(train(self._lesson, seed))
         if len(self._parts) == _PARTS:
             self._forest, self._lesson, self._parts = grown_together(self._parts), None, []
 

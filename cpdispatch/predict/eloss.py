@@ -143,6 +143,15 @@ class ELoss:
         running.set(job.id, (_processors(job), now))
         self._running.set(job.user, running)
 
+    def restart(self, job: Job, now: int) -> None:
+        """Take the job out of the running ones."""
+        self._started(job)
+
+    def leave(self, job: Job) -> None:
+        """Forget the job."""
+        self._asked.pop(job.id)
+        self._started(job)
+
     def learn(self, job: Job, runtime_s: int) -> None:
         """Take a step, and keep the runtime as the user's last."""
         processors = _processors(job)

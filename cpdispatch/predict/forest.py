@@ -214,6 +214,12 @@ class Forest:
                 history.queued += 1
                 history.running -= 1
 
+    def leave(self, job: Job) -> None:
+        """Count the job no more."""
+        asked = self._asked.pop(job.id)
+        if asked is not None:
+            self._close(asked)
+
     def learn(self, job: Job, runtime_s: int) -> None:
         """Keep the runtime; grow a new forest when it is time."""
         asked = self._asked.pop(job.id)

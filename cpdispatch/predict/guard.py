@@ -15,6 +15,7 @@ from cpdispatch.jobs import Job
 from cpdispatch.predict import (
     Cautious,
     Foreseeing,
+    Leaving,
     Predictor,
     Refreshing,
     Reporting,
@@ -67,6 +68,7 @@ class Guard:
         self._refreshing = isinstance(predictor, Refreshing)
         self._foreseeing = isinstance(predictor, Foreseeing)
         self._restarting = isinstance(predictor, Restarting)
+        self._leaving = isinstance(predictor, Leaving)
 
     def predict(self, job: Job, now: int) -> int:
         """Expected duration in seconds of a job that is submitted ``now``."""
@@ -111,6 +113,11 @@ class Guard:
         """Tell a predictor that wants to know it that a job is killed and queued again ``now``."""
         if self._restarting:
             self._call("restart", job, now)
+
+    def leave(self, job: Job) -> None:
+        """Tell a predictor that wants to know it that a job has left; nobody knows its runtime."""
+        if self._leaving:
+            self._call("leave", job)
 
     def start(self, job: Job, now: int) -> None:
         """Tell a predictor that watches that a job starts ``now``."""

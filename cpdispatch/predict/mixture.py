@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp, log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cpdispatch.jobs import UNKNOWN, Job
 from cpdispatch.predict.forest import FEWEST, LEVEL, OPEN, Errors
@@ -141,9 +141,22 @@ class Mixture:
 
     def start(self, job: Job, now: int) -> None:
         """Tell the predictor."""
-        start = getattr(self.predictor, "start", None)
-        if start is not None:
-            start(job, now)
+        self._tell("start", job, now)
+
+    def restart(self, job: Job, now: int) -> None:
+        """Tell the predictor."""
+        self._tell("restart", job, now)
+
+    def leave(self, job: Job) -> None:
+        """Forget the job, and tell the predictor."""
+        self._asked.pop(job.id)
+        self._tell("leave", job)
+
+    def _tell(self, what: str, *told: Any) -> None:
+        """Tell the predictor what happens to a job, if it wants to know that."""
+        method = getattr(self.predictor, what, None)
+        if method is not None:
+            method(*told)
 
     def learn(self, job: Job, runtime_s: int) -> None:
         """Take note of how good each source was, then let it learn."""

@@ -19,7 +19,7 @@ from cpdispatch.heuristics.limits import wary_s
 from cpdispatch.heuristics.policies import Policy
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import Column, Job, JobTable, Workload
-from cpdispatch.predict import Cautious, Predictor, Remembering, known_s
+from cpdispatch.predict import Predictor, known_s, memory_of
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.checks import check_case, check_rules
 from cpdispatch.simulator.gates import BEYOND, Gates
@@ -41,11 +41,6 @@ def tests_replayable(dispatcher: object, trigger: str, workload: Workload) -> bo
     return rule.depth == 1 and trigger == "instant"
 
 
-def _knows(predictor: Predictor, learned: bool) -> bool:
-    """Whether a predictor exists in compiled code."""
-    return isinstance(predictor, Remembering) and not (learned or isinstance(predictor, Cautious))
-
-
 def replayable(dispatcher: object, trigger: str, limits: bool = False) -> bool:
     """Whether compiled code gives the same schedule as the general loop, test runs apart.
 
@@ -65,11 +60,7 @@ def replayable(dispatcher: object, trigger: str, limits: bool = False) -> bool:
         return False
     orders = dispatcher.primary, dispatcher.secondary
     by_event = dispatcher.limits != "expected" and trigger == "event"
-    of_best = (
-        dispatcher.keep
-        or dispatcher.late_first
-        or Policy.RISK in (order.policy for order in orders)
-    )
+    of_best = dispatcher.keep or Policy.RISK in (order.policy for order in orders)
     return not by_event and not of_best and all(order.compiled for order in orders)
 
 
@@ -130,13 +121,10 @@ class CompiledSimulation:
         rule: Any = dispatcher.inner if isinstance(dispatcher, Bounded) else dispatcher
         self._cautious = isinstance(rule, Best)
         self._one_by_one = trigger == "event"
-        self._told: _Told | None = None
-        memory = prepared.walltime
-        if isinstance(predictor, Remembering) and _knows(predictor, learned):
-            memory = take(predictor.memory(workload), prepared.rows)
-        else:
-            self._told = _Told(predictor)
-        asked = self._told is not None
+        known = None if learned else memory_of(predictor, workload)
+        memory = prepared.walltime if known is None else take(known, prepared.rows)
+        asked = known is None
+        self._told: _Told | None = _Told(predictor) if asked else None
         self._replay: Replay | None = Replay(
             prepared,
             rule.backfill if isinstance(rule, Best) else rule,

@@ -244,18 +244,6 @@ def _begun(
     ``compiled`` where that is allowed and gives the same schedule. Without ``warm``, no kernel of
     its dispatcher is compiled: no decision will be made.
     """
-
-    @cache
-    def named(predictor: str) -> Predictor:
-        return predict.make(predictor, workload, settings.seed)
-
-    def predictor_for(made: Dispatcher) -> Predictor:
-        chosen = dispatch.predictor_of(made) if predictor is None else predictor
-        return named(chosen) if isinstance(chosen, str) else predict.made(chosen, workload)
-
-    # A predictor of the user's may have learned something already.
-    learned = not (predictor is None or isinstance(predictor, str))
-
     limits = gated(workload, system)
 
     def by_kernels(made: Dispatcher) -> TypeGuard[Backfill | Reject | Best | Bounded]:
@@ -282,7 +270,10 @@ def _begun(
         if isinstance(dispatcher, str)
         else own.checked(dispatcher, "dispatcher", "dispatch")
     )
-    known = predictor_for(made)
+    chosen = dispatch.predictor_of(made) if predictor is None else predictor
+    known = predict.made(chosen, workload, settings.seed)
+    # A predictor of the user's may have learned something already.
+    learned = not (isinstance(chosen, str) and predict.is_ours(chosen))
     simulation: Simulation | CompiledSimulation
     if by_kernels(made):
         simulation = CompiledSimulation(

@@ -464,7 +464,8 @@ class Simulation:
         rows = self._state.queue_hidden[ROW, positions]
         self.records.reason[rows] = reason
         for row in rows.tolist():
-            self._live.pop(row, None)
+            if (job := self._live.pop(row, None)) is not None:
+                self._guard.leave(job)
             if self._gates is not None:
                 self._gates.end(row)
         if self._gates is not None and self._gates.behind:
@@ -754,7 +755,7 @@ class Simulation:
             left_s = (max(said_s - saved_s, 1) for said_s in (expected_s, upper_s))
             self._enqueue(row, self.workload.table.values(row), *left_s)
             return
-        del self._live[row]
+        self._guard.leave(self._live.pop(row))
         if self._precedence is not None:
             self._wake_after(row, self._precedence)
 

@@ -31,7 +31,7 @@ from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.priority_rule import Reject
 from cpdispatch.jobs import JobTable, Workload
-from cpdispatch.predict import Predictor, Remembering
+from cpdispatch.predict import Predictor, memory_of
 from cpdispatch.simulator import arrow
 from cpdispatch.simulator.compiled import as_known, replayable
 from cpdispatch.simulator.records import NOT_STARTED, Records
@@ -226,11 +226,11 @@ class _Windows:
         self.first, self.system = next(self._parts)
         self.fingerprint = Fingerprint(self.first)
         self.predictor: Predictor = predict.make(predictor, self.first, settings.seed)
-        known = self.predictor
-        if not isinstance(known, Remembering) or known.memory(self.first).kind != BEFOREHAND:
+        memory = memory_of(self.predictor, self.first)
+        if memory is None or memory.kind != BEFOREHAND:
             raise UsageError(
-                f"predictor {known.name} cannot be replayed by windows, since it learns from the "
-                "jobs that ended: name walltime or actual, or leave --window out"
+                f"predictor {self.predictor.name} cannot be replayed by windows, which ask none: "
+                "name walltime or actual, or leave --window out"
             )
 
     def go(self) -> Iterator[_Done]:
@@ -297,8 +297,8 @@ class _Windows:
 
     def _fresh(self, workload: Workload) -> Replay:
         """A replay of a window that has not begun."""
-        known, runtime_s = self.predictor, workload.runtime_s
-        assert isinstance(known, Remembering)
+        memory, runtime_s = memory_of(self.predictor, workload), workload.runtime_s
+        assert memory is not None
         if self._rules["kill_at_limit"]:
             runtime_s = np.minimum(runtime_s, workload.table.requested_s)
         if self.system.limits:
@@ -306,14 +306,14 @@ class _Windows:
                 f"system {self.system.name} has limits, which no replay by windows keeps: leave "
                 "--window out, or the system's limits"
             )
-        prepared = Replays(as_known(known, workload), self.system, runtime_s)
+        prepared = Replays(as_known(self.predictor, workload), self.system, runtime_s)
         if not prepared.is_pool and self.system.capacity.size == 1:
             raise InputError(
                 "a job asks for no processor, which no replay by windows on a single pool takes",
                 file=workload.name, advice="leave --window out",
             )  # fmt: skip
         return Replay(
-            prepared, self._rule, take(known.memory(workload), prepared.rows), recorded=True,
+            prepared, self._rule, take(memory, prepared.rows), recorded=True,
             trigger=self._rules["trigger"], correction=self._rules["correction"],
         )  # fmt: skip
 

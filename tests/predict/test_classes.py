@@ -20,7 +20,6 @@ from cpdispatch.predict import Bounding, classes
 from cpdispatch.predict.classes import (
     CALENDAR,
     FEATURES,
-    WEEK_S,
     Classes,
     Tally,
     grown_together,
@@ -76,6 +75,20 @@ def test_until_a_week_has_passed_every_job_is_expected_to_take_its_requested_tim
     assert known.importance == {}
 
 
+def test_the_last_jobs_may_all_be_large() -> None:
+    pytest.importorskip("sklearn")
+    known = taught(7 * 24 - 10, Classes(window=8))
+    for number in range(7 * 24 - 10, 7 * 24 + 20):
+        known.learn(job(number, number * HOUR_S, 2), 6000)
+    assert known._forest is None
+
+
+@pytest.mark.parametrize("seed", [500_000_000, 2**31 - 1])
+def test_every_seed_grows_forests(seed: int) -> None:
+    pytest.importorskip("sklearn")
+    assert taught(14 * 24 + 5, Classes(seed=seed))._forest is not None
+
+
 def test_small_jobs_are_expected_to_take_the_divider_and_large_ones_their_requested_time(
     fortnight: Classes,
 ) -> None:
@@ -84,16 +97,13 @@ def test_small_jobs_are_expected_to_take_the_divider_and_large_ones_their_reques
     assert isinstance(known, Bounding)
     assert 60 <= known.divider_s < 6000
     assert known.predict(small, NEXT_S) == known.bound(small) == known.divider_s
-    assert known.is_small(small)
     assert known.predict(large, NEXT_S) == large.requested_s
     assert known.bound(large) is None
-    assert not known.is_small(large)
 
 
 def test_a_small_job_is_expected_to_end_before_its_requested_time(fortnight: Classes) -> None:
     known = copy.deepcopy(fortnight)
     brief = job(10**6, NEXT_S, 1, requested_s=known.divider_s)
-    assert known.is_small(brief)
     assert known.predict(brief, NEXT_S) == known.divider_s - 1
     assert known.bound(brief) == known.divider_s
 
@@ -107,7 +117,6 @@ def test_a_job_keeps_the_class_and_the_bound_of_its_submission(fortnight: Classe
         known.learn(job(2 * 10**6 + number, NEXT_S, 1), 5000)
     assert known.divider_s != before
     assert known.bound(asked) == before
-    assert known.is_small(asked)
 
 
 def test_asking_changes_no_answer(fortnight: Classes) -> None:
@@ -206,9 +215,13 @@ def test_a_copy_or_a_pickle_goes_on_as_the_original_and_the_seed_decides(
 def test_with_fewer_votes_more_jobs_are_small(fortnight: Classes) -> None:
     eager, strict = copy.deepcopy(fortnight), copy.deepcopy(fortnight)
     eager.votes, strict.votes = 0.0, 1.0
-    assert all(eager.is_small(asked) >= fortnight.is_small(asked) for asked, _ in probes())
-    assert sum(eager.is_small(asked) for asked, _ in probes()) > 20
-    assert not any(strict.is_small(asked) for asked, _ in probes())
+    some, many, none = (
+        {asked.id for asked, _ in probes() if known.bound(asked) is not None}
+        for known in (fortnight, eager, strict)
+    )
+    assert some <= many
+    assert len(many) > 20
+    assert not none
 
 
 def probes() -> list[tuple[Job, int]]:
@@ -239,15 +252,15 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_week_tells_how_its_jobs_were_classified(fortnight: Classes) -> None:
     first, *others = fortnight.weeks.values()
-    assert first.since_s == WEEK_S
+    assert min(fortnight.weeks) == 1
     assert first.jobs + sum(week.jobs for week in others) == total(fortnight.weeks.values()).jobs
     # The last jobs of user 1 are all among the small ones, and his alone.
     assert total(fortnight.weeks.values()).accuracy > 0.95
-    tally = Tally(0, 9, small_as_small=6, large_as_small=2, small_as_large=1, large_as_large=11)
+    tally = Tally(9, small_as_small=6, large_as_small=2, small_as_large=1, large_as_large=11)
     assert (tally.jobs, tally.accuracy) == (20, 0.85)
     assert (tally.precision, tally.recall) == (6 / 8, 6 / 7)
     assert tally.large_taken_for_small == 0.1
-    assert math.isnan(Tally(0).accuracy)
+    assert math.isnan(Tally().accuracy)
     assert sum(fortnight.importance.values()) == pytest.approx(1.0)
     assert set(fortnight.importance) == set(FEATURES)
 

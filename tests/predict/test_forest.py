@@ -77,6 +77,18 @@ def test_a_job_that_is_killed_counts_among_the_queued_ones_again() -> None:
     assert (user.queued, user.running, user.end_s) == (0, 0, 50)
 
 
+def test_a_job_that_leaves_counts_no_more() -> None:
+    forest, waits, runs = Forest(), job(id=1, submit_s=0), job(id=2, submit_s=0)
+    for one in (waits, runs):
+        forest.predict(one, 0)
+    forest.start(runs, 5)
+    user = forest._histories.get((0, runs.user))
+    assert (user.queued, user.running) == (1, 1)
+    for one in (waits, runs, runs):
+        forest.leave(one)
+    assert (user.queued, user.running, len(forest._asked)) == (0, 0, 0)
+
+
 def test_everything_is_the_requested_time_before_enough_jobs_have_ended() -> None:
     forest, one = taught(FEWEST - 1), job(id=10**6, submit_s=LATER_S)
     said = forest.predict(one, LATER_S), forest.upper(one, LATER_S), forest.refresh(one, 5)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from cpdispatch import verify
 from cpdispatch.dispatch import Settings
 from cpdispatch.errors import UsageError, nearest
 from cpdispatch.jobs import Column, Job, JobTable
-from cpdispatch.predict import PREDICTORS, Cautious, make
+from cpdispatch.predict import PREDICTORS, Cautious, Restarting, Watching, make
 from cpdispatch.predict.actual import Actual
-from cpdispatch.predict.conformance import sample
+from cpdispatch.predict.conformance import START, drive, events, sample
+from cpdispatch.predict.last import Last2
 from cpdispatch.predict.profile import NO_PREFIX
+from cpdispatch.predict.walltime import Walltime
 from cpdispatch.simulator import Simulation, simulate
 from cpdispatch.system import System
 from tests.predict.cases import NEEDING_SCIKIT_LEARN, names
@@ -212,17 +214,85 @@ def test_a_predictor_of_the_users_own_is_named_by_its_module() -> None:
     assert other is not half
 
 
+class Tripled(Last2):
+    """Thrice what it is derived from says."""
+
+    name = "tripled"
+
+    def predict(self, job: Job, now: int) -> float:
+        return 3 * super().predict(job, now)
+
+
+class HalfWalltime(Walltime):
+    """Half the requested time."""
+
+    name = "half-walltime"
+
+    def predict(self, job: Job, now: int) -> float:
+        return job.requested_s / 2
+
+
+LOG = sample()
+trained = Last2()
+for row in range(len(LOG)):
+    trained.learn(LOG.table[row], 7)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", ["Tripled", "HalfWalltime", "trained"])
+def test_a_predictor_that_is_derived_or_trained_is_asked_itself(name: str, compiled: bool) -> None:
+    system = System.pool(int(LOG.table.units.max()))
+
+    def expected_s(predictor: str) -> list[int]:
+        run = simulate(LOG, system, "easy", predictor=predictor, compiled=compiled)
+        assert verify.run(run.jobs, system) == []
+        return run.jobs["expected_s"].tolist()
+
+    said = expected_s(f"tests.predict.test_predict:{name}")
+    if name == "HalfWalltime":
+        assert said == (LOG.table.requested_s // 2).tolist()
+    else:
+        assert said[0] == (7 if name == "trained" else LOG.table.requested_s[0])
+        assert said != expected_s("last2")
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Has no name, and takes none."""
+
+    def predict(self, job: Job, now: int) -> float:
+        return 1
+
+    def learn(self, job: Job, runtime_s: int) -> None:
+        """There is nothing to learn."""
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
         ("nowhere:Half", "nowhere cannot be imported"),
         ("tests.predict.test_predict:None_", "has no attribute 'None_'"),
         ("tests.predict.test_predict:pytest", "has no method predict"),
+        ("tests.predict.test_predict:Frozen", "it has no name, and cannot be given one"),
     ],
 )
 def test_what_cannot_be_a_predictor_is_one_clear_error(name: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         make(name, workload(ROWS))
+
+
+@pytest.mark.parametrize("name", names(PREDICTORS))
+def test_a_start_counts_no_more_once_the_job_is_queued_again(name: str) -> None:
+    log = sample()
+    happens = events(log)
+    once, twice, said = make(name, log), make(name, log), []
+    for event in happens:
+        job = log.table[event.row]
+        if event.kind == START and isinstance(twice, Watching) and isinstance(twice, Restarting):
+            twice.start(job, event.time)
+            twice.restart(job, event.time)
+        said += drive(twice, log, [event])
+    assert said == drive(once, log, happens)
 
 
 def test_a_watching_predictor_hears_of_every_start() -> None:

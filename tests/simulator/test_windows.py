@@ -172,6 +172,10 @@ def test_parts_without_a_job_that_can_run_are_passed_over(tmp_path: Path) -> Non
         (["-d", "easy:wait=0.5"], "easy:wait=0.5 cannot be replayed by windows"),
         (["-d", "conservative"], "conservative cannot be replayed by windows"),
         (["--predict", "last2"], "predictor last2 cannot be replayed by windows"),
+        (
+            ["--predict", "tests.predict.test_predict:HalfWalltime"],
+            "predictor walltime cannot be replayed by windows",
+        ),
         (["--jobs", "5"], "--jobs and --window cannot be combined"),
         (["--from", "2000-01-01"], "--from and --window cannot be combined"),
         (["--restartable", "all"], "--restartable and --window"),

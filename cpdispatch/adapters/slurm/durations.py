@@ -197,7 +197,7 @@ class Durations:
         present = {job.key for job in jobs}
         for key in [key for key in self._open if key not in present]:
             if not cluster.in_array(key):
-                del self._open[key]  # how long it ran nobody knows
+                self._guard.leave(self._open.pop(key).asking)  # how long it ran nobody knows
         if self._saved_s is None or not 0 <= cluster.now_s - self._saved_s < SAVE_EVERY_S:
             self.save()
             self._saved_s = cluster.now_s
@@ -288,6 +288,7 @@ class Durations:
         del self._open[job.key]
         past = found.past
         if not job.ran:
+            self._guard.leave(found.asking)
             return
         if not past.start_s:
             past.start_s = max(job.start_s, past.submit_s)

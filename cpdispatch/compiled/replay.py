@@ -7,6 +7,7 @@ evaluation of `cpdispatch.best.Best`, call `Replays`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -245,12 +246,9 @@ class Replay:
         with_tests = dispatcher.test_s > 0 and bool(restartable.any())
         count = prepared.jobs.shape[1]
         starts = count * (1 + with_tests * (1 + (restart_cost_s > 0)))
-        late_s = dispatcher.threshold_s
-        primary = self._queue(dispatcher.primary, late_s)
-        secondary = primary
+        primary = secondary = self._queue(dispatcher.primary, dispatcher.threshold_s)
         if not dispatcher.one_order:
-            late_s = late_s if dispatcher.late_first else NO_THRESHOLD
-            secondary = self._queue(dispatcher.secondary, late_s)
+            secondary = self._queue(dispatcher.secondary, NO_THRESHOLD)
         self.tables = layout.fresh(
             prepared.jobs, self._rule(), primary, secondary, processors=int(total[0]),
             duration_row=layout.DURATION_ROWS[dispatcher.limits], tiered=prepared.is_tiered,
@@ -275,9 +273,8 @@ class Replay:
         self.tests: Tests | None = None
         if with_tests:
             self.tests = tests_of(
-                prepared.workload.table.id[prepared.rows], restartable[prepared.rows],
-                prepared.jobs[layout.REQUESTED], dispatcher.test_s, dispatcher.tests, asked,
-                restart_cost_s, dispatcher.primary.policy,
+                restartable[prepared.rows], prepared.jobs[layout.REQUESTED], dispatcher.test_s,
+                dispatcher.tests, asked, restart_cost_s, dispatcher.primary.policy,
             )  # fmt: skip
         self.nodes: Nodes | None = None
         self.deep: Deep | None = None
@@ -315,7 +312,7 @@ class Replay:
         ours, total = self.dispatcher, int(self.prepared.system.total[0])
         caution = fields.fresh(
             layout.Caution, duration_row=layout.DURATION_ROWS[ours.limits],
-            strict_after_s=ours.strict_s, keeps_free=ours.keep > 0, long_s=ours.long_s,
+            strict_after_s=NO_THRESHOLD, keeps_free=ours.keep > 0, long_s=ours.long_s,
             spare=int(ours.keep * total), total=total,
         )  # fmt: skip
         caution.patience.seconds, caution.patience.wide = ours.threshold_s, self.wide
@@ -367,7 +364,9 @@ class Replay:
             row = self.prepared.row(int(self.tables.state.current_job))
             what = str(error) if str(error) == "returned nan" else f"raised {error!r}"
             job = int(self.prepared.workload.table.id[row])
-            raise (primary if primary.own is not None else secondary).failed(job, what) from error
+            own = [order for order in (primary, secondary) if order.own is not None]
+            names = " or ".join(dict.fromkeys(order.name for order in own))
+            raise replace(own[0], name=names).failed(job, what) from error
 
     def saved(self) -> dict[str, Any]:
         """What a checkpoint needs to go on: of each array the part that is in use."""

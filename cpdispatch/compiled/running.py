@@ -80,14 +80,11 @@ def place_of(running: IntArray, size: int, job: int, due: int) -> int:
 
 
 @inlined
-def push(running: IntArray, size: int, end: int, serial: int) -> None:
-    """Add a completion to the heap."""
-    lift(running, size, end, serial)
-
-
-@inlined
 def lift(running: IntArray, place: int, end: int, serial: int) -> None:
-    """Write a completion into the heap, at a place or as far above it as it belongs."""
+    """Write a completion into the heap, at a place or as far above it as it belongs.
+
+    Where the place is the heap's size, that adds the completion.
+    """
     k = place
     while k > 0:
         up = (k - 1) // 2
@@ -185,7 +182,7 @@ def begin_until(tables: Tables, job: int, reason: int, due: int, end: int) -> No
     run_until(running, outcome, state.running, job, need, due)
     state.running += 1
     running[BY_SERIAL, state.next_serial] = job
-    push(running, state.pending, end, state.next_serial)
+    lift(running, state.pending, end, state.next_serial)
     state.next_serial += 1
     state.pending += 1
     state.free -= need

@@ -49,7 +49,7 @@ from cpdispatch.compiled.layout import (
 )
 from cpdispatch.compiled.pool import backfill, start_in_turn
 from cpdispatch.compiled.queue import without_started
-from cpdispatch.compiled.running import correct, leave, lift, place_of, pop, push
+from cpdispatch.compiled.running import correct, leave, lift, place_of, pop
 
 REAL_START, KNOWN, NUMBER = range(4, 7)
 """Rows of `Shadow.jobs`, beyond the first ones of `layout.Tables.jobs`. Of each job: its start in
@@ -334,7 +334,7 @@ def follow(shadow: Shadow, until: int, work: int) -> int:
             longer = _runs_longer(shadow, job, now - outcome[START, job], until)
             if longer > 0:
                 jobs[RUNTIME, job] = longer
-                push(running, state.pending, outcome[START, job] + longer, serial)
+                lift(running, state.pending, outcome[START, job] + longer, serial)
                 state.pending += 1
                 continue
             leave(

@@ -32,7 +32,7 @@ from cpdispatch.compiled.layout import (
     Tables,
 )
 from cpdispatch.compiled.nodes import end, hold, take_anew, wait, waits_no_more
-from cpdispatch.compiled.running import lasts, leave, place_of, pop, push, run_until
+from cpdispatch.compiled.running import lasts, leave, lift, place_of, pop, run_until
 from cpdispatch.compiled.test_runs import (
     CLEARING,
     FIRST_EXPECTED,
@@ -156,7 +156,7 @@ def takes_back(
     left = 0
     for k in range(state.pending):
         if running[HEAP_SERIAL, k] < serial:
-            push(running, left, running[HEAP_END, k], running[HEAP_SERIAL, k])
+            lift(running, left, running[HEAP_END, k], running[HEAP_SERIAL, k])
             left += 1
     state.next_serial, state.pending, state.entries, state.blocked = serial, left, entries, -1
     for k in range(tests.state.stopped):
@@ -216,7 +216,7 @@ def clear(tables: Tables, tests: Tests) -> None:
         job = tests.table[STOPPED, k]
         if tests.table[TESTING, job] == CLEARING:
             running[BY_SERIAL, state.next_serial] = -1 - job
-            push(running, state.pending, state.now + tests.state.restart_cost_s, state.next_serial)
+            lift(running, state.pending, state.now + tests.state.restart_cost_s, state.next_serial)
             state.next_serial += 1
             state.pending += 1
             state.queued -= 1

@@ -20,7 +20,6 @@ from cpdispatch.compiled.layout import (
     REQUESTED,
     RUNTIME,
     START,
-    SUBMIT,
     TIER,
     Line,
     Tables,
@@ -68,13 +67,13 @@ TO_COME, TESTING, STOPPED_START, STOPPED_REASON, RESULT = range(5)
 under test, or its nodes are being cleared (`UNDER_TEST`, `CLEARING`, else 0); if it has just been
 stopped, when it had started, else -1, and why; what became of its test (`NO_TEST` and what follows
 it there)."""
-LOST_START, LOST_END, FIRST_EXPECTED, ID, UPPER_AGAIN = range(5, 10)
+LOST_START, LOST_END, FIRST_EXPECTED, UPPER_AGAIN = range(5, 9)
 """Of each job: start and end of the attempt that was killed, else -1; if it has been stopped, what
-was expected at its submission, else 0; its id; its upper duration if it starts anew."""
-STOPPED_ENTRY, STOPPED_ENTRIES, MOVED = range(10, 13)
+was expected at its submission, else 0; its upper duration if it starts anew."""
+STOPPED_ENTRY, STOPPED_ENTRIES, MOVED = range(9, 12)
 """Of each job, on nodes: where the placement of the attempt that was stopped begins, and how many
 entries it has; whether the decision that could have let it go on has started it elsewhere."""
-STOPPED, TESTED, REQUEUED, NEWCOMERS = range(13, 17)
+STOPPED, TESTED, REQUEUED, NEWCOMERS = range(12, 16)
 """Lists of jobs: those that have just been stopped, those that are under test or whose nodes are
 being cleared, those that are to be put into the queue again, and those that have come into it with
 tests to come. `TestState` has their lengths."""
@@ -110,13 +109,12 @@ class Tests(NamedTuple):
 
 
 def tests_of(
-    id: IntArray, restartable: IntArray, requested_s: IntArray, test_s: int, when: str, asks: bool,
+    restartable: IntArray, requested_s: IntArray, test_s: int, when: str, asks: bool,
     cost_s: int, policy: Policy,
 ) -> Tests:  # fmt: skip
     """No job tested yet. ``policy`` is that of the primary queue."""
     count = len(restartable)
     table = np.zeros((NEWCOMERS + 1, count), dtype=np.int64)
-    table[ID] = id
     table[TO_COME] = (restartable > 0) & (requested_s > LENGTHS_MIN * test_s)
     table[[STOPPED_START, LOST_START, LOST_END]] = -1
     way = IN_FRONT if when == "first" else WAYS[when]
@@ -187,9 +185,7 @@ def _goes_on(tables: Tables, tests: Tests, job: int, blocked: int) -> bool:
         return bool(jobs[TIER, job] > jobs[TIER, blocked])
     if not late and rule.policy != _FCFS:
         return False
-    if jobs[SUBMIT, job] != jobs[SUBMIT, blocked]:
-        return bool(jobs[SUBMIT, job] < jobs[SUBMIT, blocked])
-    return bool(tests.table[ID, job] < tests.table[ID, blocked])
+    return bool(job < blocked)
 
 
 @inlined

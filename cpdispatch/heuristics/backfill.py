@@ -70,10 +70,6 @@ class Backfill:
     limits : str
         The planned durations, see `cpdispatch.heuristics.limits.planned`; predictions order the
         queue in any case.
-    late_first : bool
-        Whether jobs beyond the threshold come first in the secondary order, too.
-    strict_s : int
-        Once a job has waited longer, jobs are planned to last as requested.
     bounded : bool
         Whether jobs that the instance calls starved come first in the primary order, and those
         whose starvation bound has passed in the secondary one. Once a job has waited longer than
@@ -106,8 +102,6 @@ class Backfill:
     depth: int = 1
     best_fit: bool = False
     limits: str = "expected"
-    late_first: bool = False
-    strict_s: int = NO_THRESHOLD
     bounded: bool = False
     keep: float = 0.0
     long_s: int = 0
@@ -138,9 +132,8 @@ class Backfill:
     @property
     def one_order(self) -> bool:
         """Whether jobs are backfilled in the order of the queue."""
-        alike = self.late_first or self.threshold_s == NO_THRESHOLD
         one = self.secondary is self.primary or self.secondary == self.primary
-        return alike and not self.bounded and one
+        return one and not self.bounded and self.threshold_s == NO_THRESHOLD
 
     def spare(self, total: IntArray) -> IntArray:
         """How much of these capacities a long job leaves free, shape (resources,)."""
@@ -183,11 +176,11 @@ class Backfill:
 
     def _of_flat(self, instance: Instance) -> IntArray:
         """Decide where that is all that a pass knows; the flat decision."""
-        primary, secondary, threshold_s = self.primary, self.secondary, self.threshold_s
+        primary, secondary = self.primary, self.secondary
         flat = instance.flat
         given = (
-            flat, instance.system.capacity, primary.number, primary.vector, threshold_s,
-            secondary.number, secondary.vector, threshold_s if self.late_first else NO_THRESHOLD,
+            flat, instance.system.capacity, primary.number, primary.vector, self.threshold_s,
+            secondary.number, secondary.vector,
             self.one_order, self.depth, self.best_fit, int(limits.find(self._limits(instance))),
             power_unit(instance), instance.power_free(),
         )  # fmt: skip
@@ -217,8 +210,7 @@ class Backfill:
             return primary, _first(self.secondary.rank(now, block), instance.overdue()), tests
         if self.one_order and not ahead:
             return primary, primary, tests
-        threshold_s = self.threshold_s if self.late_first else NO_THRESHOLD
-        return primary, self.secondary.rank(now, block, threshold_s), tests
+        return primary, self.secondary.rank(now, block), tests
 
     def planned(self, instance: Instance) -> Instance:
         """The instance with the planned durations."""
@@ -234,12 +226,10 @@ class Backfill:
 
     def is_strict(self, instance: Instance) -> bool:
         """Whether a job has waited so long that all are planned to last as requested."""
-        strict_s, bound = self.strict_s, instance.starvation
-        if self.bounded and bound is not None and self.limits != "expected":
-            strict_s = bound.threshold_s
-        if strict_s == NO_THRESHOLD:
+        bound = instance.starvation
+        if not self.bounded or bound is None or self.limits == "expected":
             return False
-        return bool((instance.now - instance.queue.submit_s).max(initial=0) > strict_s)
+        return bool((instance.now - instance.queue.submit_s).max(initial=0) > bound.threshold_s)
 
     def _late(self, instance: Instance, jobs: JobTable) -> BoolArray:
         """Whether each job, queued or running, was submitted too long ago, shape (jobs,)."""

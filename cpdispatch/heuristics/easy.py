@@ -25,7 +25,7 @@ from cpdispatch.heuristics.kernels import (
     pool_has,
     watts_of,
 )
-from cpdispatch.heuristics.policies import rank
+from cpdispatch.heuristics.policies import NO_THRESHOLD, rank
 from cpdispatch.instance.snapshot import (
     ENDS,
     ENTRIES,
@@ -536,7 +536,6 @@ def easy_of_flat(
     threshold_s: int,
     secondary: int,
     weights_then: FloatArray,
-    threshold_then_s: int,
     one_order: bool,
     depth: int,
     best_fit: bool,
@@ -558,7 +557,7 @@ def easy_of_flat(
     order = rank(primary, weights, of.now, of.block, expected, threshold_s)
     other = order
     if not one_order:
-        other = rank(secondary, weights_then, of.now, of.block, expected, threshold_then_s)
+        other = rank(secondary, weights_then, of.now, of.block, expected, NO_THRESHOLD)
     planned_s, run_end = np.empty(jobs, dtype=np.int64), np.empty(running, dtype=np.int64)
     _plan(of, limits, planned_s, run_end)
     reason = np.empty(jobs, dtype=np.int8)

@@ -279,6 +279,15 @@ def test_a_compiled_function_that_gives_no_number_names_the_job(processors: int,
         simulate(jobs, System.pool(2), Backfill(order, order))
 
 
+def test_of_two_functions_of_the_users_own_both_are_named() -> None:
+    from tests.simulator.cases import workload
+
+    jobs = workload([(0, 2, 5, 5), (1, 2, 5, 5), (1, 2, 5, 5)])
+    rule = Backfill(policies.own(MINE, "mine"), policies.own(REFUSES, "refuses"))
+    with pytest.raises(UsageError, match=r"policy mine or refuses raised ZeroDiv.* for job \d"):
+        simulate(jobs, System.pool(2), rule)
+
+
 numba = pytest.importorskip("numba")
 MINE, REFUSES = numba.njit(mine), numba.njit(refuses)
 

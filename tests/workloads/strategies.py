@@ -22,9 +22,10 @@ def processor_workloads(draw: st.DrawFn) -> Workload:
 
     ids = draw(st.lists(st.integers(0, LARGE), min_size=jobs, max_size=jobs, unique=True))
     request = np.stack([np.ones(jobs, dtype=np.int64), column(0)], axis=1)
+    submit_s, ids = np.array(sorted(zip(column(0).tolist(), ids, strict=True))).T
     block = job_block(
         id=ids,
-        submit_s=np.sort(column(0)),
+        submit_s=submit_s,
         units=column(1),
         requested_s=column(1),
         request=request,

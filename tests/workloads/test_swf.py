@@ -284,19 +284,22 @@ def test_an_unknown_filter_is_refused(log: Callable[..., Path]) -> None:
         swf.read(log(job()), "strict")
 
 
-def test_jobs_out_of_order_are_sorted_and_ties_keep_the_order_of_the_file(
+def test_jobs_out_of_order_are_sorted_by_submission_then_number(
     log: Callable[..., Path],
 ) -> None:
     late, early = list(range(300, 100, -1)), list(range(100))
     text = "".join(job(f1=k, f2=20) for k in late) + "".join(job(f1=k, f2=10) for k in early)
     workload = swf.read(log(text))
-    assert workload.table.id.tolist() == early + late
+    assert workload.table.id.tolist() == early + late[::-1]
     assert workload.notes == {UNSORTED: 100}
+    tied = swf.read(log("".join(job(f1=k, f2=20) for k in late)))
+    assert tied.table.id.tolist() == late[::-1]
+    assert not tied.notes
 
 
 def test_a_job_id_that_is_taken_gets_a_number_of_its_own(log: Callable[..., Path]) -> None:
     workload = swf.read(log(job() + job() + job(f1=4) + job(f1=4)))
-    assert workload.table.id.tolist() == [1, 5, 4, 6]
+    assert workload.table.id.tolist() == [1, 4, 5, 6]
     assert workload.notes == {RENUMBERED: 2}
 
 

@@ -539,10 +539,14 @@ class Workload:
         columns = {name: packed(column) for name, column in self._columns().items()}
         return _workload, (parts | columns,)
 
-    def take(self, positions: IntArray) -> Workload:
-        """The workload of the jobs at these (ascending) positions."""
+    def take(self, positions: IntArray, table: JobTable | None = None) -> Workload:
+        """The workload of the jobs at these (ascending) positions.
+
+        With a table of its own for these jobs, the positions may come in any order, and repeat.
+        """
         columns = {name: column[positions] for name, column in self._columns().items()}
-        return replace(self, table=self.table.take(positions), **columns)
+        table = self.table.take(positions) if table is None else table
+        return replace(self, table=table, **columns)
 
     def _columns(self) -> dict[str, Any]:
         """The columns beside the table that there are."""

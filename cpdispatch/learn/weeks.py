@@ -76,4 +76,5 @@ def rebased(workload: Workload, origin_s: int) -> Workload:
     """The same jobs on a clock that shows 0 at ``origin_s``."""
     block = workload.table.block.copy()
     block[Column.SUBMIT] -= origin_s
-    return replace(workload, table=JobTable(block, workload.table.labels))
+    begin_s = resample.moved(workload.begin_s, -origin_s)
+    return replace(workload, table=JobTable(block, workload.table.labels), begin_s=begin_s)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.errors import InputError, UsageError
-from cpdispatch.jobs import UNKNOWN, Column, JobTable, Workload
+from cpdispatch.jobs import UNKNOWN, Column, JobTable, Terms, Workload
 from cpdispatch.parameters import whole
 from cpdispatch.workloads.clock import DAY_S, WEEK_S, header, midnight_s, wall_s
 
@@ -43,10 +43,11 @@ def resample(workload: Workload, weeks: int, seed: int = 0, presence: Presence =
     """Make weeks of each user's weeks, drawn at random and independently of other users.
 
     Each user of the log gets, for every week that is made, one of the log's weeks, and submits
-    what was his in it, at the same local time of the same weekday. Requests, requested times and
-    runtimes are those of the log; ids are new; dependencies are unknown, since they would name
-    jobs of other weeks. The log's weeks are those of `weeks`. Time 0 of the result is midnight
-    before the log's first submission, and its header says so.
+    what was his in it, at the same local time of the same weekday. What else a job says is as in
+    the log, but for ids, which are new, begin times, which move with the submissions, arrays,
+    which are others in every week that is made, and dependencies, which are unknown, since they
+    would name jobs of other weeks. The log's weeks are those of `weeks`. Time 0 of the result is
+    midnight before the log's first submission, and its header says so.
 
     Jobs whose user is unknown are drawn together, as if one user had submitted them: a log
     without users is resampled by whole weeks.
@@ -110,7 +111,7 @@ def resample(workload: Workload, weeks: int, seed: int = 0, presence: Presence =
             advice="make more weeks, or take another seed",
         )  # fmt: skip
     submit_s = wall_s(workload)[picked] - midnight_s(workload) + (made - week[picked]) * WEEK_S
-    return _workload(workload, picked, submit_s, {
+    return _workload(workload, picked, made, submit_s, {
         "left out: submitted in an incomplete last week": len(week) - len(positions),
         "user unknown, resampled as one user": int(np.count_nonzero(
             workload.table.column(Column.USER)[positions] == UNKNOWN
@@ -159,24 +160,53 @@ def _ranges(begin: IntArray, lengths: IntArray) -> IntArray:
     )
 
 
+def moved(begin_s: IntArray | None, by_s: IntArray | int) -> IntArray | None:
+    """When jobs may start that are submitted so much later than they were, seconds."""
+    if begin_s is None:
+        return None
+    return np.where(begin_s < 0, UNKNOWN, np.maximum(begin_s + by_s, UNKNOWN))
+
+
 def _workload(
-    source: Workload, picked: IntArray, submit_s: IntArray, notes: dict[str, int]
+    source: Workload, picked: IntArray, week: IntArray, submit_s: IntArray, notes: dict[str, int]
 ) -> Workload:
     order = np.lexsort((picked, submit_s))
-    table = source.table.take(picked[order])
-    block = table.block.copy()
+    picked, week, submit_s = picked[order], week[order], submit_s[order]
+    block = source.table.take(picked).block.copy()
+    by_s = submit_s - block[Column.SUBMIT]
     block[Column.ID] = np.arange(1, len(picked) + 1)
-    block[Column.SUBMIT] = submit_s[order]
+    block[Column.SUBMIT] = submit_s
+    made = source.take(picked, JobTable(block, source.table.labels))
     unknown = sealed(np.full(len(picked), UNKNOWN, dtype=np.int64))
+    terms, terms_of = _arrays_apart(made, week)
     return replace(
-        source,
+        made,
         name=f"{source.name}-resampled",
-        table=JobTable(block, table.labels),
-        runtime_s=source.runtime_s[picked[order]],
         preceding=unknown,
         think_s=unknown,
         notes=source.notes | {rule: jobs for rule, jobs in notes.items() if jobs},
         header=header(
             source.header, midnight_s(source), f"weeks of the users of {source.name}, resampled"
         ),
+        terms=terms,
+        terms_of=terms_of,
+        begin_s=moved(made.begin_s, by_s),
     )
+
+
+def _arrays_apart(made: Workload, week: IntArray) -> tuple[tuple[Terms, ...], IntArray | None]:
+    """The terms with an array of its own for each week that was made: a limit is for one of them.
+
+    And which of these each job has.
+    """
+    in_array = np.array([bool(terms.array) for terms in made.terms])
+    if made.terms_of is None or not in_array.any():
+        return made.terms, made.terms_of
+    apart = np.stack([made.terms_of, np.where(in_array[made.terms_of], week + 1, 0)])
+    kinds, of = np.unique(apart, axis=1, return_inverse=True)
+    terms = tuple(
+        replace(made.terms[k], array=f"{made.terms[k].array}-week-{number}")
+        if number else made.terms[k]
+        for k, number in kinds.T.tolist()
+    )  # fmt: skip
+    return terms, of.reshape(-1).astype(np.int64)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,3 +73,11 @@ def test_rebasing_changes_nothing_but_the_submissions() -> None:
     assert (moved.table.submit_s == log.table.submit_s - 100).all()
     others = [row for row in range(log.table.block.shape[0]) if row != 1]
     assert np.array_equal(moved.table.block[others], log.table.block[others])
+
+
+def test_begin_times_are_rebased_with_the_submissions() -> None:
+    log = bursts(1)
+    begin_s = np.where(np.arange(len(log)) % 2, -1, log.table.submit_s + 50)
+    moved = rebased(replace(log, begin_s=begin_s), 100)
+    assert moved.begin_s is not None
+    assert moved.begin_s.tolist() == np.where(begin_s < 0, -1, begin_s - 100).tolist()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.jobs import UNKNOWN, Column, Workload
-from cpdispatch.workloads import read
+from cpdispatch.workloads import from_table, read
 from cpdispatch.workloads.clock import by_day, slot_of, wall_s, weekday_of
 from cpdispatch.workloads.resample import resample, weeks
 from tests.workloads.cases import DAY_S, HOUR_S, STOCKHOLM, WEEK_S, log
@@ -195,6 +195,47 @@ def test_weeks_in_which_nobody_is_active_are_an_error() -> None:
     workload = log([0, 400 * WEEK_S - 1], [1, 2])
     with pytest.raises(InputError, match="no user was active in the 1 weeks that were drawn"):
         resample(workload, 1)
+
+
+@given(logs(), st.integers(1, 6), st.integers(0, 9))
+def test_every_column_of_a_job_is_drawn_with_it(workload: Workload, count: int, seed: int) -> None:
+    # Runtimes tell the jobs apart, and so does all that they say.
+    number, none = workload.runtime_s, UNKNOWN
+    frame = {
+        "id": workload.table.id, "submit": workload.table.submit_s, "runtime": number,
+        "units": 16, "core": 1, "user": workload.table.column(Column.USER),
+        "features": [f"f{k}" for k in number], "nodelist": [f"n{k}" for k in number],
+        "exclusive": number % 2, "licences": [f"matlab:{k}" for k in number],
+        "units_per_node": number % 4 * 4,
+        "begin": np.where(number % 3 == 0, none, workload.table.submit_s + number),
+    }  # fmt: skip
+    try:
+        made = resample(from_table(frame), count, seed)
+    except InputError as error:
+        assert "no user was active" in str(error)  # noqa: PT017
+        return
+    number = made.runtime_s
+    features, nodes = made.asked("features"), made.asked("nodelist")
+    licences = made.term("licences")
+    for k, own in enumerate(number.tolist()):
+        assert features[1][features[0][k]] == f"f{own}"
+        assert nodes[1][nodes[0][k]] == f"n{own}"
+        assert licences[1][licences[0][k]] == f"matlab:{own}"
+    assert np.array_equal(made.exclusive(), number % 2)
+    assert np.array_equal(made.spreads("units_per_node"), number % 4 * 4)
+    later_s = np.where(number % 3 == 0, none, made.table.submit_s + number)
+    assert made.begin_s is None or np.array_equal(made.begin_s, later_s)
+
+
+def test_tasks_of_an_array_are_an_array_of_their_own_in_each_week() -> None:
+    frame = {
+        "id": [1, 2, 3], "submit": [0, 0, 6 * DAY_S], "runtime": [1, 1, 2], "units": 1, "core": 1,
+        "array": ["7", "7", None], "array_limit": [1, 1, 0],
+    }  # fmt: skip
+    made = resample(from_table(frame), 2)
+    of, names = made.term("array")
+    assert [names[k] for k in of] == ["7-week-1", "7-week-1", "", "7-week-2", "7-week-2", ""]
+    assert made.array_limit().tolist() == [1, 1, 0, 1, 1, 0]
 
 
 @pytest.mark.log

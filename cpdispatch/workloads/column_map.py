@@ -189,13 +189,15 @@ def read(
     names = form.columns
     unknown = np.full(len(keep), -1, dtype=np.int64)
 
-    def moment(key: str) -> IntArray:
-        return source.times(names[key], form.time) if key in names else unknown
+    def moment(key: str, after_s: IntArray) -> IntArray:
+        return source.times(names[key], form.time, after_s) if key in names else unknown
 
     def seconds(key: str, unit: str) -> IntArray:
         return source.numbers(names[key], SECONDS[unit]) if key in names else unknown
 
-    submit_s, start_s, end_s = moment("submit"), moment("start"), moment("end")
+    submit_s = moment("submit", unknown)
+    start_s = moment("start", submit_s)
+    end_s = moment("end", start_s)
     wait_s, runtime_s = seconds("wait", "s"), seconds("runtime", form.time.runtime)
     start_s = np.where((start_s < 0) & (wait_s >= 0), submit_s + wait_s, start_s)
     ran = (runtime_s < 0) & (start_s >= 0) & (end_s >= start_s)
@@ -450,15 +452,18 @@ class _Source:
         each = np.maximum(units, 1)
         return np.where(values < 0, -1, -(-values // each)), (values > 0) & (values % each != 0)
 
-    def times(self, name: str, form: Times) -> IntArray:
-        """Seconds since 1970, or since the table's own zero; -1 for an empty cell."""
+    def times(self, name: str, form: Times, after_s: IntArray) -> IntArray:
+        """Seconds since 1970, or since the table's own zero; -1 for an empty cell.
+
+        ``after_s`` are times that these come after, see `time_s`.
+        """
         if form.submit != "text":
             return self.numbers(name, SECONDS[form.submit])
         zone = zone_of(form.zone)
         seconds = []
-        for row, text in enumerate(self.text(name)):
+        for row, (text, least_s) in enumerate(zip(self.text(name), after_s.tolist(), strict=True)):
             try:
-                seconds.append(time_s(text, zone) if text else -1)
+                seconds.append(time_s(text, zone, least_s) if text else -1)
             except ValueError as error:
                 raise self.wrong(name, row, "not a time from 1970 on") from error
         return np.array(seconds, dtype=np.int64)

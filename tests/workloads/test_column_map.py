@@ -97,6 +97,15 @@ def test_columns_are_read_in_their_units_and_each_job_is_accounted_for(
     assert found.notes["no requested time: the runtime stands in"] == 1
 
 
+def test_a_job_of_the_hour_that_comes_twice_ends_after_its_start(
+    written: tuple[Path, Path],
+) -> None:
+    header = JOBS.partition("\n")[0]
+    times = ",".join(f"2026-10-25 {time}" for time in ("02:50:00", "02:59:00", "02:05:00"))
+    written[0].write_text(f"{header}\n7,{times},30,2,ann,7,1,0.5,batch,red\n")
+    assert column_map.read(written[0], str(written[1])).workload.runtime_s.tolist() == [360]
+
+
 def test_parquet_comes_to_the_same_as_csv(written: tuple[Path, Path], tmp_path: Path) -> None:
     frame = pd.read_csv(written[0], dtype={"number": str})
     frame.to_parquet(tmp_path / "jobs.parquet")

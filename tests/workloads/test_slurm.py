@@ -148,6 +148,24 @@ def test_summer_time_is_heeded() -> None:
     assert values.time_s("2026-03-29T03:00:00", berlin) - winter == 1
 
 
+@pytest.mark.parametrize(
+    ("submit", "start", "end", "wait_s", "runtime_s"),
+    [
+        ("02:59:00", "02:05:00", "03:30:00", 360, 5100),
+        ("01:00:00", "02:59:00", "02:05:00", 7140, 360),
+        ("02:05:00", "02:59:00", "03:30:00", 3240, 5460),
+    ],
+)
+def test_of_an_hour_that_comes_twice_the_one_is_taken_that_a_job_can_have(
+    submit: str, start: str, end: str, wait_s: int, runtime_s: int, read: Callable[..., Any]
+) -> None:
+    times = {"Submit": submit, "Eligible": submit, "Start": start, "End": end}
+    row = record(**{name: f"2026-10-25T{time}" for name, time in times.items()}, ElapsedRaw="")
+    found = read(row, zone="Europe/Berlin")
+    assert found.extra["start"].tolist() == (found.workload.table.submit_s + wait_s).tolist()
+    assert found.workload.runtime_s.tolist() == [runtime_s]
+
+
 # ------------------------------------------------------------------------ terms of the records
 
 FOUR_NODES = "".join(

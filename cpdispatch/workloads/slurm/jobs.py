@@ -247,8 +247,8 @@ class _Line:
         """The first of these that has a number other than 0."""
         return next((n for name in names if (n := self.parsed(name, count, 0)) > 0), 0)
 
-    def time(self, name: str) -> int:
-        return self.parsed(name, lambda text: time_s(text, self.zone), -1)
+    def time(self, name: str, after_s: int = 0) -> int:
+        return self.parsed(name, lambda text: time_s(text, self.zone, after_s), -1)
 
     def record(self) -> Record:
         # A job that never started has no allocation: what it asked for stands in.
@@ -260,7 +260,10 @@ class _Line:
         nodes = self.part(which, given, "node") or self.number("AllocNodes", "NNodes", "ReqNodes")
         text_id = self.get("JobID")
         raw_id = self.get("JobIDRaw")
-        start_s = self.time("Start")
+        submit_s = self.time("Submit")
+        eligible_s = self.time("Eligible", submit_s)
+        start_s = self.time("Start", max(submit_s, eligible_s))
+        end_s = self.time("End", start_s)
         if self.values.get("NodeList", "").strip() == _NO_NODES:
             start_s = -1
         elapsed_s = self.parsed("ElapsedRaw", count, -1)
@@ -271,9 +274,9 @@ class _Line:
             _job_number(raw_id or text_id),
             self.parsed("JobID", tasks_of, 1),
             _state(self.get("State")),
-            self.time("Submit"),
+            submit_s,
             start_s,
-            self.time("End"),
+            end_s,
             elapsed_s,
             self.limit(),
             nodes,
@@ -287,14 +290,14 @@ class _Line:
             },
             {
                 "job_id": text_id, "state": self.get("State").split(" ")[0],
-                "eligible": str(self.time("Eligible")) if self.get("Eligible") else "",
+                "eligible": str(eligible_s) if eligible_s >= 0 else "",
                 "features": self.get("Constraints"), "node_list": self.get("NodeList"),
                 "reservation": self.get("Reservation"), "licenses": self.get("Licenses"),
                 "tres": self.get("AllocTRES") or self.get("ReqTRES"), "flags": self.get("Flags"),
             },
             min(self.parsed("Priority", count, 0), PRIORITY_MAX),
             _array_limit(text_id),
-            self.time("Eligible"),
+            eligible_s,
             self.get("Licenses") or _licences(given),
             submitted.read(self.get("SubmitLine")),
         )  # fmt: skip

@@ -214,11 +214,11 @@ def task_ranges(text: str) -> list[range]:
     return found
 
 
-@lru_cache(maxsize=1 << 16)
-def time_s(text: str, zone: ZoneInfo) -> int:
+def time_s(text: str, zone: ZoneInfo, after_s: int = 0) -> int:
     """Seconds since 1970 of a time as ``2026-11-20T17:06:08``, or of such seconds.
 
-    Of an hour that summer time has twice, the first is meant.
+    Of the hour that the end of summer time repeats, the first is meant, unless it is before
+    ``after_s`` and the second is not.
 
     Examples
     --------
@@ -227,6 +227,16 @@ def time_s(text: str, zone: ZoneInfo) -> int:
     >>> time_s("1782864000", ZoneInfo("UTC"))
     1782864000
     """
+    first_s = _time_s(text, zone, 0)
+    if first_s >= after_s:
+        return first_s
+    second_s = _time_s(text, zone, 1)
+    return second_s if second_s >= after_s else first_s
+
+
+@lru_cache(maxsize=1 << 16)
+def _time_s(text: str, zone: ZoneInfo, fold: int) -> int:
+    """A time by one of the two readings of an hour that comes twice."""
     if text.isascii() and text.isdigit():
         seconds = int(text) if len(text) <= 15 else LIMIT + 1
     else:
@@ -235,7 +245,9 @@ def time_s(text: str, zone: ZoneInfo) -> int:
         except ValueError:
             raise ValueError("not a date and time as 2026-01-31T12:00:00") from None
         try:
-            seconds = int((time if time.tzinfo else time.replace(tzinfo=zone)).timestamp())
+            seconds = int(
+                (time if time.tzinfo else time.replace(tzinfo=zone, fold=fold)).timestamp()
+            )
         except OverflowError as error:
             raise ValueError("not a time") from error
     if not 0 <= seconds <= LIMIT:

@@ -493,6 +493,30 @@ def test_every_job_is_kept_or_counted_out_by_its_reason(read: Callable[..., Any]
     assert found.read == 21
 
 
+@pytest.mark.parametrize("absent", ["NodeList", "AllocTRES"])
+def test_jobs_that_never_started_are_known_by_their_nodes_or_by_what_they_got(
+    absent: str, tmp_path: Path
+) -> None:
+    # sacct gives them the time of their end as that of their start.
+    end = "2026-11-20T10:00:00"
+    never = {
+        "Start": end, "End": end, "ElapsedRaw": 0, "State": "CANCELLED by 0", "AllocTRES": "",
+        "NodeList": "None assigned",
+    }  # fmt: skip
+    rows = [record(), record(JobID=8, JobIDRaw=8, **never), record(JobID="9_[1-5]", **never)]
+    path = dump(tmp_path / "sacct.psv", *rows, names=[n for n in NAMES if n != absent])
+    found = slurm.read([path])
+    assert found.left_out == {replayable.CANCELLED: 6}
+    assert found.workload.runtime_s.tolist() == [3600]
+
+
+def test_tasks_that_have_no_record_of_their_own_never_started(tmp_path: Path) -> None:
+    names = [name for name in NAMES if name not in ("NodeList", "AllocTRES")]
+    rows = record(), record(JobID="9_[1-5]", JobIDRaw=9, State="CANCELLED")
+    found = slurm.read([dump(tmp_path / "sacct.psv", *rows, names=names)])
+    assert found.left_out == {replayable.CANCELLED: 5}
+
+
 def test_a_job_that_was_queued_again_is_its_last_attempt_submitted_with_the_first(
     read: Callable[..., Any],
 ) -> None:

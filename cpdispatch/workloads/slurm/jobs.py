@@ -42,6 +42,7 @@ ENDED = frozenset((
     "PREEMPTED", "BOOT_FAIL", "REQUEUED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
 ))  # fmt: skip
 _NO_NODES = "None assigned"
+"""The nodes of a job that was cancelled before it started, whose start is its end."""
 _JOB = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\])|\+\d+)?", re.ASCII)
 
 NOTHING_SAID = Submitted()
@@ -264,7 +265,10 @@ class _Line:
         eligible_s = self.time("Eligible", submit_s)
         start_s = self.time("Start", max(submit_s, eligible_s))
         end_s = self.time("End", start_s)
-        if self.values.get("NodeList", "").strip() == _NO_NODES:
+        no_nodes = self.values.get("NodeList", "").strip() == _NO_NODES
+        if "NodeList" not in self.values:
+            no_nodes = "AllocTRES" in self.values and not allocated
+        if no_nodes or "_[" in text_id:
             start_s = -1
         elapsed_s = self.parsed("ElapsedRaw", count, -1)
         if elapsed_s < 0:

@@ -259,6 +259,7 @@ class _Line:
         given = allocated or asked
         cpus = self.part(which, given, "cpu") or self.number("AllocCPUS", "NCPUS", "ReqCPUS")
         nodes = self.part(which, given, "node") or self.number("AllocNodes", "NNodes", "ReqNodes")
+        said = submitted.read(self.get("SubmitLine"))
         text_id = self.get("JobID")
         raw_id = self.get("JobIDRaw")
         submit_s = self.time("Submit")
@@ -287,7 +288,7 @@ class _Line:
             cpus,
             self.memory(which, given, cpus, nodes),
             _gpus(given, lambda name: self.part(which, given, name)),
-            self.restartable(),
+            int(self.parsed("Restarts", count, 0) > 0 if said.requeue is None else said.requeue),
             {
                 "user": self.get("User"), "group": self.get("Account"), "queue": self.get("QOS"),
                 "executable": self.get("JobName"), "partition": self.get("Partition"),
@@ -303,7 +304,7 @@ class _Line:
             _array_limit(text_id),
             eligible_s,
             self.get("Licenses") or _licences(given),
-            submitted.read(self.get("SubmitLine")),
+            said,
         )  # fmt: skip
 
     def part(self, field: str, given: Mapping[str, str], name: str) -> int:
@@ -330,10 +331,6 @@ class _Line:
                 raise self.wrong(field, f"mem: {error}") from error
         amount, each = self.parsed("ReqMem", size_mb, (0, ""))
         return amount * {"c": cpus, "n": nodes}.get(each, 1)
-
-    def restartable(self) -> int:
-        again = submitted.read(self.get("SubmitLine")).requeue
-        return int(self.parsed("Restarts", count, 0) > 0 if again is None else again)
 
     def wrong(self, field: str, problem: str) -> InputError:
         empty = "" if field == "JobID" else ", or leave it empty if the value is unknown"
@@ -442,7 +439,8 @@ def _json_record(row: dict[str, Any]) -> Record:
     node_list = text_of(row.get("nodes"))
     elapsed = number_of(times.get("elapsed"))
     state = dict_of(row, "state").get("current")
-    again = submitted.read(text_of(row.get("submit_line"))).requeue
+    said = submitted.read(text_of(row.get("submit_line")))
+    again = said.requeue
     if again is None:
         again = row.get("requeue") is True or (number_of(row.get("restart_cnt")) or 0) > 0
     labels = {
@@ -478,7 +476,7 @@ def _json_record(row: dict[str, Any]) -> Record:
         _array_limit(text_id) or _running_tasks(array),
         time(times.get("eligible")),
         text_of(row.get("licenses")) or _licences(given),
-        submitted.read(text_of(row.get("submit_line"))),
+        said,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from cpdispatch.workloads.imported import Columns, Imported, finish
 from cpdispatch.workloads.slurm import zone_of
 from cpdispatch.workloads.slurm.access import features
 from cpdispatch.workloads.slurm.values import time_s
-from cpdispatch.workloads.table import MEMORY_COLUMNS, RESERVED, check_widths
+from cpdispatch.workloads.table import MEMORY_COLUMNS, RESERVED, as_text, check_widths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -311,15 +311,6 @@ def _rounded(values: FloatArray) -> IntArray:
     return np.asarray(np.ceil(values - 1e-9), dtype=np.int64)
 
 
-def _as_text(value: object) -> str:
-    """A value of a Parquet file as a CSV would have it."""
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
 class _Source:
     """A table as text cells, whose wrong ones are named."""
 
@@ -381,7 +372,7 @@ class _Source:
         column = self.column(name)
         if self.is_text:
             return column.fillna("")
-        return column.astype(object).where(column.notna(), "").map(_as_text)
+        return column.astype(object).where(column.notna(), "").map(as_text)
 
     def numbers(self, name: str, factor: float = 1.0) -> IntArray:
         """A column as whole numbers, rounded; -1 for an empty cell and for less than 0."""

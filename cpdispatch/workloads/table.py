@@ -98,7 +98,8 @@ RESERVED = (
 )  # fmt: skip
 MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
-_INTEGER = re.compile(r"-?\d{1,15}")
+# Names such as 007 and 7 differ.
+_INTEGER = re.compile(r"0|-?[1-9]\d{0,14}", re.ASCII)
 # Only these may be rounded: half a core is a mistake, half a second is not.
 _SECONDS = ("submit", "runtime", "requested", "think", BEGIN)
 _CHUNK = 1 << 16
@@ -314,6 +315,15 @@ def _per_node(name: str) -> tuple[str, str]:
     return per, name.removeprefix(per)
 
 
+def as_text(value: object) -> str:
+    """A value of a Parquet file, or of a column in memory, as a CSV would have it."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
 def _as_float(value: Any) -> float:
     try:
         return float(value)
@@ -438,12 +448,22 @@ class _Reader:
         given = [name for name in texts if name in self.frame]
         if values is None and not given:
             return [], None
-        columns = {name: self.frame[name].fillna("").astype(str).str.strip() for name in given}
+        columns: dict[str, IntArray] = {}
+        names: dict[str, list[str]] = {}
+        for name in given:
+            of, found = self.texts(name)
+            stripped = [text.strip() for text in (*found, "")]
+            names[name] = [*dict.fromkeys(stripped)]
+            code = {text: k for k, text in enumerate(names[name])}
+            columns[name] = np.array([code[text] for text in stripped])[of]
         rows = pd.DataFrame(columns | {number: 0 if values is None else values},
                             index=range(len(self.frame)))  # fmt: skip
         of, kinds = pd.factorize(pd.MultiIndex.from_frame(rows))
-        found = [dict(zip(rows.columns, kind, strict=True)) for kind in kinds]
-        return [{**kind, number: int(kind[number])} for kind in found], of.astype(np.int64)
+        return [
+            {name: names[name][code] for name, code in zip(given, kind, strict=False)}
+            | {number: int(kind[-1])}
+            for kind in kinds
+        ], of.astype(np.int64)
 
     def numbers(self, name: str) -> IntArray:
         """One column as integers, -1 for what is unknown."""
@@ -480,28 +500,32 @@ class _Reader:
                     raise self.wrong(name, row)
         return np.where(empty, UNKNOWN, whole).astype(np.int64)
 
-    def named(self, name: str) -> IntArray:
-        """One column of numbers or names as integers; names are numbered in their order."""
+    def texts(self, name: str) -> tuple[IntArray, list[str]]:
+        """Which of some texts each job has in a column, -1 for no value; these texts."""
         import pandas as pd
 
-        series = self.frame[name]
-        if series.dtype.kind in "iuf":
-            return self.numbers(name)
         try:
-            codes, uniques = pd.factorize(series.astype(object))
+            of, values = pd.factorize(self.frame[name])
         except TypeError as error:
             raise InputError(
                 "the column holds lists, not numbers or names", file=self.path, field=name
             ) from error
-        names = [str(unique) for unique in uniques]
-        if all(_INTEGER.fullmatch(unique) for unique in names):
-            numbers = [max(int(unique), UNKNOWN) for unique in names]
+        return of, [as_text(value) for value in values]
+
+    def named(self, name: str) -> IntArray:
+        """One column of numbers or names as integers; names are numbered in their order."""
+        if self.frame[name].dtype.kind in "iuf":
+            return self.numbers(name)
+        of, texts = self.texts(name)
+        names = sorted({*texts} - {""})
+        if all(map(_INTEGER.fullmatch, names)):
+            number = {text: max(int(text), UNKNOWN) for text in names}
         else:
-            self.labels[name] = tuple(sorted(set(names)))
-            number = {label: k for k, label in enumerate(self.labels[name])}
-            numbers = [number[unique] for unique in names]
+            self.labels[name] = tuple(names)
+            number = {text: k for k, text in enumerate(names)}
         # The last entry is what the code -1 of an empty cell takes.
-        return np.array([*numbers, UNKNOWN], dtype=np.int64)[codes]
+        numbers = [*(number.get(text, UNKNOWN) for text in texts), UNKNOWN]
+        return np.array(numbers, dtype=np.int64)[of]
 
     def wrong(
         self, name: str, row: int, problem: str = "not a whole number in range"

@@ -105,6 +105,17 @@ def test_names_become_labels_and_numbers_stay(log: Callable[..., Path]) -> None:
     assert numbers.table.labels == {}
 
 
+@given(st.lists(st.from_regex(r"-?[0-9]{1,4}", fullmatch=True), min_size=1, max_size=6))
+def test_names_of_digits_stay_as_they_are_written(names: list[str]) -> None:
+    many = list(range(len(names)))
+    made = table.from_table(
+        {"id": many, "submit": many, "runtime": 5, "units": 1, "core": 1, "user": names}
+    )
+    numbers = all(name == str(int(name)) for name in names)
+    wanted = ["" if numbers and name.startswith("-") else name for name in names]
+    assert [made.table.label("user", k) for k in many] == wanted
+
+
 @pytest.mark.parametrize(
     ("row", "rule"),
     [
@@ -246,6 +257,28 @@ def test_parquet_may_hold_missing_values_categories_and_an_index(tmp_path: Path)
     assert workload.table.id.tolist() == [1, 2]
     assert workload.table.requested_s.tolist() == [9, 6]
     assert [workload.table.label("user", k) for k in range(2)] == ["b", "a"]
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (pd.Categorical(["ib", None, "ib"]), ["ib", "", "ib"]), ([12, None, 12], ["12", "", "12"]),
+        (["", "bob", ""], ["", "bob", ""]), ([b"m\xfc", None, b"x"], [r"m\xfc", "", "x"]),
+    ],
+)  # fmt: skip
+def test_an_empty_cell_is_unknown_and_a_number_with_one_beside_it_is_whole(
+    given: object, wanted: list[str], is_file: bool, tmp_path: Path
+) -> None:
+    columns = pd.DataFrame({
+        "id": [1, 2, 3], "submit": [0, 1, 2], "runtime": 5, "units": 1, "core": 1, "user": given,
+        "features": given, "array": given,
+    })  # fmt: skip
+    columns.to_parquet(path := tmp_path / "jobs.parquet")
+    made = table.read(path) if is_file else table.from_table(columns)
+    assert [made.table.label("user", k) for k in range(3)] == wanted
+    for of, texts in (made.asked("features"), made.term("array")):
+        assert [texts[k] for k in of] == wanted
 
 
 @pytest.mark.parametrize(

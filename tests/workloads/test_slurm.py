@@ -687,6 +687,35 @@ def test_partitions_and_features_of_the_dump_keep_jobs_to_nodes(tmp_path: Path) 
     assert run.jobs["nodes"][1] == [0]
 
 
+def test_with_select_linear_jobs_of_every_partition_take_whole_nodes(
+    read: Callable[..., Any], there: Callable[..., tuple[Path, ...]]
+) -> None:
+    config = "Configuration data as of 2026-11-20T17:00:00\nSelectType = select/linear\n"
+    rows = [
+        record(JobID=k, JobIDRaw=k, AllocTRES="cpu=3,node=1", Partition=partition)
+        for k, partition in enumerate(["main", "old", ""], start=1)
+    ]
+    found = read(*rows, system=there(config))
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert verify.run(run.jobs, run.system) == []
+    assert len({nodes[0] for nodes in run.jobs["nodes"]}) == 3
+    assert [partition.exclusive for partition in found.system.partitions] == [True, True]
+
+
+def test_what_is_said_of_a_partition_without_nodes_is_heeded(
+    read: Callable[..., Any], there: Callable[..., tuple[Path, ...]]
+) -> None:
+    told = "PartitionName=old\n PriorityTier=7 OverSubscribe=EXCLUSIVE MaxTime=03:00:00\n"
+    found = read(record(), record(JobID=8, JobIDRaw=8, Partition="old"), system=there(told))
+    assert found.system.partitions == (
+        Partition("main", (0, 1, 2, 3)),
+        Partition("old", (0, 1, 2, 3), 10_800, exclusive=True, tier=7),
+    )
+    assert found.notes[access.NO_PARTITION] == 1
+    run = simulator.simulate(*prepare(found.workload, found.system), "easy")
+    assert verify.run(run.jobs, run.system) == []
+
+
 @pytest.mark.parametrize(
     ("text", "means"),
     [

@@ -83,10 +83,10 @@ def made(
     machine, frame = None, None
     if cluster.nodes:
         machine, frame = nodes.system_of(cluster, "slurm", system_file)
-        machine = access.keep(columns, machine, notes)
+        machine = access.keep(columns, machine, cluster, notes)
         terms.listed(columns, frame["name"].tolist(), notes)
         machine = terms.with_licences(columns, machine, cluster.licences, notes)
-        if cluster.linear and not machine.partitions:
+        if cluster.linear:
             columns.labels["exclusive"] = [1] * len(columns.id)
     else:
         for name in (*SPREADS, *WITHOUT_NODES):

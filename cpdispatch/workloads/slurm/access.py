@@ -9,16 +9,17 @@ from dataclasses import replace
 
 from cpdispatch.system import Partition, System
 from cpdispatch.workloads.imported import Columns
+from cpdispatch.workloads.slurm.nodes import Cluster, partition_of
 
 UNREAD = "features that are asked for with brackets, counts or a change of nodes: not heeded"
 NO_NODE = "features that no node has: not heeded"
-NO_PARTITION = "partitions that are not in the dump: these jobs may use any node"
+NO_PARTITION = "partitions that no node of the dump is in: these jobs may use any node"
 LONGER = "longer than the limit of their partition: the limit in the system file is theirs"
 
 _PART = re.compile(r"\s*([&|]?)\s*([\w.:=-]+)\s*")
 
 
-def keep(columns: Columns, system: System, notes: Counter[str]) -> System:
+def keep(columns: Columns, system: System, cluster: Cluster, notes: Counter[str]) -> System:
     """Give jobs the features that they asked for; the system, with the partitions that they name.
 
     Parameters
@@ -27,13 +28,15 @@ def keep(columns: Columns, system: System, notes: Counter[str]) -> System:
         Those of the jobs; gets a column ``features``.
     system : System
         With the features and partitions of the dump.
+    cluster : Cluster
+        What else the dump says of partitions.
     notes : Counter
         Gets how many jobs are not kept to what they asked for.
     """
     columns.labels["features"] = features(columns.extra.get("features", []), system, notes)
-    if not system.partitions:
+    if not system.partitions and not cluster.limits_s:
         return system
-    return replace(system, partitions=_partitions(columns, system, notes))
+    return replace(system, partitions=_partitions(columns, system, cluster, notes))
 
 
 def features(asked: Sequence[str], system: System, notes: Counter[str]) -> list[str]:
@@ -72,18 +75,20 @@ def features_of(text: str) -> str | None:
     return "|".join("&".join(dict.fromkeys(names)) for names in alternatives)
 
 
-def _partitions(columns: Columns, system: System, notes: Counter[str]) -> tuple[Partition, ...]:
+def _partitions(
+    columns: Columns, system: System, cluster: Cluster, notes: Counter[str]
+) -> tuple[Partition, ...]:
     """The partitions of the dump and the others that jobs name, as wide as the jobs need them."""
     found = {partition.name: partition for partition in system.partitions}
+    of_nodes = frozenset(found)
     longest_s: dict[str, int] = {}
     labels = columns.labels.get("partition", [])  # there is none where no job is left
     for label, requested_s in zip(labels, columns.requested_s, strict=True):
         names = [name for name in str(label or "").split(",") if name]
         for name in names:
             if name not in found:
-                found[name] = Partition(name, tuple(range(system.nodes)))
-        new = [name for name in names if name not in {p.name for p in system.partitions}]
-        notes[NO_PARTITION] += bool(new)
+                found[name] = partition_of(cluster, name, range(system.nodes))
+        notes[NO_PARTITION] += not of_nodes.issuperset(names)
         limits_s = [found[name].limit_s for name in names]
         if names and all(limit_s is not None and limit_s < requested_s for limit_s in limits_s):
             notes[LONGER] += 1

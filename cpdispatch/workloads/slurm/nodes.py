@@ -392,15 +392,17 @@ def system_of(
     for number, node in enumerate(node for nodes in groups.values() for node in nodes):
         for partition in filter(None, node.partitions):
             numbers.setdefault(partition, []).append(number)
-    limits_s = {name: cluster.limits_s.get(name, -1) for name in numbers}
-    partitions = [
-        Partition(
-            called, tuple(nodes), limits_s[called] if limits_s[called] > 0 else None,
-            cluster.linear or called in cluster.exclusive, cluster.tiers.get(called, USUAL_TIER),
-        )
-        for called, nodes in numbers.items()
-    ]  # fmt: skip
-    return System(name, resources, tuple(made), MB_IN_KB, partitions=tuple(partitions)), frame
+    partitions = tuple(partition_of(cluster, *of) for of in numbers.items())
+    return System(name, resources, tuple(made), MB_IN_KB, partitions=partitions), frame
+
+
+def partition_of(cluster: Cluster, name: str, numbers: Sequence[int]) -> Partition:
+    """A partition of these nodes, with what the dump says of it."""
+    limit_s = cluster.limits_s.get(name, -1)
+    return Partition(
+        name, tuple(numbers), limit_s if limit_s > 0 else None,
+        cluster.linear or name in cluster.exclusive, cluster.tiers.get(name, USUAL_TIER),
+    )  # fmt: skip
 
 
 def _features(node: Node) -> tuple[str, ...]:

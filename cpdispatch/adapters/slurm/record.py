@@ -54,6 +54,8 @@ _RULES: dict[str, Any] = {
 """Those of a simulation without any options: what the run is put beside."""
 
 _START = attrgetter("start_s")
+_BACKFILLED = frozenset(("SchedBackfill", "STARTED_ON_BACKFILL"))
+"""The flag of a job that Slurm's backfilling started, in text and in JSON."""
 
 Place: TypeAlias = tuple[IntArray, IntArray]
 """Nodes, and how many units are on each."""
@@ -257,17 +259,23 @@ def _told_of(imported: Imported) -> dict[int, Told]:
     """What the accounting says of each job of an import."""
     extra = imported.extra
     empty = [""] * len(extra)
-    flags, attempts, nodes, keys = (
+    marks, attempts, nodes, keys = (
         extra[name].tolist() if name in extra.columns else empty
         for name in ("flags", replayable.ATTEMPTS, replayable.NODE_LIST, replayable.JOB_ID)
     )
     rows = zip(
-        extra["id"].tolist(), keys, extra[replayable.START].tolist(), nodes, attempts, flags,
+        extra["id"].tolist(), keys, extra[replayable.START].tolist(), nodes, attempts, marks,
         strict=True,
     )  # fmt: skip
     return {
-        id: Told(key, start_s, on, replayable.attempts_in(before), "SchedBackfill" in flag)
-        for id, key, start_s, on, before, flag in rows
+        id: Told(
+            key,
+            start_s,
+            on,
+            replayable.attempts_in(before),
+            not _BACKFILLED.isdisjoint(flags.split(",")),
+        )
+        for id, key, start_s, on, before, flags in rows
     }
 
 

@@ -42,8 +42,9 @@ def job(id: object, submit: int, start: int, end: int, nodes: str = "n1", **more
 def saved(tmp_path: Path) -> Callable[..., Run]:
     """The run of these lines of sacct, and of these cycles."""
 
-    def make(*lines: str, log: list[dict[str, Any]] | None = None, **more: str) -> Run:
-        (tmp_path / "sacct.psv").write_text("\n".join([COLUMNS, *lines]) + "\n")
+    def make(*lines: str, log: list[dict[str, Any]] | None = None, json_text: str = "") -> Run:
+        text = "\n".join([COLUMNS, *lines]) + "\n"
+        (tmp_path / "sacct.psv").write_text(json_text or text)
         (tmp_path / "nodes.txt").write_text(NODES)
         given = ["--history", tmp_path / "sacct.psv", "--system", tmp_path / "nodes.txt"]
         if log is not None:
@@ -173,6 +174,21 @@ def test_without_a_log_all_is_slurms_own(saved: Callable[..., Run]) -> None:
     assert notes(run) == {"left out: still running when the records were taken": 1}
     assert len(run.decisions) == 0
     assert run.metrics["wait_s_mean"] == pytest.approx(17 / 3)
+
+
+def test_backfilled_jobs_are_known_in_json_too(saved: Callable[..., Run]) -> None:
+    def row(id: int, flag: str) -> dict[str, Any]:
+        parts = {"cpu": 2, "node": 1}
+        tres = [{"type": kind, "name": "", "count": count} for kind, count in parts.items()]
+        return {
+            "job_id": id, "nodes": f"n{id}", "partition": "main", "flags": [flag, "START_RECEIVED"],
+            "state": {"current": ["COMPLETED"]}, "tres": {"allocated": tres},
+            "time": {"submission": 10, "start": 20, "end": 30, "elapsed": 10, "limit": 60},
+        }  # fmt: skip
+
+    rows = [row(1, "STARTED_ON_SCHEDULE"), row(2, "STARTED_ON_BACKFILL")]
+    run = saved(json_text=json.dumps({"jobs": rows}))
+    assert run.jobs["reason"].tolist() == ["started", "backfilled"]
 
 
 def test_jobs_without_a_place_are_counted_by_the_reason(saved: Callable[..., Run]) -> None:

@@ -597,6 +597,30 @@ def test_without_nodes_the_system_is_the_largest_use_at_one_time(read: Callable[
     assert "one pool" in found.told[0]
 
 
+def test_without_nodes_it_is_said_what_is_asked_of_them(
+    read: Callable[..., Any], there: Callable[..., tuple[Path, ...]]
+) -> None:
+    lines = [
+        "sbatch -L matlab:2 a.sh", "sbatch -w n1 a.sh", "sbatch -x n1 --exclusive a.sh",
+        "sbatch -N 2 a.sh", "sbatch a.sh",
+    ]  # fmt: skip
+    licence = {"AllocTRES": "cpu=8,node=2,license/idl=1", "NNodes": 2, "Constraints": "ib"}
+    rows = [
+        record(JobID=k, JobIDRaw=k, SubmitLine=line, **licence if k >= 4 else {})
+        for k, line in enumerate(lines, start=1)
+    ]
+    found = read(*rows)
+    assert found.workload.name == found.system.name == "sacct"
+    assert [text for text in found.told if "not heeded" in text] == [
+        "Features are not heeded: 2 jobs ask for some.",
+        "Licences are not heeded: 3 jobs ask for some.",
+        "Lists of nodes are not heeded: 2 jobs ask for some.",
+        "Whole nodes are not heeded: 1 job asks for some.",
+        "Numbers of nodes, and of tasks on a node are not heeded: 1 job asks for some.",
+    ]
+    assert not any("heeded" in text for text in read(*rows, system=there()).told)
+
+
 NODES = """NodeName=n01 Arch=x86_64 CoresPerSocket=8
    CPUAlloc=0 CPUEfctv=15 CPUTot=16 CPULoad=0.01
    AvailableFeatures=ib,fast

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from zoneinfo import ZoneInfo
 
 from cpdispatch.errors import UsageError
-from cpdispatch.jobs import SPREADS
 from cpdispatch.workloads import imported
 from cpdispatch.workloads.clean import log_name
 from cpdispatch.workloads.imported import Imported
 from cpdispatch.workloads.slurm import access, jobs, nodes, replayable, terms
-
-WITHOUT_NODES = ("exclusive", "nodelist", "exclude", "licences")
-"""What says nothing where no node is known."""
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -88,10 +85,10 @@ def made(
         machine = terms.with_licences(columns, machine, cluster.licences, notes)
         if cluster.linear:
             columns.labels["exclusive"] = [1] * len(columns.id)
-    else:
-        for name in (*SPREADS, *WITHOUT_NODES):
-            columns.labels.pop(name, None)
     told = replayable.used(columns, machine, cluster.shared)
+    if machine is None:
+        for asked in chain(*replayable.OF_NODES.values()):
+            columns.labels.pop(asked, None)
     if machine is not None and not cluster.memory and any(columns.request["mem"]):
         columns.request["mem"] = [0] * len(columns.id)
         told.append("Memory is not given to jobs by this cluster (SelectTypeParameters).")

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any
 
+from cpdispatch.jobs import SPREADS
 from cpdispatch.system import System
 from cpdispatch.workloads.imported import Columns
 from cpdispatch.workloads.slurm import terms
@@ -31,6 +32,14 @@ UNLIKE = "shares of nodes that are not alike: on each, no more than the least of
 UNEVEN = "CPUs or GPUs cannot be split evenly over the nodes: rounded up"
 CUT = "lists of tasks of arrays that Slurm cut short: only the tasks that they name are counted"
 FOLDED = "attempts of a job that was queued again: the last one is kept, submitted with the first"
+
+OF_NODES = {
+    "Licences": ("licences",),
+    "Lists of nodes": ("nodelist", "exclude"),
+    "Whole nodes": ("exclusive",),
+    "Numbers of nodes, and of tasks on a node": SPREADS,
+}
+"""What jobs ask for that says nothing where no node is known, with its columns."""
 
 START, ATTEMPTS, NODE_LIST, JOB_ID = "start", "attempts", "node_list", "job_id"
 """Columns of what travels along: when a job started, its earlier attempts, its nodes, its name."""
@@ -348,12 +357,14 @@ def used(columns: Columns, system: System | None, shared: Collection[str] = ()) 
             "Jobs have CPUs of their own, though Slurm lets those of these partitions share some "
             f"(OverSubscribe=FORCE): {', '.join(together)}."
         )
-    named = {"reservation": "Reservations"}
+    asked = {"Reservations": [columns.extra.get("reservation", ())]}
     if system is None:
-        named = {"features": "Features", "licenses": "Licences"} | named
-    for name, what in named.items():
-        jobs = sum(bool(text) for text in columns.extra.get(name, ()))
-        if jobs:
+        wishes = {"Features": [columns.extra.get("features", ())]}
+        for what, names in OF_NODES.items():
+            wishes[what] = [columns.labels[name] for name in names if name in columns.labels]
+        asked = wishes | asked
+    for what, wanted in asked.items():
+        if jobs := sum(map(any, zip(*wanted, strict=True))):
             ask = "job asks" if jobs == 1 else "jobs ask"
             told.append(f"{what} are not heeded: {jobs:,} {ask} for some.")
     het = sum("+" in text for text in columns.extra.get("job_id", ()))

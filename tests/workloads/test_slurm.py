@@ -656,6 +656,21 @@ def test_nodes_are_grouped_by_what_they_have(read: Callable[..., Any], tmp_path:
     assert found.workload.table.id.tolist() == [7, 8]
 
 
+def test_groups_have_names_of_their_own(read: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "nodes"
+    kinds = [("64", "a"), ("64", "a,b"), ("64", "a-b"), ("0", "64mb-a"), ("0", "")]
+    path.write_text("".join(
+        f"NodeName=n{k} CPUTot=16 RealMemory={memory} AvailableFeatures={features}\n"
+        for k, (memory, features) in enumerate(kinds)
+    ))  # fmt: skip
+    found = read(record(AllocTRES="cpu=1,node=1", ReqMem=""), system=(path,))
+    names = [group.name for group in found.system.groups]
+    assert names == [
+        "16core-64mb-a", "16core-64mb-a-b", "16core-64mb-a-b-2", "16core-64mb-a-2", "16core",
+    ]  # fmt: skip
+    assert found.nodes["group"].tolist() == names
+
+
 SITE = """
 NodeName=n01 CPUTot=16 RealMemory=64000 State=IDLE Partitions=main,gpu AvailableFeatures=ib,a100
 NodeName=n02 CPUTot=16 RealMemory=64000 State=IDLE Partitions=main AvailableFeatures=ib

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -374,13 +376,14 @@ def system_of(
         )  # fmt: skip
     called = {capacity: _called(resources, capacity) for capacity, _ in groups}
     alike = Counter(capacity for capacity, _ in groups)
+    names = _apart(
+        "-".join((called[capacity], *features)) if alike[capacity] > 1 else called[capacity]
+        for capacity, features in groups
+    )
     made = [
-        NodeGroup(
-            "-".join((called[capacity], *features)) if alike[capacity] > 1 else called[capacity],
-            len(nodes), capacity, features,
-        )
-        for (capacity, features), nodes in groups.items()
-    ]  # fmt: skip
+        NodeGroup(name, len(nodes), *of)
+        for name, (of, nodes) in zip(names, groups.items(), strict=True)
+    ]
     rows = [
         (node.name, group.name, node.features, ",".join(node.partitions), node.state)
         for group, nodes in zip(made, groups.values(), strict=True)
@@ -403,6 +406,15 @@ def partition_of(cluster: Cluster, name: str, numbers: Sequence[int]) -> Partiti
         name, tuple(numbers), limit_s if limit_s > 0 else None,
         cluster.linear or name in cluster.exclusive, cluster.tiers.get(name, USUAL_TIER),
     )  # fmt: skip
+
+
+def _apart(names: Iterable[str]) -> list[str]:
+    """The names, with a number behind each that another has: features a,b and a-b are joined."""
+    found: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}-{k}" for k in count_from(2))
+        found[next(one for one in chain((name,), numbered) if one not in found)] = None
+    return list(found)
 
 
 def _features(node: Node) -> tuple[str, ...]:

@@ -102,6 +102,8 @@ class Columns:
     ----------
     id, submit_s, start_s, runtime_s, requested_s, units : list of int
         A start or a requested time of -1 is unknown.
+    nodes : list of int
+        How many nodes each job had, where the records tell it.
     request : mapping of resource name to list of int
         What each unit asks for.
     labels : mapping of column name to list
@@ -116,6 +118,7 @@ class Columns:
     runtime_s: list[int] = field(default_factory=list)
     requested_s: list[int] = field(default_factory=list)
     units: list[int] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
     request: dict[str, list[int]] = field(default_factory=dict)
     labels: dict[str, list[Any]] = field(default_factory=dict)
     extra: dict[str, list[Any]] = field(default_factory=dict)

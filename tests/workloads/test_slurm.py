@@ -347,14 +347,18 @@ def test_the_command_line_names_nodes_and_asks_for_whole_ones(
     ]  # fmt: skip
     rows = [record(JobID=k, JobIDRaw=k, SubmitLine=line) for k, line in enumerate(lines, start=1)]
     two = record(JobID=6, JobIDRaw=6, SubmitLine="sbatch -w n1 a.sh", AllocTRES="cpu=8,node=2")
-    found = read(*rows, two, system=there())
+    odd = record(JobID=7, JobIDRaw=7, SubmitLine="sbatch -w n[1-2] a.sh", AllocTRES="cpu=9,node=2")
+    found = read(*rows, two, odd, system=there())
     workload = found.workload
+    assert workload.table.units.tolist()[-2:] == [2, 3]
     for name, wanted in (
-        ("nodelist", ["2-3", "", "", "", "", ""]), ("exclude", ["", "0-1", "", "", "", ""]),
+        ("nodelist", ["2-3", *[""] * 5, "1-2"]), ("exclude", ["", "0-1", *[""] * 5]),
     ):  # fmt: skip
         of, texts = workload.asked(name)
         assert [texts[k] for k in of] == wanted
-    assert workload.exclusive().tolist() == [0, 0, 0, 1, 0, 0]
+    assert workload.exclusive().tolist() == [0, 0, 0, 1, 0, 0, 0]
+    run = simulator.simulate(*prepare(workload, found.system), "easy")
+    assert verify.run(run.jobs, run.system) == []
     assert found.notes["lists of nodes with names that the dump does not have: not heeded"] == 1
     assert any("fewer nodes than the job has" in note for note in found.notes)
 

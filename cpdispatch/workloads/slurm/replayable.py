@@ -110,6 +110,7 @@ def columns_of(found: Records, cluster: Cluster) -> tuple[Columns, Counter[str],
         columns.runtime_s.append(record.runtime_s)
         columns.requested_s.append(max(limit_s, 1))
         columns.units.append(units)
+        columns.nodes.append(record.nodes)
         for kind, asked in columns.request.items():
             each = -(-has.get(kind, 0) // units)
             asked.append(min(each, most.get(kind, each)))

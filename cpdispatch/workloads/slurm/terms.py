@@ -128,7 +128,7 @@ def listed(columns: Columns, names: Sequence[str], notes: Counter[str]) -> None:
             except (ValueError, KeyError):
                 notes[NO_NODE] += 1
                 found = []
-            if what == "nodelist" and 0 < len(found) < columns.units[k]:
+            if what == "nodelist" and 0 < len(found) < columns.nodes[k]:
                 notes[FEWER] += 1
                 found = []
             columns.labels[what][k] = ranges_of(found) or None

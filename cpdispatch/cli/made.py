@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from cpdispatch.jobs import Workload
     from cpdispatch.system import System
 
-SWF_RESOURCES = ("core", "mem")
-
 
 def check_out(out: Path, plot: Path | None) -> None:
     """Refuse a file that cannot be written before there is any work to lose."""
@@ -43,9 +41,9 @@ def _write(made: Workload, out: Path) -> None:
         table.write(made, out)
         return
     lost = [
-        name
-        for name, column in zip(made.resources, made.table.request.T, strict=True)
-        if name not in SWF_RESOURCES and column.any()
+        name if name != "mem" else "mem without a unit"
+        for name, column in table.columns_of(made).items()
+        if name not in swf.COLUMNS and (name in table.RESERVED or column.any())
     ]
     if lost:
         raise UsageError(

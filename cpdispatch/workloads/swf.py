@@ -40,6 +40,11 @@ MEMORY_UNIT_KB = 1
 # The fields that a workload needs, counted from 0, in the order in which `read` takes them.
 _NEEDED = (0, 1, 3, 4, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17)
 _NAMED = ("user", "group", "executable", "queue", "partition")
+COLUMNS = frozenset((
+    "id", "submit", "runtime", "requested", "units", *_NAMED, "preceding", "think", "core",
+    "mem_kb", "mem_mb", "mem_gb",
+))  # fmt: skip
+"""The columns of a table of jobs that have a field."""
 _CHUNK = 1 << 15  # rows read at once
 _WRITTEN = 1 << 12  # rows written at once: each is 18 Python integers for a moment
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

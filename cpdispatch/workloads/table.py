@@ -570,7 +570,7 @@ def write(workload: Workload, path: str | os.PathLike[str]) -> None:
         When the extension is unknown, or a resource type has the name of another column.
     """
     path = Path(path)
-    columns = _named_columns(workload)
+    columns = columns_of(workload)
     if path.suffix == ".parquet":
         with replacing(path) as temporary:
             _frame(workload, columns, slice(None)).to_parquet(temporary, index=False)
@@ -586,7 +586,8 @@ def write(workload: Workload, path: str | os.PathLike[str]) -> None:
         )
 
 
-def _named_columns(workload: Workload) -> dict[str, IntArray]:
+def columns_of(workload: Workload) -> dict[str, IntArray]:
+    """What a table of a workload says, numbers in the place of names."""
     table = workload.table
     columns = {
         "id": table.id,

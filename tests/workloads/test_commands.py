@@ -90,6 +90,24 @@ def test_accelerators_cannot_be_told_in_swf(
     assert not out.exists()
 
 
+def test_what_swf_has_no_field_for_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {
+        "restartable": "1", "priority": "5", "features": "ib", "nodelist": "2", "exclude": "3",
+        "exclusive": "1", "units_per_node": "1", "units_per_node_min": "1",
+        "units_per_node_max": "1", "nodes_min": "1", "nodes_max": "1", "node_core": "1",
+        "begin": "900000", "licences": "matlab", "array": "7", "array_limit": "1", "mem": "5",
+    }  # fmt: skip
+    log, out = tmp_path / "log.csv", tmp_path / "new.swf"
+    for name, value in asked.items():
+        jobs = "".join(f"{k},{k * 200_000},60,1,1,{value}\n" for k in range(1, 5))
+        log.write_text(f"id,submit,runtime,units,core,{name}\n{jobs}")
+        err = refused(capsys, "resample", log, "--weeks", 1, "--out", out)
+        assert f"SWF has no field for {name}" in err
+        assert not out.exists()
+
+
 def test_a_made_workload_can_be_simulated_on_the_system_that_it_was_made_for(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from cpdispatch.errors import UsageError
 from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.system import NAMED, System
 from cpdispatch.workloads import amounts
+from cpdispatch.workloads.clock import DAY_S
 
 HOUR_S = 3600
 ROUND_TIMES_S = tuple(
@@ -238,6 +239,7 @@ def generate(
     demand = (made.units * made.runtime_s) @ made.request
     has = system.total > 0
     span_s = float(np.max(demand[has] / system.total[has])) / load
+    amounts.check_days(jobs, jobs * DAY_S / span_s)
     submit_s = _submissions(mix, made.campaign, span_s, draw)
     return _workload(mix, system, made, submit_s)
 

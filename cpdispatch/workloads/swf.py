@@ -21,7 +21,7 @@ from cpdispatch.files import opened, read_text, resembles, unlike, with_newlines
 from cpdispatch.jobs import UNKNOWN, Column, Workload
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, NoJobError, RawLog, clean
-from cpdispatch.workloads.clock import STATE_IT, stated
+from cpdispatch.workloads.clock import STATE_IT, TOO_LATE, YEAR_10000_S, stated
 
 FIELDS = (
     "job number", "submit time", "wait time", "run time", "allocated processors",
@@ -39,6 +39,7 @@ MEMORY_UNIT_KB = 1
 
 # The fields that a workload needs, counted from 0, in the order in which `read` takes them.
 _NEEDED = (0, 1, 3, 4, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17)
+_SUBMIT = FIELDS.index("submit time")
 _NAMED = ("user", "group", "executable", "queue", "partition")
 COLUMNS = frozenset((
     "id", "submit", "runtime", "requested", "units", *_NAMED, "preceding", "think", "core",
@@ -311,7 +312,8 @@ def _columns(text: bytes, path: Path, before: int) -> tuple[Any, BoolArray]:
 
 def _in_range(values: FloatArray) -> bool:
     """Whether all are numbers that the package can count with; NaN is not."""
-    return bool(values.max() < LIMIT and values.min() > -LIMIT)
+    counted = values.max() < LIMIT and values.min() > -LIMIT
+    return bool(counted and values[:, _SUBMIT].max() < YEAR_10000_S)
 
 
 def _misread(text: bytes, path: Path, before: int) -> InputError:
@@ -333,9 +335,10 @@ def _misread(text: bytes, path: Path, before: int) -> InputError:
             )
         for position, value in enumerate(fields[: len(FIELDS)]):
             good = _NUMBER.fullmatch(value) is not None
-            if not good or not abs(float(value)) < LIMIT:
+            late = good and position == _SUBMIT and YEAR_10000_S <= float(value) < LIMIT
+            if late or not good or not abs(float(value)) < LIMIT:
                 return InputError(
-                    "too large" if good else "not a number",
+                    TOO_LATE if late else "too large" if good else "not a number",
                     file=path,
                     line=number,
                     field=f"{position + 1} ({FIELDS[position]})",

@@ -81,6 +81,7 @@ from cpdispatch.jobs import (
 )
 from cpdispatch.system import LIMIT
 from cpdispatch.workloads.clean import BoolArray, RawLog, clean
+from cpdispatch.workloads.clock import TOO_LATE, YEAR_10000_S
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,8 +104,6 @@ _INTEGER = re.compile(r"0|-?[1-9]\d{0,14}", re.ASCII)
 # Only these may be rounded: half a core is a mistake, half a second is not.
 _SECONDS = ("submit", "runtime", "requested", "think", BEGIN)
 _CHUNK = 1 << 16
-YEAR_10000_S = 253_402_300_800
-"""No job is submitted then, if times are seconds since 1970: a clock in milliseconds is later."""
 
 
 def read(
@@ -136,11 +135,7 @@ def read(
     is_text = path.suffix != ".parquet"
     frame = _read_csv(path, restartable) if is_text else _read_parquet(path, restartable)
     reader = _Reader(path, frame, is_text=is_text, restartable=restartable)
-    raw = reader.raw()
-    if (late := np.flatnonzero(raw.submit_s >= YEAR_10000_S)).size:
-        problem = "beyond the year 9999: times are seconds; divide milliseconds by 1000"
-        raise reader.wrong("submit", int(late[0]), problem)
-    return clean(raw, filter, processors)
+    return clean(reader.raw(), filter, processors)
 
 
 def from_table(
@@ -373,7 +368,7 @@ class _Reader:
         return RawLog(
             path=self.path,
             id=self.numbers("id"),
-            submit_s=self.numbers("submit"),
+            submit_s=self.submissions(),
             runtime_s=self.numbers("runtime"),
             requested_s=self.numbers("requested"),
             units=units,
@@ -396,6 +391,13 @@ class _Reader:
             spread=spread,
             spread_of=spread_of,
         )
+
+    def submissions(self) -> IntArray:
+        """The submission of each job; -1 where it is unknown."""
+        submit_s = self.numbers("submit")
+        if submit_s.max(initial=0) >= YEAR_10000_S:
+            raise self.wrong("submit", int(np.argmax(submit_s >= YEAR_10000_S)), TOO_LATE)
+        return submit_s
 
     def flags(self, name: str) -> IntArray | None:
         """1 or 0 of each job, 0 also where nothing is said; None without the column."""

@@ -180,3 +180,8 @@ def test_a_mix_can_be_varied() -> None:
     workload = generate(replace(KIT, classes=(kind,)), 400)
     assert workload.runtime_s.mean() == pytest.approx(600, rel=0.02)
     assert workload.runtime_s.max() < 3600
+
+
+def test_a_load_that_takes_too_many_days_is_refused() -> None:
+    with pytest.raises(UsageError, match="would take longer than 400,000 days"):
+        generate(EURORA, 100, load=1e-13)

@@ -319,6 +319,7 @@ def test_each_dropped_job_is_counted_once(log: Callable[..., Path]) -> None:
         (job(f18="true"), r":3: field 18 \(think time\)"),
         (job(f2="9" * 20), r":3: field 2 \(submit time\): too large"),
         (job(f2="1e300"), r":3: field 2 \(submit time\): too large"),
+        (job(f2="1600000000000"), r":3: field 2 \(submit time\): beyond .* divide milliseconds"),
         (job(f1='"1'), r":3: field 1 \(job number\): not a number"),
         ("1 2 3\n", r":3: a job's line has 18 fields, this one has 3 \(found '1 2 3'\)"),
         (job(f18="; cut"), r":3: a job's line has 18 fields, this one has 17"),

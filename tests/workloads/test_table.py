@@ -223,6 +223,16 @@ def test_an_empty_amount_of_a_node_is_said_to_be_of_the_node(log: Callable[..., 
         table.read(log(text))
 
 
+def test_submissions_in_milliseconds_are_refused(log: Callable[..., Path]) -> None:
+    late = "beyond the year 9999: times are seconds; divide milliseconds by 1000"
+    with pytest.raises(InputError, match=rf"jobs.csv:3: field submit: {late}"):
+        table.read(log(HEADER + "1,0,5,5,1,1,0,ann\n2,1600000000000,5,5,1,1,0,ann\n"))
+    with pytest.raises(InputError, match=f"field submit of row 1: {late}"):
+        table.from_table(
+            {"id": [1], "submit": [1600000000000], "runtime": 1, "units": 1, "core": 1}
+        )
+
+
 def test_memory_beyond_counting_is_refused_in_every_unit(log: Callable[..., Path]) -> None:
     text = "id,submit,runtime,units,mem_gb\n1,0,5,1,1000000000\n"
     with pytest.raises(InputError, match=r":2: field mem_gb"):

@@ -33,4 +33,4 @@ def lublin_jobs(machine: System, jobs: int, seed: int) -> Workload:
     from cpdispatch.workloads.fit import fit
     from cpdispatch.workloads.lublin import generate
 
-    return fit(generate(jobs, seed, processors=int(machine.total[0])), machine)
+    return fit(generate(jobs, seed, processors=machine.processors), machine)

@@ -11,8 +11,9 @@ import pytest
 from cpdispatch import cli
 from cpdispatch.analyze import plots
 from cpdispatch.analyze.plots import PlottedWorkload
+from cpdispatch.cli.lublin import lublin_jobs
 from cpdispatch.jobs import Workload
-from cpdispatch.system import System
+from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads import lublin, read, slots, swf
 
 GPUS = ["--system", "eurora", "--accelerators", "gpu=0.4", "--performance", "core=1,gpu=20"]
@@ -145,6 +146,13 @@ def test_a_slower_logs_machine_makes_less_work(
         assert said(capsys, "generate", log, "--jobs", 400, "--out", out, *rates)[0] == 0
         work.append(int(read(out).runtime_s.sum()))
     assert work[1] == pytest.approx(work[0] / 2, rel=0.02)
+
+
+def test_processors_of_the_lublin_model_are_cores_whatever_else_a_machine_has() -> None:
+    machine = System("x", ("gpu", "core"), (NodeGroup("g", 16, (1, 32)),))
+    made = lublin_jobs(machine, 200, 0)
+    cores = made.table.units * made.table.request[:, made.resources.index("core")]
+    assert 16 < cores.max() <= machine.processors
 
 
 def test_jobs_of_the_lublin_model_are_made(

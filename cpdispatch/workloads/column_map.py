@@ -28,7 +28,7 @@ from cpdispatch.workloads.imported import Columns, Imported, finish
 from cpdispatch.workloads.slurm import zone_of
 from cpdispatch.workloads.slurm.access import features
 from cpdispatch.workloads.slurm.values import time_s
-from cpdispatch.workloads.table import MEMORY_COLUMNS, RESERVED, as_text, check_widths
+from cpdispatch.workloads.table import MEMORY_COLUMNS, MOST, RESERVED, as_text, check_widths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -266,9 +266,12 @@ def _add_labels(
         if name in names:
             text = source.text(names[name])[keep]
             columns.labels[name] = [value or None for value in text]
-    for name in ("restartable", "priority"):
+    for name, (most, problem) in MOST.items():
         if name in names:
-            columns.labels[name] = source.numbers(names[name])[keep].tolist()
+            values = source.numbers(names[name])
+            if (larger := keep & (values > most)).any():
+                raise source.wrong(names[name], int(np.argmax(larger)), problem)
+            columns.labels[name] = values[keep].tolist()
     used = {*names.values()} - {names.get("id", ""), names.get("features", "")}
     for name in source.frame.columns:
         if name not in used:

@@ -97,6 +97,11 @@ RESERVED = (
     *NEEDED, *TIMES, *LABELLED, RESTARTABLE, PRIORITY, *WISHES, EXCLUSIVE, *TERMS, ARRAY_LIMIT,
     *SPREADS,
 )  # fmt: skip
+MOST = {
+    RESTARTABLE: (1, "neither 0 nor 1"),
+    PRIORITY: (PRIORITY_MAX, f"larger than {PRIORITY_MAX}"),
+}
+"""The largest value of a column, and what is said of a larger one."""
 MEMORY_COLUMNS = {"mem_kb": 1, "mem_mb": 1024, "mem_gb": 1024 * 1024}
 
 # Names such as 007 and 7 differ.
@@ -381,8 +386,8 @@ class _Reader:
             rounded=self.rounded,
             labels=self.labels,
             memory_unit_kb=memory_unit_kb,
-            restartable=self.flags(self.restartable),
-            priority=self.priorities(),
+            restartable=self.counted(self.restartable),
+            priority=self.counted(PRIORITY),
             access=access,
             access_of=access_of,
             terms=terms,
@@ -399,28 +404,19 @@ class _Reader:
             raise self.wrong("submit", int(np.argmax(submit_s >= YEAR_10000_S)), TOO_LATE)
         return submit_s
 
-    def flags(self, name: str) -> IntArray | None:
-        """1 or 0 of each job, 0 also where nothing is said; None without the column."""
+    def counted(self, name: str) -> IntArray | None:
+        """A column of numbers from 0 on, 0 also where nothing is said; None without the column."""
         if name not in self.frame:
             return None
         values = np.maximum(self.numbers(name), 0)
-        if values.max(initial=0) > 1:
-            raise self.wrong(name, int(np.argmax(values > 1)), "neither 0 nor 1")
+        most, problem = MOST[PRIORITY if name == PRIORITY else RESTARTABLE]
+        if values.max(initial=0) > most:
+            raise self.wrong(name, int(np.argmax(values > most)), problem)
         return values
-
-    def priorities(self) -> IntArray | None:
-        """The site's priority of each job, 0 where nothing is said; None without the column."""
-        if PRIORITY not in self.frame:
-            return None
-        values = self.numbers(PRIORITY)
-        if values.max(initial=0) > PRIORITY_MAX:
-            row = int(np.argmax(values > PRIORITY_MAX))
-            raise self.wrong(PRIORITY, row, f"larger than {PRIORITY_MAX}")
-        return np.maximum(values, 0)
 
     def access(self) -> tuple[tuple[Access, ...], IntArray | None]:
         """Where jobs ask to run, and which of these wishes each has."""
-        found, of = self.kinds(WISHES, EXCLUSIVE, self.flags(EXCLUSIVE))
+        found, of = self.kinds(WISHES, EXCLUSIVE, self.counted(EXCLUSIVE))
         if of is None:
             return (ANYWHERE,), None
         return tuple(Access(**kind | {EXCLUSIVE: bool(kind[EXCLUSIVE])}) for kind in found), of

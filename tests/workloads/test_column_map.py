@@ -63,6 +63,23 @@ def test_priorities_that_a_workload_cannot_have_are_counted(tmp_path: Path) -> N
     assert found.notes["priority unknown or below 0: it counts as 0"] == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [("restartable", "2", "neither 0 nor 1"), ("priority", "4294967296", "larger than 4294967295")],
+)
+def test_a_restart_or_a_priority_out_of_range_is_named_by_its_line(
+    name: str, value: str, problem: str, tmp_path: Path
+) -> None:
+    jobs, form = tmp_path / "jobs.csv", tmp_path / "map.toml"
+    jobs.write_text(f"t,r,own,c\n9,60,1,1\n5,60,0,1\n,60,{value},1\n0,60,{value},1\n")
+    form.write_text(
+        f'[columns]\nsubmit = "t"\nruntime = "r"\n{name} = "own"\n'
+        '[resources]\ncore = {column = "c"}\n'
+    )
+    with pytest.raises(InputError, match=rf"jobs\.csv:5: field own: {problem} \(found '{value}'"):
+        column_map.read(jobs, str(form))
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[Path, Path]:
     jobs, form = tmp_path / "jobs.csv", tmp_path / "map.toml"

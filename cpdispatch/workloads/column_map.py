@@ -285,6 +285,7 @@ def _add_labels(
 
 
 def _system(source: _Source, form: Nodes) -> tuple[System, pd.DataFrame]:
+    source.column(form.name)  # refused where it is missing
     one = np.ones(len(source.frame), dtype=np.int64)
     amounts = {}
     for name, amount in form.resources.items():

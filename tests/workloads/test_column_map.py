@@ -338,6 +338,18 @@ def test_a_resource_that_would_be_something_else_is_refused(
     assert f"field {field}" in str(error.value)
 
 
+def test_a_column_of_names_that_the_table_of_nodes_does_not_have_is_refused(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.toml").write_text(
+        own(more='[nodes]\nname = "hots"\nresources.core = {column = "c"}\n')
+    )
+    (tmp_path / "jobs.csv").write_text("id,at,run,who,c\n1,0,5,a,1\n")
+    (tmp_path / "nodes.csv").write_text("host,c\nn1,4\n")
+    with pytest.raises(InputError, match=r"nodes\.csv: field hots: the column is missing"):
+        column_map.read(tmp_path / "jobs.csv", str(tmp_path / "own.toml"), tmp_path / "nodes.csv")
+
+
 def test_a_table_of_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(own())
     (tmp_path / "jobs.csv").write_text("id,at,run,who,c,c\n1,0,5,a,1,2\n")

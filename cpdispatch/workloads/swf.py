@@ -33,6 +33,7 @@ FIELDS = (
 
 FURTHER = "ignored: fields after the 18 of SWF"
 NODE_MEMORY = "repaired: memory in bytes a node, a processor gets its share"
+SOME_NODES = "ignored: nodes that not every job names, so memory is taken for KB a processor"
 
 RESOURCES = ("core", "mem")
 MEMORY_UNIT_KB = 1
@@ -61,9 +62,10 @@ def read(
     ``core`` and field 10 ``mem`` a unit, 0 where the memory is unknown. What was dropped or
     repaired is counted in ``notes``, and the comment lines are kept in ``header``.
 
-    Fields after the 18th are left out, and counted. One case is known: the logs of the simulator
-    Alea state the node of each processor in field 19, as ``{1241,1241}``, and in field 10 the
-    memory of each node in bytes, of which a processor gets its share here, in KB rounded up.
+    Fields after the 18th are left out; where the first job has some, all jobs are counted. One case
+    is known: the logs of the simulator Alea state the node of each processor in field 19, as
+    ``{1241,1241}``, and in field 10 the memory of each node in bytes, of which a processor gets its
+    share here, in KB rounded up.
 
     Parameters
     ----------
@@ -194,10 +196,12 @@ def _raw(
     id, submit, runtime, allocated, size, requested, memory = columns[:7]
     further = _further(text)
     notes = {FURTHER: len(id)} if further else {}
-    nodes = re.findall(rb"^[^;{]*\{([^}]*)\}", text, re.MULTILINE) if further[:1] == b"{" else []
-    if nodes and len(nodes) == len(id):
+    nodes = re.findall(rb"^[^;{\n]*\{([^}\n]*)\}", text, re.MULTILINE) if b"{" in text else []
+    if further[:1] == b"{" and len(nodes) == len(id):
         notes[NODE_MEMORY] = int(np.count_nonzero(memory > 0))
         memory = _of_processors(memory, np.where(size > 0, size, allocated), nodes)
+    elif nodes:
+        notes[SOME_NODES] = len(nodes)
     return RawLog(
         path=path,
         id=id,

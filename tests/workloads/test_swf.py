@@ -26,7 +26,7 @@ from cpdispatch.workloads.clean import (
     UNSORTED,
 )
 from cpdispatch.workloads.generate import eurora_sample
-from cpdispatch.workloads.swf import FURTHER, NODE_MEMORY
+from cpdispatch.workloads.swf import FURTHER, NODE_MEMORY, SOME_NODES
 from tests.workloads.strategies import processor_workloads
 
 # 1 id, 2 submit, 3 wait, 4 run, 5 allocated, 6 cpu, 7 memory, 8 size, 9 requested, 10 memory, ...
@@ -100,7 +100,7 @@ def test_a_dispatcher_cannot_reach_the_runtime_from_the_table(log: Callable[...,
 def test_harmless_liberties_of_real_logs_are_taken(log: Callable[..., Path], text: bytes) -> None:
     workload = swf.read(log(text))
     assert workload.table.id.tolist() == [1, 2]
-    assert workload.notes == ({FURTHER: 2} if b"q_1d" in text else {})
+    assert workload.notes == ({FURTHER: 2, SOME_NODES: 1} if b"q_1d" in text else {})
     assert np.array_equal(workload.table.block[1:, 0], workload.table.block[1:, 1])
     assert workload.table.column(Column.PARTITION).tolist() == [25, 25]
 
@@ -156,6 +156,16 @@ def test_memory_in_bytes_a_node_becomes_kb_a_processor(log: Callable[..., Path])
     # 4,097 bytes on one node for 4 processors; 8,192 bytes on each of two nodes.
     assert workload.table.request[:, 1].tolist() == [2, 4]
     assert workload.notes == {FURTHER: 2, NODE_MEMORY: 2}
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_memory_stays_as_it_is_where_some_jobs_name_no_nodes(
+    log: Callable[..., Path], first: bool
+) -> None:
+    named, plain = job(f8=2, f10=4096, f18="27 {7,7}"), job(f1=2, f8=2, f10=4096)
+    workload = swf.read(log("; {1}\n" + (named + plain if first else plain + named)))
+    assert workload.table.request[:, 1].tolist() == [4096, 4096]
+    assert workload.notes[SOME_NODES] == 1
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -247,6 +247,27 @@ class System:
         """Index of a resource type, -1 when the system has none of that name."""
         return self.resources.index(name) if name in self.resources else -1
 
+    def room(self, request: IntArray) -> IntArray:
+        """How many units of each request all its nodes hold, 0 of one that asks for nothing.
+
+        Parameters
+        ----------
+        request : int64 array, shape (requests, resources)
+
+        Returns
+        -------
+        int64 array, shape (requests,)
+        """
+        shapes, of = np.unique(request, axis=0, return_inverse=True)
+        nodes = np.array([group.nodes for group in self.groups], dtype=np.int64)
+        capacity = np.array([group.capacity for group in self.groups], dtype=np.int64)
+        room = [
+            int(nodes @ (capacity[:, asked > 0] // asked[asked > 0]).min(axis=1))
+            if asked.any() else 0
+            for asked in shapes
+        ]  # fmt: skip
+        return np.array(room, dtype=np.int64)[of.reshape(-1)]
+
     def named_nodes(self, text: str) -> tuple[int, ...]:
         """The nodes that a text names, ascending.
 

@@ -492,9 +492,8 @@ def _check(mix: Mix, system: System) -> None:
                 raise UsageError(
                     f"the mix {mix.name} asks for {lacking[0]}, which {system.name} has not"
                 )
-            columns = [system.resources.index(name) for name in names]
-            asked = np.array([shape.request[name] for name in names])
-            places = int((system.capacity[:, columns] // asked).min(axis=1).sum())
+            asked = np.array([[shape.request.get(name, 0) for name in system.resources]])
+            places = int(system.room(asked)[0])
             if places < most:
                 raise UsageError(
                     f"{system.name} has room for {places} units of {dict(shape.request)}, and jobs "

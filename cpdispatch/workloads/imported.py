@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from cpdispatch.arrays import IntArray
+from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.errors import InputError, UsageError
 from cpdispatch.files import replacing, write_bytes
 from cpdispatch.jobs import Workload
@@ -203,25 +203,13 @@ def _numbered(id: list[int], notes: Counter[str]) -> list[int]:
     return numbers
 
 
-def _fits(units: IntArray, request: Mapping[str, IntArray], system: System) -> np.ndarray:
+def _fits(units: IntArray, request: Mapping[str, IntArray], system: System) -> BoolArray:
     """Whether the empty system could run each job, shape (jobs,)."""
-    names = list(request)
-    asked = np.column_stack([units, *request.values()]) if names else units[:, None]
-    kinds, of_job = np.unique(asked, axis=0, return_inverse=True)
-    good = np.zeros(len(kinds), dtype=np.bool_)
-    index = [system.resource(name) for name in names]
-    for row, (wanted, *each) in enumerate(kinds.tolist()):
-        room = 0
-        for group in system.groups:
-            per_node = [
-                (group.capacity[k] if k >= 0 else 0) // ask
-                for k, ask in zip(index, each, strict=True)
-                if ask
-            ]
-            room += group.nodes * min(per_node, default=0)
-        good[row] = room >= wanted
-    fitting: np.ndarray = good[of_job.reshape(-1)]
-    return fitting
+    none = np.zeros_like(units)
+    asked = np.column_stack([request.get(name, none) for name in system.resources])
+    lacking = [of > 0 for name, of in request.items() if name not in system.resources]
+    fits: BoolArray = (system.room(asked) >= units) & ~np.any([none > 0, *lacking], axis=0)
+    return fits
 
 
 def _pool(workload: Workload, start_s: IntArray, name: str) -> System:

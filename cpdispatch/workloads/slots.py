@@ -502,19 +502,8 @@ def _shapes(system: System, limits: Limits, jobs: int, random: np.random.Generat
     return request
 
 
-def _room(system: System, request: IntArray) -> IntArray:
-    """How many units of each request the whole system holds at once, shape (jobs,)."""
-    shapes, of_job = np.unique(request, axis=0, return_inverse=True)
-    nodes = np.array([group.nodes for group in system.groups])
-    capacity = np.array([group.capacity for group in system.groups], dtype=np.int64)
-    room = [
-        int(nodes @ (capacity[:, asked > 0] // asked[asked > 0]).min(axis=1)) for asked in shapes
-    ]
-    return np.array(room, dtype=np.int64)[of_job.ravel()]
-
-
 def _check_room(system: System, request: IntArray) -> None:
-    room = _room(system, request)
+    room = system.room(request)
     if room.min() < 1:
         asked = dict(zip(system.resources, request[int(np.argmin(room))].tolist(), strict=True))
         wanted = ", ".join(f"{amount} {name}" for name, amount in asked.items() if amount)
@@ -529,7 +518,7 @@ def _sizes(
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Units, requests and processors of the jobs: the log's sizes that the system has room for."""
     core = system.resource("core")
-    most = _room(system, request) * request[:, core]
+    most = system.room(request) * request[:, core]
     sizes = np.array(model.sizes)
     jobs_up_to = np.concatenate(([0], np.cumsum(model.size_jobs)))
     fitting = np.maximum(np.searchsorted(sizes, most, side="right"), 1)

@@ -349,9 +349,7 @@ class Driver:
             known = entry is not None and self._rules.hold_by == "submitters"
             if not job.held or not (known or self._rules.ours(job)):
                 return False
-            return entry is None or (
-                entry.state not in ("kept", "left") and entry.not_before_s <= now_s
-            )
+            return entry is None or (entry.state == "queued" and entry.not_before_s <= now_s)
 
         return wanted
 
@@ -555,7 +553,7 @@ class Driver:
             elif job.held and entry.state != "kept":
                 if self._by_others(job, entry):
                     self._keep(job, entry, done)
-                else:
+                elif self._freed(job, entry, done):
                     entry.state, entry.test_s = "queued", 0
             elif not job.held and entry.state not in ("left", "queued"):
                 requeued = entry.state != "released"
@@ -608,12 +606,21 @@ class Driver:
         """Leave a job to whoever holds it; it loses the nodes that were chosen for it."""
         entry.state, entry.test_s, entry.admin = "kept", 0, False
         done.kept[job.key] = job.remark or job.reason
+        self._freed(job, entry, done)
+
+    def _freed(self, job: Job, entry: Entry, done: Cycle) -> bool:
+        """Take the nodes that were chosen for it from a held job; whether it has none of them.
+
+        Only then do the names of nodes that it is seen with later prove that it was released.
+        """
         if self._rules.dry or _names_in(job.required) == _names_in(entry.required):
-            return
+            return True
         try:
             self._slurm.update(job.address, {"nodelist": entry.required})
         except RefusedError as error:
             done.refused[job.key] = str(error)
+            return False
+        return True
 
     def _is_ours(self, job: Job) -> bool:
         return self._rules.hold_by == "plugin" and self._rules.ours(job)

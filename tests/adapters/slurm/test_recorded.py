@@ -564,6 +564,55 @@ def test_a_driver_that_is_killed_while_it_holds_a_job_again_takes_the_hold_for_i
     assert "5" in done.released
 
 
+def test_a_job_stays_the_drivers_though_slurm_answers_to_neither_its_nodes_nor_its_release(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    silent: dict[str, Any] = {}
+
+    class Silent(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if silent.items() & changes.items():
+                raise SlurmError("no answer within 30 s")
+            super().update(job, changes)
+
+    slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_id"] == 11]
+    slurm.data["nodes"], slurm.data["reservations"] = slurm.data["nodes"][5:7], []
+    slurm.__class__ = Silent
+    made = driver(slurm, tmp_path, patience_s=2)
+    had = made.cycle().released
+    slurm.data["now_s"] += 3
+    for what in ({"nodelist": ""}, {"hold": False}):
+        silent.clear()
+        silent.update(what)
+        with pytest.raises(SlurmError, match="no answer"):
+            made.cycle()
+    silent.clear()
+    done = made.cycle()
+    assert not done.kept
+    assert done.released == had
+
+
+def test_the_nodes_of_a_held_job_that_slurm_does_not_take_back_are_told_and_it_waits(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Stubborn(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if changes == {"nodelist": ""}:
+                raise RefusedError("Invalid node name specified", 2018)
+            super().update(job, changes)
+
+    made = driver(slurm, tmp_path)
+    had = made.cycle().released["9"]
+    slurm.update("9", {"hold": True})
+    made._journal.jobs["9"].state = "retracted"
+    slurm.__class__ = Stubborn
+    done = made.cycle()
+    assert "Invalid node name" in done.refused["9"]
+    assert "9" not in done.released
+    slurm.__class__ = Recorded
+    assert made.cycle().released["9"] == had
+
+
 def test_a_job_for_which_slurm_finds_no_nodes_is_left_to_it_once(
     slurm: Recorded, tmp_path: Path
 ) -> None:

@@ -67,6 +67,16 @@ def stopping(slurm: Recorded, made: Driver) -> Cycle:
     raise AssertionError("no job was stopped")
 
 
+def stop(slurm: Recorded, folder: Path, job: str) -> None:
+    """Stop a job after its test, as the driver does: that is the same to the journal."""
+    kept = Journal(folder)
+    entry = kept.jobs[job]
+    entry.state, entry.outlived_s = "stopped", TEST_S
+    entry.submit_s = slurm.row(job)["submit_time"]
+    kept.save()
+    slurm.requeue(job)
+
+
 def completed(slurm: Recorded) -> list[str]:
     return sorted(job for job in slurm.began if slurm.row(job)["job_state"] == "COMPLETED")
 
@@ -140,17 +150,39 @@ def test_a_stopped_job_keeps_its_place_in_the_queue(slurm: Recorded, tmp_path: P
     made = Driver(slurm, Looking(), tmp_path, Rules(tests=True))
     made.cycle()
     slurm.step()
-    slurm.requeue("11")  # as the driver does; that is the same to the journal
-    kept = Journal(tmp_path)
-    kept.jobs["11"].state = "stopped"
-    kept.jobs["11"].submit_s = submit_s
-    kept.jobs["11"].outlived_s = TEST_S
-    kept.save()
+    stop(slurm, tmp_path, "11")
     slurm.step(200)
     Driver(slurm, Looking(), tmp_path, Rules(tests=True)).cycle()
     assert slurm.row(11)["submit_time"] > submit_s
     assert seen[-1].queue.submit_s.tolist() == [submit_s]
     assert seen[-1].queue.restartable.tolist() == [0]
+
+
+def test_a_stopped_job_stays_the_drivers_though_its_second_release_gets_no_answer(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Silent(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if changes.get("hold") is False:
+                raise SlurmError("no answer within 30 s")
+            super().update(job, changes)
+
+    # There are two nodes: it is sent to those of its test once more.
+    slurm.data["jobs"] = [row for row in slurm.data["jobs"] if row["job_id"] == 11]
+    slurm.data["nodes"] = slurm.data["nodes"][5:7]
+    made = driver(slurm, tmp_path)
+    had = made.cycle().released
+    slurm.step()
+    made.cycle()
+    stop(slurm, tmp_path, "11")
+    slurm.step(200)
+    slurm.__class__ = Silent
+    with pytest.raises(SlurmError, match="no answer"):
+        driver(slurm, tmp_path).cycle()
+    slurm.__class__ = Recorded
+    done = driver(slurm, tmp_path).cycle()
+    assert not done.kept
+    assert done.released == had
 
 
 @pytest.mark.parametrize("seed", range(examples(8, 4)))

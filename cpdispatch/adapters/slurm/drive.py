@@ -585,8 +585,7 @@ class Driver:
                 return True  # it was released: the names of its nodes came with that
         if entry.state == "started" or (entry.state == "left" and job.remark == _REQUEUED_HELD):
             return True  # it ran
-        # A journal of an earlier version tells of the driver's own holds by the tries alone.
-        return job.reason == HELD_BY_ADMIN and not (entry.admin or entry.tries)
+        return job.reason == HELD_BY_ADMIN and not entry.admin
 
     @staticmethod
     def _looks_foreign(job: Job) -> bool:

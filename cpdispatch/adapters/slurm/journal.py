@@ -48,6 +48,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
 class _File(msgspec.Struct):
     format: str
     jobs: dict[str, Entry]
+    holds: bool = False
+    """Whether the entries tell of the driver's own holds: those of an earlier version do not."""
 
 
 class Journal:
@@ -73,12 +75,15 @@ class Journal:
         self.lost = not self._path.exists()
         if not self.lost:
             content = self._path.read_bytes()
-            self.jobs = parse_json(content, _File, "a journal", self._path, FORMAT).jobs
+            found = parse_json(content, _File, "a journal", self._path, FORMAT)
+            self.jobs = found.jobs
+            for entry in self.jobs.values():
+                entry.admin |= not found.holds and entry.tries > 0
         sweep(folder, NAME)
 
     def save(self) -> None:
         """Write the entries, whole or not at all, unless the file has them."""
-        content = msgspec.json.encode(_File(FORMAT, self.jobs))
+        content = msgspec.json.encode(_File(FORMAT, self.jobs, holds=True))
         if content != self._kept:
             with replacing(self._path) as temporary:
                 temporary.write_bytes(content)

@@ -536,11 +536,32 @@ def test_holds_of_a_driver_of_an_earlier_version_are_its_own(
     slurm.row("5")["state_reason"] = "AssocMaxJobsLimit"
     assert made.cycle().retracted == ["5"]
     path = tmp_path / NAME
-    path.write_text(path.read_text().replace(',"admin":true', ""))
+    path.write_text(re.sub(',"(admin|holds)":true', "", path.read_text()))
     slurm.step(11)
     done = driver(slurm, tmp_path).cycle()
     assert not done.kept
     assert "5" in done.released
+
+
+def test_a_hold_by_an_administrator_stays_though_slurm_refused_a_release_before(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Stubborn(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if job == "9":
+                raise RefusedError("Job dependency problem", 2035)
+            super().update(job, changes)
+
+    slurm.__class__ = Stubborn
+    made = driver(slurm, tmp_path)
+    assert "9" in made.cycle().refused
+    slurm.__class__ = Recorded
+    slurm.update("9", {"hold": True})
+    for again in (made, driver(slurm, tmp_path)):
+        slurm.step(11)
+        done = again.cycle()
+        assert "9" not in done.released
+        assert job_of(slurm.row("9")).held
 
 
 def test_a_driver_that_is_killed_while_it_holds_a_job_again_takes_the_hold_for_its_own(

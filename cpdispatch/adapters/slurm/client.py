@@ -22,6 +22,8 @@ TIMEOUT_S = 30.0
 _TOKEN, _USER = "SLURM_JWT", "SLURM_USER"
 _UNREACHABLE = ("Unable to contact", "Socket timed out", "Connection refused", "Zero Bytes")
 """Signs in what scontrol says that the controller was not reached."""
+_UNANSWERED = (range(1000, 2000), range(5000, 6000))
+"""Slurm's errors of messages between its daemons: slurmctld may have done what was asked for."""
 _ARRAY_UPDATE = "job array update"
 
 
@@ -125,7 +127,7 @@ class Client:
             When Slurm does not do it. A task of an array that is changed by the array's number is
             the exception: Slurm answers the same whether it was done or not.
         SlurmError
-            When there was no answer: it may have been done.
+            When there was no answer, of slurmrestd or of slurmctld to it: it may have been done.
         """
         self._asked(f"job/{quote(job, safe='')}", changes)
 
@@ -235,5 +237,8 @@ class Client:
         number, said = told.get("error_number"), str(told.get("description", problem))
         if status < 400 and not number and said.startswith(_ARRAY_UPDATE):
             return
-        text = str(told.get("error") or said)
-        raise RefusedError(f"{where}: {text}", number if isinstance(number, int) else 0)
+        text = f"{where}: {told.get('error') or said}"
+        number = number if isinstance(number, int) else 0
+        if any(number in errors for errors in _UNANSWERED):
+            raise SlurmError(text)
+        raise RefusedError(text, number)

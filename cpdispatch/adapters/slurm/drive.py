@@ -469,7 +469,9 @@ class Driver:
                     pool.shutdown(cancel_futures=True)
                     continue
                 self._may_change |= made > 0
-                if isinstance(why_not, RefusedError):
+                if isinstance(why_not, RefusedError) and made:
+                    done.refused[job.key] = str(why_not)  # the job is released all the same
+                elif isinstance(why_not, RefusedError):
                     self._refused(job, why_not, done)
                 elif why_not is not None:
                     failure = failure or why_not
@@ -538,6 +540,8 @@ class Driver:
                 continue
             job = known[key]
             if not job.pending:
+                if entry.state == "retracted" and job.running and not job.priority:
+                    self._let_run(job)
                 if entry.state in ("released", "retracted"):
                     self._started(job, entry, done)
                 elif entry.state == "kept" and job.running:
@@ -555,7 +559,7 @@ class Driver:
                     self._keep(job, entry, done)
                 elif self._freed(job, entry, done):
                     entry.state, entry.test_s = "queued", 0
-            elif not job.held and entry.state not in ("left", "queued"):
+            elif not job.held and entry.state != "left":
                 requeued = entry.state != "released"
                 late = cluster.now_s - entry.decided_s > self._rules.patience_s
                 late |= job.reason not in _MAY_START
@@ -641,7 +645,10 @@ class Driver:
             done.elsewhere[job.key] = entry.nodes
 
     def _retract(self, jobs: Sequence[tuple[Job, Entry]], done: Cycle) -> None:
-        """Hold jobs again that did not start, or were queued again or released by others."""
+        """Hold jobs again that did not start, or were queued again or released by others.
+
+        A change that Slurm refused and made all the same is to the driver one by others.
+        """
         before = [entry.state for _, entry in jobs]
         # Slurm may make a record of its own for each task of an array when it changes them.
         apart = [
@@ -660,10 +667,10 @@ class Driver:
                 self._note(error)
                 # It has started, or ended, meanwhile: the next cycle sees what it is.
                 done.refused[job.key] = str(error)
+                self._let_run(job)
                 entry.state = state
                 for key in tasks:
                     del self._journal.jobs[key]
-                self._let_run(job)
                 continue
             self._may_change = True
             done.retracted.append(job.key)
@@ -671,7 +678,9 @@ class Driver:
                 self._put_back(self._journal.jobs[key], done.now_s)
 
     def _let_run(self, job: Job) -> None:
-        """Undo a hold that came when the job had just started: it would bind its next run."""
+        """Undo the driver's hold on a job that had just started: it would bind its next run."""
+        if self._rules.dry:
+            return
         try:
             self._slurm.update(job.address, {"hold": False})
         except RefusedError:

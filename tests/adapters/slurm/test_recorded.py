@@ -365,8 +365,47 @@ def test_a_release_waits_for_no_other_and_comes_before_its_priority(
         ]  # fmt: skip
 
 
-def test_a_job_that_starts_while_it_is_taken_back_runs_on_unheld(
+def test_a_job_whose_priority_may_not_be_raised_is_released_all_the_same(
     slurm: Recorded, tmp_path: Path
+) -> None:
+    """As under a coordinator of an account: only operators raise priorities."""
+    slurm.row("10").update(priority=4_000_000, admin_comment="")  # one of Slurm's own
+
+    class Coordinated(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            if "priority" in changes:
+                raise RefusedError("Access/permission denied", 2002)
+            super().update(job, changes)
+
+    made = driver(Coordinated(slurm.data), tmp_path)
+    done = made.cycle()
+    assert len(done.released) > 2
+    assert set(done.released) <= set(done.refused)
+    assert {Journal(tmp_path).jobs[key].state for key in done.released} == {"released"}
+    assert not made.cycle().released  # their nodes are promised
+
+
+def test_a_release_that_slurm_refuses_and_makes_all_the_same_is_taken_back(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    class Both(Recorded):
+        def update(self, job: str, changes: Mapping[str, Any]) -> None:
+            super().update(job, changes)
+            if job == "9":
+                raise RefusedError("Unspecified error", -1)
+
+    both = Both(slurm.data)
+    made = driver(both, tmp_path)
+    assert "9" in made.cycle().refused
+    assert not job_of(both.row("9")).held
+    both.__class__ = Recorded  # type: ignore[assignment]
+    assert made.cycle().retracted == ["9"]
+    assert both.row("9")["required_nodes"] == ""
+
+
+@pytest.mark.parametrize("answer", [True, False], ids=["an answer", "no answer"])
+def test_a_job_that_starts_while_it_is_taken_back_runs_on_unheld(
+    slurm: Recorded, tmp_path: Path, answer: bool
 ) -> None:
     class Late(Recorded):
         def update(self, job: str, changes: Mapping[str, Any]) -> None:
@@ -377,15 +416,21 @@ def test_a_job_that_starts_while_it_is_taken_back_runs_on_unheld(
                                          "sockets": {"0": {"cores": {"0": "allocated"}}}}]
                 }  # fmt: skip
             super().update(job, changes)
+            if changes == {"hold": True} and not answer:
+                raise SlurmError("no answer within 30 s")
 
     late = Late(slurm.data)
     late.data["jobs"] = [row for row in late.data["jobs"] if row["job_id"] in (1, 2, 3, 9)]
     made = driver(late, tmp_path, patience_s=2)
     made.cycle()
     late.data["now_s"] += 3
-    assert made.cycle().retracted == []
-    assert late.row("9")["priority"] > 0
+    if answer:
+        assert made.cycle().retracted == []
+    else:
+        with pytest.raises(SlurmError, match="no answer"):
+            made.cycle()
     assert "9" in made.cycle().started
+    assert late.row("9")["priority"] > 0
 
 
 def test_a_job_that_is_queued_again_loses_the_nodes_that_it_had(
@@ -935,6 +980,21 @@ def test_the_token_is_sent_and_never_shown(
     assert "not allowed" in err
     assert b"X-SLURM-USER-TOKEN: secret-token" in heard[0]
     assert "secret" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("number", "refused"), [(1000, False), (1802, False), (5004, False), (2002, True), (0, True)]
+)
+def test_what_slurmctld_did_not_answer_is_no_refusal(
+    tmp_path: Path, number: int, refused: bool
+) -> None:
+    """slurmrestd says so with an error of its messages: the change may have been made."""
+    problem = {"error_number": number, "error": "Unexpected message received"}
+    body = json.dumps({"errors": [problem]}).encode()
+    said = pytest.raises(SlurmError, match="job/9: Unexpected message received")
+    with served(tmp_path / "s", lambda what: http(body, 500)), said as raised:
+        Client(tmp_path / "s").update("9", {"hold": True})
+    assert isinstance(raised.value, RefusedError) is refused
 
 
 def test_an_array_is_changed_though_slurm_complains(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ class Driver:
         decision = decided(self._dispatcher, picture)
         starts, tests = picture.starts(decision), picture.tests(decision)
         self._tell(picture, decision, (time.perf_counter() - begin) * 1e3, done)
-        left = [*picture.left, *self._hopeless(picture, decision)]
+        left = [*picture.left, *self._hopeless(picture, decision), *self._outside(cluster)]
         done.waiting = len(picture.jobs) - len(starts)
         if self._rules.dry:
             done.released = {job.key: list(nodes) for job, nodes in starts}
@@ -306,7 +306,10 @@ class Driver:
         wishes = [
             (job, ({"nodelist": ",".join(nodes), "hold": False}, *first)) for job, nodes in starts
         ]
-        given_up = [(job, ({"hold": False}, {"priority": LAST})) for job, _ in left]
+        given_up = [
+            (job, ({"hold": False}, {"priority": LAST})[: 1 + self._rules.covers(job)])
+            for job, _ in left
+        ]
         for key in self._changed([*wishes, *given_up], stop, done):
             if key in nodes_of:
                 done.released[key] = nodes_of[key]
@@ -347,11 +350,27 @@ class Driver:
             if self._rules.dry:
                 return entry is None and waits(job, self._rules)
             known = entry is not None and self._rules.hold_by == "submitters"
-            if not job.held or not (known or self._rules.ours(job)):
-                return False
-            return entry is None or (entry.state == "queued" and entry.not_before_s <= now_s)
+            handed = self._rules.covers(job) and self._rules.ours(job)
+            return (known or handed) and self._waits(job, now_s)
 
         return wanted
+
+    def _waits(self, job: Job, now_s: int) -> bool:
+        """Whether it is for the driver to release a job now."""
+        entry = self._journal.jobs.get(job.key)
+        return job.held and (
+            entry is None or (entry.state == "queued" and entry.not_before_s <= now_s)
+        )
+
+    def _outside(self, cluster: Cluster) -> list[tuple[Job, str]]:
+        """Jobs that were held for the driver and are not in the partition that is driven now."""
+        return [
+            (job, f"is in the partition {job.partition}, which is not driven")
+            for job in cluster.jobs
+            if self._is_ours(job)
+            and not self._rules.covers(job)
+            and self._waits(job, cluster.now_s)
+        ]
 
     def _others_wait(self, cluster: Cluster) -> bool:
         """Whether jobs of Slurm's own wait, which could come before those that are released."""

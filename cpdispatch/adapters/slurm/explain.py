@@ -77,7 +77,7 @@ def _not_in_queue(cluster: Cluster, picture: Picture, rules: Rules, key: str) ->
         yield f"{who} has ended: {job.state.lower()}."
     elif not job.pending:
         yield f"{who} is about to end or to be queued again: {job.state.lower()}."
-    elif rules.partition and job.partition != rules.partition:
+    elif not rules.covers(job):
         yield f"{who} is in the partition {job.partition}, which is not asked about."
     elif job.key in left:
         yield f"{who} would be left to Slurm: {left[job.key]}."

@@ -291,13 +291,12 @@ class Gain:
         after = re.sub(r"after(ok|notok)", "afterany", job.dependency) if understood else ""
         limit_s = cluster.limit_s_of(job.limit_s, job.partition)
         said = (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
-        other = bool(self.rules.partition) and job.partition != self.rules.partition
         return Entry(
             replace(job, dependency=after),
             since_s,
             max(since_s, self.time_s + 1),
             *said,
-            fixed=other or bool(job.left) or (first and job.running),
+            fixed=not self.rules.covers(job) or bool(job.left) or (first and job.running),
             counted=job.submit_s >= self.begun_s,
         )
 

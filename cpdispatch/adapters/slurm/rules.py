@@ -43,11 +43,15 @@ class Rules:
     dry: bool = False
     tests: bool = False
 
+    def covers(self, job: Job) -> bool:
+        """Whether a job is in the partition whose jobs are driven."""
+        return self.partition in ("", job.partition)
+
     def ours(self, job: Job) -> bool:
-        """Whether a job was handed over to the driver."""
-        if self.partition and job.partition != self.partition:
-            return False
-        return job.marked if self.hold_by == "plugin" else job.held and job.reason == HELD_BY_USER
+        """Whether a job was handed over to the driver; marked ones, in whichever partition."""
+        if self.hold_by == "plugin":
+            return job.marked
+        return self.covers(job) and job.held and job.reason == HELD_BY_USER
 
     def check(self, cluster: Cluster) -> None:
         """Raise where the one partition is none of the cluster's.
@@ -66,9 +70,7 @@ class Rules:
 
 def waits(job: Job, rules: Rules) -> bool:
     """Whether a job would be in the queue if the cluster were driven from now on."""
-    if rules.partition and job.partition != rules.partition:
-        return False
-    return job.pending and (job.priority > 0 or rules.ours(job))
+    return rules.covers(job) and job.pending and (job.priority > 0 or rules.ours(job))
 
 
 def decided(dispatcher: Dispatcher, picture: Picture) -> Decision:

@@ -717,10 +717,41 @@ def test_a_jump_of_slurms_clock_loses_no_job(slurm: Recorded, tmp_path: Path, ju
 
 
 def test_a_partition_alone(slurm: Recorded, tmp_path: Path) -> None:
+    for row in slurm.data["jobs"]:
+        if row["job_id"] != 10:
+            row["admin_comment"] = ""  # the plugin holds no others
     done = driver(slurm, tmp_path, partition="small").cycle()
     assert list(done.released) == ["10"]
     assert not done.left
     assert (tmp_path / guard.ALIVE).read_text().split("\n")[1] == "small"
+    assert driver(slurm, tmp_path, partition="small").hand_back() == ["10"]
+
+
+def test_jobs_of_a_partition_that_is_not_driven_any_more_are_slurms_own_again(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    driver(slurm, tmp_path).cycle()
+    slurm.update("8", {"hold": True})  # by an administrator
+    done = driver(slurm, tmp_path, partition="small").cycle()
+    assert done.left == dict.fromkeys(("7", "13"), "is in the partition main, which is not driven")
+    assert list(done.kept) == ["8"]
+    for job in map(job_of, slurm.jobs()):
+        assert job.held == (job.key in ("4", "8"))
+        # It waits in its turn: it keeps no driven job waiting.
+        assert job.key not in done.left or job.priority > LAST
+
+
+def test_a_held_job_that_is_moved_to_another_partition_is_slurms_own_again(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path, partition="main")
+    slurm.row("5").update(partition="small", time_limit=5)
+    assert "5" in made.cycle().left
+    assert not job_of(slurm.row("5")).held
+    slurm.row("6").update(partition="small", time_limit=5, priority=0, state_reason="JobHeldUser")
+    made._journal.jobs.pop("6", None)
+    assert "6" in made.hand_back()
+    assert not job_of(slurm.row("6")).held
 
 
 def test_jobs_of_a_partition_of_a_higher_tier_come_first(slurm: Recorded) -> None:

@@ -33,6 +33,7 @@ _ENDING = frozenset((
 _USABLE = frozenset(("IDLE", "MIXED", "ALLOCATED"))
 _HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", COMPLETING))
 _TASK_BITS = 22
+_JOB = "job"
 
 
 class Source(Protocol):
@@ -270,7 +271,14 @@ class Cluster:
         Such a task has no record of its own.
         """
         array, _, task = key.partition("_")
-        return bool(task) and any(job.tasks and job.array == int(array) for job in self.jobs)
+        return bool(task) and any(
+            job.tasks and job.array == int(array) and job.pending for job in self.jobs
+        )
+
+    @property
+    def unread_jobs(self) -> list[str]:
+        """What of the jobs could not be understood: any of them may be one that is driven."""
+        return [text for text in self.unread if text.startswith(_JOB)]
 
 
 def read(source: Source) -> Cluster:
@@ -285,7 +293,7 @@ def read(source: Source) -> Cluster:
         When Slurm does not answer, or answers with nothing that can be read.
     """
     now_s = source.now_s()
-    jobs, unread = _each("job", source.jobs(), job_of)
+    jobs, unread = _each(_JOB, source.jobs(), job_of)
     nodes, strange = _each("node", source.nodes(), node_of)
     partitions, odd = _each("partition", source.partitions(), _partition_of)
     blocked, wrong = _each("reservation", source.reservations(), _blocked_of)

@@ -383,9 +383,7 @@ class Driver:
         """A job without the nodes that were chosen for it once, since when it was submitted."""
         entry = self._journal.jobs.get(job.key)
         if entry is None:
-            # Queued again after a test run by a driver whose journal is lost.
-            again = job.held and job.marked and job.restarts
-            return replace(job, required=job.wished) if again else job
+            return replace(job, required=self._own_nodes(job, None)) if job.held else job
         if job.held or tested:
             job = replace(job, required=entry.required)
         return replace(job, submit_s=entry.submit_s) if entry.submit_s else job
@@ -537,8 +535,7 @@ class Driver:
         """Compare the journal with Slurm, take back what does not start; what is still promised."""
         known = {job.key: job for job in cluster.jobs}
         for key in [key for key in self._journal.jobs if key not in known]:
-            # A task of an array that waits with the others has no record of its own.
-            if not self._waits_in_array(key, cluster):
+            if not (cluster.in_array(key) or cluster.unread_jobs):
                 del self._journal.jobs[key]
         for job in cluster.jobs:
             nodes = _names_in(job.required)
@@ -558,6 +555,7 @@ class Driver:
             if key not in known:
                 continue
             job = known[key]
+            entry.required = self._own_nodes(job, entry)
             if not job.pending:
                 if entry.state == "retracted" and job.running and not job.priority:
                     self._let_run(job)
@@ -617,7 +615,8 @@ class Driver:
 
     def _find_held(self, job: Job, done: Cycle) -> None:
         """Note who holds a job that the journal does not know, if it was not the plugin."""
-        entry = Entry("queued", required=job.wished, decided_s=done.now_s, admin=True)
+        nodes, own = _names_in(job.required), self._own_nodes(job, None)
+        entry = Entry("queued", nodes, own, done.now_s, admin=True)
         if self._by_others(job, None):
             self._journal.jobs[job.key] = entry
             self._keep(job, entry, done)
@@ -644,15 +643,17 @@ class Driver:
             return False
         return True
 
+    def _own_nodes(self, job: Job, entry: Entry | None) -> str:
+        """The nodes that a job asks for itself: others may change them while it waits."""
+        if entry is not None:
+            chosen = not job.pending or _names_in(job.required) == sorted(entry.nodes)
+            return entry.required if chosen else job.required
+        # Without a journal: a driver names the nodes of what it releases, or has held again since.
+        again = job.restarts or (self._journal.lost and self._looks_foreign(job))
+        return job.wished if job.marked and (again or not job.held) else job.required
+
     def _is_ours(self, job: Job) -> bool:
         return self._rules.hold_by == "plugin" and self._rules.ours(job)
-
-    @staticmethod
-    def _waits_in_array(key: str, cluster: Cluster) -> bool:
-        array = key.partition("_")[0]
-        return "_" in key and any(
-            job.tasks and job.array == int(array) and job.pending for job in cluster.jobs
-        )
 
     def _started(self, job: Job, entry: Entry, done: Cycle) -> None:
         entry.state = "started"
@@ -733,8 +734,12 @@ class Driver:
     def _hand_back_once(self, before: Sequence[str]) -> tuple[list[str], list[str]]:
         """Change every job that is not Slurm's own; their keys, and what was refused."""
         handed: list[str] = []
-        refused: list[str] = []
-        for job in read(self._slurm).jobs:
+        cluster = read(self._slurm)
+        refused = [
+            f"{text}; it cannot be read: see whether it is held, and release it with scontrol"
+            for text in cluster.unread_jobs
+        ]
+        for job in cluster.jobs:
             entry = self._journal.jobs.get(job.key)
             if entry is not None and entry.state == "stopped" and job.ending:
                 # Killing takes a while, and then it waits held.
@@ -745,9 +750,8 @@ class Driver:
             if job.key in before and not job.held:
                 continue
             changes = self._unbound(job, entry)
-            if job.held and (
-                entry.state == "kept" if entry is not None else self._by_others(job, None)
-            ):
+            kept = entry is not None and entry.state == "kept"
+            if job.held and job.reason != _IMPOSSIBLE and (kept or self._by_others(job, entry)):
                 changes.pop("hold", None)
             if not changes:
                 continue
@@ -768,8 +772,7 @@ class Driver:
     def _unbound(self, job: Job, entry: Entry | None) -> dict[str, Any]:
         """What makes a job one of Slurm's own again."""
         changes: dict[str, Any] = {"hold": False} if job.priority in (0, FIRST, LAST) else {}
-        own = job.wished if job.marked else job.required
-        required = own if entry is None else entry.required
-        if _names_in(job.required) != _names_in(required):
-            changes["nodelist"] = required
+        own = self._own_nodes(job, entry)
+        if _names_in(job.required) != _names_in(own):
+            changes["nodelist"] = own
         return changes

@@ -465,6 +465,21 @@ def test_a_job_that_is_about_to_be_queued_again_is_not_forgotten(
     assert row["required_nodes"] == ""
 
 
+def test_a_job_that_cannot_be_read_once_is_not_forgotten(slurm: Recorded, tmp_path: Path) -> None:
+    made = driver(slurm, tmp_path, hold_by="submitters")
+    made.cycle()
+    slurm.step()
+    made.cycle()
+    row = slurm.row("9")
+    told, row["job_resources"] = row["job_resources"], {}
+    assert made.cycle().unread == ("job 9: a running job without nodes",)
+    row["job_resources"] = told
+    slurm._hold(row, -1)
+    row["job_state"] = "PENDING"  # its node has failed
+    assert made.cycle().retracted == ["9"]
+    assert row["required_nodes"] == ""
+
+
 def test_a_job_that_a_limit_keeps_from_starting_is_taken_back_at_once(
     slurm: Recorded, tmp_path: Path
 ) -> None:
@@ -529,6 +544,63 @@ def test_a_job_that_others_hold_stays_so_until_they_release_it(
     assert made.cycle().retracted == ["9"]  # it comes in its turn, as before
     drive(slurm, tmp_path)
     assert slurm.row("9")["job_state"] == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("reason", "remark", "held"),
+    [("JobHeldAdmin", NOT_LAUNCHED, True), ("JobHeldUser", REQUEUED, True),
+     ("JobHeldAdmin", "", True), ("BadConstraints", "", False)],
+)  # fmt: skip
+def test_stopping_releases_no_job_that_others_hold(
+    slurm: Recorded, tmp_path: Path, reason: str, remark: str, held: bool
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "9" in made.cycle().released
+    slurm.step()
+    made.cycle()
+    queued_again(slurm, "9", reason, remark)  # since the last cycle of a driver that was killed
+    driver(slurm, tmp_path).hand_back()
+    assert job_of(slurm.row("9")).held is held
+    assert slurm.row("9")["required_nodes"] == ""
+
+
+@pytest.mark.parametrize("by", ["the administrator who holds it", "its user"])
+def test_nodes_that_others_name_for_a_job_while_it_waits_are_its_own(
+    slurm: Recorded, tmp_path: Path, by: str
+) -> None:
+    made = driver(slurm, tmp_path)
+    assert "9" in made.cycle().released
+    slurm.row("9")["state_reason"] = "AssocMaxJobsLimit"
+    assert made.cycle().retracted == ["9"]
+    slurm.step(600)
+    slurm.step(5)  # the others have ended
+    if by == "its user":
+        slurm.update("9", {"nodelist": "n12"})
+    else:
+        slurm.row("9").update(state_description=NOT_LAUNCHED)
+        assert "9" in made.cycle().kept
+        slurm.update("9", {"nodelist": "n12"})
+        slurm.update("9", {"hold": False})
+        assert made.cycle().retracted == ["9"]
+        slurm.step(600)
+    assert made.cycle().released["9"] == ["n12"]
+    slurm.row("9")["state_reason"] = "AssocMaxJobsLimit"
+    assert made.cycle().retracted == ["9"]
+    assert slurm.row("9")["required_nodes"] == "n12"
+    slurm.update("9", {"nodelist": "n11"})
+    made.hand_back()
+    assert slurm.row("9")["required_nodes"] == "n11"
+
+
+def test_nodes_that_a_user_names_for_a_job_that_waits_are_handed_back(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    made = driver(slurm, tmp_path)
+    made.cycle()
+    assert slurm.row("13")["required_nodes"] == ""
+    slurm.update("13", {"nodelist": "n11"})
+    assert "13" in driver(slurm, tmp_path).hand_back()
+    assert slurm.row("13")["required_nodes"] == "n11"
 
 
 def test_a_job_that_an_administrator_holds_while_it_waits_is_not_released(
@@ -840,6 +912,15 @@ def test_everything_is_handed_back_from_whatever_a_killed_driver_left(
         assert job.required == ("n05" if job.key == "14" else "")
     assert not (tmp_path / guard.ALIVE).exists()
     assert driver(mortal, tmp_path).hand_back() == []
+
+
+def test_a_job_that_cannot_be_read_is_told_when_the_others_are_handed_back(
+    slurm: Recorded, tmp_path: Path
+) -> None:
+    slurm.row(5)["tres_req_str"] = "cpu=many"
+    with pytest.raises(SlurmError, match=r"still held: job 5: .*; it cannot be read"):
+        driver(slurm, tmp_path).hand_back()
+    assert not job_of(slurm.row("6")).held
 
 
 def test_what_slurm_refuses_to_take_back_is_told(slurm: Recorded, tmp_path: Path) -> None:

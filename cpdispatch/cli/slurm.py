@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -293,6 +293,7 @@ def drive(
         Print one JSON object a cycle.
     """
     from cpdispatch.adapters.slurm import guard
+    from cpdispatch.adapters.slurm.client import DeniedError
     from cpdispatch.adapters.slurm.drive import Driver
     from cpdispatch.adapters.slurm.metrics import Metrics
 
@@ -309,23 +310,30 @@ def drive(
             f"-d {options.dispatcher}: test runs need scontrol, which is not installed: "
             "install it, or leave out test="
         )
-    with guard.locked(folder), _lines(log) as write, stoppable("") as wished:
+    with guard.locked(folder), stoppable("") as wished:
+        write = _lines(log)
         driver = Driver(options.client(), dispatcher, folder, rules, durations)
         counted = None if metrics is None else Metrics(metrics)
 
         def cycle(stop: Callable[[], bool]) -> None:
-            row = _cycle(driver, stop, write, counted) | _durations_row(durations)
-            write(row)
+            row = _cycle(driver, stop, write, counted, durations)
             if json:
                 print_json(row)
             else:
                 _tell(row, dry_run)
 
-        code = _repeat(cycle, every_s, cycles.cycles, wished)
-        if durations is not None:
-            durations.save()
+        try:
+            code = _repeat(cycle, every_s, cycles.cycles, wished)
+        except DeniedError:
+            raise
+        except (CpdispatchError, OSError):
+            if not dry_run:
+                _hand_back(driver, json)
+            raise
         if not dry_run:
             _hand_back(driver, json)
+        if durations is not None:
+            durations.save()
         return code
 
 
@@ -334,6 +342,7 @@ def _cycle(
     stop: Callable[[], bool],
     write: Callable[[dict[str, Any]], None],
     counted: Metrics | None,
+    durations: Durations | None,
 ) -> dict[str, Any]:
     """What a cycle did; one that fails is written and counted with what it did before."""
     begin = time.monotonic()
@@ -344,12 +353,15 @@ def _cycle(
         if counted is not None:
             counted.cycle(driver.done, time.monotonic() - begin, failed=True)
         raise
+    took_s = time.monotonic() - begin
+    row = _cycle_row(done) | _durations_row(durations)
+    write(row)
     if counted is not None:
-        counted.cycle(done, time.monotonic() - begin)
+        counted.cycle(done, took_s)
     for text in driver.waits.told:
         _complain(text)
     driver.waits.told = ()
-    return _cycle_row(done)
+    return row
 
 
 @app.command
@@ -611,24 +623,21 @@ def _told(handed: list[str], json: bool, ended: bool, *, by_driver: bool = True)
     print(f"{what}{more}; {count}", flush=True)
 
 
-@contextmanager
-def _lines(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """What adds lines of JSON to a file."""
+def _lines(path: Path | None) -> Callable[[dict[str, Any]], None]:
+    """What adds lines of JSON to a file; one that cannot be written is told of at once."""
     if path is None:
-        yield lambda row: None
-        return
+        return lambda row: None
     import msgspec
 
-    try:
-        with path.open("ab") as file:
+    def add(line: bytes) -> None:
+        try:
+            with path.open("ab") as file:
+                file.write(line)
+        except OSError as error:
+            raise UsageError(f"--log {path}: cannot be written: {error.strerror}") from error
 
-            def write(row: dict[str, Any]) -> None:
-                file.write(msgspec.json.encode(row) + b"\n")
-                file.flush()
-
-            yield write
-    except OSError as error:
-        raise UsageError(f"--log {path}: cannot be written: {error.strerror}") from error
+    add(b"")
+    return lambda row: add(msgspec.json.encode(row) + b"\n")
 
 
 def _complain(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import random
 import re
@@ -1177,6 +1178,48 @@ def test_slurm_drive_tells_what_it_did(
     assert told["cpdispatch_slurm_released_total"] == str(released)
     assert told["cpdispatch_slurm_read_timestamp_seconds"] == str(rows[-1]["now_s"])
     assert not job_of(slurm.row("14")).held
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "said"),
+    [
+        ("--log", "/dev/full", "--log /dev/full: cannot be written: No space left on device"),
+        ("--metrics", "/dev/null/x.prom", "cannot be written"),
+    ],
+)
+def test_a_file_that_cannot_be_written_leaves_no_job_held(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], option: str, path: str, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", lambda *given: slurm)
+    log = tmp_path / "log"
+    files = {"--state": str(tmp_path / "state"), "--log": str(log), option: path}
+    given = [part for pair in files.items() for part in pair]
+    assert cli.run(["slurm", "drive", "--every", "1ms", "--cycles", "3", *given]) == 2
+    out, err = capsys.readouterr()
+    assert said in err
+    assert "jobs handed back to Slurm" in out
+    assert slurm.changes
+    assert not [job for job in map(job_of, slurm.jobs()) if job.held and job.marked]
+    if option != "--log":  # what was done is in the log all the same
+        assert json.loads(log.read_text())["released"]
+
+
+def test_a_reader_that_goes_away_leaves_no_job_held(
+    slurm: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*given: object, **more: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("cpdispatch.adapters.slurm.client.Client", lambda *given: slurm)
+    monkeypatch.setattr("cpdispatch.cli.slurm._tell", gone)
+    monkeypatch.setattr("cpdispatch.cli.app.sys.stderr", io.StringIO())
+    log = tmp_path / "log"
+    given = ["--state", str(tmp_path), "--log", str(log), "--every", "1ms", "--cycles", "3"]
+    cli.run(["slurm", "drive", *given])
+    assert slurm.changes
+    assert not [job for job in map(job_of, slurm.jobs()) if job.held and job.marked]
+    assert len(log.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -314,8 +314,11 @@ class _Base:
     kind: int
 
     def amount(self, of: IntArray) -> IntArray:
-        """Capacities or requests, shape (rows, resources), as amounts, shape (rows,)."""
-        amount: IntArray = of.sum(axis=1) if self.kind < 0 else of[:, self.kind]
+        """Capacities or requests, shape (rows, resources), as amounts, shape (rows,).
+
+        A limit of units a node is asked for in negative amounts, see `_limited`.
+        """
+        amount: IntArray = of.clip(0).sum(axis=1) if self.kind < 0 else of[:, self.kind]
         return amount
 
 

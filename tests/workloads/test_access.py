@@ -63,6 +63,16 @@ def test_a_partition_a_feature_or_a_list_keeps_a_job_to_nodes() -> None:
     ]  # fmt: skip
 
 
+def test_fewest_nodes_count_for_nothing_where_jobs_ask_for_no_type_in_common() -> None:
+    """They are asked for in negative amounts, beside a type that is the sum of the others."""
+    workload = jobs(
+        units=[3, 2], core=[1, 0], gpu=[0, 1], partition=["gpu", "gpu"], nodes_min=[3, 0]
+    )
+    run = simulate(*prepare(workload, SIX), "fifo")
+    assert run.jobs["nodes"].map(list).tolist() == [[3, 4, 5], [4]]
+    assert run.verify() == []
+
+
 def test_a_partition_may_have_the_number_0() -> None:
     parts = (Partition("0", (0, 1, 2, 3), tier=2), Partition("1", (4, 5)))
     run = simulate(*prepare(jobs(partition=[0, 1]), replace(SIX, partitions=parts)), "easy")

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cpdispatch.adapters.slurm.cluster import MARK
@@ -82,7 +82,8 @@ def ask_to_stop(folder: Path) -> bool:
                 return asked
             if not asked and holder.isdigit():
                 # Who has the lock wrote this number after it had got it, and lives.
-                os.kill(int(holder), signal.SIGTERM)
+                with suppress(ProcessLookupError):  # it has ended just now
+                    os.kill(int(holder), signal.SIGTERM)
                 asked = True
             if time.monotonic() > end:
                 raise UsageError(

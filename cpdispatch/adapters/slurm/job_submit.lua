@@ -50,7 +50,8 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
       return slurm.SUCCESS
    end
    local alive, _, kept = driving()
-   if not alive or string.find(kept, " " .. job_rec.job_id .. " ", 1, true) then
+   -- Slurm's numbers are floats to later releases of Lua: joined to a text they end in ".0".
+   if not alive or string.find(kept, string.format(" %d ", job_rec.job_id), 1, true) then
       return slurm.SUCCESS
    end
    if string.match(job_rec.admin_comment or "", "^%S*") == MARK and job_rec.priority == 0 then

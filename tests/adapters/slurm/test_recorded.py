@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -985,6 +985,19 @@ def test_one_driver_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+def test_a_driver_that_ends_just_before_it_is_asked_to_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*given: object) -> None:
+        running.close()
+        raise ProcessLookupError(3, "No such process")
+
+    running = ExitStack()
+    running.enter_context(guard.locked(tmp_path))
+    monkeypatch.setattr("cpdispatch.adapters.slurm.guard.os.kill", kill)
+    assert guard.ask_to_stop(tmp_path)
+
+
 def test_a_journal_that_is_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("{")
     with pytest.raises(InputError, match=r"journal\.json: not a journal"):
@@ -997,6 +1010,8 @@ def test_the_plugin_knows_its_folder(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f'"{tmp_path}/driving"' in text
     assert "DRIVER = 64030" in text
     assert "@" not in text
+    # To Lua 5.3 and later a job's number is a float: as a text of its own it ends in ".0".
+    assert 'string.format(" %d ", job_rec.job_id)' in text
     assert cli.run(["slurm", "plugin", "--state", 'a"b']) == 2
 
 

@@ -31,7 +31,9 @@ _ENDING = frozenset((
 ))  # fmt: skip
 """Of jobs that end, or are queued again: which of the two shows later."""
 _USABLE = frozenset(("IDLE", "MIXED", "ALLOCATED"))
-_HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", COMPLETING))
+_HARMLESS = frozenset(("PLANNED", "CLOUD", "DYNAMIC_NORM", "POWERED_DOWN", COMPLETING))
+"""Slurm wakes a node that is powered down for a job; it gives none to one that powers up or down.
+"""
 _TASK_BITS = 22
 _JOB = "job"
 

@@ -123,6 +123,19 @@ def test_a_node_on_which_a_job_ends_takes_none_until_that_is_over(slurm: Recorde
 
 
 @pytest.mark.parametrize(
+    ("flag", "given"),
+    [("POWERED_DOWN", True), ("POWERING_DOWN", False), ("POWERING_UP", False),
+     ("POWER_DOWN", False)],
+)  # fmt: skip
+def test_a_node_that_sleeps_is_woken_by_the_job_that_it_is_given_to(
+    slurm: Recorded, tmp_path: Path, flag: str, given: bool
+) -> None:
+    for node in slurm.data["nodes"]:
+        node["state_flags"] = [flag]
+    assert bool(driver(slurm, tmp_path).cycle().released) is given
+
+
+@pytest.mark.parametrize(
     ("field", "value", "why"),
     [
         ("features", "[fast|slow]", "asks for the features [fast|slow]"),

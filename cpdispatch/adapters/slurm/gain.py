@@ -29,6 +29,7 @@ from cpdispatch.adapters.slurm import kept
 from cpdispatch.adapters.slurm.cluster import (
     PENDING,
     WHOLE,
+    Blocked,
     Cluster,
     Job,
     Node,
@@ -173,6 +174,11 @@ class Gain:
     """When each job that has left both ended under Slurm, as long as Slurm shows it."""
     _kept_back: set[str] = field(default_factory=set, repr=False)
     """Jobs that Slurm would not have started at the last look."""
+    _back_s: set[int] = field(default_factory=set, repr=False)
+    """When nodes came back into service, as far as it was seen, and when reservations end."""
+    _usable: set[str] = field(default_factory=set, repr=False)
+    _blocked: set[Blocked] = field(default_factory=set, repr=False)
+    """The nodes in service, and the reservations, at the last look."""
     _looked_s: int = field(default=0, repr=False)
     _saved_s: int = field(default=0, repr=False)
 
@@ -279,6 +285,13 @@ class Gain:
                 entry.end_s, entry.ran = now_s, False
         self._done = {key: end_s for key, end_s in self._done.items() if key in present}
         self._kept_back = kept_back
+        usable = {node.name for node in cluster.nodes if node.usable}
+        blocked = set(cluster.blocked)
+        self._back_s = {back_s for back_s in self._back_s if back_s > self.time_s}
+        self._back_s |= {each.end_s for each in blocked}
+        if usable - self._usable or self._blocked - blocked:
+            self._back_s.add(now_s)
+        self._usable, self._blocked = usable, blocked
 
     def _entry(self, cluster: Cluster, job: Job, first: bool) -> Entry:
         """A job that is seen for the first time."""
@@ -312,6 +325,7 @@ class Gain:
                 events.append(entry.over_s())
                 if not entry.shadow_s:
                     events.append(entry.enters_s)
+        events += self._back_s
         coming = [event for event in events if event > self.time_s]
         if not coming:
             return None

@@ -100,6 +100,35 @@ def follow(site: Site, folder: Path, looks: int = 1, restarts: int = 0) -> Gain:
     return made
 
 
+@pytest.mark.parametrize("back_s", [30, 33], ids=["as planned", "early"])
+@pytest.mark.parametrize("kept_by", ["a reservation", "a drain"])
+def test_the_shadow_looks_again_when_nodes_come_back(
+    tmp_path: Path, kept_by: str, back_s: int
+) -> None:
+    """Nothing else happens: the one job waits in the shadow for its nodes."""
+    site = Site.of(1, 1, lag_s=60)
+    begin_s, nodes = site.now_s(), site.data["nodes"]
+    site.coming[0].update(submit_time=begin_s + 1, eligible_time=begin_s + 1)
+    if kept_by == "a drain":
+        for node in nodes:
+            node["state_flags"] = ["DRAIN"]
+    else:
+        names = ",".join(node["name"] for node in nodes)
+        site.data["reservations"] = [
+            {"name": "up", "start_time": begin_s, "end_time": begin_s + 33, "node_list": names}
+        ]
+    FATES.clear()
+    made = gain(tmp_path)
+    for _ in range(100):
+        made.see(read(site))
+        site.step()
+        if site.now_s() == begin_s + back_s:
+            site.data["reservations"] = []
+            for node in nodes:
+                node["state_flags"] = []
+    assert [shadow_s for shadow_s, *_ in FATES.values()] == [begin_s + back_s]
+
+
 @pytest.mark.parametrize("lag_s", [0, 25])
 def test_the_shadow_is_that_of_a_simulation_which_knows_all(tmp_path: Path, lag_s: int) -> None:
     whole = follow(Site.of(1, 20, lag_s), tmp_path / "late", looks=100_000)

@@ -547,11 +547,3 @@ def _blocked_of(row: dict[str, Any]) -> Blocked:
     if start_s is None or end_s is None:
         raise ValueError("a reservation without times")
     return Blocked(tuple(nodes_in(text_of(row.get("node_list")))), start_s, end_s)
-
-
-# ------------------------------------------------------------------------------------ lists
-
-
-def names_in(text: str) -> tuple[str, ...]:
-    """The names in a list of nodes; empty for none."""
-    return tuple(nodes_in(text)) if text else ()

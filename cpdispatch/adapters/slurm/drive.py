@@ -25,7 +25,6 @@ from cpdispatch.adapters.slurm.cluster import (
     Cluster,
     Job,
     Source,
-    names_in,
     read,
     tasks_apart,
 )
@@ -36,6 +35,7 @@ from cpdispatch.adapters.slurm.rules import Rules, decided, waits
 from cpdispatch.adapters.slurm.waits import Waits
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import Dispatcher
+from cpdispatch.workloads.slurm.values import nodes_in
 
 BACK_OFF_S, BACK_OFF_MOST_S = 10, 600
 """How long a job that did not start waits before it is released again: doubled each time."""
@@ -155,7 +155,7 @@ class Cycle:
 def _names_in(text: str) -> list[str]:
     """The names in a list of nodes; none where it is not understood, as a job's own may be."""
     try:
-        return sorted(names_in(text))
+        return sorted(nodes_in(text))
     except ValueError:
         return []
 

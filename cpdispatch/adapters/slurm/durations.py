@@ -298,7 +298,6 @@ class Durations:
 
     def _submit(self, past: Past, now_s: int) -> _Open:
         """Ask the predictor about a job that is new."""
-        self._name(past)
         labels = {name: self._label(name, text) for name, text in _names_of(past).items()}
         self._number += 1
         asking = Asking(

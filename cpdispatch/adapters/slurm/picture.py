@@ -23,7 +23,6 @@ from cpdispatch.adapters.slurm.cluster import (
     WHOLE,
     Cluster,
     Job,
-    names_in,
     tasks_apart,
 )
 from cpdispatch.adapters.slurm.holders import Holds, Labels, running_of
@@ -42,6 +41,7 @@ from cpdispatch.instance import (
 from cpdispatch.jobs import JobTable, job_block
 from cpdispatch.system import NodeGroup, System
 from cpdispatch.workloads.slurm.nodes import MB_IN_KB
+from cpdispatch.workloads.slurm.values import nodes_in
 
 TASKS_MOST = 200
 """So many tasks of an array are looked at in a cycle; the others come when these have started."""
@@ -279,7 +279,7 @@ class _Taking(Nodes):
             ]
             nodes &= has
         try:
-            required, excluded = set(names_in(job.required)), set(names_in(job.excluded))
+            required, excluded = set(nodes_in(job.required)), set(nodes_in(job.excluded))
         except ValueError:
             return "names nodes in a way that is not understood", exclusive
         if required:

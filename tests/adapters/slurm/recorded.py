@@ -15,8 +15,8 @@ from typing import Any
 
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError
-from cpdispatch.adapters.slurm.cluster import job_of, names_in
-from cpdispatch.workloads.slurm.values import task_ranges
+from cpdispatch.adapters.slurm.cluster import job_of
+from cpdispatch.workloads.slurm.values import nodes_in, task_ranges
 from tests.adapters.slurm.cluster import Cluster, until
 from tests.adapters.slurm.jobs import PARTITIONS, features
 
@@ -146,7 +146,7 @@ class Recorded:
         if any(self.row(job)["job_state"] in ("PENDING", "RUNNING") for job in before):
             return
         job = job_of(row)
-        named = names_in(row["required_nodes"])
+        named = nodes_in(row["required_nodes"])
         many = len(named) or job.nodes
         cores = 16 if job.exclusive else -(-job.cpus // many)
         memory_mb = 64_000 if job.memory_mb < 0 else job.memory_mb

@@ -296,9 +296,9 @@ def test_a_driver_that_is_killed_again_and_again_and_a_controller_that_is() -> N
 
 
 def named(text: str) -> list[str]:
-    from cpdispatch.adapters.slurm.cluster import names_in
+    from cpdispatch.workloads.slurm.values import nodes_in
 
-    return list(names_in(text))
+    return nodes_in(text)
 
 
 def test_stopping_hands_everything_back(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from cpdispatch import dispatch, verify
+from cpdispatch import dispatch
+from cpdispatch.adapters.decided import decided
 from cpdispatch.arrays import IntArray, sealed
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import DEFAULTS, Dispatcher, Settings
@@ -177,10 +178,10 @@ def scheduler(
     ------
     UsageError
         When AccaSim is not installed, there is no such dispatcher, or it makes test runs. During
-        the simulation: `DecisionError` when the dispatcher answers with an infeasible decision, or
-        leaves jobs on an idle system for ever; `InputError` when a job lacks what a dispatcher
-        needs, or has an attribute that AccaSim's resource manager could not keep to, such as
-        ``features``, ``exclusive`` or ``licences``.
+        the simulation: `DecisionError` when the dispatcher fails, answers with an infeasible
+        decision, or leaves jobs for ever on an idle system with all its nodes; `InputError` when a
+        job lacks what a dispatcher needs, or has an attribute that AccaSim's resource manager could
+        not keep to, such as ``features``, ``exclusive`` or ``licences``.
     """
     if isinstance(dispatcher, str):
         dispatcher = dispatch.make(dispatcher, settings)
@@ -279,16 +280,11 @@ class Bridge:
         queue.sort(key=lambda job: job.queued_time)
         instance = self._snapshot(system, manager, now, queue, events)
         if not (self._capacity_changed(instance) or ended or len(new) > len(rejected)):
-            self._beware_of_idling(now, len(queue), bool(new))
+            # Nodes that are out of service may come back.
+            self._beware_of_idling(now, len(queue), bool(new) or len(instance.down) > 0)
             return [(None, job.id, []) for job in queue], rejected
         self._last_s = now
-        decision = self._dispatcher.dispatch(instance)
-        violations = verify.decision(instance, decision)
-        if violations:
-            raise DecisionError(
-                f"{self._dispatcher.name} answered with an infeasible decision at time {now}: "
-                f"{violations[0]}"
-            )
+        decision = decided(self._dispatcher, instance)
         plan = self._start(manager, instance, decision, queue)
         refused = [
             job.id
@@ -310,12 +306,12 @@ class Bridge:
         self._capacity = capacity
         return changed
 
-    def _beware_of_idling(self, now: int, queued: int, came: bool) -> None:
+    def _beware_of_idling(self, now: int, queued: int, hope: bool) -> None:
         """Raise when AccaSim goes on second by second because nothing will ever start.
 
         It does so when jobs wait and it knows of no time at which anything could happen.
         """
-        if not came and not self._running and now == self._last_s + 1:
+        if not hope and not self._running and now == self._last_s + 1:
             raise DecisionError(
                 f"{self._dispatcher.name} leaves {queued} jobs waiting on an idle system at time "
                 f"{self._last_s}, and no event is left: AccaSim would never end"

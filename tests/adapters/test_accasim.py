@@ -354,6 +354,32 @@ def test_jobs_left_on_an_idle_system_for_ever_are_an_error_and_no_endless_loop()
 
 
 @needs_accasim
+def test_jobs_wait_for_nodes_that_are_out_of_service() -> None:
+    cluster = Cluster(Recorder())
+    status = cluster.manager.system_resources()._resources_status
+    status.update(node_1=0, node_2=0)
+    cluster.submit("1", 10, 4)
+    for now in (10, 11, 12):  # second by second, as nothing else is to come
+        assert cluster.call(now) == ([(None, "1", [])], [])
+    status["node_2"] = 1
+    assert cluster.call(13)[0] == [(13, "1", ["node_2"])]
+
+
+@needs_accasim
+def test_an_error_of_a_dispatcher_of_ones_own_names_it_and_the_time() -> None:
+    class Broken:
+        name = "broken"
+
+        def dispatch(self, instance: Instance) -> Decision:
+            raise KeyError("x")
+
+    cluster = Cluster(Broken())
+    cluster.submit("1", 10, 1)
+    with pytest.raises(DecisionError, match=r"dispatcher broken raised KeyError.* at time 10"):
+        cluster.call(10)
+
+
+@needs_accasim
 @pytest.mark.parametrize(("cores", "expected", "name"), [
     (-1, 5, "requested_resources"), (1, -1, "expected_duration"),
 ])  # fmt: skip

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import DeniedError, RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import (
@@ -31,7 +32,7 @@ from cpdispatch.adapters.slurm.cluster import (
 from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.journal import Entry, Journal
 from cpdispatch.adapters.slurm.picture import Claim, Picture, Tests, take
-from cpdispatch.adapters.slurm.rules import Rules, decided, waits
+from cpdispatch.adapters.slurm.rules import Rules, waits
 from cpdispatch.adapters.slurm.waits import Waits
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import Dispatcher
@@ -231,7 +232,7 @@ class Driver:
         )  # fmt: skip
         self.waits.begin(picture.instance)
         begin = time.perf_counter()
-        decision = decided(self._dispatcher, picture)
+        decision = decided(self._dispatcher, picture.instance)
         starts, tests = picture.starts(decision), picture.tests(decision)
         self._tell(picture, decision, (time.perf_counter() - begin) * 1e3, done)
         left = [*picture.left, *self._hopeless(picture, decision), *self._outside(cluster)]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm.cluster import WHOLE, Cluster, Job, Source, read
 from cpdispatch.adapters.slurm.picture import Picture, take, tasks_busy
-from cpdispatch.adapters.slurm.rules import Rules, decided, waits
+from cpdispatch.adapters.slurm.rules import Rules, waits
 from cpdispatch.adapters.slurm.watch import Seen, seen_of
 from cpdispatch.decision import Decision
 from cpdispatch.dispatch import Dispatcher
@@ -44,7 +45,7 @@ def explain(source: Source, dispatcher: Dispatcher, rules: Rules, key: str) -> t
     position = next((k for k, job in enumerate(picture.jobs) if _is(job, key)), None)
     if position is None:
         return tuple(_not_in_queue(cluster, picture, rules, key))
-    decision = decided(dispatcher, picture)
+    decision = decided(dispatcher, picture.instance)
     seen = seen_of(picture, decision)[position]
     return tuple(_in_queue(cluster, picture, decision, position, seen, dispatcher.name))
 

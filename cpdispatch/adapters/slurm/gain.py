@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm import kept
 from cpdispatch.adapters.slurm.cluster import (
     PENDING,
@@ -36,8 +37,8 @@ from cpdispatch.adapters.slurm.cluster import (
     Share,
     tasks_apart,
 )
-from cpdispatch.adapters.slurm.picture import TASKS_MOST, Durations, take
-from cpdispatch.adapters.slurm.rules import Rules, decided
+from cpdispatch.adapters.slurm.picture import AFTER, TASKS_MOST, Durations, take
+from cpdispatch.adapters.slurm.rules import Rules
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.errors import UsageError
 
@@ -50,7 +51,6 @@ FEW = 100
 """With fewer jobs a difference says nothing."""
 _STARTABLE = frozenset(("None", "", "Resources", "Priority"))
 """Why Slurm has not started a job that it would start if there were room; others are limits."""
-_AFTER = re.compile(r"after(?:any|ok|notok):\d+(?:_\*|_\d+)?\(\w+\)")
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -300,7 +300,7 @@ class Gain:
             since_s = max(since_s, self._looked_s)
         parts = job.dependency.split(",")
         # Slurm has let it go: what it waited for has ended there, and must end in the shadow.
-        understood = all(_AFTER.fullmatch(part) for part in parts)
+        understood = all(AFTER.fullmatch(part) for part in parts)
         after = re.sub(r"after(ok|notok)", "afterany", job.dependency) if understood else ""
         limit_s = cluster.limit_s_of(job.limit_s, job.partition)
         said = (limit_s, limit_s) if self.durations is None else self.durations(job, limit_s)
@@ -373,7 +373,7 @@ class Gain:
             shadow, lambda job: True, memory=self.rules.memory,
             durations=lambda job, limit_s: said[job.key],
         )  # fmt: skip
-        for job, names in picture.starts(decided(self.dispatcher, picture)):
+        for job, names in picture.starts(decided(self.dispatcher, picture.instance)):
             entry = self._jobs[job.key]
             entry.shadow_s, entry.nodes = instant_s, list(names)
 

@@ -47,7 +47,8 @@ TASKS_MOST = 200
 """So many tasks of an array are looked at in a cycle; the others come when these have started."""
 Durations: TypeAlias = Callable[[Job, int], tuple[int, int]]
 """See `take`."""
-_AFTER = re.compile(r"(after(?:any|ok|notok)):(\d+)(_\*|_\d+)?\((\w+)\)")
+AFTER = re.compile(r"(after(?:any|ok|notok)):(\d+)(_\*|_\d+)?\((\w+)\)")
+"""A dependency that is understood: its kind, the job, the task, and the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,7 @@ class _Taking(Nodes):
         if not job.dependency:
             return []
         parts = job.dependency.split(",")
-        read = [_AFTER.fullmatch(part) for part in parts]
+        read = [AFTER.fullmatch(part) for part in parts]
         found: list[Job] = []
         for part in read:
             if part is None:

@@ -1,16 +1,12 @@
-"""Which jobs of a live Slurm a dispatcher is asked about, and what it may answer."""
+"""Which jobs of a live Slurm a dispatcher is asked about."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from cpdispatch import dispatch, verify
 from cpdispatch.adapters.slurm.cluster import HELD_BY_USER, Cluster, Job
-from cpdispatch.adapters.slurm.picture import Picture
-from cpdispatch.decision import Decision
-from cpdispatch.dispatch import Dispatcher
-from cpdispatch.errors import DecisionError, UsageError, nearest
+from cpdispatch.errors import UsageError, nearest
 
 HoldBy = Literal["plugin", "submitters"]
 
@@ -71,21 +67,3 @@ class Rules:
 def waits(job: Job, rules: Rules) -> bool:
     """Whether a job would be in the queue if the cluster were driven from now on."""
     return rules.covers(job) and job.pending and (job.priority > 0 or rules.ours(job))
-
-
-def decided(dispatcher: Dispatcher, picture: Picture) -> Decision:
-    """The decision of a dispatcher, verified.
-
-    Raises
-    ------
-    DecisionError
-        When it is none, or infeasible.
-    """
-    decision = dispatch.answer_of(dispatcher, picture.instance)
-    violations = verify.decision(picture.instance, decision)
-    if violations:
-        raise DecisionError(
-            f"{dispatcher.name} answered with an infeasible decision at time "
-            f"{picture.instance.now}: {violations[0]}"
-        )
-    return decision

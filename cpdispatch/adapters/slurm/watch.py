@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 
 from cpdispatch.access import said
+from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm.cluster import WHOLE, Job, Source, read
 from cpdispatch.adapters.slurm.durations import Durations
 from cpdispatch.adapters.slurm.gain import Gain
 from cpdispatch.adapters.slurm.picture import Picture, Tests, take
-from cpdispatch.adapters.slurm.rules import Rules, decided, waits
+from cpdispatch.adapters.slurm.rules import Rules, waits
 from cpdispatch.decision import Decision, Reason
 from cpdispatch.dispatch import Dispatcher
 from cpdispatch.instance import Instance
@@ -106,7 +107,7 @@ def watch(
         durations=None if durations is None else durations.of,
         tests=Tests(lambda job: rules.tests and job.restartable and not job.restarts, {}),
     )  # fmt: skip
-    decision = decided(dispatcher, picture)
+    decision = decided(dispatcher, picture.instance)
     left = {job.key: why for job, why in picture.left}
     asked = {job.own for job in picture.jobs}
     return View(

@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli, dispatch, instance
+from cpdispatch.adapters.decided import decided
 from cpdispatch.adapters.slurm import guard
 from cpdispatch.adapters.slurm.client import Client, RefusedError, SlurmError
 from cpdispatch.adapters.slurm.cluster import job_of, read
 from cpdispatch.adapters.slurm.drive import FIRST, LAST, Driver
 from cpdispatch.adapters.slurm.journal import NAME, Journal
 from cpdispatch.adapters.slurm.picture import take
-from cpdispatch.adapters.slurm.rules import Rules, decided
+from cpdispatch.adapters.slurm.rules import Rules
 from cpdispatch.adapters.slurm.watch import watch
 from cpdispatch.decision import Certificate, Decision, Placements
 from cpdispatch.errors import CpdispatchError, DecisionError, InputError, UsageError
@@ -177,7 +178,7 @@ def test_jobs_that_share_a_type_to_be_apart_still_use_different_nodes(slurm: Rec
         slurm.data["jobs"].append(template | {"job_id": number})
     picture = take(read(slurm), lambda job: job.held)
     for name in ("easy", "best"):
-        starts = picture.starts(decided(dispatch.make(name), picture))
+        starts = picture.starts(decided(dispatch.make(name), picture.instance))
         assert len(starts) > 8
         assert all(len(set(nodes)) == max(job.nodes, 1) for job, nodes in starts if job.key != "15")
 

@@ -20,8 +20,11 @@ API = "v0.0.38"
 TIMEOUT_S = 30.0
 """How long an answer may take: clients of a controller that is down wait 10 s or more."""
 _TOKEN, _USER = "SLURM_JWT", "SLURM_USER"
-_UNREACHABLE = ("Unable to contact", "Socket timed out", "Connection refused", "Zero Bytes")
-"""Signs in what scontrol says that the controller was not reached."""
+_UNREACHABLE = (
+    "Unable to contact", "Socket timed out", "Connection refused", "Zero Bytes",
+    "Unexpected message", "Message receive failure",
+)  # fmt: skip
+"""Signs in what scontrol says that the controller was not reached, or did not answer."""
 _UNANSWERED = (range(1000, 2000), range(5000, 6000))
 """Slurm's errors of messages between its daemons: slurmctld may have done what was asked for."""
 _ARRAY_UPDATE = "job array update"

@@ -1139,6 +1139,24 @@ def test_what_slurmctld_did_not_answer_is_no_refusal(
     assert isinstance(raised.value, RefusedError) is refused
 
 
+@pytest.mark.parametrize(
+    ("says", "refused"),
+    [("Unexpected message received", False), ("Job has already finished", True)],
+)
+def test_a_stop_that_slurmctld_did_not_answer_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, refused: bool
+) -> None:
+    program = tmp_path / "scontrol"
+    program.write_text(f"#!/bin/sh\necho {says} for job 9 >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    client = Client(tmp_path / "s")
+    client._same_cluster = True
+    with pytest.raises(SlurmError, match=f"scontrol requeuehold 9: {says}") as raised:
+        client.requeue("9")
+    assert isinstance(raised.value, RefusedError) is refused
+
+
 def test_an_array_is_changed_though_slurm_complains(tmp_path: Path) -> None:
     body = b'{"errors": [{"description": "job array update from x failed"}]}'
     with served(tmp_path / "s", lambda what: http(body)) as heard:

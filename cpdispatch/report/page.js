@@ -18,14 +18,18 @@ function prepare() {
   for (const run of runs) {
     const of = (name) => columns[`${run.number}/${name}`];
     Object.assign(run, { wait: of("wait"), runtime: of("runtime"), reason: of("reason") });
+    const saved = of("saved"), failed = of("failed");
     run.start = new Float64Array(jobs); run.end = new Float64Array(jobs); run.slow = new Float64Array(jobs);
-    run.queued = new Float64Array(jobs); run.length = new Uint8Array(jobs);
+    run.queued = new Float64Array(jobs); run.used = new Float64Array(jobs); run.length = new Uint8Array(jobs);
     let last = 0;
     for (let k = 0; k < jobs; k++) {
       const started = run.wait[k] >= 0;
-      run.start[k] = started ? columns.submit[k] + run.wait[k] : NaN;
-      run.end[k] = started ? run.start[k] + run.runtime[k] : NaN;
+      // What checkpoints kept of earlier attempts is no wait, and counts as runtime.
+      const kept = saved ? saved[k] : 0;
+      run.start[k] = started ? columns.submit[k] + run.wait[k] + kept : NaN;
+      run.end[k] = started ? run.start[k] + run.runtime[k] - kept : NaN;
       run.queued[k] = started ? run.start[k] : Infinity;
+      run.used[k] = !started ? Infinity : failed && failed[k] ? run.start[k] : run.end[k];
       run.slow[k] = Math.max(1, (run.wait[k] + run.runtime[k]) / Math.max(run.runtime[k], about.tau));
       run.length[k] = about.length_limits.reduce((found, low, n) => run.runtime[k] >= low ? n : found, 0);
       last = Math.max(last, started ? run.end[k] : 0);
@@ -119,7 +123,7 @@ function drawTimes() {
       else {
         const units = group < 0 || about.groups.length === 1 ? columns.units : columns[`${run.number}/group_${group}`];
         const held = units.map((n, k) => n * request[k] * (chosen ? chosen[k] : 1));
-        y = coverage(run.start.map((t) => isNaN(t) ? Infinity : t), run.end.map((t) => isNaN(t) ? Infinity : t), held, begin, end, bins).map((v) => v / capacity);
+        y = coverage(run.queued, run.used, held, begin, end, bins).map((v) => v / capacity);
       }
       source(plot, `${plot}-${run.number}`).data = { x, y: Array.from(y, (v) => Math.max(0, v)) };
     }

@@ -252,7 +252,6 @@ def _data(shown: Sequence[Shown]) -> tuple[Columns, dict[str, Any]]:
         "groups": [
             {"name": g.name, "nodes": g.nodes, "capacity": list(g.capacity)} for g in system.groups
         ],
-        "memory_unit_kb": system.memory_unit_kb,
         "users": users,
         "widths": [f"{name} {compare.SHARES[name]}" for name in metrics.WIDTHS],
         "lengths": [f"{name} {compare.LENGTHS[name]}" for name in metrics.CLASSES_S],
@@ -276,6 +275,10 @@ def _of_run(run: Run, lane: int, reasons: list[str]) -> Columns:
         "runtime": np.where(started, metrics.runtime_s(schedule), 0),
         "reason": number[codes],
     }
+    if schedule.saved_s is not None:
+        found["saved"] = np.where(started, schedule.saved_s, 0)
+    if schedule.failed is not None:
+        found["failed"] = schedule.failed.astype(np.int64)
     bars, jobs, attempts = _bars(run, lane)
     put = drawn(bars, system.capacity[:, lane])
     found |= {"run_count": put.count, "run_first": put.first, "run_length": put.length}

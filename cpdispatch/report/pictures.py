@@ -167,8 +167,10 @@ def utilisation(shown: Sequence[Shown]) -> Any:
     for of in shown:
         schedule = of.run.schedule()
         groups = units_of_groups(of.run) if len(system.groups) > 1 else None
-        from_s = np.where(schedule.started, schedule.start_s, 0)
-        until_s = np.where(schedule.started, from_s + metrics.useful_s(schedule), 0)
+        useful = (
+            schedule.started if schedule.failed is None else schedule.started & ~schedule.failed
+        )
+        from_s, until_s = (np.where(useful, at_s, 0) for at_s in (schedule.start_s, schedule.end_s))
         for means, (_, kind, group, capacity) in zip(found, panels, strict=True):
             units = schedule.units if group is None or groups is None else groups[:, group]
             held = units * schedule.request[:, kind]

@@ -89,7 +89,7 @@ def _over_time(runs: Sequence[int], label: str, name: str, *, share: bool = Fals
     plot.yaxis.formatter = NumeralTickFormatter(format="0%" if share else "0,0.[0]")
     for run in runs:
         plot.step(
-            "x", "y", mode="after", source=_source(f"{name}-{run}", x=[], y=[]), line_width=1.6,
+            "x", "y", mode="center", source=_source(f"{name}-{run}", x=[], y=[]), line_width=1.6,
             line_dash=DASHES[run], tags=[run],
         )  # fmt: skip
     return plot

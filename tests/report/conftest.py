@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli
+from cpdispatch.simulator import Run
 
 WEEK_S = 7 * 24 * 3600
 
@@ -33,6 +34,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dispatchers = ["-d", "easy", "-d", "easy-saf-saf", "-d", "hcp:limit=0.05"]
     assert cli.run(["simulate", str(log), *dispatchers, "--out", str(place / "runs")]) == 0
     return place / "runs"
+
+
+@pytest.fixture(scope="session")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs on nodes that fail, of which jobs go on from checkpoints in one and end in the other."""
+    place = tmp_path_factory.mktemp("broken")
+    log = write_log(place / "small.swf", 60)
+    (place / "four.toml").write_text(
+        'resources = ["core"]\n[[groups]]\nname = "all"\nnodes = 4\ncapacity = [2]\n'
+    )
+    command = ["simulate", str(log), "--system", str(place / "four.toml"), "--cores", "1"]
+    command += ["--events", "exponential:mtbf=4h,repair=20min"]
+    for name, more in (("kept", ["--checkpoints", "every=5min,cost=10s"]),
+                       ("ended", ["--requeue", "none"])):  # fmt: skip
+        assert cli.run([*command, *more, "--out", str(place / name)]) == 0
+        assert Run.load(place / name).verify() == []
+    return place
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 import shutil
+import subprocess
 import sys
 import zlib
 from html import unescape
@@ -17,8 +19,9 @@ from cpdispatch import cli
 from cpdispatch.analyze import metrics
 from cpdispatch.arrays import IntArray
 from cpdispatch.experiment import RunSummary, tables
+from cpdispatch.report import Shown, plots
 from cpdispatch.report.columns import packed
-from cpdispatch.report.page import verdict
+from cpdispatch.report.page import file_of, verdict
 from cpdispatch.report.plots import time_by_queue
 from cpdispatch.simulator import Run
 from tests.report.conftest import write_log
@@ -89,6 +92,60 @@ def test_the_columns_of_the_page_are_those_of_the_runs(page: Path, folder: Path)
             np.cumsum([0, *columns[f"{number}/run_count"][:-1]]),
         )
         assert sorted(lanes) == sorted(schedule.units)
+
+
+LANES = """[...runs[0].bars.start].flatMap((start, k) => { const b = runs[0].bars;
+return Array.from({ length: b.offset[k + 1] - b.offset[k] }, (_, r) => b.offset[k] + r)
+.map((r) => [start, b.end[k], b.first[r], b.first[r] + b.length[r]]); })"""
+
+
+def in_node(page: Path, *expressions: str) -> list[Any]:
+    """What the scripts of the page find, without its pictures."""
+    if (node := shutil.which("node")) is None:
+        pytest.skip("there is no Node.js on this machine")
+    html = page.read_text(encoding="utf-8")
+    texts = {
+        name: re.findall(f'id="{name}">(.*?)</script>', html, re.DOTALL)[0]
+        for name in ("about", "data")
+    }
+    program = (
+        f"globalThis.document = {{getElementById: (id) => ({{textContent: {texts}[id]}})}};"
+        + file_of("data.js").replace('"use strict";', "")
+        + file_of("page.js").replace('"use strict";', "").split("async function start()")[0]
+        + "unpackColumns(about.columns, element('data').textContent).then((found) => {"
+        f"columns = found; prepare(); console.log(JSON.stringify([{', '.join(expressions)}])); }})"
+    )
+    told = subprocess.run([node, "-"], input=program, capture_output=True, text=True, check=True)
+    found: list[Any] = json.loads(told.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", ["kept", "ended"])
+def test_the_scripts_draw_each_attempt_at_its_time(broken: Path, tmp_path: Path, name: str) -> None:
+    page = tmp_path / "page.html"
+    assert cli.run(["report", str(broken / name), "--out", str(page)]) == 0
+    run = Run.load(broken / name)
+    names = ("start", "end", "used", "slow")
+    start, end, used, slow, lanes = in_node(page, *(f"[...runs[0].{of}]" for of in names), LANES)
+    jobs, begin = run.jobs, int(run.jobs["submit"].min())
+    assert start == (jobs["start"] - begin).tolist()
+    assert end == (jobs["end"] - begin).tolist()
+    assert used == (jobs["end"].where(~jobs["failed"], jobs["start"]) - begin).tolist()
+    assert slow == metrics.bounded_slowdown(run.schedule()).tolist()
+    attempts = [] if run.attempt_table is None else run.attempt_table.to_pylist()
+    spans = [*zip(jobs["start"], jobs["end"], strict=True)]
+    spans += [(row["start"], row["end"]) for row in attempts]
+    assert {(a + begin, b + begin) for a, b, *_ in lanes} == set(spans)
+    assert len(attempts) > 10 or name == "ended"
+    for (a, b, low, high), (c, d, below, above) in itertools.combinations(lanes, 2):
+        assert b <= c or d <= a or high <= below or above <= low
+
+
+def test_a_curve_steps_between_the_middles_of_its_parts(folder: Path) -> None:
+    shown = [Shown("easy", Run.load(folder / "easy"), {})]
+    for name in ("queue", "use"):
+        plot, _ = plots.all_of(shown)[name]
+        assert [drawn.glyph.mode for drawn in plot.renderers] == ["center"]
 
 
 def test_figures_of_the_page_are_those_of_compare(

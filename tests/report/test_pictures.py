@@ -177,6 +177,19 @@ def test_curves_over_time_are_means_of_the_schedule(shown: list[Shown]) -> None:
     assert many > 100
 
 
+def test_the_curve_of_use_has_the_last_attempts_of_jobs_that_ended(broken: Path) -> None:
+    for name in ("kept", "ended"):
+        run = Run.load(broken / name)
+        (use,) = drawn(pictures.utilisation([Shown(name, run, {})]).axes[0])
+        table = run.jobs[~run.jobs["failed"]]
+        core_s = int(((table["end"] - table["start"]) * table["units"]).sum())
+        span_s = int(run.jobs["end"].max() - run.jobs["submit"].min())
+        edges_s = use.edges * span_s / float(use.edges[-1])
+        assert use.values @ np.diff(edges_s) / 100 * 8 == pytest.approx(core_s)
+        assert (use.values <= 100).all()
+        assert run.jobs["failed"].any() == (name == "ended")
+
+
 def _unit(edges: Any, span_s: int) -> int:
     return round(span_s / float(edges[-1]))
 

@@ -70,9 +70,11 @@ def write(
         When matplotlib is missing, or there are too many runs.
     """
     check(len(shown))
-    started = any(of.run.schedule().started.any() for of in shown)
+    having = [of.run.schedule().started.any() for of in shown]
+    started = any(having)
     none, alone = "no job started", "there is one run only"
-    of_two = alone if len(shown) < 2 else "" if started else none
+    first = "" if having[0] else f"no job started under {shown[0].name}"
+    of_two = alone if len(shown) < 2 else first if started else none
     drawn: dict[str, tuple[Callable[[], Any], str]] = {
         "queue": (lambda: queue(shown), ""),
         "utilisation": (lambda: utilisation(shown), "" if started else none),
@@ -85,7 +87,7 @@ def write(
         "steps": (lambda: steps(shown), _no_steps(shown)),
         "ratios": (lambda: ratios(shown, rows), of_two),
         "waits": (lambda: waits(shown, points), "" if started else none),
-        "jobs": (lambda: jobs(shown), "" if started else none),
+        "jobs": (lambda: jobs(shown), first if started else none),
     }
     written, lacking = [], []
     for name, (made, why_not) in drawn.items():

@@ -139,7 +139,10 @@ def _users(shown: Sequence[Shown]) -> Plot:
     if len(shown) < 2:
         return None, "There is one run only, so no wait can be compared with another one."
     if not before:
-        return None, "The log names no users, so their waits cannot be compared."
+        return None, (
+            f"No job of a known user started under {shown[0].name}, so waits of users cannot be "
+            "compared."
+        )
     label = f"mean wait of a user under {shown[0].name}"
     plot = _figure(label, "mean wait, other run", x_axis_type="log", y_axis_type="log")
     plot.line(

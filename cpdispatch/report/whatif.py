@@ -43,10 +43,15 @@ def sentences(rows: Sequence[Row]) -> list[str]:
     first = {_who(row): row for row in reversed(rows) if row["system"] == rows[0]["system"]}
     for row in rows:
         before = first.get(_who(row))
-        if row["system"] == rows[0]["system"] or before is None or row["wait_ratio"] is None:
+        if row["system"] == rows[0]["system"] or before is None:
+            continue
+        if row["wait_s_mean"] is None or before["wait_s_mean"] is None:
             continue
         times = row["wait_ratio"]
-        told = "the same" if f"{times:.2f}" == "1.00" else f"{times:.2f} times as long"
+        if times is None:  # nobody waits on the first system
+            told = "longer" if row["wait_s_mean"] else "the same"
+        else:
+            told = "the same" if f"{times:.2f}" == "1.00" else f"{times:.2f} times as long"
         found.append(
             f"On {row['system']}, jobs wait {told} under {_who(row)} in the mean: "
             f"{compare.duration(row['wait_s_mean'])} instead of "

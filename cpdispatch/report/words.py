@@ -56,10 +56,15 @@ def longer(rows: Sequence[Row]) -> str:
     if len(rows) < 2 or not any("bounded_slowdown_mean" in row for row in rows):
         return ""
     first = escape(compare.name_of(rows[0], rows))
+    if "bounded_slowdown_mean" not in rows[0]:
+        return f"<p>No job started under {first}, so no wait can be longer.</p>"
     found = [f"<li>{escape(told['text'])}</li>" for told in compare.warnings(rows)]
     if not found:
-        return f"<p>No class of jobs waits longer than under {first} by more than a tenth.</p>"
-    return f"<p>Who waits longer than under {first}:</p><ul>{''.join(found)}</ul>"
+        return (
+            f"<p>No class of {compare.JOBS_MIN} jobs or more is seen to wait longer than under "
+            f"{first} by more than a tenth and {compare.duration(compare.GROWTH_S)}.</p>"
+        )
+    return f"<p>Who waits longer than under {first}, or never starts:</p><ul>{''.join(found)}</ul>"
 
 
 def payers(first: Shown, of: Shown, row: Row) -> str:
@@ -79,7 +84,8 @@ def payers(first: Shown, of: Shown, row: Row) -> str:
     told = f"Waits under {of.name} instead of {first.name}"
     found = table_of(told, head, lines)
     if not users:
-        return found + "<p>The log names no users, so there is no table of them.</p>"
+        none = "<p>No known user has jobs that started under both, so there is no table of users."
+        return found + none + "</p>"
     gain = sum(now < before for _, _, now, before in users)
     pay = sum(now > before for _, _, now, before in users)
     of_users = [

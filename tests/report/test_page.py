@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zlib
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from cpdispatch.report import Shown, plots
 from cpdispatch.report.columns import packed
 from cpdispatch.report.page import file_of, verdict
 from cpdispatch.report.plots import time_by_queue
+from cpdispatch.report.words import longer
 from cpdispatch.simulator import Run
 from tests.report.conftest import write_log
 
@@ -324,6 +326,27 @@ def test_a_page_over_draws_says_so(tmp_path: Path) -> None:
     assert "Figures of the runs: mean ± st. deviation of 6 draws" in text
     assert re.search(r"mean bounded slowdown [\d.]+ ± [\d.]+ [\d.]+ ± [\d.]+ ", text)
     assert "The other pictures are of the first one" in text
+
+
+def test_a_page_whose_first_run_starts_nothing_says_so(tmp_path: Path) -> None:
+    log, page = write_log(tmp_path / "small.swf", 20), tmp_path / "page.html"
+    given = ["-d", "reject", "-d", "easy", "--cores", "1", "--out", str(tmp_path / "runs")]
+    assert cli.run(["simulate", str(log), *given]) == 0
+    assert cli.run(["report", str(tmp_path / "runs"), "--out", str(page)]) == 0
+    about, _, text = inside(page)
+    assert "No job started under reject, so no wait can be longer." in text
+    assert "No known user has jobs that started under both" in text
+    told = "No job of a known user started under reject, so waits of users cannot be compared."
+    assert about["plots"]["users"]["told"] == told
+
+
+def test_what_is_seen_of_longer_waits_has_its_limits(folder: Path) -> None:
+    easy = RunSummary.of(runs(folder)[0])
+    ((_, rows),) = tables([easy, replace(easy, about=easy.about | {"dispatcher": "same"})])
+    assert longer(rows) == (
+        "<p>No class of 10 jobs or more is seen to wait longer than under easy by more than a "
+        "tenth and 60 s.</p>"
+    )
 
 
 def test_lost_attempts_and_groups_of_nodes_are_in_the_page(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ Waits are measured against the first run that was named, see `related`: who wait
 not only who wins.
 """
 
-from cpdispatch.analyze.compare.related import GROWTH, losers, related, restarted_often
+from cpdispatch.analyze.compare.related import GROWTH, GROWTH_S, losers, related, restarted_often
 from cpdispatch.analyze.compare.rows import (
+    JOBS_MIN,
     LENGTHS,
     SHARES,
     Restarts,
@@ -37,8 +38,8 @@ from cpdispatch.analyze.compare.tables import (
 )
 
 __all__ = [
-    "GROWTH", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice", "deviation", "differences",
-    "duration", "failures", "legend", "losers", "means", "name_of", "notes", "of_some", "of_what",
-    "related", "restarted_often", "row", "rules_of", "setting", "tables", "test_runs", "verdict",
-    "waits_tables", "warnings",
+    "GROWTH", "GROWTH_S", "JOBS_MIN", "LENGTHS", "SHARES", "Restarts", "Row", "Weeks", "advice",
+    "deviation", "differences", "duration", "failures", "legend", "losers", "means", "name_of",
+    "notes", "of_some", "of_what", "related", "restarted_often", "row", "rules_of", "setting",
+    "tables", "test_runs", "verdict", "waits_tables", "warnings",
 ]  # fmt: skip

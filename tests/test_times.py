@@ -76,6 +76,25 @@ def test_a_log_without_a_date_has_seconds(
     assert "the run does not say when its log began" in error
 
 
+def test_each_run_that_does_not_have_what_is_asked_for_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, rows in (("a", ROWS), ("b", ROWS.split("\n")[0] + "\n")):
+        (tmp_path / name).mkdir()
+        replayed(tmp_path / name, "", rows)
+    for command, key in (
+        (("status", "--at", "800"), "moments"),
+        (("explain", "--job", "2"), "explanations"),
+    ):
+        code, out, error = said(capsys, command[0], tmp_path, *command[1:], "--json")
+        found = json.loads(out)
+        assert code == 2
+        assert [Path(each["run"]).parent.name for each in found[key]] == ["a"]
+        (refused,) = found["errors"]
+        assert Path(refused["file"]) == tmp_path / "b" / "run"
+        assert refused["error"] in error
+
+
 def test_what_is_no_time_is_answered_with_examples(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,14 +48,12 @@ def explain(
     """
     from cpdispatch.analyze import explain as why
 
-    refused, found, unknown = RefusedFiles(), [], None
+    refused, found = RefusedFiles(), []
     for folder, saved in load_runs([run], refused):
         try:
             found.append((folder, saved, saved.explain(job)))
         except UsageError as error:
-            unknown = UsageError(f"{folder}: {error}")
-    if not found and unknown is not None:
-        raise unknown
+            refused.report(folder, f"{folder}: {error}")
     if json:
         explained = [
             {

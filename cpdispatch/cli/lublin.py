@@ -25,7 +25,7 @@ def log_or_lublin(trace: str, log: LogOptions, seed: int) -> tuple[Workload, Sys
     if replace(log, system=None, jobs=None) != LogOptions():
         raise UsageError(f"--filter, --units, --from and --to are for logs, not for {LUBLIN}")
     machine = System.pool(LUBLIN_PROCESSORS) if log.system is None else find(log.system)
-    return lublin_jobs(machine, log.jobs or LUBLIN_JOBS, seed), machine
+    return lublin_jobs(machine, LUBLIN_JOBS if log.jobs is None else log.jobs, seed), machine
 
 
 def lublin_jobs(machine: System, jobs: int, seed: int) -> Workload:

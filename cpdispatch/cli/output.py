@@ -33,6 +33,7 @@ def print_json(data: dict[str, Any]) -> None:
     import msgspec
 
     sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
+    sys.stdout.flush()  # commands that go on print one after the other
 
 
 def console_of(*, stderr: bool) -> Console:
@@ -194,10 +195,14 @@ class RefusedFiles:
         try:
             yield
         except InputError as error:
-            found = {"file": str(path), "error": str(error)}
-            if found not in self.errors:
-                print(f"cpdispatch: {error}", file=sys.stderr)
-                self.errors.append(found)
+            self.report(path, str(error))
+
+    def report(self, path: Path, error: str) -> None:
+        """Say what is wrong with a file, unless it was said before."""
+        found = {"file": str(path), "error": error}
+        if found not in self.errors:
+            print(f"cpdispatch: {error}", file=sys.stderr)
+            self.errors.append(found)
 
     def code(self, otherwise: int) -> int:
         """The exit code: that of bad input when there was any."""

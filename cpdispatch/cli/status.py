@@ -56,7 +56,7 @@ def status(
     json
         Print one JSON object.
     """
-    refused, found, outside = RefusedFiles(), [], None
+    refused, found = RefusedFiles(), []
     begun = unfinished(run, refused)
     for folder, known, until_s in _runs(run, begun, refused):
         times = Times.of(known)
@@ -64,9 +64,7 @@ def status(
             each = known.moment(times.read(at), until_s, times.said)
             found.append((folder, known, each, until_s))
         except UsageError as error:
-            outside = UsageError(f"{folder}: {error}")
-    if not found and outside is not None:
-        raise outside
+            refused.report(folder, f"{folder}: {error}")
     if json:
         print_json(
             {

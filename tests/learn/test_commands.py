@@ -142,6 +142,7 @@ def test_lublin_is_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
             "are equal, so that nothing can be learned from them: try more than 1 orders or 6",
         ),
         (("tune", "lublin", "--filter", "strong"), "are for logs, not for lublin"),
+        (("tune", "lublin", "--jobs", "0"), "jobs 0: a whole number, 1 or more, is needed"),
         (("learn", "mixed", "none.swf"), "none.swf: no such file"),
     ],
 )

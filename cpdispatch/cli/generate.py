@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
 from cpdispatch.cli.made import check_out, save_and_print
-from cpdispatch.cli.options import Filter, Json, Seed, Whole
+from cpdispatch.cli.options import Filter, Json, Seed, Whole, check_spared
 from cpdispatch.cli.output import status
 from cpdispatch.errors import UsageError, nearest, unknown
 
@@ -125,7 +125,8 @@ def generate(
     json
         Print one JSON object.
     """
-    check_out(out, plot)
+    check_out(trace, out, plot)
+    check_spared("--save-model", save_model, trace)
     if save_model is not None and not save_model.name.endswith(_MODELS):
         raise UsageError(f"--save-model {save_model}: unknown extension; models are .json")
     with status(f"generating {jobs:,} jobs"):

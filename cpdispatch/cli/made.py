@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cpdispatch.cli.options import check_spared
 from cpdispatch.cli.output import DONE, bold, console_of_stdout, print_json
 from cpdispatch.errors import UsageError
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from cpdispatch.system import System
 
 
-def check_out(out: Path, plot: Path | None) -> None:
+def check_out(trace: str, out: Path, plot: Path | None) -> None:
     """Refuse a file that cannot be written before there is any work to lose."""
+    check_spared("--out", out, trace)
     if _format(out) is None:
         raise UsageError(
             f"--out {out}: unknown extension; workloads are .swf and .csv, also with .gz, .xz or "

@@ -48,6 +48,20 @@ SEED_MAX = 2_000_000_000
 NOTHING_SAVED = "nothing was saved, because there was no --out"
 
 
+def check_spared(option: str, out: Path | None, *inputs: str | Path) -> None:
+    """Raise where a file to be written is one that is read."""
+    for path in map(Path, inputs):
+        if out is not None and out.exists() and path.exists() and out.samefile(path):
+            raise UsageError(f"{option} {out}: this would replace its own input; name another file")
+
+
+def kept_in(out: Path | None) -> str:
+    """What an interruption leaves where the same command goes on with what is there."""
+    if out is None:
+        return NOTHING_SAVED
+    return f"what was done is saved in {out}: the same command goes on from there"
+
+
 def _whole(_: type, tokens: Sequence[Token]) -> int:
     """A whole number as it is written; the usual conversion rounds 1.5 to 2."""
     text = tokens[0].value

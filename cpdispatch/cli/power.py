@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from cpdispatch.cli.options import Json
+from cpdispatch.cli.options import Json, Whole, check_spared
 from cpdispatch.cli.output import DONE, console_of_stdout, print_json, status, table_of
 from cpdispatch.errors import UsageError
 
@@ -22,7 +22,7 @@ def classify(
     time: str = "time",
     watts: str = "watts",
     range: Annotated[float | None, Parameter(show_default=False)] = None,
-    trim: int = 1,
+    trim: Whole = 1,
     out: Path | None = None,
     plot: Path | None = None,
     json: Json = False,
@@ -59,6 +59,7 @@ def classify(
         raise UsageError(f"--trim {trim}: a number of minutes, 0 or more, is needed")
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise UsageError(f"{out}: unknown extension; tables are .csv or .parquet")
+    check_spared("--out", out, file)
     if plot is not None:
         from cpdispatch.analyze import plots, power_plots
 

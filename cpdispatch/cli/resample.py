@@ -46,7 +46,7 @@ def resample(
     from cpdispatch.workloads import read
     from cpdispatch.workloads.resample import resample
 
-    check_out(out, plot)
+    check_out(trace, out, plot)
     with status(f"drawing {weeks:,} weeks"):
         source = read(trace, filter)
         made = resample(source, weeks, seed, presence)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.options import NOTHING_SAVED, Json, Seed
+from cpdispatch.cli.options import NOTHING_SAVED, Json, Seed, check_spared
 from cpdispatch.cli.output import (
     DONE,
     RefusedFiles,
@@ -61,6 +61,8 @@ def solve(
 
     files = _instance_files(instances)
     targets = _solution_files(files, out, folder=len(files) > 1 or files[0] not in instances)
+    for path, target in zip(files, targets, strict=True):
+        check_spared("--out", target, path)
     if objective is not None:
         model += (",objective=" if ":" in model else ":objective=") + objective
     settings = dispatch.Settings(seconds(limit, "--limit"), seed, alone=True)

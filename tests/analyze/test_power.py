@@ -232,6 +232,8 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path = tmp_path / "a.csv"
     samples().to_csv(path, index=False)
     assert "--trim -1: a number of minutes, 0 or more" in said(capsys, path, "--trim", -1)
+    assert "for --trim: a whole number is needed" in said(capsys, path, "--trim", 1.5)
+    assert "this would replace its own input" in said(capsys, path, "--out", path)
     assert "tables are .csv or .parquet" in said(capsys, path, "--out", tmp_path / "a.txt")
     assert "unknown extension; pictures are" in said(capsys, path, "--plot", tmp_path / "a.txt")
     assert "a range of 0 W" in said(capsys, path, "--range", 0)

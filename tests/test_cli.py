@@ -827,8 +827,69 @@ def log_as_policy(log: Path) -> list[object]:
     return ["simulate", log, "-d", path]
 
 
+def again(*more: str) -> Callable[[Path], list[object]]:
+    """Replace a finished run by one with further options."""
+
+    def make(log: Path) -> list[object]:
+        command = ["simulate", log, "-d", "easy", "--out", log.parent / "out"]
+        assert cli.run([str(word) for word in command]) == 0
+        return [*command, "--overwrite", *more]
+
+    return make
+
+
+OWN = [f"tests.own_parts:{name}" for name in ("Mine", "Mine2", "Says", "SaysHalf")]
 THESIS = ["--model", "thesis-hcp"]
 BAD = {
+    "a price of energy that nothing draws": (again("--energy-price", "0.3"), "add watts to"),
+    "a predictor that cannot be asked again": (
+        again("--correction", "refresh"),
+        "predictor walltime cannot be asked about running jobs",
+    ),
+    "windows for a rule that needs the log beside one that does not": (
+        again("--window", "2", "-d", "hcp"),
+        "hcp cannot be replayed by windows",
+    ),
+    "windows for a predictor that learns": (
+        again("--window", "2", "--predict", "last2"),
+        "predictor last2 cannot be replayed by windows",
+    ),
+    "windows beside a run of another level": (
+        again("--window", "2", "-d", "fifo"),
+        "there is a run in .*out, and this command would make one in",
+    ),
+    "a dispatcher twice by windows": (
+        again("--window", "2", "-d", "easy"),
+        "the same dispatcher is named twice: easy",
+    ),
+    "two dispatchers of one name": (
+        lambda log: ["simulate", log, "-d", OWN[0], "-d", OWN[1]],
+        "dispatchers tests.own_parts:Mine and .*Mine2 both have the name 'mine'",
+    ),
+    "two predictors of one name": (
+        lambda log: ["predict", log, "-p", OWN[2], "-p", OWN[3]],
+        "predictors tests.own_parts:Says and .*SaysHalf both have the name 'says'",
+    ),
+    "pictures in capitals": (
+        lambda log: ["simulate", log, "--plot", log.parent / "runs.PDF"],
+        "runs.PDF: write .pdf in lower case",
+    ),
+    "weeks in the place of their log": (
+        lambda log: ["resample", log, "--weeks", "1", "--out", log],
+        "--out .*small.swf: this would replace its own input",
+    ),
+    "jobs in the place of their log": (
+        lambda log: ["generate", log, "--jobs", "9", "--out", log],
+        "--out .*small.swf: this would replace its own input",
+    ),
+    "a table in the place of its log": (
+        lambda log: ["whatif", log, "--system", "4", "--system", "5", "--csv", log],
+        "--csv .*small.swf: this would replace its own input",
+    ),
+    "a solution in the place of its instance": (
+        lambda log: [*changed("now", 0)(log), "--out", log.parent / "bad.json"],
+        "--out .*bad.json: this would replace its own input",
+    ),
     "an empty log": (empty, "small.swf: .*no job"),
     "a log that is cut short": (cut_short, "small.swf.gz: the gz data is damaged or cut short"),
     "a folder as a log": (lambda log: ["simulate", log.parent], "this is a directory"),
@@ -1027,6 +1088,15 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
 
 
 CPDISPATCH = [sys.executable, "-m", "cpdispatch"]
+
+
+def test_json_is_there_as_soon_as_it_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        output.print_json({"cycle": 1})
+        assert (tmp_path / "out").read_text() == '{"cycle":1}\n'
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's full device")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 from cpdispatch import cli, verify
+from cpdispatch.cli.runs import first_of_each
 from cpdispatch.errors import InputError
+from cpdispatch.experiment import RunSummary
 from cpdispatch.experiment import file as files
 from cpdispatch.experiment.memory import PeakMemory
 from cpdispatch.simulator import Run
@@ -233,6 +236,60 @@ def test_names_are_checked_before_anything_runs(
         assert folders(path) == []
 
 
+def test_nothing_is_removed_before_all_is_checked(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(FORM.replace('"", "last2"', '"class"').replace("draws = 2", ""))
+    assert ran(path) == 0
+    before = folders(path)
+    path.write_text(
+        FORM.replace('"", "last2"', '"class", "walltime"').replace("draws = 2", "")
+        + "[rules]\nidempotent = true\n"
+    )
+    assert ran(path, "--overwrite") == 2
+    assert "predictor walltime bounds no job" in " ".join(capsys.readouterr().err.split())
+    assert folders(path) == before
+
+
+def test_a_log_on_which_a_dispatcher_fails_leaves_the_others(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path.parent / "other.csv").write_text(LOG)
+    path.write_text(
+        'dispatchers = ["tests.own_parts:FailsOnEight"]\n'
+        '[[logs]]\nfile = "small.csv"\nsystem = "8"\n'
+        '[[logs]]\nfile = "other.csv"\nsystem = "4"\n'
+    )
+    assert ran(path, "--json") == 2
+    out, err = capsys.readouterr()
+    key = "small, tests.own_parts:FailsOnEight"
+    assert f"1 of 2 tasks failed: {key}: dispatcher fails on eight raised" in err
+    assert list(json.loads(out)["failed"]) == [key]
+    assert [row["workload"] for row in results(path)] == ["other"]
+
+
+def test_failures_under_each_predictor_are_told(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(FORM.replace('"sjf"', '"tests.own_parts:FailsOnEight"').replace('"4"', '"8"'))
+    assert ran(path, "--json") == 2
+    failed = json.loads(capsys.readouterr().out)["failed"]
+    name = "small, tests.own_parts:FailsOnEight"
+    assert sorted(failed) == [
+        f"{name} with last2, draw 0", f"{name} with last2, draw 1", f"{name}, draw 0",
+        f"{name}, draw 1",
+    ]  # fmt: skip
+
+
+def test_predictors_of_one_name_are_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = ("tests.own_parts:Says", "tests.own_parts:SaysHalf")
+    path.write_text(FORM.replace('"", "last2"', f'"{own[0]}", "{own[1]}"'))
+    assert ran(path) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"field predictors: the predictors {own[0]} and {own[1]} both have the name" in said
+    assert folders(path) == []
+
+
 def test_no_run_is_made_twice_for_two_names_of_a_predictor(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,6 +399,51 @@ def test_pictures_and_a_page_for_each_log(path: Path, capsys: pytest.CaptureFixt
         assert "easy" in (out / f"report-{place}.html").read_text()
     told = " ".join(capsys.readouterr().out.split())
     assert "report-2-lublin-8-8.html: a page about the runs; open it in a browser" in told
+
+
+def test_pictures_and_pages_of_another_set_of_logs_are_removed(path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("bokeh")
+    one = FORM.replace('"", "last2"', '""').replace("draws = 2", "")
+    two = one + '[[logs]]\nmodel = "lublin"\nsystem = "8"\njobs = 9\n'
+    (path.parent / "out").mkdir()
+    (path.parent / "out" / "report-old.html").touch()
+    for form, pages, pictures in (
+        (one, {"report.html"}, {"."}),
+        (two, {"report-1-small-4.html", "report-2-lublin-8-8.html"}, {"1-small-4", "2-lublin-8-8"}),
+        (one, {"report.html"}, {"."}),
+    ):
+        path.write_text(form)
+        assert ran(path, "--plot", "--page") == 0
+        out = path.parent / "out"
+        assert {file.name for file in out.glob("*.html")} == pages | {"report-old.html"}
+        drawn = {file.parent for file in out.glob("pictures/**/*.svg")}
+        assert {str(folder.relative_to(out / "pictures")) for folder in drawn} == pictures
+
+
+def test_runs_that_were_refused_are_not_drawn(path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    form = FORM.replace('"", "last2"', '""').replace("draws = 2", "")
+    path.write_text(form.replace(', "sjf"', ""))
+    assert ran(path) == 0
+    (path.parent / "small.csv").write_text(LOG.replace("1,7,", "1,6,"))
+    path.write_text(form)
+    assert ran(path, "--plot") == 2
+    out = path.parent / "out"
+    summaries = [RunSummary.of(Run.load(out / "small" / "sjf" / "draw-0"))]
+    runs = [out / "small" / name / "draw-0" for name in ("easy", "sjf")]
+    assert [run.about["dispatcher"] for run in first_of_each(runs, summaries).values()] == ["sjf"]
+    again = {**summaries[0].about, "dispatcher": "easy", "workload_sha256": "of other jobs"}
+    assert not first_of_each(runs, [replace(summaries[0], about=again)])
+
+
+def test_combinations_that_are_left_out_are_no_runs_of_a_page(path: Path) -> None:
+    pytest.importorskip("bokeh")
+    names = '"easy", "sjf", "easy-fcfs-spf", "ljf"'
+    form = FORM.replace('"easy", "sjf"', names).replace('"", "last2"', '"", "walltime"')
+    path.write_text(form.replace("draws = 2", ""))
+    assert ran(path, "--page") == 0
+    assert len(folders(path)) in (4, 5)
 
 
 def test_too_many_runs_for_a_page_are_refused_before_any(

@@ -18,6 +18,7 @@ from cpdispatch.cli.output import table_of
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment import RunSummary, whatif
 from cpdispatch.experiment.runs import safe
+from cpdispatch.report.whatif import sentences
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import Limit, NodeGroup, Partition, System
 from cpdispatch.workloads import prepare, read
@@ -25,6 +26,7 @@ from cpdispatch.workloads import prepare, read
 LOG = "id,submit,runtime,requested,units,core,user\n" + "".join(
     f"{k},{k * 5},{20 + k * 37 % 50},100,{1 + k % 5},1,{k % 3}\n" for k in range(1, 61)
 )
+FAILS = "tests.own_parts:FailsOnEight"
 TWO = System("two", ("core", "gpu"), (NodeGroup("a", 10, (4, 0)), NodeGroup("b", 3, (8, 2))))
 
 
@@ -114,7 +116,7 @@ def test_the_figures_are_those_of_the_runs(
         run = simulate(*prepare(read(log), str(row["capacity"])), row["dispatcher"])
         for name in whatif.FIGURES:
             assert row[name] == run.metrics[name]
-        saved = Run.load(tmp_path / "out" / safe(row["system"]) / row["dispatcher"])
+        saved = Run.load(tmp_path / "out" / safe(row["system"]) / row["dispatcher"] / "draw-0")
         assert verify.run(saved.jobs, saved.system) == []
     assert rows[2]["wait_ratio"] == rows[2]["wait_s_mean"] / rows[0]["wait_s_mean"]
     assert rows[3]["slowdown_ratio"] == pytest.approx(
@@ -174,7 +176,7 @@ def test_runs_that_are_made_again_leave_nothing_of_earlier_ones(
     assert said(capsys, *given, "--shake", "3")[0] == 0
     assert said(capsys, *given, "--shake", "2", "--limit", "2s", "--overwrite")[0] == 0
     for system in ("8", "6"):
-        assert {path.name for path in (out / system).iterdir()} == {"draw-0", "draw-1"}
+        assert {path.name for path in (out / system / "easy").iterdir()} == {"draw-0", "draw-1"}
 
 
 def test_the_page_says_what_the_table_says(
@@ -197,6 +199,64 @@ def test_the_page_says_what_the_table_says(
     share = 100 * first["wait_s_mean"] / half["wait_s_mean"]
     assert f'{told[1]}<div class="bar" aria-hidden="true" style="width:{share:.1f}%">' in text
     assert "8 -50%: 12 jobs never started" in text
+
+
+def test_a_system_on_which_a_dispatcher_fails_leaves_the_others(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = (log, "-d", FAILS, "--system", "10", "--system", "8", "--system", "9")
+    code, out, err = said(capsys, *given, "--csv", tmp_path / "w.csv", "--json")
+    assert code == 2
+    printed = json.loads(out)
+    assert [row["system"] for row in printed["rows"]] == ["10", "9"]
+    assert list(printed["failed"]) == [f"small, {FAILS} on 8"]
+    assert printed["files"] == [str(tmp_path / "w.csv")]
+    assert len((tmp_path / "w.csv").read_text().splitlines()) == 3
+    assert f"1 of 3 tasks failed: small, {FAILS} on 8: dispatcher fails on eight raised" in err
+
+
+def test_a_dispatcher_or_draw_that_is_added_makes_no_run_again(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, out = (log, "--system", "8", "--system", "9", "--out", tmp_path / "out"), []
+    for more in ((), ("-d", "easy", "-d", "sjf"), ("-d", "easy", "--shake", "2")):
+        assert said(capsys, *given, *more)[0] == 0
+        runs = (tmp_path / "out").glob("**/run.json")
+        out.append({str(path.parent.relative_to(tmp_path / "out")) for path in runs})
+        easy = tmp_path / "out" / "8" / "easy" / "draw-0" / "jobs.parquet"
+        out.append({easy.stat().st_mtime_ns})
+    assert out[0] == {"8/easy/draw-0", "9/easy/draw-0"}
+    assert out[4] - out[2] == {"8/easy/draw-1", "9/easy/draw-1"}
+    assert out[1] == out[3] == out[5]
+
+
+def test_the_capacity_is_of_the_resource_in_the_heading(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, resources, capacity in (("a", "core,mem", [8, 64]), ("b", "mem,core", [100, 6])):
+        system = {"resources": resources.split(","), "groups": [
+            {"name": "n", "nodes": 1, "capacity": capacity}]}  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(json.dumps(system))
+    given = [part for name in "ab" for part in ("--system", tmp_path / f"{name}.json")]
+    _, out, _ = said(capsys, log, *given, "--json")
+    assert [row["capacity"] for row in json.loads(out)["rows"]] == [8, 6]
+
+
+def test_what_the_page_says_where_nobody_waits_or_starts() -> None:
+    def row(system: str, wait_s: float | None, ratio: float | None) -> dict[str, Any]:
+        return {
+            "system": system, "dispatcher": "easy", "predictor": "walltime",
+            "wait_s_mean": wait_s, "wait_ratio": ratio,
+        }  # fmt: skip
+
+    for first_s, other_s, ratio, says in (
+        (0.0, 0.0, None, "On b, jobs wait the same under easy in the mean: 0 s instead of 0 s."),
+        (0.0, 9.0, None, "On b, jobs wait longer under easy in the mean: 9 s instead of 0 s."),
+        (6.0, 9.0, 1.5, "On b, jobs wait 1.50 times as long under easy in the mean: 9 s instead"),
+        (0.0, None, None, "No job started on two of the systems"),
+    ):
+        (said,) = sentences([row("a", first_s, ratio and 1.0), row("b", other_s, ratio)])
+        assert said.startswith(says)
 
 
 def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +308,7 @@ def test_a_changed_limit_is_kept_and_its_figures_are_those_of_the_run(
     assert code == 0
     free, limited = json.loads(out)["rows"]
     assert limited["system"] == f"{free['system']}, at most 1 job per user"
-    run = Run.load(tmp_path / "out" / safe(limited["system"]))
+    run = Run.load(tmp_path / "out" / safe(limited["system"]) / "easy" / "draw-0")
     assert run.verify() == []
     assert run.metrics["wait_s_mean"] == limited["wait_s_mean"] > free["wait_s_mean"]
     jobs = run.jobs.sort_values("start")

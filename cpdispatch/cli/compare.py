@@ -62,7 +62,7 @@ def compare(*runs: Path, waits: Flag = False, plot: Path | None = None, json: Js
     if plot is not None:
         written, lacking = draw(plot, summaries, kept)
         if json:
-            beside["pictures"] = [str(path) for path in written]
+            beside |= {"pictures": [str(path) for path in written], "lacking": lacking}
             print_runs(summaries, json, beside, waits=waits)
         else:
             print_pictures(plot, written, lacking)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cpdispatch.cli.options import Flag, Json, WorkerOptions
+from cpdispatch.cli.options import Flag, Json, WorkerOptions, kept_in
 from cpdispatch.cli.output import DONE, STARTING, progress_bars, status
 from cpdispatch.cli.runs import (
     Kind,
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 _PICTURES = "pictures"
 
 
-def _share(
-    advance: Callable[[float], None], before: int, runs: int
-) -> Callable[[float, int], None]:
-    """How far all runs are, from how many of a part are done."""
-    return lambda done, _: advance((before + done) / runs)
-
-
 def _pages(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run]) -> list[Path]:
     """Write a page for each log."""
     written = []
@@ -44,6 +38,16 @@ def _pages(out: Path, summaries: Sequence[RunSummary], kept: Mapping[Kind, Run])
         write_page(path, of.summaries, of.kept)
         written.append(path)
     return written
+
+
+def _forget_others(out: Path, drawn: Sequence[Path], pages: Sequence[Path]) -> None:
+    """Remove the pictures and pages that were of one log alone, or of another set of logs."""
+    names = {path.name for path in drawn}
+    before = [path for path in (out / _PICTURES).glob("**/*.svg") if path.name in names]
+    if pages:
+        before += [out / "report.html", *out.glob("report-[0-9]*-*.html")]
+    for path in {*before}.difference(drawn, pages):
+        path.unlink(missing_ok=True)
 
 
 def experiment(
@@ -80,34 +84,30 @@ def experiment(
     with status(STARTING):
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import file as files
+        from cpdispatch.experiment.runs import run
+        from cpdispatch.simulator.replay import claim
         from cpdispatch.simulator.run import ABOUT
 
     form = files.load(file)
-    kinds = len(form.dispatchers) * max(len(form.predictors), 1)
-    if plot:
-        check_pictures(out / _PICTURES, kinds)
-    if page:
-        check_page(kinds)
     workers = Workers(where.cores, where.cluster)
     with status(f"reading {len(form.logs)} logs"):
-        parts = files.parts(form, file, out.absolute(), overwrite=overwrite)
-    runs, before = sum(len(part.plans) for part in parts), 0
-    summaries, failed = [], []
-    kept = f"what was done is saved in {out}: the same command goes on from there"
-    with stoppable(kept) as stop, progress_bars() as show:
-        advance = show(f"{runs} runs")
-        for part in parts:
-            found, failure = part.experiment.run(
-                part.plans, workers, _share(advance, before, runs), stop
-            )
-            before += len(part.plans)
-            summaries += found
-            if failure is not None:
-                failed.append(failure)
+        parts = files.parts(form, file, out.absolute())
     plans = [plan for part in parts for _, plan in part.plans]
-    there = sum(plan.folder is not None and (plan.folder / ABOUT).exists() for plan in plans)
+    folders = [plan.folder for plan in plans if plan.folder is not None]
+    kinds = Counter(draws.parent for draws in {folder.parent for folder in folders})
+    if plot:
+        check_pictures(out / _PICTURES, max(kinds.values()))
+    if page:
+        check_page(max(kinds.values()))
+    claim(folders, resume=not overwrite, overwrite=overwrite)
+    with stoppable(kept_in(out)) as stop, progress_bars() as show:
+        advance = show(f"{len(plans)} runs")
+        found, failure = run(parts, workers, lambda done, of: advance(done / of), stop)
+    summaries = [summary for of_part in found for summary in of_part]
+    failed = {} if failure is None else {"failed": failure.problems}
+    there = sum((folder / ABOUT).exists() for folder in folders)
     if summaries and len(summaries) < there and (out / files.TABLE).exists():
-        print_runs(summaries, json, {"files": [], "failed": failed[0].problems})
+        print_runs(summaries, json, {"files": [], **failed})
         print(
             f"cpdispatch: {out / files.TABLE} and what is beside it stay as they are: they have "
             "runs that were refused",
@@ -115,17 +115,20 @@ def experiment(
         )
     elif summaries:
         written = files.save(summaries, out)
-        first = first_of_each(plans) if plot or page else {}
+        first = first_of_each(folders, summaries) if plot or page else {}
         drawn, lacking = draw(out / _PICTURES, summaries, first) if plot else ([], [])
         pages = _pages(out, summaries, first) if page else []
-        beside = {"files": [str(path) for path in (*written, *pages, *drawn)]}
-        print_runs(summaries, json, beside | ({"failed": failed[0].problems} if failed else {}))
+        _forget_others(out, drawn, pages)
+        beside = failed | {"files": [str(path) for path in (*written, *pages, *drawn)]}
+        if plot:
+            beside["lacking"] = lacking
+        print_runs(summaries, json, beside)
         if not json:
             print(f"Figures of all runs: {written[0]}")
             if plot:
                 print_pictures(out / _PICTURES, drawn, lacking)
             for path in pages:
                 print(f"{path}: a page about the runs; open it in a browser")
-    for failure in failed:
+    if failure is not None:
         raise failure
     return DONE

@@ -378,16 +378,13 @@ class OutputOptions:
 
     def claim(self, plans: Iterable[RunPlan]) -> None:
         """Make the folder of each run ready to be written into."""
-        from cpdispatch.simulator.replay import claim, forget_other_draws
+        from cpdispatch.simulator.replay import claim
 
         folders = [plan.folder for plan in plans if plan.folder is not None]
-        self._check_depth(folders)
-        for folder in folders:
-            claim(folder, resume=self.resume, overwrite=self.overwrite)
-        if self.overwrite:
-            forget_other_draws(folders)
+        self.check_depth(folders)
+        claim(folders, resume=self.resume, overwrite=self.overwrite)
 
-    def _check_depth(self, folders: Sequence[Path]) -> None:
+    def check_depth(self, folders: Sequence[Path]) -> None:
         """Raise where the folder has runs of other levels: `compare` would take both for runs.
 
         Folders have a level for logs, dispatchers, and seeds or draws of which there are several.
@@ -474,9 +471,7 @@ class WorkOptions:
     @property
     def _kept(self) -> str:
         """What is to be said of the results when the command is interrupted."""
-        if self.out is None:
-            return NOTHING_SAVED
-        return f"what was done is saved in {self.out}: the same command goes on from there"
+        return kept_in(self.out)
 
     def save_and_print(
         self, found: Tuned | Mixed | Regressed, tables: list[Table], json: bool, verdict: str = ""

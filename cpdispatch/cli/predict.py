@@ -131,32 +131,26 @@ def _usable(
     wanted: tuple[str, ...], workload: Workload, correction: str
 ) -> tuple[list[str], dict[str, str]]:
     """The predictors to compare, and why others of the registry are left out."""
-    from cpdispatch.predict import PREDICTORS
+    from cpdispatch.experiment.runs import check_told_apart
+    from cpdispatch.predict import PREDICTORS, make, refreshing
 
     if len(set(wanted)) < len(wanted):
         raise UsageError("the same predictor is named twice")
-    left_out = {}
+    left_out, called = {}, {}
     for name in wanted or PREDICTORS:
         try:
-            _check(name, workload, correction)
+            made = make(name, workload)
+            if correction == "refresh":
+                refreshing(made)
+            called[name] = made.name
         except UsageError as error:
             if wanted:
                 raise
             left_out[name] = str(error)
-    names = [name for name in wanted or PREDICTORS if name not in left_out]
-    if not names:
+    check_told_apart("predictors", called)
+    if not called:
         raise UsageError(f"there is no predictor to compare: {next(iter(left_out.values()))}")
-    return names, left_out
-
-
-def _check(name: str, workload: Workload, correction: str) -> None:
-    """Raise now what would be wrong with a predictor."""
-    from cpdispatch.predict import Refreshing, make
-
-    if not isinstance(make(name, workload), Refreshing) and correction == "refresh":
-        raise UsageError(
-            f"predictor {name} cannot be asked about running jobs, as the correction refresh does"
-        )
+    return [*called], left_out
 
 
 def _of_log(workload: Workload) -> dict[str, int]:

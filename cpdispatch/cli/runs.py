@@ -20,7 +20,7 @@ from cpdispatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from cpdispatch.analyze.draws import Waits
-    from cpdispatch.experiment import RunPlan, RunSummary
+    from cpdispatch.experiment import RunSummary
     from cpdispatch.report import Shown
     from cpdispatch.simulator import Run
 
@@ -185,13 +185,18 @@ def side_by_side(
 
 def _twice(summaries: Sequence[RunSummary]) -> str:
     """The dispatcher of a run that is there twice; empty if none is."""
-    seen: set[tuple[Any, ...]] = set()
+    seen: set[Kind] = set()
     for about in (summary.about for summary in summaries):
-        which = (about.get("draw", 0), about.get("seed", 0), about.get("workload_sha256"))
-        if (run := (kind_of(about), which)) in seen:
+        if (run := _which(about)) in seen:
             return str(about["dispatcher"])
         seen.add(run)
     return ""
+
+
+def _which(about: Mapping[str, Any]) -> Kind:
+    """What no two runs have in common: what is told apart, the draw, the seed and the jobs."""
+    of_run = (about.get("draw", 0), about.get("seed", 0), about.get("workload_sha256"))
+    return *kind_of(about), *of_run
 
 
 _OTHER_PICTURES = {".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".eps", ".ps", ".html"}
@@ -204,6 +209,8 @@ def check_pictures(folder: Path, runs: int = 1) -> None:
     from cpdispatch.report import pictures
 
     pictures.check(runs)
+    if folder.suffix.lower() in FORMATS and folder.suffix not in FORMATS:
+        raise UsageError(f"--plot {folder}: write {folder.suffix.lower()} in lower case")
     if folder.suffix.lower() in _OTHER_PICTURES and not folder.is_dir():
         raise UsageError(
             f"--plot {folder}: pictures are {', '.join(FORMATS)}; name a folder, or a name that "
@@ -323,17 +330,18 @@ def _beside_best(
     return found
 
 
-def first_of_each(plans: Iterable[RunPlan]) -> dict[Kind, Run]:
-    """The first run of each kind, of those that are done."""
+def first_of_each(folders: Iterable[Path], summaries: Sequence[RunSummary]) -> dict[Kind, Run]:
+    """The first run of each kind, of those that are done; one that was refused may be there too."""
     from cpdispatch.simulator.run import ABOUT, Run, about_of
 
+    done = {_which(summary.about) for summary in summaries}
     kept: dict[Kind, Run] = {}
-    for plan in plans:
-        if plan.folder is None or not (plan.folder / ABOUT).exists():
+    for folder in folders:
+        if not (folder / ABOUT).exists():
             continue
-        kind = kind_of(about_of(plan.folder))
-        if kind not in kept:
-            kept[kind] = Run.load(plan.folder)
+        about = about_of(folder)
+        if _which(about) in done and kind_of(about) not in kept:
+            kept[kind_of(about)] = Run.load(folder)
     return kept
 
 

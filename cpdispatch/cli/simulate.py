@@ -221,12 +221,16 @@ def _print_and_draw(
 ) -> None:
     """Print the runs that are done, and draw them where pictures were asked for."""
     beside: dict[str, Any] = {} if failure is None else {"failed": failure.problems}
-    if plot is None:
+    if plot is None or not json:
         print_runs(summaries, json, beside)
+    if plot is None:
         return
-    written, lacking = draw(plot, summaries, first_of_each(plans))
-    print_runs(summaries, json, beside | {"pictures": [str(path) for path in written]})
-    if not json:
+    folders = [plan.folder for plan in plans if plan.folder is not None]
+    written, lacking = draw(plot, summaries, first_of_each(folders, summaries))
+    if json:
+        pictures = {"pictures": [str(path) for path in written], "lacking": lacking}
+        print_runs(summaries, json, beside | pictures)
+    else:
         print_pictures(plot, written, lacking)
 
 

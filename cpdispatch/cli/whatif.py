@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.options import Flag, Json, Whole, WorkerOptions, check_draws
+from cpdispatch.cli.options import (
+    Flag,
+    Json,
+    Whole,
+    WorkerOptions,
+    check_draws,
+    check_spared,
+    kept_in,
+)
 from cpdispatch.cli.output import (
     DONE,
     STARTING,
@@ -25,13 +33,7 @@ from cpdispatch.durations import seconds
 from cpdispatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.table import Table
-
-    from cpdispatch.campaign import CampaignError
-    from cpdispatch.experiment import RunPlan, RunSummary
-    from cpdispatch.experiment.whatif import Alternative
 
 
 def whatif(
@@ -92,27 +94,33 @@ def whatif(
         Print one JSON object.
     """
     with status(STARTING):
+        from cpdispatch.campaign import Workers
         from cpdispatch.experiment import RunPlan, whatif
-        from cpdispatch.simulator.replay import claim, forget_other_draws
+        from cpdispatch.experiment.runs import run
+        from cpdispatch.simulator.replay import claim
         from cpdispatch.workloads import read
 
     _check(shake, overwrite, out, csv, page)
+    check_spared("--csv", csv, trace, *system)
     with status(f"reading {trace}"):
         log = read(trace, filter)
         found = whatif.alternatives(log, system, jobs)
     names = dispatcher or ("easy",)
     plan = RunPlan("", 0, seconds(limit, "--limit"), {"predictor": predict}, out and out.absolute())
-    whatif.check(found, names, plan)
-    folders = whatif.folders(found, names, plan, shake)
-    for folder in folders:
-        claim(folder, resume=not overwrite, overwrite=overwrite)
-    if overwrite:
-        forget_other_draws(folders)
-    summaries, failed = _replayed(found, names, plan, shake, where, out)
+    parts = whatif.parts(found, names, plan, shake)
+    for part in parts:
+        part.experiment.check(plan.limit_s, plan.rules or {})
+    folders = [run.folder for part in parts for _, run in part.plans if run.folder is not None]
+    claim(folders, resume=not overwrite, overwrite=overwrite)
+    workers = Workers(where.cores, where.cluster)
+    with stoppable(kept_in(out)) as stop, progress_bars() as show:
+        advance = show(f"{len(found)} systems")
+        summaries, failure = run(parts, workers, lambda done, runs: advance(done / runs), stop)
     if rows := whatif.rows_of(found, summaries):
-        _tell(log.name, found[0].system.resources[0], rows, csv, page, json)
-    if failed:
-        raise failed[0]
+        failed = {} if failure is None else {"failed": failure.problems}
+        _tell(log.name, found[0].system.resources[0], rows, csv, page, json, failed)
+    if failure is not None:
+        raise failure
     return DONE
 
 
@@ -129,29 +137,9 @@ def _check(
             raise UsageError(f"--csv and --page name the same file, {page}")
 
 
-def _replayed(
-    found: Sequence[Alternative],
-    names: Sequence[str],
-    plan: RunPlan,
-    shake: int,
-    where: WorkerOptions,
-    out: Path | None,
-) -> tuple[list[list[RunSummary]], list[CampaignError]]:
-    """The runs on each system, and what failed."""
-    from cpdispatch.campaign import Workers
-    from cpdispatch.experiment import whatif
-
-    workers = Workers(where.cores, where.cluster)
-    kept = "nothing was saved, because there was no --out"
-    if out is not None:
-        kept = f"what was done is saved in {out}: the same command goes on from there"
-    with stoppable(kept) as stop, progress_bars() as show:
-        return whatif.run(found, names, plan, shake, workers, show(f"{len(found)} systems"), stop)
-
-
 def _tell(
     log: str, resource: str, rows: list[dict[str, Any]], csv: Path | None, page: Path | None,
-    json: bool,
+    json: bool, failed: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the table and the page where they are asked for, and print the rows."""
     from cpdispatch.experiment import whatif
@@ -163,10 +151,11 @@ def _tell(
         from cpdispatch.report.whatif import whatif_page
 
         write_bytes(page, whatif_page(log, resource, rows).encode())
+    written = [path for path in (csv, page) if path is not None]
     if json:
-        print_json({"workload": log, "rows": rows})
+        print_json({"workload": log, "rows": rows, "files": [*map(str, written)], **failed})
     else:
-        _print(log, resource, rows, [path for path in (csv, page) if path is not None])
+        _print(log, resource, rows, written)
 
 
 def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Path]) -> None:

@@ -46,26 +46,28 @@ def by_windows(
         from cpdispatch.dispatch import Settings, current
         from cpdispatch.experiment import RunSummary
         from cpdispatch.experiment.memory import PeakMemory
-        from cpdispatch.experiment.runs import safe
+        from cpdispatch.experiment.runs import SAME_DISPATCHER, check_apart, safe
+        from cpdispatch.simulator import windows
         from cpdispatch.simulator.replay import claim
-        from cpdispatch.simulator.windows import simulate
 
     names = [current(name) for name in dispatchers]
+    check_apart("dispatchers", names, SAME_DISPATCHER)
     folders = [out / safe(name) if len(names) > 1 else out for name in names]
-    for folder in folders:
-        claim(folder, resume=False, overwrite=output.overwrite, resumable=False)
-    given = rules.of_runs()
+    settings = Settings(seconds(rules.limit, "--limit"), rules.seed)
+    given = {key: getattr(rules, key) for key in ("trigger", "correction", "kill_at_limit")}
+    for name in names:
+        begin = _parts(traces[0], log, window, lambda share: None)
+        windows.check(begin, name, rules.predict, given, settings)
+    output.check_depth(folders)
+    claim(folders, resume=False, overwrite=output.overwrite, resumable=False)
     summaries = []
     kept = "what is not finished was not saved: a replay by windows begins anew"
     with stoppable(kept) as stop, progress_bars() as show:
         for place, (name, folder) in enumerate(zip(names, folders, strict=True)):
             memory = PeakMemory()
-            run = simulate(
+            run = windows.simulate(
                 _parts(traces[0], log, window, show(name)), folder, name,
-                predictor=given["predictor"], trigger=given["trigger"],
-                correction=given["correction"], kill_at_limit=given["kill_at_limit"],
-                settings=Settings(seconds(rules.limit, "--limit"), rules.seed),
-                place=place, stop=stop,
+                predictor=rules.predict, settings=settings, place=place, stop=stop, **given,
             )  # fmt: skip
             if (peak_mib := memory.mib()) is not None:
                 run = replace(run, about=run.about | {"memory_mib_peak": peak_mib})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from cpdispatch import predict
 from cpdispatch.analyze import draws
 from cpdispatch.analyze.compare.rows import OF_USERS
 from cpdispatch.dispatch import SEED_MAX
@@ -22,9 +23,11 @@ from cpdispatch.experiment.report import report_of, tables
 from cpdispatch.experiment.runs import (
     SAME_LOG,
     Experiment,
+    Part,
     RunPlan,
     RunSummary,
     check_apart,
+    check_told_apart,
     own_predictor,
     safe,
 )
@@ -63,14 +66,6 @@ class ExperimentForm(msgspec.Struct, forbid_unknown_fields=True):
     rules: RulesForm = msgspec.field(default_factory=RulesForm)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The runs of an experiment with one predictor."""
-
-    experiment: Experiment
-    plans: Sequence[tuple[int, RunPlan]]
-
-
 def load(path: Path) -> ExperimentForm:
     """Read the file of an experiment.
 
@@ -98,17 +93,17 @@ def load(path: Path) -> ExperimentForm:
     return form
 
 
-def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = False) -> list[Part]:
+def parts(form: ExperimentForm, file: Path, folder: Path) -> list[Part]:
     """The runs of an experiment, each with a folder that depends on nothing but what it is.
+
+    A part has those with one predictor.
 
     Parameters
     ----------
     file : path
         Its file: those of logs and systems are named from the folder of it.
     folder : path
-        For the results; a run that is finished there is not made again.
-    overwrite : bool
-        Make it again all the same.
+        For the results.
 
     Raises
     ------
@@ -116,8 +111,6 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
         When a log cannot be read, two have the same name, or a dispatcher or predictor is unknown:
         the key is named.
     """
-    from cpdispatch.simulator.replay import claim, forget_other_draws
-
     groups = samples.of(form.logs, file, form.seed, form.draws)
     names = [log[0].name for of in groups for log in (of.logs[:1] if of.of_seed else of.logs)]
     with samples.named(file, "logs"):
@@ -132,6 +125,9 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
                 of_name = [name] if key == "dispatchers" else form.dispatchers[:1]
                 rules = {"predictor": name if key == "predictors" and name else None}
                 Experiment(groups[0].logs[:1], of_name, [form.seed]).check(limit_s, rules)
+    with samples.named(file, "predictors"):
+        log, names = groups[0].logs[0][0], [name for name in form.predictors if name]
+        check_told_apart("predictors", {name: predict.make(name, log).name for name in names})
     place = 0
     for predictor, of in product(form.predictors or [""], groups):
         seeds = range(form.seed, form.seed + form.draws) if of.of_seed else [form.seed]
@@ -158,12 +154,7 @@ def parts(form: ExperimentForm, file: Path, folder: Path, *, overwrite: bool = F
             for log, plan in plans
         ]  # fmt: skip
         place += len(plans)
-        folders = [plan.folder for _, plan in named if plan.folder is not None]
-        for run in folders:
-            claim(run, resume=not overwrite, overwrite=overwrite)
-        if overwrite:
-            forget_other_draws(folders)
-        found.append(Part(experiment, named))
+        found.append(Part(experiment, named, f" with {predictor}" * bool(predictor)))
     return found
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cpdispatch.system import System
 
 
+SAME_DISPATCHER = "the same dispatcher is named twice: {}; leave one of them"
 SAME_LOG = "two logs are named {}: their results would have the same name"
 
 
@@ -149,7 +150,7 @@ class Experiment:
         rules : mapping
             Further arguments of `cpdispatch.simulator.simulate`.
         """
-        from cpdispatch import dispatch, predict
+        from cpdispatch import dispatch, energy, predict
         from cpdispatch.data import made as additional
         from cpdispatch.simulator.checks import (
             check_gated,
@@ -158,24 +159,27 @@ class Experiment:
             check_tests,
         )
 
-        events, power_cap = rules.get("events"), rules.get("power_cap")
+        events, power_cap = rules.get("events"), rules.get(energy.POWER_CAP)
         switch_off_s = rules.get("switch_off_s")
-        twice = "the same dispatcher is named twice: {}; leave one of them"
-        check_apart("dispatchers", self.dispatchers, twice)
+        check_apart("dispatchers", self.dispatchers, SAME_DISPATCHER)
         logs = [] if self.of_seed else [workload.name for workload, _ in self.logs]
         check_apart("logs", logs, SAME_LOG)
-        kept = {}
+        kept, called = {}, {}
         for dispatcher in self.dispatchers:
             made = dispatch.make(dispatcher, dispatch.Settings(limit_s), warm=dispatch.not_at_all)
+            called[dispatcher] = made.name
             kept[dispatcher] = dispatch.keeps_starvation_bound(made)
             known = predict.make(
                 rules.get("predictor") or dispatch.predictor_of(made), self.logs[0][0]
             )
             if rules.get("idempotent"):
                 predict.bounding(known)
+            if rules.get("correction") == "refresh":
+                predict.refreshing(known)
             check_tests(made, events, power_cap, switch_off_s)
             if getattr(made, "test_s", 0):
                 self._check_restartable(dispatcher)
+        check_told_apart("dispatchers", called)
         if rules.get("starvation"):
             _check_starvation(kept)
         additional(rules.get("data", ()))
@@ -184,6 +188,8 @@ class Experiment:
                 events.check(system)
             if any(map(rules.get, ("dependencies", "idempotent", "restart_cost_s"))):
                 check_gated(workload, system)
+            if rules.get(energy.ENERGY_PRICE) is not None:
+                energy.check_drawn(system)
             if power_cap is not None:
                 check_power_cap(power_cap, workload, system, rules.get("kill_at_limit", False))
             if switch_off_s is not None:
@@ -227,59 +233,85 @@ class Experiment:
         progress: Callable[[float, int], None],
         stop: Callable[[], bool],
     ) -> tuple[list[RunSummary], CampaignError | None]:
-        """Make the runs, and save those that are to be.
+        """Make the runs as the only part, see `run`."""
+        (summaries,), failure = run([Part(self, plans)], workers, progress, stop)
+        return summaries, failure
 
-        Returns
-        -------
-        summaries : list of RunSummary
-            The runs that are done, in the order of the plans.
-        failure : CampaignError or None
-            Which of several failed, and why.
 
-        Raises
-        ------
-        InterruptedRunError
-            When ``stop`` said so; a later experiment in the same folders goes on from there.
-        """
-        from cpdispatch.dispatch import has_engine, is_model
-        from cpdispatch.simulator.replay import finished
-        from cpdispatch.simulator.run import ABOUT
-        from cpdispatch.workloads.shake import shaken
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Runs of an experiment that are made beside those of others."""
 
-        shared = {str(number): log for number, log in enumerate(self.logs)}
-        of_key = {self._key(log, plan): (log, plan) for log, plan in plans}
-        summaries: dict[str, RunSummary] = {}
-        failure = None
-        if all(plan.folder is not None and (plan.folder / ABOUT).exists() for _, plan in plans):
-            workers = Workers(cores=1)  # reading them takes less time than workers to begin
-        elif not workers.cluster and any(has_engine(plan.dispatcher) for _, plan in plans):
-            from cpdispatch.experiment.warming import compile_kernels
+    experiment: Experiment
+    plans: Sequence[tuple[int, RunPlan]]
+    apart: str = ""
+    """What tells its runs from others of the same log and dispatcher, as `` on 128``."""
 
-            compile_kernels()  # now, on all cores: else each worker compiles them
-        with _sign(plans if workers.cluster else []) as sign:
-            # What takes longest begins first: other workers make all the others meanwhile.
-            models_first = sorted(
-                of_key.items(), key=lambda run: not is_model(run[1][1].dispatcher)
-            )
-            tasks = [Task(key, (Shared(str(log)), plan, sign)) for key, (log, plan) in models_first]
-            outcomes = completed(
-                tasks, make_run, shared=shared, workers=workers, progress=progress, stop=stop
-            )
-            try:
-                for key, found in outcomes:
-                    log, plan = of_key[key]
-                    if found.run is not None and plan.folder is not None:
-                        workload = shaken(self.logs[log][0], plan.draw)
-                        finished(replace(found.run, workload=workload), plan.folder)
-                    summaries[key] = replace(found, run=None)
-            except CampaignError as error:
-                failure = error
-        return [summaries[key] for key in of_key if key in summaries], failure
+    def key(self, log: int, plan: RunPlan) -> str:
+        """What a run is called in errors; no other has this name."""
+        seed = f", seed {plan.seed}" if len(self.experiment.seeds) > 1 else ""
+        draw = f", draw {plan.draw}" if self.experiment.draws > 1 else ""
+        return f"{self.experiment.logs[log][0].name}, {plan.dispatcher}{self.apart}{seed}{draw}"
 
-    def _key(self, log: int, plan: RunPlan) -> str:
-        seed = f", seed {plan.seed}" if len(self.seeds) > 1 else ""
-        draw = f", draw {plan.draw}" if self.draws > 1 else ""
-        return f"{self.logs[log][0].name}, {plan.dispatcher}{seed}{draw}"
+
+def run(
+    parts: Sequence[Part],
+    workers: Workers,
+    progress: Callable[[float, int], None],
+    stop: Callable[[], bool],
+) -> tuple[list[list[RunSummary]], CampaignError | None]:
+    """Make the runs of all parts, and save those that are to be.
+
+    Returns
+    -------
+    summaries : list of list of RunSummary
+        Of each part, the runs that are done, in the order of the plans.
+    failure : CampaignError or None
+        Which of several runs failed, and why.
+
+    Raises
+    ------
+    InterruptedRunError
+        When ``stop`` said so; a later experiment in the same folders goes on from there.
+    """
+    from cpdispatch.dispatch import has_engine, is_model
+    from cpdispatch.simulator.replay import finished
+    from cpdispatch.simulator.run import ABOUT
+    from cpdispatch.workloads.shake import shaken
+
+    of_key = {
+        part.key(log, plan): (part.experiment.logs[log], plan)
+        for part in parts
+        for log, plan in part.plans
+    }
+    plans = [plan for _, plan in of_key.values()]
+    shared = {str(id(log)): log for log, _ in of_key.values()}
+    summaries: dict[str, RunSummary] = {}
+    failure = None
+    if all(plan.folder is not None and (plan.folder / ABOUT).exists() for plan in plans):
+        workers = Workers(cores=1)  # reading them takes less time than workers to begin
+    elif not workers.cluster and any(has_engine(plan.dispatcher) for plan in plans):
+        from cpdispatch.experiment.warming import compile_kernels
+
+        compile_kernels()  # now, on all cores: else each worker compiles them
+    with _sign(plans if workers.cluster else []) as sign:
+        # What takes longest begins first: other workers make all the others meanwhile.
+        models_first = sorted(of_key.items(), key=lambda run: not is_model(run[1][1].dispatcher))
+        tasks = [Task(key, (Shared(str(id(log))), plan, sign)) for key, (log, plan) in models_first]
+        outcomes = completed(
+            tasks, make_run, shared=shared, workers=workers, progress=progress, stop=stop
+        )
+        try:
+            for key, found in outcomes:
+                (workload, _), plan = of_key[key]
+                if found.run is not None and plan.folder is not None:
+                    made = replace(found.run, workload=shaken(workload, plan.draw))
+                    finished(made, plan.folder)
+                summaries[key] = replace(found, run=None)
+        except CampaignError as error:
+            failure = error
+    keys = [[part.key(log, plan) for log, plan in part.plans] for part in parts]
+    return [[summaries[key] for key in of_part if key in summaries] for of_part in keys], failure
 
 
 def _check_starvation(kept: Mapping[str, bool | None]) -> None:
@@ -346,9 +378,9 @@ def _gone_at_last(status: Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def _sign(plans: Sequence[tuple[int, RunPlan]]) -> Iterator[Path | None]:
+def _sign(plans: Sequence[RunPlan]) -> Iterator[Path | None]:
     """A file by which workers elsewhere recognise the folders of the runs."""
-    folders = [plan.folder for _, plan in plans if plan.folder is not None]
+    folders = [plan.folder for plan in plans if plan.folder is not None]
     if not folders:
         yield None
         return
@@ -397,6 +429,21 @@ def check_apart(kind: str, names: Sequence[str], same: str) -> None:
                     f"the results of the {kind} {other} and {name} would have the same folder, "
                     f"{safe(name)}: rename one of the two"
                 )
+
+
+def check_told_apart(kind: str, called: Mapping[str, str]) -> None:
+    """Raise where results have one name; ``called`` says what each one that was given calls itself.
+
+    A user's own one chooses its name.
+    """
+    first: dict[str, str] = {}
+    for given, name in called.items():
+        if name in first:
+            raise UsageError(
+                f"the {kind} {first[name]} and {given} both have the name {name!r}, so that their "
+                "results could not be told apart: give one of the two another name"
+            )
+        first[name] = given
 
 
 def safe(name: str) -> str:

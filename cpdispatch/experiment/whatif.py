@@ -5,15 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from cpdispatch.campaign import CampaignError, Workers
 from cpdispatch.errors import UsageError
 from cpdispatch.experiment.report import tables
-from cpdispatch.experiment.runs import Experiment, RunPlan, RunSummary, check_apart, safe
+from cpdispatch.experiment.runs import Experiment, Part, RunPlan, RunSummary, check_apart, safe
 from cpdispatch.jobs import Workload
 from cpdispatch.system import Limit, System, find
 from cpdispatch.workloads import own_machine, prepare
@@ -151,48 +149,25 @@ def alternatives(log: Workload, given: Sequence[str], jobs: int | None = None) -
     return found
 
 
-def run(
-    found: Sequence[Alternative],
-    dispatchers: Sequence[str],
-    plan: RunPlan,
-    draws: int,
-    workers: Workers,
-    progress: Callable[[float], None],
-    stop: Callable[[], bool],
-) -> tuple[list[list[RunSummary]], list[CampaignError]]:
-    """Replay the log on each system; the runs of each, and what failed."""
-    summaries, failed = [], []
-    for number, each in enumerate(found):
-        experiment = _experiment(each, dispatchers, plan, draws)
-        done, failure = experiment.run(
-            experiment.plans(_on(plan, each)), workers,
-            _part_of(progress, number, len(found)), stop,
-        )  # fmt: skip
-        summaries.append(done)
-        failed += [] if failure is None else [failure]
-    return summaries, failed
-
-
-def check(found: Sequence[Alternative], dispatchers: Sequence[str], plan: RunPlan) -> None:
-    """Raise now what would be wrong with every run."""
-    _experiment(found[0], dispatchers, plan, 1).check(plan.limit_s, plan.rules or {})
-
-
-def _experiment(
-    each: Alternative, dispatchers: Sequence[str], plan: RunPlan, draws: int
-) -> Experiment:
-    return Experiment([(each.workload, each.system)], dispatchers, [plan.seed], draws=draws)
-
-
-def _on(plan: RunPlan, each: Alternative) -> RunPlan:
-    """The plan of the runs on one system, which have a folder of their own."""
-    return replace(plan, folder=plan.folder and plan.folder / safe(each.name))
-
-
-def _part_of(
-    progress: Callable[[float], None], number: int, of: int
-) -> Callable[[float, int], None]:
-    return lambda done, runs: progress((number + done / runs) / of)
+def parts(
+    found: Sequence[Alternative], dispatchers: Sequence[str], plan: RunPlan, draws: int
+) -> list[Part]:
+    """The runs on each system, each with a folder that depends on nothing but what it is."""
+    parts: list[Part] = []
+    for each in found:
+        log = (each.workload, each.system)
+        experiment = Experiment([log], dispatchers, [plan.seed], draws=draws)
+        plans = [
+            (number, replace(
+                run, place=len(parts) * len(dispatchers) * draws + run.place,
+                folder=plan.folder and plan.folder.joinpath(
+                    safe(each.name), safe(run.dispatcher), f"draw-{run.draw}"
+                ),
+            ))
+            for number, run in experiment.plans(plan)
+        ]  # fmt: skip
+        parts.append(Part(experiment, plans, f" on {each.name}"))
+    return parts
 
 
 def rows_of(
@@ -203,20 +178,22 @@ def rows_of(
     Returns
     -------
     list of dict
-        ``system``, ``nodes``, ``capacity`` (of the first resource type), ``dispatcher``,
-        ``predictor``, ``runs``, the `FIGURES`, each mean with its ``_spread`` over draws (None for
-        one run), and ``wait_ratio`` and ``slowdown_ratio`` to the same dispatcher on the first
-        system (None where that is 0, or has failed).
+        ``system``, ``nodes``, ``capacity`` (of the first resource type of the first system),
+        ``dispatcher``, ``predictor``, ``runs``, the `FIGURES`, each mean with its ``_spread`` over
+        draws (None for one run), and ``wait_ratio`` and ``slowdown_ratio`` to the same dispatcher
+        on the first system (None where that is 0, or has failed).
     """
     rows: list[dict[str, Any]] = []
+    resource = found[0].system.resources[0]
     first: dict[tuple[str, str], dict[str, Any]] = {}
     for each, runs in zip(found, summaries, strict=True):
+        total = dict(zip(each.system.resources, each.system.total.tolist(), strict=True))
         for row in (row for _, of_log in tables(runs) for row in of_log):
             figures = row.get("figures", {})
             key = (row["dispatcher"], row["predictor"])
             made = {
                 "system": each.name, "nodes": each.system.nodes,
-                "capacity": int(each.system.total[0]), "dispatcher": key[0], "predictor": key[1],
+                "capacity": total.get(resource, 0), "dispatcher": key[0], "predictor": key[1],
                 "runs": row.get("draws") or 1,
             }  # fmt: skip
             for name in FIGURES:
@@ -243,15 +220,3 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> bytes:
     table.writeheader()
     table.writerows(rows)
     return text.getvalue().encode()
-
-
-def folders(
-    found: Sequence[Alternative], dispatchers: Sequence[str], plan: RunPlan, draws: int
-) -> list[Path]:
-    """Where each run on each system is kept."""
-    plans = [
-        run
-        for each in found
-        for _, run in _experiment(each, dispatchers, plan, draws).plans(_on(plan, each))
-    ]
-    return [run.folder for run in plans if run.folder is not None]

@@ -339,3 +339,19 @@ def bounding(predictor: Predictor) -> Bounding:
             "another, such as class, or leave idempotent out"
         )
     return predictor
+
+
+def refreshing(predictor: Predictor) -> Refreshing:
+    """The predictor, if it can be asked about running jobs, as the correction ``refresh`` does.
+
+    Raises
+    ------
+    UsageError
+        When it cannot.
+    """
+    if not isinstance(predictor, Refreshing):
+        raise UsageError(
+            f"predictor {predictor.name} cannot be asked about running jobs, as the correction "
+            "refresh does: choose another predictor or another correction"
+        )
+    return predictor

@@ -575,32 +575,43 @@ def _option(key: str) -> str:
     return key.removesuffix("_s").replace("_", " ")
 
 
-def claim(folder: Path, *, resume: bool, overwrite: bool, resumable: bool = True) -> None:
-    """Make sure that a run may be written into a folder.
+def claim(
+    folders: Sequence[Path], *, resume: bool, overwrite: bool, resumable: bool = True
+) -> None:
+    """Make sure that runs may be written into folders; with ``overwrite``, empty these of others.
 
     Where ``resumable`` is false, the message does not advise to go on with what is there.
 
     Raises
     ------
     UsageError
-        When it holds something and neither ``resume`` nor ``overwrite`` is meant.
+        When one of them holds something and neither ``resume`` nor ``overwrite`` is meant. Nothing
+        is removed then.
     """
+    for folder in folders:
+        _check_free(folder, taken=resume or overwrite, resumable=resumable)
+    if overwrite:
+        for folder in folders:
+            forget(folder)
+        _forget_other_draws(folders)
+
+
+def _check_free(folder: Path, *, taken: bool, resumable: bool) -> None:
+    """Raise where no run may be written into a folder; one that holds something may be taken."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise UsageError(f"{there} is a file: --out needs a folder")
     if not os.access(there, os.W_OK):
         raise UsageError(f"{there} cannot be written: choose another folder for --out")
-    if folder.is_dir() and any(folder.iterdir()) and not (resume or overwrite):
+    if folder.is_dir() and any(folder.iterdir()) and not taken:
         go_on = "--resume to go on with it, " * resumable
         raise UsageError(
             f"{folder} holds another run: add {go_on}--overwrite to replace it, or choose another "
             "folder"
         )
-    if overwrite:
-        forget(folder)
 
 
-def forget_other_draws(folders: Iterable[Path]) -> None:
+def _forget_other_draws(folders: Iterable[Path]) -> None:
     """Remove the draws that an earlier command made beside these runs, which replace its runs.
 
     Taken together with these, they would be draws of one experiment.

@@ -35,7 +35,7 @@ from cpdispatch.heuristics import kernels
 from cpdispatch.heuristics.allocate import system_fits
 from cpdispatch.instance import Instance, Power, Starvation
 from cpdispatch.jobs import Column, Job, Workload, job_of
-from cpdispatch.predict import Predictor, Refreshing, bounding, given_s, known_s, warm_up
+from cpdispatch.predict import Predictor, bounding, given_s, known_s, refreshing, warm_up
 from cpdispatch.predict import made as predictor_of
 from cpdispatch.predict.guard import Guard
 from cpdispatch.simulator.agenda import Agenda
@@ -227,11 +227,8 @@ class Simulation:
         """Say who is asked for durations, and when."""
         self.predictor = predictor_of(predictor, self.workload, seed)
         self._refreshing = correction == "refresh"
-        if self._refreshing and not isinstance(self.predictor, Refreshing):
-            raise UsageError(
-                f"predictor {self.predictor.name} cannot be asked about running jobs, as the "
-                "correction refresh does: choose another predictor or another correction"
-            )
+        if self._refreshing:
+            refreshing(self.predictor)
         warm_up(self.predictor)
         self._guard = Guard(self.predictor)
         self._known_s = known_s(self.predictor, self.workload)

@@ -99,10 +99,7 @@ def simulate(
         When the dispatcher or the predictor needs the whole log.
     """
     rules = {"trigger": trigger, "correction": correction, "kill_at_limit": kill_at_limit}
-    made = dispatch.make(dispatcher, settings, warm=lambda made: ())
-    rule = _by_windows(made, trigger, correction)
-    named = predictor or dispatch.predictor_of(made)
-    windows = _Windows(parts, rule, named, settings, rules, stop)
+    made, windows = _begun(parts, dispatcher, predictor, rules, settings, stop)
     with _Folder(folder) as files:
         for done in windows.go():
             files.add(done)
@@ -123,6 +120,31 @@ def simulate(
         **dispatch.rule_of(made, windows.tiered),
     }  # fmt: skip
     return _figures(folder, about)
+
+
+def check(
+    parts: Iterable[tuple[Workload, System]],
+    dispatcher: str,
+    predictor: str | None,
+    rules: dict[str, Any],
+    settings: Settings,
+) -> None:
+    """Raise now what would be wrong with a replay; no more than the first part is read.
+
+    ``rules`` are ``trigger``, ``correction`` and ``kill_at_limit``, see `simulate`.
+    """
+    _begun(parts, dispatcher, predictor, rules, settings, lambda: False)
+
+
+def _begun(
+    parts: Iterable[tuple[Workload, System]], dispatcher: str, predictor: str | None,
+    rules: dict[str, Any], settings: Settings, stop: Callable[[], bool],
+) -> tuple[dispatch.Dispatcher, _Windows]:  # fmt: skip
+    """The dispatcher, and its replay before the first event."""
+    made = dispatch.make(dispatcher, settings, warm=dispatch.not_at_all)
+    rule = _by_windows(made, rules["trigger"], rules["correction"])
+    named = predictor or dispatch.predictor_of(made)
+    return made, _Windows(parts, rule, named, settings, rules, stop)
 
 
 def _by_windows(made: dispatch.Dispatcher, trigger: str, correction: str) -> Backfill | Reject:

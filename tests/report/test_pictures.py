@@ -139,6 +139,17 @@ def test_a_log_of_which_nothing_starts(tmp_path: Path) -> None:
     assert names(tmp_path / "plot") == OF_ANY
 
 
+def test_a_first_run_that_starts_nothing_leaves_out_what_is_beside_it(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("-d", "reject", "-d", "easy", "--plot", tmp_path / "plot", "--json")
+    assert simulate(runs.parent / "small.csv", *given) == 0
+    assert names(tmp_path / "plot") == OF_STARTED - {"jobs"}
+    lacking = json.loads(capsys.readouterr().out)["lacking"]
+    assert "No jobs.svg: no job started under reject." in lacking
+    assert "No ratios.svg: no job started under reject." in lacking
+
+
 def test_users_and_waits_are_of_all_draws(runs: Path, tmp_path: Path) -> None:
     assert simulate(runs.parent / "small.csv", "--shake", 2, "--out", tmp_path) == 0
     draws = [Run.load(tmp_path / f"draw-{k}") for k in range(2)]

@@ -278,17 +278,17 @@ def test_a_damaged_checkpoint_is_one_clear_error(
 
 
 def test_a_folder_in_use_is_refused_unless_told_otherwise(tmp_path: Path) -> None:
-    claim(tmp_path, resume=False, overwrite=False)
+    claim([tmp_path], resume=False, overwrite=False)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(UsageError, match="holds another run: add --resume"):
-        claim(tmp_path, resume=False, overwrite=False)
-    claim(tmp_path, resume=True, overwrite=False)
-    claim(tmp_path, resume=False, overwrite=True)
+        claim([tmp_path], resume=False, overwrite=False)
+    claim([tmp_path], resume=True, overwrite=False)
+    claim([tmp_path], resume=False, overwrite=True)
     assert not any(tmp_path.iterdir())
     for folder in (Path(__file__), Path(__file__) / "easy"):
         with pytest.raises(UsageError, match="is a file"):
-            claim(folder, resume=False, overwrite=False)
-    claim(tmp_path / "new" / "easy", resume=False, overwrite=False)
+            claim([folder], resume=False, overwrite=False)
+    claim([tmp_path / "new" / "easy"], resume=False, overwrite=False)
     assert not (tmp_path / "new").exists()
 
 

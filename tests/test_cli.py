@@ -281,6 +281,12 @@ def test_a_run_too_short_for_a_dump_says_so(
     code, _, err = said(capsys, "simulate", log, "--dump-instances", tmp_path / "dumps")
     assert code == 0
     assert "no instance of easy was dumped: it made 5 decisions, and one in 100 is dumped" in err
+    command = ["simulate", log, "-d", "easy", "--out", tmp_path / "out"]
+    assert said(capsys, *command)[0] == 0
+    dumps = ("--dump-instances", tmp_path / "dumps", "--dump-every", 1)
+    code, _, err = said(capsys, *command, "--resume", *dumps)
+    assert code == 0
+    assert "no instance of a run of easy was dumped that was finished before" in err
     assert not (tmp_path / "dumps").exists()
 
 

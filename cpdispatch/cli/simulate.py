@@ -99,6 +99,7 @@ def simulate(
     with status(STARTING):
         from cpdispatch.campaign import Workers
         from cpdispatch.experiment import Experiment
+        from cpdispatch.simulator.run import ABOUT
 
     _check_draws(seeds, shake)
     if plot is not None:
@@ -118,10 +119,11 @@ def simulate(
         experiment.check(plan.limit_s, of_runs)
     plans = experiment.plans(plan)
     output.claim(plan for _, plan in plans)
+    done = [of.dispatcher for _, of in plans if of.folder and (of.folder / ABOUT).exists()]
     summaries, failure = _replayed(experiment, plans, workers, output.kept, plan.watch_folder)
     if summaries:
         _print_and_draw(summaries, [plan for _, plan in plans], failure, plot, json)
-        _say_undumped(plan, summaries)
+        _say_undumped(plan, summaries, done)
     if failure is not None:
         raise failure
     return DONE
@@ -234,10 +236,16 @@ def _print_and_draw(
         print_pictures(plot, written, lacking)
 
 
-def _say_undumped(plan: RunPlan, summaries: Sequence[RunSummary]) -> None:
-    """Say which runs were too short for an instance to be dumped."""
+def _say_undumped(plan: RunPlan, summaries: Sequence[RunSummary], done: Sequence[str]) -> None:
+    """Say which runs were too short for an instance to be dumped, or were done before."""
     if plan.dump_folder is None:
         return
+    for name in dict.fromkeys(done):
+        print(
+            f"no instance of a run of {name} was dumped that was finished before: give --overwrite "
+            "instead of --resume to make it again",
+            file=sys.stderr,
+        )
     for of_run in summaries:
         if (made := of_run.metrics["decisions"]) < plan.dump_every:
             print(

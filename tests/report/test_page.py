@@ -314,6 +314,15 @@ def test_what_is_no_run_is_refused(
     assert inside(out)[0]["names"] == list(NAMES[1:])
 
 
+def test_runs_with_two_limits_are_on_one_page(folder: Path, tmp_path: Path) -> None:
+    log, page = folder.parent / "small.swf", tmp_path / "page.html"
+    given = ["simulate", str(log), "-d", "easy", "--limit", "2s", "--out", str(tmp_path / "runs")]
+    assert cli.run(given) == 0
+    both = [str(folder / "easy"), str(tmp_path / "runs")]
+    assert cli.run(["report", *both, "--out", str(page)]) == 0
+    assert inside(page)[0]["names"] == ["easy (limit 1 s)", "easy (limit 2 s)"]
+
+
 def test_a_page_over_draws_says_so(tmp_path: Path) -> None:
     log = write_log(tmp_path / "small.swf", 60)
     made = ["-d", "easy", "-d", "easy-saf-saf", "--shake", "6", "--cores", "1"]

@@ -80,6 +80,7 @@ def rules_of(about: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str
         "switch_off": "no switch-off" if idle_s is None else f"switch-off {duration(idle_s)}",
         "starvation": "no starvation bound" if bound is None else _starvation(bound),
         "restartable": _restartable(about, metrics),
+        "limit": f"limit {about['limit_s']:g} s" if "limit_s" in about else "",
     }
 
 
@@ -170,8 +171,11 @@ def heading_of(run: Row, rows: Sequence[Row]) -> str:
 
 
 def _differs(rule: str, run: Row, rows: Sequence[Row]) -> bool:
-    """Whether a rule is not the same in all runs; ``idempotent`` says which may be restarted."""
-    alike = rows
+    """Whether a rule is not the same in all runs; ``idempotent`` says which may be restarted.
+
+    A run that was recorded has no limit of a decision.
+    """
+    alike = [peer for peer in rows if rule != "limit" or peer.get("rules", {}).get(rule)]
     if rule == "restartable":
         alike = [peer for peer in rows if peer.get("idempotent") == run.get("idempotent")]
     return len({peer.get("rules", {}).get(rule) for peer in alike}) > 1

@@ -26,7 +26,7 @@ from typing import Any
 import script
 
 from cpdispatch.cli.learn import LUBLIN_TEST_JOBS
-from cpdispatch.cli.lublin import LUBLIN, LUBLIN_JOBS, LUBLIN_PROCESSORS, lublin_jobs
+from cpdispatch.cli.lublin import LUBLIN, LUBLIN_JOBS, lublin_jobs
 from cpdispatch.heuristics.backfill import Backfill
 from cpdispatch.heuristics.policies import find
 from cpdispatch.jobs import Workload
@@ -38,6 +38,7 @@ from cpdispatch.learn.weeks import TEST, TRAIN, consecutive, halves
 from cpdispatch.simulator import simulate
 from cpdispatch.system import System
 from cpdispatch.workloads import prepare
+from cpdispatch.workloads.lublin import PROCESSORS
 
 KTH, CTC, BLUE = "KTH-SP2-1996-2.1-cln", "CTC-SP2-1996-3.1-cln", "SDSC-BLUE-2000-4.1-cln"
 DRAWN = "lublin_256"
@@ -146,7 +147,7 @@ def main() -> None:
         ([name, f"{sums[name]:.1f}", f"{sums[name] / sums['fcfs']:.3f}"]
          for name in sorted(shown, key=sums.__getitem__)),
     )  # fmt: skip
-    machine = System.pool(LUBLIN_PROCESSORS)
+    machine = System.pool(PROCESSORS)
     tests = [lublin_jobs(machine, LUBLIN_TEST_JOBS, 1 + seed) for seed in range(10)]
     of_lublin = regress(lublin_jobs(machine, LUBLIN_JOBS, 0), machine, tests)
     parts = halves(kth[0])

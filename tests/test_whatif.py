@@ -54,9 +54,10 @@ def test_groups_get_more_or_fewer_nodes_and_pools_more_or_less_capacity() -> Non
 
 
 def test_what_cannot_be_scaled_is_refused() -> None:
-    for change, problem in ((-1, "nothing would be left"), (0.01, "stay as it is")):
-        with pytest.raises(UsageError, match=problem):
-            whatif.scaled(TWO, change)
+    for change, problem in ((-1, "nothing would be left"), (0.01, "stay as it is"), (0, "stay as")):
+        for system in (TWO, System.pool(4)):
+            with pytest.raises(UsageError, match=problem):
+                whatif.scaled(system, change)
     parted = replace(TWO, partitions=(Partition("all", tuple(range(13))),))
     with pytest.raises(UsageError, match="name its nodes one by one"):
         whatif.scaled(parted, 0.5)
@@ -257,6 +258,17 @@ def test_what_the_page_says_where_nobody_waits_or_starts() -> None:
     ):
         (said,) = sentences([row("a", first_s, ratio and 1.0), row("b", other_s, ratio)])
         assert said.startswith(says)
+
+
+def test_the_jobs_that_never_started_are_counted_over_draws() -> None:
+    rows = [
+        {"system": name, "jobs_never_started": many}
+        for name, many in (("a", 0), ("b", 0.4), ("c", 1.0), ("d", 12.0), ("d", 9.0), ("e", None))
+    ]
+    assert whatif.never_started(rows) == [
+        f"{told} never started; the figures are of the others."
+        for told in ("b: 0.4 jobs", "c: 1 job", "d: 12 jobs")
+    ]
 
 
 def test_what_is_wrong_is_said(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -324,7 +324,7 @@ class _Campaign:
     def _gone(self) -> CpdispatchError:
         return CpdispatchError(
             f"the cluster at {self._address} does not answer any more; with --out, what was done "
-            "is saved: add --resume to the same command to go on with another scheduler"
+            "is saved, and the same command (simulate with --resume) goes on with another scheduler"
         )
 
 

@@ -254,21 +254,18 @@ def waiting(found: Explanation, times: Times) -> Table:
     from cpdispatch.analyze.compare import duration
 
     stretches = found.stretches
-    kept = range(len(stretches))
-    title = ""
+    kept, title = [*range(len(stretches))], ""
     if len(stretches) > ROWS:
         lasted = [stretch.until_s - stretch.from_s for stretch in stretches]
-        kept_set = sorted(kept, key=lambda k: (-lasted[k], k))[:ROWS]
-        kept_s = sum(lasted[k] for k in kept_set)
+        kept = sorted(kept, key=lambda k: (-lasted[k], k))[:ROWS]
+        kept_s = sum(lasted[k] for k in kept)
         title = (
             f"The {ROWS} longest of {len(stretches):,} stretches, {kept_s / sum(lasted):.0%} of "
             "the wait (--json has all)"
         )
-    else:
-        kept_set = list(kept)
     table = table_of(title, (), (times.column("from"), "for"))
     table.add_column("held back by")
-    for k in sorted(kept_set):
+    for k in sorted(kept):
         stretch = stretches[k]
         lasted_s = stretch.until_s - stretch.from_s
         table.add_row(times.cell(stretch.from_s), duration(lasted_s), held_by(found, stretch))

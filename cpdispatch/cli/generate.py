@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from cpdispatch.cli.lublin import LUBLIN, LUBLIN_PROCESSORS
+from cpdispatch.cli.lublin import LUBLIN
 from cpdispatch.cli.made import check_out, save_and_print
 from cpdispatch.cli.options import Filter, Json, Seed, Whole, check_spared
 from cpdispatch.cli.output import status
@@ -157,9 +157,9 @@ def _lublin(
     jobs: Whole, target: TargetOptions, lublin: LublinOptions, seed: int
 ) -> tuple[Workload, System]:
     from cpdispatch.system import System, find
-    from cpdispatch.workloads.lublin import generate
+    from cpdispatch.workloads.lublin import PROCESSORS, generate
 
-    machine = System.pool(LUBLIN_PROCESSORS) if target.system is None else find(target.system)
+    machine = System.pool(PROCESSORS) if target.system is None else find(target.system)
     processors = machine.processors
     made = generate(
         jobs, seed, processors=processors, kind=lublin.kind, load=target.load,

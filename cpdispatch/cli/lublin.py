@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from cpdispatch.system import System
 
 LUBLIN = "lublin"
-LUBLIN_PROCESSORS, LUBLIN_JOBS = 256, 10_000
+LUBLIN_JOBS = 10_000
 
 
 def log_or_lublin(trace: str, log: LogOptions, seed: int) -> tuple[Workload, System]:
     """A log, or a workload of the Lublin-Feitelson model, and its machine."""
     from cpdispatch.system import System, find
+    from cpdispatch.workloads.lublin import PROCESSORS
 
     if trace != LUBLIN:
         return log.read(trace, seed)
     if replace(log, system=None, jobs=None) != LogOptions():
         raise UsageError(f"--filter, --units, --from and --to are for logs, not for {LUBLIN}")
-    machine = System.pool(LUBLIN_PROCESSORS) if log.system is None else find(log.system)
+    machine = System.pool(PROCESSORS) if log.system is None else find(log.system)
     return lublin_jobs(machine, LUBLIN_JOBS if log.jobs is None else log.jobs, seed), machine
 
 

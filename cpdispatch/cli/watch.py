@@ -131,7 +131,7 @@ def gone(told: Live) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
+        pass
     return False
 
 

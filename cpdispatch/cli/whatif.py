@@ -160,11 +160,12 @@ def _tell(
 
 def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Path]) -> None:
     """Print the rows for people, and which files were written."""
+    from cpdispatch.experiment import whatif
+
     console = console_of_stdout()
     print_in_whole_lines(console, _table(log, resource, rows))
     console.print("slowdown: mean bounded slowdown", style="dim")
-    for name, count in _never_started(rows).items():
-        said = f"{name}: {count:,.0f} jobs never started; the figures are of the others."
+    for said in whatif.never_started(rows):
         print_sentence(console, said, style="yellow")
     for path in written:
         print(f"wrote {path}")
@@ -173,6 +174,7 @@ def _print(log: str, resource: str, rows: list[dict[str, Any]], written: list[Pa
 def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
     """The rows for people."""
     from cpdispatch.analyze.compare import duration
+    from cpdispatch.experiment import whatif
 
     several = len({(row["dispatcher"], row["predictor"]) for row in rows}) > 1
     table = table_of(
@@ -182,28 +184,18 @@ def _table(log: str, resource: str, rows: list[dict[str, Any]]) -> Table:
     )
     last = ""
     for row in rows:
-        own = row["predictor"] == "walltime"
         waits = [_spread(row, name, duration) for name in ("wait_s_mean", "wait_s_max")]
         slowdown = _spread(row, "bounded_slowdown_mean", "{:,.2f}".format)
         if several and last and row["system"] != last:
             table.add_row()
         table.add_row(
             row["system"] if row["system"] != last else "",
-            row["dispatcher"] + ("" if own else f", {row['predictor']}"), f"{row['capacity']:,}",
+            whatif.who(row), f"{row['capacity']:,}",
             waits[0], _times(row["wait_ratio"]), waits[1], slowdown, _times(row["slowdown_ratio"]),
             _spread(row, "utilisation", "{:.1%}".format),
         )  # fmt: skip
         last = row["system"]
     return table
-
-
-def _never_started(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The most jobs that never started under one dispatcher, by system; without systems of none."""
-    most: dict[str, float] = {}
-    for row in rows:
-        if row["jobs_never_started"]:
-            most[row["system"]] = max(most.get(row["system"], 0), row["jobs_never_started"])
-    return most
 
 
 def _times(ratio: float | None) -> str:

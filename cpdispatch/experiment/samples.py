@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Log = tuple["Workload", "System"]
 
-_LUBLIN_PROCESSORS = 256
 _EURORA_LOAD = 0.8
 
 
@@ -145,7 +144,7 @@ def _maker(form: LogForm, beside: Path) -> Callable[[int], Log]:
 
     if form.model:
         jobs = form.jobs or 0
-        machine = find(named or ("eurora" if form.model == "eurora" else str(_LUBLIN_PROCESSORS)))
+        machine = find(named or ("eurora" if form.model == "eurora" else str(lublin.PROCESSORS)))
         if form.model == "eurora":
             load = _EURORA_LOAD if form.load is None else form.load
             return lambda seed: fitted(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from cpdispatch.analyze import compare
+from cpdispatch.experiment import whatif
 from cpdispatch.report.page import BOUNDED_SLOWDOWN, file_of, framed
 from cpdispatch.report.words import Row, table_of
 
@@ -40,9 +41,9 @@ def whatif_page(log: str, resource: str, rows: Sequence[Row]) -> str:
 def sentences(rows: Sequence[Row]) -> list[str]:
     """What each other system brings under each dispatcher, in plain words."""
     found = []
-    first = {_who(row): row for row in reversed(rows) if row["system"] == rows[0]["system"]}
+    first = {whatif.who(row): row for row in reversed(rows) if row["system"] == rows[0]["system"]}
     for row in rows:
-        before = first.get(_who(row))
+        before = first.get(whatif.who(row))
         if row["system"] == rows[0]["system"] or before is None:
             continue
         if row["wait_s_mean"] is None or before["wait_s_mean"] is None:
@@ -53,16 +54,11 @@ def sentences(rows: Sequence[Row]) -> list[str]:
         else:
             told = "the same" if f"{times:.2f}" == "1.00" else f"{times:.2f} times as long"
         found.append(
-            f"On {row['system']}, jobs wait {told} under {_who(row)} in the mean: "
+            f"On {row['system']}, jobs wait {told} under {whatif.who(row)} in the mean: "
             f"{compare.duration(row['wait_s_mean'])} instead of "
             f"{compare.duration(before['wait_s_mean'])}."
         )
     return found or ["No job started on two of the systems, so there is nothing to compare."]
-
-
-def _who(row: Row) -> str:
-    own = row["predictor"] == "walltime"
-    return str(row["dispatcher"]) + ("" if own else f" with {row['predictor']}")
 
 
 def _table(resource: str, rows: Sequence[Row]) -> str:
@@ -78,7 +74,7 @@ def _table(resource: str, rows: Sequence[Row]) -> str:
         longest = "-" if row["wait_s_max"] is None else compare.duration(row["wait_s_max"])
         used = "-" if row["utilisation"] is None else f"{row['utilisation']:.1%}"
         cells = (
-            escape(_who(row)), f"{row['capacity']:,}", wait, _ratio(row["wait_ratio"]),
+            escape(whatif.who(row)), f"{row['capacity']:,}", wait, _ratio(row["wait_ratio"]),
             escape(longest), slowdown, _ratio(row["slowdown_ratio"]), used,
         )  # fmt: skip
         body = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -114,11 +110,4 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         "The jobs are those of the log. A site whose waits get shorter may be given more work, "
         "and then gains less than the table says.",
     ]
-    left: dict[str, float] = {}
-    for row in rows:
-        left[row["system"]] = max(left.get(row["system"], 0), row["jobs_never_started"] or 0)
-    return lines + [
-        f"{name}: {count:,.0f} jobs never started; the figures are of the others."
-        for name, count in left.items()
-        if count
-    ]
+    return lines + whatif.never_started(rows)

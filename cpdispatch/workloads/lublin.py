@@ -27,7 +27,8 @@ from cpdispatch.jobs import UNKNOWN, JobTable, Workload, job_block
 from cpdispatch.workloads import amounts
 from cpdispatch.workloads.clock import DAY_S, SLOT_S, SLOTS
 
-PROCESSORS_MIN, PROCESSORS_MAX = 8, 2**30
+PROCESSORS, PROCESSORS_MIN, PROCESSORS_MAX = 256, 8, 2**30
+"""Of the machine: usual, least and most."""
 REQUEST_FACTOR_MAX = 1000
 LOG_RUNTIME_MAX = 12.0
 """Logarithm of the longest runtime in seconds, 162,754 s."""

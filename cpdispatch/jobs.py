@@ -261,7 +261,7 @@ def largest_share(jobs: JobTable, total: IntArray) -> IntArray:
     ----------
     jobs : JobTable
     total : int64 array, shape (resources,)
-        What the system has.
+        What the system has, see `cpdispatch.access.total`.
 
     Returns
     -------
@@ -280,7 +280,7 @@ def on_pool(jobs: JobTable, total: IntArray) -> IntArray:
     ----------
     jobs : JobTable
     total : int64 array, shape (resources,)
-        What the system has; the first resource type is processors.
+        The same; the first resource type is processors.
 
     Returns
     -------

@@ -450,6 +450,21 @@ def test_a_starved_job_planned_on_the_pool_is_judged_on_the_pool() -> None:
     )
 
 
+def test_a_job_of_a_partition_asks_for_a_share_of_the_whole_system() -> None:
+    # For a quarter of the cores, which is half of those of the partition.
+    groups = [{"name": "gpu", "nodes": 2, "capacity": [4, 4]},
+              {"name": "fat", "nodes": 1, "capacity": [8, 0]}]  # fmt: skip
+    job = {"id": 7, "submit": 80, "duration": 40, "units": 1, "unit": [4, 4]}
+    bound = {"threshold": 30, "bound": 0, "wide": 1000}
+    on = instance(resources=["core", "core@gpu"], groups=groups, queue=[job], starvation=bound)
+    assert verify.solution(on, plan(on, SolvedJob(7, 130, {1: 1}))) == []
+    assert on.starved().tolist() == [False]
+    later = replace(on, now=103)
+    assert later.starved().tolist() == [True]
+    found = verify.solution(later, plan(later, SolvedJob(7, 130, {1: 1})))
+    assert [v.kind for v in found] == [Kind.STARVATION]
+
+
 def test_what_a_queue_rule_reserves_is_a_forecast_and_no_plan() -> None:
     on = instance(**STARVED)
     rule = solution(on, SolvedJob(7, 120, {1: 2}))

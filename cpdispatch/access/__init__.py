@@ -27,7 +27,7 @@ from cpdispatch.access import spread
 from cpdispatch.arrays import BoolArray, IntArray, compact
 from cpdispatch.errors import InputError, nearest
 from cpdispatch.jobs import Access, Column, JobTable, Workload
-from cpdispatch.system import USUAL_TIER, NodeGroup, Partition, System, ranges_of
+from cpdispatch.system import LIMIT, USUAL_TIER, NodeGroup, Partition, System, ranges_of
 
 WHOLE, SPREAD = "whole", "spread"
 NOWHERE = "nowhere"
@@ -243,6 +243,16 @@ def is_place(name: str) -> bool:
 def is_whole(name: str) -> bool:
     """Whether a resource type stands for whole nodes."""
     return name.endswith(f"@{WHOLE}")
+
+
+def total(system: System) -> IntArray:
+    """What a system has, of which jobs ask for a share, shape (resources,).
+
+    A resource type that says where jobs may run, or how many units share a node, has no end: a job
+    of a small partition asks for no larger share of the system than others of its size.
+    """
+    counts = [is_own(name) or is_whole(name) for name in system.resources]
+    return np.where(counts, system.total, LIMIT)
 
 
 def wished(names: Sequence[str]) -> list[str]:

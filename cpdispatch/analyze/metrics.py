@@ -43,7 +43,7 @@ class ScheduleColumns:
         Per-unit request.
     backfilled : bool array, shape (jobs,)
     capacity : int64 array, shape (resources,)
-        Of the whole system.
+        Of the whole system, see `cpdispatch.access.total`.
     lost_s : int64 array, shape (jobs,), or None
         Time on the nodes before a restart, 0 for most, by all attempts that were lost; None when
         no job could be restarted.
@@ -201,8 +201,8 @@ def makespan_s(schedule: ScheduleColumns) -> int:
 def utilisation(schedule: ScheduleColumns) -> FloatArray:
     """Share of each resource type held by jobs over the makespan, shape (resources,).
 
-    sum of p times units times request / (capacity times makespan); 0 for a type nobody has. Jobs
-    that ended because a node failed do not count.
+    sum of p times units times request / (capacity times makespan); 0 for a type nobody has, and for
+    one that says where jobs may run. Jobs that ended because a node failed do not count.
     """
     held = np.zeros(schedule.request.shape[1], dtype=np.int64)
     for part in _parts(schedule):

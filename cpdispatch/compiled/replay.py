@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cpdispatch import access
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.compile import typed, uncached
 from cpdispatch.compiled import fields, layout, loop, test_runs
@@ -124,7 +125,7 @@ class Replays:
 
     def bound_waits(self) -> None:
         """Write what the bound on waits needs to know of the jobs."""
-        table, total = self.workload.table, self.system.total
+        table, total = self.workload.table, access.total(self.system)
         share, processors = self.jobs[layout.SHARE], self.jobs[layout.ON_POOL]
         for low in range(0, len(share), _JOBS):
             part = np.arange(low, min(low + _JOBS, len(share)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cpdispatch.access import SPREAD
+from cpdispatch import access
 from cpdispatch.arrays import BoolArray, IntArray, sealed
 from cpdispatch.errors import InputError
 from cpdispatch.frozen import quick, unfinished
@@ -388,12 +388,8 @@ class Instance(_Flat):
 
     @property
     def total(self) -> IntArray:
-        """What the system has, of which jobs ask for a share, shape (resources,).
-
-        A resource type that stands for a limit on one job's units on a node has no end.
-        """
-        limits = [name.startswith(f"{SPREAD}@") for name in self.system.resources]
-        return np.where(limits, LIMIT, self.system.total)
+        """What the system has, of which jobs ask for a share, see `cpdispatch.access.total`."""
+        return access.total(self.system)
 
     def latest_s(self) -> IntArray:
         """Latest start by the starvation bound, shape (queued,); `NO_LATEST_S` if not starved."""

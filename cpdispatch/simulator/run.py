@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cpdispatch import verify
+from cpdispatch import access, verify
 from cpdispatch.analyze import metrics as figures
 from cpdispatch.analyze.energy import Drawn, Off, watts_of
 from cpdispatch.analyze.energy import summary as energy_summary
@@ -267,7 +267,7 @@ class Run:
                 [arrow.array(table.column(f"request_{kind}")) for kind in kinds], axis=1
             ),
             backfilled=arrow.is_text(table.column("reason"), Reason.BACKFILLED.name.lower()),
-            capacity=self.system.total,
+            capacity=access.total(self.system),
             lost_s=self._lost_s(),
             saved_s=self._saved_s(),
             requeued=None if self.happened is None else arrow.array(table.column("requeued")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpdispatch.arrays import BoolArray, IntArray
+from cpdispatch.system import System
 
 
 class Sweep:
@@ -64,6 +65,15 @@ def taken_from_pool(sweep: Sweep, amount: IntArray, capacity: IntArray) -> IntAr
     level = np.minimum(sweep.level(amount), capacity[sweep.place])
     new = np.append(True, sweep.place[1:] != sweep.place[:-1])[: len(sweep.place)]
     return level - np.where(new, 0, np.append(0, level[:-1])[: len(level)])
+
+
+def of_shares(system: System) -> IntArray:
+    """The resource types of which jobs ask for a share of the system, by their indices.
+
+    Others say where jobs may run, or how many units of a job share a node.
+    """
+    counts = ["@" not in name or name.endswith("@whole") for name in system.resources]
+    return np.flatnonzero(counts)
 
 
 def units_that_fit(capacity: IntArray, request: IntArray) -> int:

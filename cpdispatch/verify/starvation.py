@@ -11,7 +11,13 @@ from cpdispatch.arrays import BoolArray, IntArray
 from cpdispatch.instance import Instance
 from cpdispatch.jobs import Column, JobTable
 from cpdispatch.verify.dependencies import released
-from cpdispatch.verify.levels import Sweep, taken_from_pool, units_on_nodes, units_that_fit
+from cpdispatch.verify.levels import (
+    Sweep,
+    of_shares,
+    taken_from_pool,
+    units_on_nodes,
+    units_that_fit,
+)
 from cpdispatch.verify.plan import Planned, held_by_running, held_entries
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -69,17 +75,14 @@ def starving(instance: Instance, plan: list[Planned], clearing: list[Planned]) -
 def _shares(instance: Instance, jobs: list[Planned]) -> dict[int, int]:
     """The largest share of the system's capacity that each job asks for, in thousandths.
 
-    They are by queue position. Resource types that only limit how many units of one job share a
-    node do not count.
+    They are by queue position.
     """
-    system = instance.system
-    counted = [
-        (r, max(has, 1))
-        for r, (name, has) in enumerate(zip(system.resources, system.total.tolist(), strict=True))
-        if not name.startswith("spread@")
-    ]
+    kinds, total = of_shares(instance.system).tolist(), instance.system.total.tolist()
+    counted = [(r, max(total[r], 1)) for r in kinds]
     return {
-        job.position: min(max(job.units * job.request[r] * 1000 // has for r, has in counted), 1000)
+        job.position: min(
+            max((job.units * job.request[r] * 1000 // has for r, has in counted), default=0), 1000
+        )
         for job in jobs
     }
 

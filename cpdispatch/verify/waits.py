@@ -9,7 +9,7 @@ import numpy as np
 
 from cpdispatch.arrays import FloatArray, IntArray
 from cpdispatch.system import System
-from cpdispatch.verify.levels import units_that_fit
+from cpdispatch.verify.levels import of_shares, units_that_fit
 from cpdispatch.verify.tables import Schedule
 from cpdispatch.verify.violation import Kind, Violation
 
@@ -118,9 +118,10 @@ def _passed_over(
 
 def share(table: Schedule, system: System) -> IntArray:
     """What each job asks for of what the system has, in thousandths: the most of all types."""
-    total = np.maximum(system.total, 1)
-    share: IntArray = (table.request * table.units[:, None] * 1000 // total).max(axis=1, initial=0)
-    return np.minimum(share, 1000)
+    kinds = of_shares(system)
+    asked = table.units[:, None] * table.request[:, kinds] * 1000
+    found: IntArray = (asked // np.maximum(system.total[kinds], 1)).max(axis=1, initial=0)
+    return np.minimum(found, 1000)
 
 
 class _Free:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cpdispatch import access, cli, verify
 from cpdispatch.dispatch import REGISTRY
 from cpdispatch.errors import InputError
-from cpdispatch.jobs import ANYWHERE, Access, Column, JobTable, Workload
+from cpdispatch.jobs import ANYWHERE, Access, Column, JobTable, Workload, largest_share, on_pool
 from cpdispatch.simulator import Run, simulate
 from cpdispatch.system import NodeGroup, Partition, System, load, ranges_of, system_as_dict
 from cpdispatch.workloads import from_table, prepare, read, table
@@ -231,6 +231,41 @@ def test_every_dispatcher_keeps_every_job_to_its_nodes(
     kept, system = access.keep(*case)
     run = simulate(kept, system, name, predictor="walltime")
     assert verify.run(run.jobs, run.system) == []
+
+
+@settings(max_examples=examples(100))
+@given(cases())
+def test_a_job_that_is_kept_to_some_nodes_has_the_share_of_one_that_is_not(
+    case: tuple[Workload, System],
+) -> None:
+    workload, system = case
+    kept, lowered = access.keep(*case)
+    some = [k for k, name in enumerate(lowered.resources) if not access.is_whole(name)]
+    columns = [*range(Column.REQUEST), *(Column.REQUEST + k for k in some)]
+    table = JobTable([kept.table.columns[k] for k in columns])
+    for share in (largest_share, on_pool):
+        found = share(table, access.total(lowered)[some])
+        assert found.tolist() == share(workload.table, system.total).tolist()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_partitions_in_which_nobody_waits_let_nobody_wait_under_easy(compiled: bool) -> None:
+    half = System(
+        "halves", ("core",), (NodeGroup("n", 100, (1,)),),
+        partitions=(Partition("a", tuple(range(50))), Partition("b", tuple(range(50, 100)))),
+    )  # fmt: skip
+    count = 20
+    log = from_table({
+        "id": range(count), "submit": [50 * k for k in range(count)], "runtime": 100,
+        "requested": 100, "units": [50, 50, 3, 3] * (count // 4), "core": 1,
+        "partition": ["a", "b"] * (count // 2),
+    })  # fmt: skip
+    run = simulate(*prepare(log, half), "easy:wait=0.6", compiled=compiled)
+    assert run.verify() == []
+    assert run.jobs["start"].tolist() == run.jobs["submit"].tolist()
+    assert run.decisions["easy_wait"].max() == 0
+    widths = {name: row["jobs"] for name, row in run.by_width().items()}
+    assert widths == {"narrow": count / 2, "middle": 0, "wide": count / 2}
 
 
 # ------------------------------------------------------------------------------- what is not true
